@@ -1,0 +1,104 @@
+# Everything a developer types. `make demo` and `make test` do all set-up by themselves.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PYTHON_RUN := $(VENV)/bin/python
+JOBS := $(shell nproc)
+# The virtual environment's cmake, ninja, ruff … come first in every recipe.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: help
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+# ---- set-up ----------------------------------------------------------------------------------------
+# Two stamps: tools change rarely, native code often, and Python code needs nothing at all, because
+# the package is installed editable.
+DEPS_STAMP := $(VENV)/.deps-stamp
+BUILD_STAMP := $(VENV)/.build-stamp
+NATIVE_FILES := $(shell find native src -type f \
+    \( -name '*.cpp' -o -name '*.hpp' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' \) 2>/dev/null)
+
+.PHONY: setup
+setup: $(BUILD_STAMP) ## create .venv, build the native core, install the package editable
+
+$(DEPS_STAMP): pyproject.toml constraints.txt tools/setup.sh tools/debian.sh
+	tools/setup.sh
+	@touch $@
+
+$(BUILD_STAMP): $(DEPS_STAMP) CMakeLists.txt build/sources.list $(NATIVE_FILES)
+	@echo "setup: building and installing tapewire"
+	$(PYTHON_RUN) -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	@touch $@
+
+# The names of all sources. Written only when it differs, so that a file added, moved or deleted
+# (which an editable install must learn of) rebuilds, and nothing else does.
+.PHONY: FORCE
+build/sources.list: FORCE
+	@mkdir -p build
+	@find native src -type f -regex '.*\.\(cpp\|hpp\|pyx\|pxd\|pxi\|pyi?\)' | LC_ALL=C sort > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+# ---- what people run -------------------------------------------------------------------------------
+.PHONY: demo bench bench-smoke docs
+demo: setup ## one writer, two readers, a kill and a resume, with latencies
+	$(PYTHON_RUN) examples/demo.py
+
+bench: setup ## every row of the performance table, full size
+	$(PYTHON_RUN) -m benchmarks
+
+bench-smoke: setup ## the same, tiny: shows only that it runs
+	$(PYTHON_RUN) -m benchmarks --smoke
+
+docs: setup ## the documentation, into site/
+	mkdocs build --strict
+
+# ---- tests -----------------------------------------------------------------------------------------
+RESULTS := build/results
+CXX_FILES = $(shell find native src -name '*.hpp' -o -name '*.cpp')
+
+.PHONY: test
+test: setup ## everything but the long tests; ends with the count
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	tools/test_tools.sh $(RESULTS)/missing-tools.txt
+	@$(MAKE) lint
+	@$(MAKE) test-native
+	$(PYTHON_RUN) -m pytest src/tapewire --doctest-modules --junit-xml=$(RESULTS)/doctest.xml
+	$(PYTHON_RUN) -m pytest tests -m "not long" --junit-xml=$(RESULTS)/pytest.xml
+	@$(MAKE) bench-smoke
+	@$(PYTHON_RUN) tools/test_summary.py $(RESULTS)
+
+.PHONY: test-long
+test-long: setup ## the tests that take minutes: a thousand kills, soaks
+	$(PYTHON_RUN) -m pytest tests -m long
+
+.PHONY: test-native test-native-asan test-native-tsan
+test-native: test-native-asan test-native-tsan ## C++ tests under the sanitizers
+test-native-asan: SANITIZE := address,undefined
+test-native-tsan: SANITIZE := thread
+# ThreadSanitizer of older compilers cannot place its shadow memory under wide address
+# randomisation (vm.mmap_rnd_bits > 28), hence setarch -R where the container permits it.
+test-native-tsan: RUN := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+test-native-asan test-native-tsan: test-native-%: setup
+	@cmake -S . -B build/native-$* -G Ninja --log-level=WARNING -DTAPEWIRE_NATIVE_TESTS=ON \
+	    -DTAPEWIRE_SANITIZE=$(SANITIZE) -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+	cmake --build build/native-$*
+	@mkdir -p $(RESULTS)
+	$(RUN) ctest --test-dir build/native-$* -j $(JOBS) --output-on-failure --no-tests=error \
+	    --output-junit $(CURDIR)/$(RESULTS)/native-$*.xml
+
+.PHONY: lint
+lint: setup ## ruff, mypy, import-linter, clang-format; changes nothing
+	ruff check
+	ruff format --check
+	mypy
+	python tools/lint_layers.py
+	clang-format --dry-run -Werror $(CXX_FILES)
+
+.PHONY: clean
+clean: ## remove whatever was built, .venv included
+	rm -rf $(VENV) build site .mypy_cache .pytest_cache .ruff_cache .hypothesis

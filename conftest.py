@@ -1,0 +1,50 @@
+"""What all tests share: a fast scratch folder, and patience without sleeping."""
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+
+def _scratch_root():
+    shm = Path("/dev/shm")
+    # A container's is often 64 MiB: too small.
+    if shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 1 << 30:
+        return shm
+    return Path(tempfile.gettempdir())
+
+
+@pytest.fixture
+def tmp():
+    """An empty folder, in memory where there is one: tests sync often, and a disk is slow."""
+    path = Path(tempfile.mkdtemp(prefix="tapewire-test-", dir=_scratch_root()))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _doctest_scratch(request):
+    """Doctests use `tmp` without asking for it."""
+    if type(request.node).__name__ == "DoctestItem":
+        request.getfixturevalue("doctest_namespace")["tmp"] = request.getfixturevalue("tmp")
+
+
+def wait_until(predicate, timeout=10.0):
+    """Until `predicate()` is true; what it returned. Fails after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        result = predicate()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            pytest.fail(f"condition not met within {timeout} s")
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def eventually():
+    """`eventually(predicate, timeout=10)`: for what another thread or process must do first."""
+    return wait_until

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Usage: tools/test_tools.sh FILE
+# Gets the programs that some tests drive (those tests stand aside without them): installs them when
+# root, else goes on. FILE lists what is still missing; `make test` prints it at the end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source tools/debian.sh
+
+declare -A packages=(
+    [strace]=strace
+    [valgrind]=valgrind
+    [clang]="clang libclang-rt-dev"
+    [jdk]=default-jdk-headless
+)
+
+has() {
+    case $1 in
+        # Debian's clang comes without the sanitizer runtimes, so linking one is the check.
+        clang) clang++ -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
+        jdk) has_jdk ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+: >"$1"
+for tool in "${!packages[@]}"; do
+    has "$tool" && continue
+    if can_install; then
+        for package in ${packages[$tool]}; do
+            echo "test: installing $package"
+            apt_install "$package" || echo "test: could not install $package" >&2
+        done
+    fi
+    has "$tool" || echo "$tool (${packages[$tool]})" >>"$1"
+done
