@@ -1,0 +1,67 @@
+// A batch as Arrow sees it: the C data interface over columns that are there already, with the
+// payloads as a binary-view column whose buffers are the mapped segments themselves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tapewire/cursor.hpp"
+
+// The Arrow C data and stream interfaces; guarded as their specification asks, since other headers
+// define them too.
+extern "C" {
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+struct ArrowSchema {
+    const char* format;
+    const char* name;
+    const char* metadata;
+    std::int64_t flags;
+    std::int64_t n_children;
+    ArrowSchema** children;
+    ArrowSchema* dictionary;
+    void (*release)(ArrowSchema*);
+    void* private_data;
+};
+
+struct ArrowArray {
+    std::int64_t length;
+    std::int64_t null_count;
+    std::int64_t offset;
+    std::int64_t n_buffers;
+    std::int64_t n_children;
+    const void** buffers;
+    ArrowArray** children;
+    ArrowArray* dictionary;
+    void (*release)(ArrowArray*);
+    void* private_data;
+};
+#endif
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+struct ArrowArrayStream {
+    int (*get_schema)(ArrowArrayStream*, ArrowSchema*);
+    int (*get_next)(ArrowArrayStream*, ArrowArray*);
+    const char* (*get_last_error)(ArrowArrayStream*);
+    void (*release)(ArrowArrayStream*);
+    void* private_data;
+};
+#endif
+}
+
+namespace tapewire {
+
+using ColumnsRef = std::shared_ptr<const BatchColumns>;
+
+// A struct of seq uint64, timestamp_ns int64, type_id uint16, flags uint16, payload binary_view.
+void export_schema(ArrowSchema* out);
+// Records [from, to) of the batch. Nothing but the 16-byte views (and what Arrow wants inline, payloads
+// of up to 12 bytes) is made; the mappings live until the consumer releases the array.
+void export_array(const ColumnsRef& columns, std::size_t from, std::size_t to, ArrowArray* out);
+// The same as a stream of one chunk.
+void export_stream(const ColumnsRef& columns, std::size_t from, std::size_t to,
+                   ArrowArrayStream* out);
+
+}  // namespace tapewire

@@ -1,0 +1,97 @@
+// What every kind of log gives a reader natively. Record, Batch and the Python readers are made over
+// this interface once; fan-in, filters and replay drive it without knowing the kind.
+//
+// A cursor belongs to one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tapewire/mapping.hpp"
+
+namespace tapewire {
+
+// One record, in place. Valid as long as somebody keeps a copy of *owner.
+struct RecordView {
+    const std::byte* payload = nullptr;
+    std::uint32_t payload_len = 0;
+    std::uint16_t type_id = 0;
+    std::uint16_t flags = 0;
+    std::uint64_t seq = 0;
+    std::int64_t timestamp_ns = 0;
+    const MappingRef* owner = nullptr;
+};
+
+// Columns of many records; payloads stay in place. Grows as it is filled, so that asking for 65,536
+// records when 3 are there costs 3.
+class BatchColumns {
+  public:
+    std::unique_ptr<std::uint64_t[]> seq;
+    std::unique_ptr<std::int64_t[]> timestamp_ns;
+    std::unique_ptr<std::uint16_t[]> type_id;
+    std::unique_ptr<std::uint16_t[]> flags;
+    std::unique_ptr<const std::byte*[]> payload;
+    std::unique_ptr<std::uint32_t[]> payload_len;
+    std::vector<MappingRef> owners;  // every mapping that a payload points into
+
+    std::size_t size() const noexcept { return size_; }
+
+    void push(const RecordView& r) {
+        if (size_ == capacity_) grow();
+        seq[size_] = r.seq;
+        timestamp_ns[size_] = r.timestamp_ns;
+        type_id[size_] = r.type_id;
+        flags[size_] = r.flags;
+        payload[size_] = r.payload;
+        payload_len[size_] = r.payload_len;
+        ++size_;
+    }
+
+  private:
+    void grow();
+    std::size_t size_ = 0;
+    std::size_t capacity_ = 0;
+};
+
+// The type ids a reader wants: one bit each.
+class TypeFilter {
+  public:
+    void want(std::uint16_t type) noexcept { words_[type >> 6] |= std::uint64_t{1} << (type & 63); }
+    bool wants(std::uint16_t type) const noexcept { return (words_[type >> 6] >> (type & 63)) & 1; }
+
+  private:
+    std::array<std::uint64_t, 1024> words_{};
+};
+
+enum class WaitOutcome { ready, not_yet, interrupted };
+
+// What skip_damaged passed over.
+struct Skipped {
+    std::uint64_t segment = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    bool numbers_known = false;  // first_seq..last_seq went missing (empty when last < first)
+    std::uint64_t first_seq = 0;
+    std::uint64_t last_seq = 0;
+};
+
+class Cursor {
+  public:
+    virtual ~Cursor() = default;
+
+    // False at the end; never blocks. Throws where the log is damaged, again on every call.
+    virtual bool next(RecordView& out) = 0;
+    virtual std::size_t read_batch(BatchColumns& out, std::size_t max_records) = 0;
+    // Waits for a record for at most `max_ns`, in one slice: the caller looks after signals.
+    virtual WaitOutcome wait(std::int64_t max_ns) = 0;
+    virtual bool seek_seq(std::uint64_t seq) = 0;
+    virtual bool seek_time(std::int64_t timestamp_ns) = 0;
+    virtual bool seek_start() = 0;
+    virtual void seek_end() = 0;
+    virtual Skipped skip_damaged() = 0;
+};
+
+}  // namespace tapewire

@@ -1,0 +1,84 @@
+// Files and folders: a descriptor that closes itself (and only in the process that opened it), and
+// the few whole-file operations the engines need. Every failure is an Error that names the path.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapewire {
+
+class File {
+  public:
+    File() = default;
+    // Always O_CLOEXEC, and O_NOFOLLOW: a link inside a queue must not lead out of it.
+    File(const std::string& path, int flags, unsigned mode = 0600);
+    File(File&& other) noexcept;
+    File& operator=(File&& other) noexcept;
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    ~File() { close(); }
+
+    // Empty when the file does not exist; other failures throw.
+    static std::optional<File> open_existing(const std::string& path, int flags);
+
+    void close() noexcept;
+    explicit operator bool() const noexcept { return fd_ >= 0; }
+    int fd() const noexcept { return fd_; }
+    const std::string& path() const noexcept { return path_; }
+
+    std::uint64_t size() const;
+    std::size_t read_at(void* into, std::size_t n, std::uint64_t offset) const;  // short at the end
+    void write_at(const void* from, std::size_t n, std::uint64_t offset) const;
+    void resize(std::uint64_t bytes) const;
+    void allocate(std::uint64_t bytes) const;  // reserves blocks: ENOSPC here, not SIGBUS later
+    void sync_data() const;
+    bool try_lock(int how) const;  // flock; false when somebody else holds it
+    void unlock() const noexcept;
+    bool is_still_at_its_path() const noexcept;
+    // By writing, so that a full disk says so here: a hole would be a SIGBUS under a mapping later.
+    void extend_with_zeros(std::uint64_t bytes) const;
+    void moved_to(std::string path) { path_ = std::move(path); }  // after a rename
+
+  private:
+    int fd_ = -1;
+    std::uint32_t born_ = 0;
+    std::string path_;
+};
+
+// A flock on a folder, for as long as the object lives: by it two processes agree on what happens to the
+// files in it. Empty (false) when it could not be had within `patience_ns`.
+class FolderLock {
+  public:
+    FolderLock() = default;
+    FolderLock(const std::string& path, int how, std::int64_t patience_ns);
+    FolderLock(FolderLock&& other) noexcept
+        : fd_(std::exchange(other.fd_, -1)), born_(other.born_) {}
+    FolderLock& operator=(FolderLock&& other) noexcept;
+    FolderLock(const FolderLock&) = delete;
+    FolderLock& operator=(const FolderLock&) = delete;
+    ~FolderLock() { release(); }
+
+    explicit operator bool() const noexcept { return fd_ >= 0; }
+    void release() noexcept;
+
+  private:
+    int fd_ = -1;
+    std::uint32_t born_ = 0;
+};
+
+void make_directory(const std::string& path);  // 0700, with parents; an existing one is fine
+void sync_directory(const std::string& path);
+bool file_exists(const std::string& path) noexcept;
+bool is_directory(const std::string& path) noexcept;
+void rename_over(const std::string& from, const std::string& to);
+// False when `to` exists already.
+bool rename_without_replacing(const std::string& from, const std::string& to);
+bool remove_file(const std::string& path);  // false when it was not there
+std::vector<std::string> list_directory(const std::string& path);
+std::string read_small_file(const std::string& path, std::size_t limit);
+
+}  // namespace tapewire

@@ -1,0 +1,62 @@
+// control.meta: the block of shared words by which a queue's processes find and wake each other.
+// Four lines of 128 bytes (two cache lines each: adjacent-line prefetch pulls pairs), so that what
+// the writer stores on every append is not on the line that readers poll or sleep on.
+//
+//    0    magic u32 | version u32 | init_state u32 | 0 | writer_epoch u64 | segment_size u64 | first_seq u64
+//    128  segment_gen u32 (seqlock) | current_segment u32
+//    256  write_offset u64 | writer_heartbeat_ns u64
+//    384  notify_seq u32 (futex) | waiters_pending u32
+//
+// current_segment and write_offset are hints; they never decide whether a record exists.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tapewire::format {
+
+struct alignas(128) ControlBlock {
+    std::uint32_t magic;
+    std::uint32_t version;
+    std::uint32_t init_state;  // kControlReady once every field is right
+    std::uint8_t reserved0[4];
+    std::uint64_t writer_epoch;  // one more with each opening of a writer
+    std::uint64_t segment_size;
+    std::uint64_t first_seq;  // number of the very first record
+    std::uint8_t reserved1[88];
+
+    std::uint32_t
+        segment_gen;  // seqlock over (current_segment, write_offset); odd while they change
+    std::uint32_t current_segment;
+    std::uint8_t reserved2[120];
+
+    std::uint64_t write_offset;
+    std::uint64_t writer_heartbeat_ns;
+    std::uint8_t reserved3[112];
+
+    std::uint32_t notify_seq;       // the futex word
+    std::uint32_t waiters_pending;  // sticky flag: somebody may be asleep
+    std::uint8_t reserved4[120];
+};
+
+inline constexpr std::uint32_t kControlMagic = 0x4348524E;  // "CHRN"
+inline constexpr std::uint32_t kControlVersion = 3;
+inline constexpr std::uint32_t kControlInitialising = 1;
+inline constexpr std::uint32_t kControlReady = 2;
+inline constexpr std::size_t kControlBytes = 512;
+
+static_assert(sizeof(ControlBlock) == kControlBytes);
+static_assert(offsetof(ControlBlock, magic) == 0);
+static_assert(offsetof(ControlBlock, version) == 4);
+static_assert(offsetof(ControlBlock, init_state) == 8);
+static_assert(offsetof(ControlBlock, writer_epoch) == 16);
+static_assert(offsetof(ControlBlock, segment_size) == 24);
+static_assert(offsetof(ControlBlock, first_seq) == 32);
+static_assert(offsetof(ControlBlock, segment_gen) == 128);
+static_assert(offsetof(ControlBlock, current_segment) == 132);
+static_assert(offsetof(ControlBlock, write_offset) == 256);
+static_assert(offsetof(ControlBlock, writer_heartbeat_ns) == 264);
+static_assert(offsetof(ControlBlock, notify_seq) == 384);
+static_assert(offsetof(ControlBlock, waiters_pending) == 388);
+
+}  // namespace tapewire::format

@@ -1,0 +1,58 @@
+// One record of a queue segment: a 64-byte header, the payload, zero padding to 64.
+//
+//    0        4   5     8                16               24    26    28       32       36      64
+//    +--------+---+-----+----------------+----------------+-----+-----+--------+--------+-------+
+//    | commit |ver|  0  |      seq       |  timestamp_ns  |type |flags| crc32  | check  |   0   |
+//    +--------+---+-----+----------------+----------------+-----+-----+--------+--------+-------+
+//    |  payload (commit_len - 1 bytes) ...                               | zero to 64           |
+//    +------------------------------------------------------------------------------------------+
+//
+// commit_len is the only word by which a record comes into being: 0 = not there, else payload_len + 1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tapewire::format {
+
+struct RecordHeader {
+    std::uint32_t commit_len;    // 0 = not committed, else payload_len + 1
+    std::uint8_t version;        // kRecordVersion
+    std::uint8_t reserved0[3];   // zero
+    std::uint64_t seq;           // contiguous; strictly rising in a SPARSE log
+    std::uint64_t timestamp_ns;  // ingest time, since the epoch
+    std::uint16_t type_id;       // kPadType is internal
+    std::uint16_t flags;         // low 8 bits: the system's; high 8 bits: the user's
+    std::uint32_t payload_crc;   // CRC-32 (IEEE) of the payload
+    std::uint32_t header_check;  // CRC-32C of bytes 0..31 with the final commit_len; 0 = absent
+    std::uint8_t reserved1[28];  // zero
+};
+
+inline constexpr std::size_t kRecordHeaderBytes = 64;
+inline constexpr std::size_t kRecordAlign = 64;
+inline constexpr std::size_t kHeaderCheckedBytes = 32;
+inline constexpr std::uint8_t kRecordVersion = 1;
+inline constexpr std::uint16_t kPadType = 0xFFFF;
+inline constexpr std::uint16_t kFlagNoChecksum = 0x0001;
+inline constexpr std::uint16_t kSystemFlags = 0x00FF;
+inline constexpr std::uint64_t kMaxPayloadBytes =
+    0xFFFFFFFEull;  // 2^32 - 2: commit_len holds one more
+
+static_assert(sizeof(RecordHeader) == kRecordHeaderBytes);
+static_assert(offsetof(RecordHeader, commit_len) == 0);
+static_assert(offsetof(RecordHeader, version) == 4);
+static_assert(offsetof(RecordHeader, seq) == 8);
+static_assert(offsetof(RecordHeader, timestamp_ns) == 16);
+static_assert(offsetof(RecordHeader, type_id) == 24);
+static_assert(offsetof(RecordHeader, flags) == 26);
+static_assert(offsetof(RecordHeader, payload_crc) == 28);
+static_assert(offsetof(RecordHeader, header_check) == kHeaderCheckedBytes);
+static_assert(offsetof(RecordHeader, reserved1) == 36);
+
+// What a record of `payload_len` bytes takes in a segment.
+constexpr std::uint64_t record_bytes(std::uint64_t payload_len) noexcept {
+    return (kRecordHeaderBytes + payload_len + (kRecordAlign - 1)) &
+           ~std::uint64_t{kRecordAlign - 1};
+}
+
+}  // namespace tapewire::format

@@ -1,0 +1,47 @@
+// Futex on a word of shared memory (never the PRIVATE form: waiter and waker are often two processes).
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+
+namespace tapewire {
+
+enum class FutexResult { woken, changed, timed_out, interrupted };
+
+// Sleeps while *word == expected, for at most `timeout_ns`.
+inline FutexResult futex_wait(std::uint32_t* word, std::uint32_t expected,
+                              std::int64_t timeout_ns) noexcept {
+    timespec ts{static_cast<time_t>(timeout_ns / 1'000'000'000),
+                static_cast<long>(timeout_ns % 1'000'000'000)};
+    if (::syscall(SYS_futex, word, FUTEX_WAIT, expected, &ts, nullptr, 0) == 0) {
+        return FutexResult::woken;
+    }
+    switch (errno) {
+        case EAGAIN:
+            return FutexResult::changed;
+        case ETIMEDOUT:
+            return FutexResult::timed_out;
+        default:  // EINTR; anything else would be a bug and must not spin unseen: callers re-test
+            return FutexResult::interrupted;
+    }
+}
+
+inline void futex_wake_all(std::uint32_t* word) noexcept {
+    ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+inline void cpu_relax() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb" ::: "memory");  // yields longer than `yield`, as a spin hint should
+#endif
+}
+
+}  // namespace tapewire

@@ -1,0 +1,53 @@
+// What the core must know of its own process: which descriptors and handles it has to give up in a
+// forked child, and whether another process is still the one it says it is.
+//
+// After fork the child holds copies of every descriptor. An inherited flock would outlive its owner,
+// so the child closes all of Tapewire's descriptors at once and every inherited handle refuses work.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+namespace tapewire {
+
+namespace detail {
+extern std::atomic<std::uint32_t> fork_generation;
+}
+
+// Changes in a forked child, never otherwise.
+inline std::uint32_t fork_generation() noexcept {
+    return detail::fork_generation.load(std::memory_order_relaxed);
+}
+
+// Opens, and closes, a descriptor that a forked child must not keep. Both are one step to a fork: a
+// child either does not have the descriptor or knows that it has to close it.
+int open_descriptor(const char* path, int flags, unsigned mode) noexcept;
+void close_descriptor(int fd) noexcept;
+void disown_descriptor(int fd) noexcept;  // for what somebody else closes
+
+// A handle whose fast path must stop working in a forked child. `on_forked` runs in the child, before
+// anything else does; it may only store to plain members.
+class ForkAware {
+  public:
+    ForkAware();
+    ForkAware(const ForkAware&) = delete;
+    ForkAware& operator=(const ForkAware&) = delete;
+    bool forked() const noexcept { return born_ != fork_generation(); }
+    virtual void on_forked() noexcept {}  // not pure: a fork may fall into our own constructor
+
+  protected:
+    virtual ~ForkAware();
+
+  private:
+    friend struct ForkRegistry;
+    std::uint32_t born_;
+    ForkAware* next_ = nullptr;
+    ForkAware* prev_ = nullptr;
+};
+
+// Field 22 of /proc/PID/stat, counted after the last ')': a process may be called "a) b (c".
+// Empty when there is no such process.
+std::optional<std::uint64_t> process_start_ticks(std::int64_t pid);
+
+}  // namespace tapewire

@@ -1,0 +1,143 @@
+// A reader of a queue: a cursor over its segments, with or without a name. Named readers keep a
+// committed position and a heartbeat; anonymous ones write nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tapewire/cursor.hpp"
+#include "tapewire/process.hpp"
+#include "tapewire/queue/catalog.hpp"
+#include "tapewire/queue/control.hpp"
+#include "tapewire/queue/reader_meta.hpp"
+#include "tapewire/queue/record_check.hpp"
+#include "tapewire/queue/segment.hpp"
+#include "tapewire/service.hpp"
+
+namespace tapewire::queue {
+
+enum class WaitKind { busy_spin, spin_then_park, sleep };
+
+struct ReaderOptions {
+    std::string name;  // empty: anonymous, nothing is written
+    bool pinned = false;
+    WaitKind wait = WaitKind::spin_then_park;
+    std::int64_t wait_ns = 10'000;  // how long to spin, or to sleep between looks
+};
+
+struct WriterStatus {
+    bool alive = false;
+    std::int64_t pid = 0;
+    std::uint64_t epoch = 0;
+    std::int64_t heartbeat_age_ns = 0;  // since its value last changed, as seen from here
+};
+
+enum class Disconnect { none, lock_lost, heartbeat_stale, segment_missing };
+
+class Reader final : public Cursor, private ForkAware {
+  public:
+    // Stands at the earliest record. `resume()` and the seeks move it.
+    Reader(const std::string& root, const ReaderOptions& options);
+    ~Reader() override;
+
+    bool next(RecordView& out) override;
+    std::size_t read_batch(BatchColumns& out, std::size_t max_records) override;
+    WaitOutcome wait(std::int64_t max_ns) override;
+    bool seek_seq(std::uint64_t seq) override;
+    bool seek_time(std::int64_t timestamp_ns) override;
+    bool seek_start() override;
+    void seek_end() override;
+    Skipped skip_damaged() override;
+
+    void filter(std::unique_ptr<TypeFilter> types) noexcept { filter_ = std::move(types); }
+
+    // Behind what this name last committed; false when it has committed nothing yet.
+    bool resume_committed();
+    // Writes a new name's place, so that retention knows of it. Ends what the constructor began.
+    void register_position();
+    void commit();
+    bool named() const noexcept { return meta_ != nullptr; }
+    std::optional<Position> committed() const;
+    Position position() const noexcept { return {segment_.id(), offset_}; }
+    std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
+    std::uint64_t segment_bytes() const noexcept { return control_.segment_bytes(); }
+    std::uint64_t first_seq() const noexcept { return control_.first_seq(); }
+    bool can_park() const noexcept { return control_.writable(); }
+    bool sparse() const noexcept { return segment_.sparse(); }
+
+    WriterStatus writer_status(std::int64_t ttl_ns);
+    Disconnect detect_disconnect(std::int64_t ttl_ns);
+    bool forked_away() const noexcept { return forked(); }
+    void check_usable() const;  // open, not forked, its mappings whole
+
+    // Ends a wait() of another thread within one slice.
+    void interrupt() noexcept { interrupted_.store(true, std::memory_order_release); }
+    void close(bool forget);
+    bool closed() const noexcept { return closed_; }
+
+  private:
+    static constexpr std::uint64_t kAnySeq = ~std::uint64_t{0};
+
+    class Heartbeat final : public Service::Client {
+      public:
+        explicit Heartbeat(Reader& reader) : reader_(reader) {}
+        std::int64_t run(std::int64_t now) noexcept override;
+
+      private:
+        Reader& reader_;
+        std::int64_t next_beat_ns_ = 0;
+    };
+
+    void on_forked() noexcept override { end_ = 0; }
+
+    bool look(RecordView& out);  // finds the next record; inline in next() and read_batch()
+    bool peek(RecordView& out);  // the same, for everybody else
+    bool leave_segment();        // at an uncommitted word: to the next segment, or false at the end
+    bool passed_over() const;
+    bool progress_made() const noexcept;
+    void check_hidden_record() const;
+    void enter(Segment segment, std::uint64_t offset) noexcept;
+    bool enter_id(std::uint32_t id, std::uint64_t offset);
+    void note_gap(std::uint64_t seq);
+    void watch_heartbeat(std::int64_t now) noexcept;
+    bool seek_newest_run(std::uint64_t seq);
+    bool settle(std::uint32_t id, std::uint64_t offset);
+    void step_back_to_tail();
+    template <class Seek>
+    bool or_stay(Seek seek);
+    bool find_seq(std::uint64_t seq);
+    bool find_time(std::uint64_t timestamp_ns);
+    void find_end();
+    [[noreturn]] void throw_fault(Fault fault) const;
+    [[noreturn]] void throw_segment_missing(std::uint32_t id);
+
+    // Hot.
+    const std::byte* base_ = nullptr;
+    std::uint64_t offset_ = 0;
+    std::uint64_t end_ = 0;  // of the segment; 0 sends every call to the slow path
+    std::uint64_t expected_ = kAnySeq;
+    std::unique_ptr<TypeFilter> filter_;
+    MappingRef map_;
+
+    // Cold.
+    Segment segment_;
+    std::optional<std::uint64_t> last_seq_;
+    Layout layout_;
+    ReaderOptions options_;
+    Control control_;
+    Catalog catalog_;
+    std::unique_ptr<ReaderMeta> meta_;
+    FolderLock
+        registering_;  // held until the position is written: retention does not run meanwhile
+    bool closed_ = false;
+    std::atomic<bool> interrupted_{false};
+
+    std::atomic<std::uint64_t> heartbeat_seen_{0};
+    std::atomic<std::int64_t> heartbeat_since_ns_{0};
+    Heartbeat heartbeat_{*this};
+};
+
+}  // namespace tapewire::queue

@@ -1,0 +1,59 @@
+// readers/NAME.meta: a reader's committed position and heartbeat.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "tapewire/file.hpp"
+#include "tapewire/format/reader_meta.hpp"
+#include "tapewire/mapping.hpp"
+#include "tapewire/queue/layout.hpp"
+
+namespace tapewire::queue {
+
+struct Position {
+    std::uint64_t segment = 0;
+    std::uint64_t offset = 0;
+};
+
+struct ReaderState {
+    Position position;
+    std::uint64_t heartbeat_ns = 0;
+    std::uint64_t generation = 0;  // 0 = the reader has written nothing yet
+    bool pinned = false;
+    bool damaged = false;  // bytes are there, but no slot is right
+};
+
+// What the file says, for those who look from outside (retention, tools). Empty: no such file.
+std::optional<ReaderState> read_reader_state(const std::string& path);
+
+// The holder's end: a flock on the file for as long as the reader lives.
+class ReaderMeta {
+  public:
+    // Throws reader_already_active when somebody holds the name.
+    ReaderMeta(const Layout& layout, const std::string& name);
+    ReaderMeta(const ReaderMeta&) = delete;
+    ReaderMeta& operator=(const ReaderMeta&) = delete;
+    ~ReaderMeta();
+
+    ReaderState state() const {
+        std::lock_guard lock(mutex_);
+        return state_;
+    }
+    void commit(Position position, bool pinned);  // the user's thread
+    void beat() noexcept;                         // the heartbeat thread
+    const std::string& path() const noexcept { return file_.path(); }
+
+  private:
+    void write(Position position, bool pinned) noexcept;
+
+    File file_;
+    std::unique_ptr<Mapping> map_;
+    mutable std::mutex mutex_;
+    ReaderState state_;
+};
+
+}  // namespace tapewire::queue

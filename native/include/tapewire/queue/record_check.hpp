@@ -1,0 +1,75 @@
+// Is this record right? The one place where record bytes are judged; reader, recovery, seeking and
+// index building all ask here.
+#pragma once
+
+#include <atomic>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "tapewire/checksum.hpp"
+#include "tapewire/format/record.hpp"
+
+namespace tapewire::queue {
+
+enum class Fault : std::uint8_t { none, length, version, later_version, header_check, payload_crc };
+
+const char* describe(Fault fault) noexcept;
+
+inline std::uint32_t load_commit(const std::byte* at,
+                                 std::memory_order order = std::memory_order_acquire) noexcept {
+    auto* word = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(at));
+    return std::atomic_ref(*word).load(order);  // SYNC commit: pairs with Writer::publish
+}
+
+inline const format::RecordHeader& header_at(const std::byte* at) noexcept {
+    return *reinterpret_cast<const format::RecordHeader*>(at);
+}
+
+// `commit` was loaded before (acquire, not 0); `room` is what the segment has from `at` on.
+inline Fault check_header(const std::byte* at, std::uint32_t commit, std::uint64_t room) noexcept {
+    assert(commit != 0);  // nobody looks at a record before its commit was seen
+    if (format::record_bytes(commit - 1) > room) [[unlikely]]
+        return Fault::length;
+    const format::RecordHeader& header = header_at(at);
+    // The check must be of the very word that was loaded: recovery may be putting a PAD here just now.
+    const bool checked = header.header_check == crc32c_32bytes(at) &&
+                         load_commit(at, std::memory_order_relaxed) == commit;
+    if (!checked && header.header_check != 0) [[unlikely]]
+        return Fault::header_check;
+    if (header.version != format::kRecordVersion) [[unlikely]] {
+        // With a right check it is no damage, but the work of a later release.
+        return checked && header.header_check != 0 ? Fault::later_version : Fault::version;
+    }
+    return Fault::none;
+}
+
+inline Fault check_payload(const std::byte* at, std::uint32_t commit) noexcept {
+    assert(commit != 0);
+    const format::RecordHeader& header = header_at(at);
+    if ((header.flags & format::kFlagNoChecksum) == 0 &&
+        header.payload_crc != crc32(at + format::kRecordHeaderBytes, commit - 1)) [[unlikely]] {
+        return Fault::payload_crc;
+    }
+    return Fault::none;
+}
+
+// Both, for a record that is judged off the hot path. A PAD has no payload to check.
+Fault check_record(const std::byte* at, std::uint32_t commit, std::uint64_t room) noexcept;
+
+// The 60 bytes behind an uncommitted word: nothing was ever begun here when they are zero.
+bool rest_of_header_is_zero(const std::byte* at) noexcept;
+bool all_zero(const std::byte* from, std::size_t bytes) noexcept;
+
+// Looks on behind `bad`, a place that is not right, in steps of 64 bytes, for a right record whose number
+// is at least `min_seq`; where `bounded` (a log that is not sparse, and the number is known) also no more
+// than min_seq + the steps passed, since a payload may hold a copy of some other record. Returns `end`
+// when there is none.
+std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
+                                std::uint64_t min_seq, bool bounded) noexcept;
+
+// Fills the fixed fields of a PAD that spans [at, at + bytes) and commits it last.
+void write_pad(std::byte* at, std::uint64_t bytes) noexcept;
+
+}  // namespace tapewire::queue

@@ -1,0 +1,81 @@
+// Steps through a segment by its headers, payloads untouched, across damaged places.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tapewire/queue/layout.hpp"
+#include "tapewire/queue/record_check.hpp"
+#include "tapewire/queue/segment.hpp"
+
+namespace tapewire::queue {
+
+class Walk {
+  public:
+    // `expected` is the number that a record at `from` has, where it is known: without it a copy of a
+    // record inside a damaged payload cannot be told from a record.
+    Walk(const Segment& segment, std::uint64_t from,
+         std::optional<std::uint64_t> expected = std::nullopt) noexcept
+        : base_(segment.data()),
+          end_(segment.size()),
+          next_(from),
+          expected_(expected),
+          dense_(!segment.sparse()) {}
+
+    // Moves to the next record; false at the end (no committed record behind).
+    bool step() noexcept {
+        for (;;) {
+            at_ = next_;
+            if (at_ + format::kRecordHeaderBytes > end_) return false;
+            const std::uint32_t commit = load_commit(base_ + at_);
+            if (commit == 0 || check_header(base_ + at_, commit, end_ - at_) != Fault::none)
+                [[unlikely]] {
+                if (!hop(commit)) return false;
+                continue;
+            }
+            next_ = at_ + format::record_bytes(commit - 1);
+            if (header().type_id == format::kPadType) continue;
+            expected_ = header().seq + 1;
+            return true;
+        }
+    }
+
+    const format::RecordHeader& header() const noexcept { return header_at(base_ + at_); }
+    std::uint64_t offset() const noexcept { return at_; }  // of the record, or of the end
+    // The number behind the last record stepped to.
+    std::optional<std::uint64_t> expected() const noexcept { return expected_; }
+    // Where the damage lies that the last steps hopped over; 0 = none.
+    std::uint64_t damage() const noexcept { return damage_; }
+    void forget_damage() noexcept { damage_ = 0; }
+
+  private:
+    // From a place that holds no right record to the next one that does.
+    bool hop(std::uint32_t commit) noexcept {
+        if (commit == 0 && rest_of_header_is_zero(base_ + at_)) return false;
+        const std::uint64_t found = find_right_record(base_, at_, end_, expected_.value_or(0),
+                                                      dense_ && expected_.has_value());
+        if (found == end_) return false;
+        if (damage_ == 0) damage_ = at_;
+        next_ = found;
+        return true;
+    }
+
+    const std::byte* base_;
+    std::uint64_t end_;
+    std::uint64_t next_;
+    std::uint64_t at_ = 0;
+    std::uint64_t damage_ = 0;
+    std::optional<std::uint64_t> expected_;
+    bool dense_;
+};
+
+// The number that a record at `offset` of `segment` has, by what lies before it. Empty: nothing that
+// could tell is there any more. Looks into earlier segments only while the first record of each is
+// damaged.
+std::optional<std::uint64_t> number_at(const Layout& layout, std::uint64_t first_seq,
+                                       const Segment& segment, std::uint64_t offset);
+
+// A walk from the segment's start, which knows its number when the first record is damaged.
+Walk walk_from_start(const Layout& layout, std::uint64_t first_seq, const Segment& segment);
+
+}  // namespace tapewire::queue

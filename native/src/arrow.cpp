@@ -1,0 +1,220 @@
+#include "tapewire/arrow.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <vector>
+
+namespace tapewire {
+
+namespace {
+
+constexpr std::size_t kColumns = 5;
+
+struct Field {
+    const char* name;
+    const char* format;
+};
+
+constexpr std::array<Field, kColumns> kFields = {{
+    {"seq", "L"},
+    {"timestamp_ns", "l"},
+    {"type_id", "S"},
+    {"flags", "S"},
+    {"payload", "vz"},
+}};
+
+// Format and names are literals: only the children need memory.
+struct SchemaMemory {
+    std::array<ArrowSchema, kColumns> fields{};
+    std::array<ArrowSchema*, kColumns> pointers{};
+};
+
+void release_child_schema(ArrowSchema* schema) { schema->release = nullptr; }
+
+void release_schema(ArrowSchema* schema) {
+    auto* memory = static_cast<SchemaMemory*>(schema->private_data);
+    for (ArrowSchema& field : memory->fields) {
+        if (field.release != nullptr) field.release(&field);
+    }
+    delete memory;
+    schema->release = nullptr;
+}
+
+// One entry of a binary-view column.
+struct View {
+    std::int32_t length;
+    union {
+        char inlined[12];
+        struct {
+            char prefix[4];
+            std::int32_t buffer;
+            std::int32_t offset;
+        } far;
+    };
+};
+static_assert(sizeof(View) == 16);
+
+// A child may be moved out of its parent and outlive it, so each holds the columns on its own.
+struct ColumnMemory {
+    ColumnsRef columns;
+    std::vector<View> views;
+    std::vector<std::int64_t> far_lengths;
+    std::vector<const void*> buffers;
+};
+
+struct ArrayMemory {
+    std::array<ArrowArray, kColumns> columns{};
+    std::array<ArrowArray*, kColumns> pointers{};
+    std::array<const void*, 1> buffers{nullptr};
+
+    ArrayMemory() = default;
+    ArrayMemory(const ArrayMemory&) = delete;
+    ArrayMemory& operator=(const ArrayMemory&) = delete;
+    ~ArrayMemory() {  // those that a consumer moved out have no release any more
+        for (ArrowArray& column : columns) {
+            if (column.release != nullptr) column.release(&column);
+        }
+    }
+};
+
+void release_column(ArrowArray* array) {
+    delete static_cast<ColumnMemory*>(array->private_data);
+    array->release = nullptr;
+}
+
+void release_array(ArrowArray* array) {
+    delete static_cast<ArrayMemory*>(array->private_data);
+    array->release = nullptr;
+}
+
+void finish_column(std::unique_ptr<ColumnMemory> memory, std::size_t length, ArrowArray* out) {
+    *out = {};
+    out->length = static_cast<std::int64_t>(length);
+    out->n_buffers = static_cast<std::int64_t>(memory->buffers.size());
+    out->buffers = memory->buffers.data();
+    out->release = release_column;
+    out->private_data = memory.release();
+}
+
+void export_numbers(const ColumnsRef& columns, const void* data, std::size_t length,
+                    ArrowArray* out) {
+    auto memory = std::make_unique<ColumnMemory>();
+    memory->columns = columns;
+    memory->buffers = {nullptr, data};
+    finish_column(std::move(memory), length, out);
+}
+
+void export_payloads(const ColumnsRef& columns, std::size_t from, std::size_t to, ArrowArray* out) {
+    auto memory = std::make_unique<ColumnMemory>();
+    memory->columns = columns;
+    memory->views.resize(to - from);
+    const auto& owners = columns->owners;
+    std::size_t owner = 0;
+    const auto inside = [&](const std::byte* at, std::uint32_t length) {
+        const std::byte* base = owners[owner]->data();
+        return at >= base && at + length <= base + owners[owner]->size();
+    };
+    for (std::size_t i = from; i < to; ++i) {
+        const std::byte* payload = columns->payload[i];
+        const std::uint32_t length = columns->payload_len[i];
+        View& view = memory->views[i - from];
+        view = {};
+        view.length = static_cast<std::int32_t>(length);
+        if (length <= sizeof view.inlined) {
+            std::memcpy(view.inlined, payload, length);
+            continue;
+        }
+        while (!inside(payload, length)) owner = owner + 1 < owners.size() ? owner + 1 : 0;
+        std::memcpy(view.far.prefix, payload, sizeof view.far.prefix);
+        view.far.buffer = static_cast<std::int32_t>(owner);
+        view.far.offset = static_cast<std::int32_t>(payload - owners[owner]->data());
+    }
+    memory->buffers = {nullptr, memory->views.data()};
+    for (const MappingRef& map : owners) {
+        memory->buffers.push_back(map->data());
+        memory->far_lengths.push_back(static_cast<std::int64_t>(map->size()));
+    }
+    memory->buffers.push_back(memory->far_lengths.data());
+    finish_column(std::move(memory), to - from, out);
+}
+
+struct StreamMemory {
+    ColumnsRef columns;
+    std::size_t from;
+    std::size_t to;
+    bool given = false;
+};
+
+template <class Work>
+int without_throwing(Work work) noexcept {
+    try {
+        work();
+        return 0;
+    } catch (const std::bad_alloc&) {
+        return ENOMEM;
+    }
+}
+
+}  // namespace
+
+void export_schema(ArrowSchema* out) {
+    auto memory = std::make_unique<SchemaMemory>();
+    for (std::size_t i = 0; i < kColumns; ++i) {
+        memory->fields[i].format = kFields[i].format;
+        memory->fields[i].name = kFields[i].name;
+        memory->fields[i].release = release_child_schema;
+        memory->pointers[i] = &memory->fields[i];
+    }
+    *out = {};
+    out->format = "+s";
+    out->name = "";
+    out->n_children = kColumns;
+    out->children = memory->pointers.data();
+    out->release = release_schema;
+    out->private_data = memory.release();
+}
+
+void export_array(const ColumnsRef& columns, std::size_t from, std::size_t to, ArrowArray* out) {
+    auto memory = std::make_unique<ArrayMemory>();
+    const std::size_t length = to - from;
+    export_numbers(columns, columns->seq.get() + from, length, &memory->columns[0]);
+    export_numbers(columns, columns->timestamp_ns.get() + from, length, &memory->columns[1]);
+    export_numbers(columns, columns->type_id.get() + from, length, &memory->columns[2]);
+    export_numbers(columns, columns->flags.get() + from, length, &memory->columns[3]);
+    export_payloads(columns, from, to, &memory->columns[4]);
+    for (std::size_t i = 0; i < kColumns; ++i) memory->pointers[i] = &memory->columns[i];
+    *out = {};
+    out->length = static_cast<std::int64_t>(length);
+    out->n_buffers = 1;
+    out->buffers = memory->buffers.data();
+    out->n_children = kColumns;
+    out->children = memory->pointers.data();
+    out->release = release_array;
+    out->private_data = memory.release();
+}
+
+void export_stream(const ColumnsRef& columns, std::size_t from, std::size_t to,
+                   ArrowArrayStream* out) {
+    *out = {};
+    out->get_schema = [](ArrowArrayStream*, ArrowSchema* schema) {
+        return without_throwing([schema] { export_schema(schema); });
+    };
+    out->get_next = [](ArrowArrayStream* stream, ArrowArray* array) {
+        auto* memory = static_cast<StreamMemory*>(stream->private_data);
+        *array = {};  // a released array ends the stream
+        if (memory->given) return 0;
+        memory->given = true;
+        return without_throwing(
+            [&] { export_array(memory->columns, memory->from, memory->to, array); });
+    };
+    out->get_last_error = [](ArrowArrayStream*) -> const char* { return "out of memory"; };
+    out->release = [](ArrowArrayStream* stream) {
+        delete static_cast<StreamMemory*>(stream->private_data);
+        stream->release = nullptr;
+    };
+    out->private_data = new StreamMemory{columns, from, to};
+}
+
+}  // namespace tapewire

@@ -1,0 +1,282 @@
+#include "tapewire/file.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "tapewire/clock.hpp"
+#include "tapewire/error.hpp"
+#include "tapewire/process.hpp"
+
+namespace tapewire {
+
+namespace {
+
+// NONBLOCK means nothing to a file and keeps a pipe in its place from blocking us for ever.
+int open_regular(const std::string& path, int flags, unsigned mode) noexcept {
+    const int fd = open_descriptor(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+    struct stat st{};
+    if (fd >= 0 && (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
+        close_descriptor(fd);
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+        return -1;
+    }
+    return fd;
+}
+
+std::string parent_of(const std::string& path) {
+    const std::size_t slash = path.find_last_of('/');
+    if (slash == std::string::npos) return ".";
+    return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+File::File(const std::string& path, int flags, unsigned mode) : path_(path) {
+    fd_ = open_regular(path, flags, mode);
+    if (fd_ < 0) throw_errno("cannot open file", path);
+    born_ = fork_generation();
+}
+
+std::optional<File> File::open_existing(const std::string& path, int flags) {
+    File file;
+    file.fd_ = open_regular(path, flags, 0);
+    if (file.fd_ < 0) {
+        if (errno == ENOENT) return std::nullopt;
+        throw_errno("cannot open file", path);
+    }
+    file.path_ = path;
+    file.born_ = fork_generation();
+    return file;
+}
+
+File::File(File&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), born_(other.born_), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+    if (this != &other) {
+        close();
+        fd_ = std::exchange(other.fd_, -1);
+        born_ = other.born_;
+        path_ = std::move(other.path_);
+    }
+    return *this;
+}
+
+void File::close() noexcept {
+    if (fd_ < 0) return;
+    // In a forked child the number was closed already and may be somebody else's by now.
+    if (born_ == fork_generation()) close_descriptor(fd_);
+    fd_ = -1;
+}
+
+std::uint64_t File::size() const {
+    struct stat st;
+    if (::fstat(fd_, &st) != 0) throw_errno("cannot stat file", path_);
+    return static_cast<std::uint64_t>(st.st_size);
+}
+
+std::size_t File::read_at(void* into, std::size_t n, std::uint64_t offset) const {
+    std::size_t done = 0;
+    while (done < n) {
+        const ssize_t got = ::pread(fd_, static_cast<char*>(into) + done, n - done,
+                                    static_cast<off_t>(offset + done));
+        if (got < 0) {
+            if (errno == EINTR) continue;
+            throw_errno("cannot read file", path_);
+        }
+        if (got == 0) break;
+        done += static_cast<std::size_t>(got);
+    }
+    return done;
+}
+
+void File::write_at(const void* from, std::size_t n, std::uint64_t offset) const {
+    std::size_t done = 0;
+    while (done < n) {
+        const ssize_t put = ::pwrite(fd_, static_cast<const char*>(from) + done, n - done,
+                                     static_cast<off_t>(offset + done));
+        if (put < 0) {
+            if (errno == EINTR) continue;
+            throw_errno("cannot write file", path_);
+        }
+        done += static_cast<std::size_t>(put);
+    }
+}
+
+void File::resize(std::uint64_t bytes) const {
+    if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) throw_errno("cannot resize file", path_);
+}
+
+void File::allocate(std::uint64_t bytes) const {
+    int rc;
+    do {
+        rc = ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    } while (rc == EINTR);
+    if (rc == EOPNOTSUPP) {  // glibc's form writes to each block instead
+        do {
+            rc = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
+        } while (rc == EINTR);
+    }
+    if (rc != 0) {
+        throw_os_error(rc, "cannot allocate " + std::to_string(bytes) + " bytes", path_);
+    }
+}
+
+void File::sync_data() const {
+    while (::fdatasync(fd_) != 0) {
+        if (errno != EINTR) throw_errno("cannot sync file", path_);
+    }
+}
+
+bool File::try_lock(int how) const {
+    while (::flock(fd_, how | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) return false;
+        if (errno != EINTR) throw_errno("cannot lock file", path_);
+    }
+    return true;
+}
+
+void File::unlock() const noexcept {
+    if (fd_ >= 0 && born_ == fork_generation()) ::flock(fd_, LOCK_UN);
+}
+
+bool File::is_still_at_its_path() const noexcept {
+    struct stat held, named;
+    return ::fstat(fd_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+void File::extend_with_zeros(std::uint64_t bytes) const {
+    const std::uint64_t size = this->size();
+    if (size >= bytes) return;
+    const std::vector<char> zeros(bytes - size);
+    write_at(zeros.data(), zeros.size(), size);
+}
+
+FolderLock::FolderLock(const std::string& path, int how, std::int64_t patience_ns)
+    : fd_(open_descriptor(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)),
+      born_(fork_generation()) {
+    if (fd_ < 0) throw_errno("cannot open folder", path);
+    const std::int64_t deadline = mono_ns() + patience_ns;
+    while (::flock(fd_, how | LOCK_NB) != 0) {
+        if (mono_ns() >= deadline) {
+            release();
+            return;
+        }
+        const timespec pause{0, 200'000};
+        ::nanosleep(&pause, nullptr);
+    }
+}
+
+FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
+    if (this != &other) {
+        release();
+        fd_ = std::exchange(other.fd_, -1);
+        born_ = other.born_;
+    }
+    return *this;
+}
+
+void FolderLock::release() noexcept {
+    if (fd_ >= 0 && born_ == fork_generation()) {
+        ::flock(fd_, LOCK_UN);
+        close_descriptor(fd_);
+    }
+    fd_ = -1;
+}
+
+void make_directory(const std::string& path) {
+    if (is_directory(path)) return;
+    if (::mkdir(path.c_str(), 0700) != 0) {
+        if (errno == EEXIST) {
+            if (is_directory(path)) return;  // somebody else made it just now
+            throw_os_error(ENOTDIR, "cannot make folder", path);
+        }
+        if (errno != ENOENT) throw_errno("cannot make folder", path);
+        make_directory(parent_of(path));
+        if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+            throw_errno("cannot make folder", path);
+    }
+    sync_directory(parent_of(path));  // else a loss of power takes everything in it along
+}
+
+void sync_directory(const std::string& path) {
+    const int fd = open_descriptor(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0) throw_errno("cannot open folder", path);
+    const int rc = ::fsync(fd);
+    const int err = errno;
+    close_descriptor(fd);
+    // Some filesystems (overlay, network) cannot sync a folder and say so; that is not a lost write.
+    if (rc != 0 && err != EINVAL && err != ENOTSUP) throw_os_error(err, "cannot sync folder", path);
+}
+
+bool file_exists(const std::string& path) noexcept {
+    struct stat st;
+    return ::lstat(path.c_str(), &st) == 0;
+}
+
+bool is_directory(const std::string& path) noexcept {
+    struct stat st;
+    return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+void rename_over(const std::string& from, const std::string& to) {
+    if (::rename(from.c_str(), to.c_str()) != 0) throw_errno("cannot rename to " + to, from);
+}
+
+bool rename_without_replacing(const std::string& from, const std::string& to) {
+    if (::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) ==
+        0) {
+        return true;
+    }
+    if (errno == EEXIST) return false;
+    if (errno != EINVAL && errno != ENOSYS) throw_errno("cannot rename to " + to, from);
+    // Filesystems without the flag (NFS, some FUSE): a hard link refuses to replace just as well.
+    if (::link(from.c_str(), to.c_str()) != 0) {
+        if (errno == EEXIST) return false;
+        throw_errno("cannot link to " + to, from);
+    }
+    ::unlink(from.c_str());
+    return true;
+}
+
+bool remove_file(const std::string& path) {
+    if (::unlink(path.c_str()) == 0) return true;
+    if (errno == ENOENT) return false;
+    throw_errno("cannot remove file", path);
+}
+
+std::vector<std::string> list_directory(const std::string& path) {
+    const int fd = open_descriptor(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR* dir = fd < 0 ? nullptr : ::fdopendir(fd);
+    if (dir == nullptr) throw_errno("cannot list folder", path);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(dir)) {
+        names.emplace_back(entry->d_name);
+        errno = 0;
+    }
+    const int err = errno;  // a list cut short must not be taken for the whole
+    disown_descriptor(fd);
+    ::closedir(dir);
+    if (err != 0) throw_os_error(err, "cannot list folder", path);
+    return names;
+}
+
+std::string read_small_file(const std::string& path, std::size_t limit) {
+    std::optional<File> file = File::open_existing(path, O_RDONLY);
+    if (!file) return {};
+    std::string text(limit, '\0');
+    text.resize(file->read_at(text.data(), limit, 0));
+    return text;
+}
+
+}  // namespace tapewire

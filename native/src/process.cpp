@@ -1,0 +1,134 @@
+#include "tapewire/process.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tapewire/service.hpp"
+
+namespace tapewire {
+
+namespace detail {
+std::atomic<std::uint32_t> fork_generation{0};
+}
+
+// Lives for ever (leaked): handles may be destroyed after the static destructors have run.
+struct ForkRegistry {
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // re-made in the child: its owner is gone
+    std::vector<int> descriptors;
+    ForkAware* first = nullptr;
+
+    static ForkRegistry& get() {
+        static ForkRegistry* const registry = [] {
+            auto* made = new ForkRegistry;
+            made->descriptors.reserve(64);
+            pthread_atfork([] { pthread_mutex_lock(&get().mutex); },
+                           [] { pthread_mutex_unlock(&get().mutex); }, [] { get().in_child(); });
+            return made;
+        }();
+        return *registry;
+    }
+
+    void drop(int fd) noexcept;
+
+    void link(ForkAware* handle) {
+        pthread_mutex_lock(&mutex);
+        handle->next_ = first;
+        if (first != nullptr) first->prev_ = handle;
+        first = handle;
+        pthread_mutex_unlock(&mutex);
+    }
+
+    void unlink(ForkAware* handle) {
+        pthread_mutex_lock(&mutex);
+        if (!handle->forked()) {  // the child has dropped the whole list already
+            if (handle->prev_ != nullptr) handle->prev_->next_ = handle->next_;
+            if (handle->next_ != nullptr) handle->next_->prev_ = handle->prev_;
+            if (first == handle) first = handle->next_;
+        }
+        pthread_mutex_unlock(&mutex);
+    }
+
+    void in_child() {
+        mutex = PTHREAD_MUTEX_INITIALIZER;
+        detail::fork_generation.fetch_add(1, std::memory_order_relaxed);
+        for (int fd : descriptors) ::close(fd);
+        descriptors.clear();
+        for (ForkAware* handle = first; handle != nullptr; handle = handle->next_) {
+            handle->on_forked();
+        }
+        first = nullptr;
+        Services::forget_in_child();
+    }
+};
+
+int open_descriptor(const char* path, int flags, unsigned mode) noexcept {
+    ForkRegistry& registry = ForkRegistry::get();
+    pthread_mutex_lock(&registry.mutex);
+    int fd;
+    do {
+        fd = ::open(path, flags, static_cast<mode_t>(mode));
+    } while (fd < 0 && errno == EINTR);
+    const int err = errno;
+    if (fd >= 0) registry.descriptors.push_back(fd);
+    pthread_mutex_unlock(&registry.mutex);
+    errno = err;
+    return fd;
+}
+
+void ForkRegistry::drop(int fd) noexcept {
+    if (auto it = std::find(descriptors.begin(), descriptors.end(), fd); it != descriptors.end()) {
+        *it = descriptors.back();
+        descriptors.pop_back();
+    }
+}
+
+void close_descriptor(int fd) noexcept {
+    ForkRegistry& registry = ForkRegistry::get();
+    pthread_mutex_lock(&registry.mutex);
+    registry.drop(fd);
+    ::close(fd);
+    pthread_mutex_unlock(&registry.mutex);
+}
+
+void disown_descriptor(int fd) noexcept {
+    ForkRegistry& registry = ForkRegistry::get();
+    pthread_mutex_lock(&registry.mutex);
+    registry.drop(fd);
+    pthread_mutex_unlock(&registry.mutex);
+}
+
+ForkAware::ForkAware() : born_(fork_generation()) { ForkRegistry::get().link(this); }
+ForkAware::~ForkAware() { ForkRegistry::get().unlink(this); }
+
+std::optional<std::uint64_t> process_start_ticks(std::int64_t pid) {
+    const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return std::nullopt;
+    char text[1024];
+    const ssize_t n = ::read(fd, text, sizeof text - 1);
+    ::close(fd);
+    if (n <= 0) return std::nullopt;
+    const std::string line(text, static_cast<std::size_t>(n));
+    std::size_t at = line.rfind(')');
+    if (at == std::string::npos) return std::nullopt;
+    // `state` behind the name is field 3; start time is field 22.
+    for (int field = 2; field < 22; ++field) {
+        at = line.find(' ', at);
+        if (at == std::string::npos) return std::nullopt;
+        ++at;
+    }
+    char* end = nullptr;
+    const std::uint64_t ticks = std::strtoull(line.c_str() + at, &end, 10);
+    if (end == line.c_str() + at) return std::nullopt;
+    return ticks;
+}
+
+}  // namespace tapewire

@@ -1,0 +1,67 @@
+#include "tapewire/queue/catalog.hpp"
+
+#include <fcntl.h>
+
+#include "tapewire/error.hpp"
+#include "tapewire/queue/seek_index.hpp"
+#include "tapewire/queue/walk.hpp"
+
+namespace tapewire::queue {
+
+const std::vector<std::uint32_t>& Catalog::ids() {
+    if (ids_.empty() || !file_exists(layout_.segment(ids_.front()))) {
+        ids_ = layout_.segments();
+        facts_.erase(facts_.begin(),
+                     ids_.empty() ? facts_.end() : facts_.lower_bound(ids_.front()));
+        return ids_;
+    }
+    while (file_exists(layout_.segment(ids_.back() + 1))) ids_.push_back(ids_.back() + 1);
+    return ids_;
+}
+
+const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
+    Facts& facts = facts_[id];
+    if (facts.first_seq) return facts;
+    // The usual case needs 64 bytes of the file, not a mapping.
+    const auto file = File::open_existing(layout_.segment(id), O_RDONLY);
+    if (!file) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+    alignas(8) std::byte header[format::kRecordHeaderBytes];
+    if (file->read_at(header, sizeof header, format::kSegmentDataOffset) != sizeof header)
+        return facts;
+    const std::uint32_t commit = load_commit(header);
+    if (commit == 0 && rest_of_header_is_zero(header)) return facts;
+    if (commit != 0 && header_at(header).type_id != format::kPadType &&
+        check_header(header, commit, bytes_ - format::kSegmentDataOffset) == Fault::none) {
+        facts.first_seq = header_at(header).seq;
+        facts.foreign = header_at(header).header_check == 0;
+        return facts;
+    }
+    const auto segment = Segment::open(layout_, id, bytes_, Mapping::Access::read_only);
+    if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+    if (Walk walk = walk_from_start(layout_, first_seq_, *segment); walk.step()) {
+        facts.first_seq = walk.header().seq;
+        facts.foreign = walk.header().header_check == 0;
+    }
+    return facts;
+}
+
+std::optional<std::uint64_t> Catalog::max_ts(std::uint32_t id) {
+    Facts& facts = facts_[id];
+    if (facts.max_ts_ns) return facts.max_ts_ns;
+    if (const auto index = load_index(layout_, id, bytes_); index && index->complete) {
+        if (!index->entries.empty()) facts.max_ts_ns = index->range.max_ts_ns;
+        return facts.max_ts_ns;
+    }
+    const auto segment = Segment::open(layout_, id, bytes_, Mapping::Access::read_only);
+    if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+    if (!segment->sealed()) return std::nullopt;
+    IndexRange range;
+    bool any = false;
+    for (Walk walk = walk_from_start(layout_, first_seq_, *segment); walk.step(); any = true) {
+        range.add(walk.header().seq, walk.header().timestamp_ns);
+    }
+    if (any) facts.max_ts_ns = range.max_ts_ns;
+    return facts.max_ts_ns;
+}
+
+}  // namespace tapewire::queue

@@ -1,0 +1,89 @@
+#include "tapewire/queue/layout.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tapewire/error.hpp"
+#include "tapewire/file.hpp"
+
+namespace tapewire::queue {
+
+namespace {
+
+constexpr std::string_view kMetaSuffix = ".meta";
+
+bool ends_with(std::string_view text, std::string_view end) {
+    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+bool is_name_char(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+}
+
+bool is_reader_name(std::string_view name) {
+    return !name.empty() && name.size() <= 128 && name[0] != '.' &&
+           std::all_of(name.begin(), name.end(), is_name_char);
+}
+
+std::string numbered(const std::string& root, std::uint32_t id, const char* suffix) {
+    char name[24];
+    std::snprintf(name, sizeof name, "/%09u%s", id, suffix);
+    return root + name;
+}
+
+}  // namespace
+
+std::string Layout::segment(std::uint32_t id) const { return numbered(root, id, ".q"); }
+std::string Layout::index(std::uint32_t id) const { return numbered(root, id, ".idx"); }
+std::string Layout::reader_meta(std::string_view name) const {
+    return readers() + "/" + std::string(name) + std::string(kMetaSuffix);
+}
+
+std::vector<std::uint32_t> Layout::segments() const {
+    std::vector<std::uint32_t> ids;
+    for (const std::string& name : list_directory(root)) {
+        if (name.size() != 11 || !ends_with(name, ".q")) continue;
+        std::uint32_t id = 0;
+        bool digits = true;
+        for (std::size_t i = 0; i < 9; ++i) {
+            digits = digits && name[i] >= '0' && name[i] <= '9';
+            id = id * 10 + static_cast<std::uint32_t>(name[i] - '0');
+        }
+        if (digits) ids.push_back(id);
+    }
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+std::vector<std::string> Layout::temporary_files() const {
+    std::vector<std::string> paths;
+    for (const std::string& name : list_directory(root)) {
+        // Ours alone: others may prepare files of their own in this folder.
+        if (name == "control.meta.tmp" || ends_with(name, ".q.tmp") ||
+            ends_with(name, ".idx.tmp") || ends_with(name, ".q.damaged.tmp")) {
+            paths.push_back(root + "/" + name);
+        }
+    }
+    return paths;
+}
+
+std::vector<std::string> Layout::reader_names() const {
+    std::vector<std::string> names;
+    if (!is_directory(readers())) return names;
+    for (const std::string& file : list_directory(readers())) {
+        if (!ends_with(file, kMetaSuffix)) continue;
+        const std::string name = file.substr(0, file.size() - kMetaSuffix.size());
+        if (is_reader_name(name)) names.push_back(name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+void check_reader_name(std::string_view name) {
+    if (is_reader_name(name)) return;
+    throw Error(Errc::invalid_name, "not a valid reader name: name='" + std::string(name) + "'", {},
+                -1, "use 1 to 128 letters, digits, '.', '_' or '-', not starting with '.'");
+}
+
+}  // namespace tapewire::queue

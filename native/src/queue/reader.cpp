@@ -1,0 +1,366 @@
+#include "tapewire/queue/reader.hpp"
+
+#include <sys/file.h>
+
+#include <algorithm>
+
+#include "tapewire/clock.hpp"
+#include "tapewire/error.hpp"
+#include "tapewire/queue/writer_lock.hpp"
+
+namespace tapewire::queue {
+
+using format::kPadType;
+using format::kRecordHeaderBytes;
+using format::kSegmentDataOffset;
+
+namespace {
+constexpr std::int64_t kWatchNs = 100'000'000;
+constexpr std::int64_t kBeatNs = 1'000'000'000;
+constexpr std::size_t kAheadBytes = 2048;
+}  // namespace
+
+Reader::Reader(const std::string& root, const ReaderOptions& options)
+    : layout_{root},
+      options_(options),
+      control_(Control::open(layout_, false)),
+      catalog_(layout_, control_.segment_bytes(), control_.first_seq()) {
+    if (!options_.name.empty()) {
+        check_reader_name(options_.name);
+        make_directory(layout_.readers());
+        // SYNC registration: pairs with RetentionWatch::pass. A writer that is stopped in the middle of
+        // a pass does not keep us out for ever; then the segment may go, and SegmentMissing says so.
+        registering_ = FolderLock(layout_.readers(), LOCK_SH, 1'000'000'000);
+        meta_ = std::make_unique<ReaderMeta>(layout_, options_.name);
+    }
+    seek_start();
+    watch_heartbeat(mono_ns());
+    Services::get().heartbeat.add(&heartbeat_);
+}
+
+Reader::~Reader() {
+    try {
+        close(false);
+    } catch (const Error&) {
+        // Nobody is left to be told; close() is how a caller learns.
+    }
+}
+
+void Reader::close(bool forget) {
+    if (closed_) return;
+    closed_ = true;
+    end_ = 0;
+    if (forked()) {
+        meta_.reset();
+        return;
+    }
+    Services::get().heartbeat.remove(&heartbeat_);
+    if (meta_ && forget) remove_file(meta_->path());  // while the name is still locked
+    meta_.reset();
+    map_.reset();
+    segment_ = Segment();
+}
+
+std::int64_t Reader::Heartbeat::run(std::int64_t now) noexcept {
+    reader_.watch_heartbeat(now);
+    if (reader_.meta_ && now >= next_beat_ns_) {
+        reader_.meta_->beat();
+        next_beat_ns_ = now + kBeatNs;
+    }
+    return now + kWatchNs;
+}
+
+void Reader::watch_heartbeat(std::int64_t now) noexcept {
+    const std::uint64_t value = control_.heartbeat_ns();
+    if (value != heartbeat_seen_.load(std::memory_order_relaxed) ||
+        heartbeat_since_ns_.load(std::memory_order_relaxed) == 0) {
+        heartbeat_seen_.store(value, std::memory_order_relaxed);
+        heartbeat_since_ns_.store(now, std::memory_order_relaxed);
+    }
+}
+
+void Reader::check_usable() const {
+    if (forked()) {
+        throw Error(Errc::forked_handle, "this reader was opened before fork, in the parent",
+                    layout_.root, -1, "open the queue in the process that uses it");
+    }
+    if (closed_) throw Error(Errc::closed_handle, "the reader is closed", layout_.root);
+    if (any_mapping_lost()) {
+        control_.map().check_not_lost();
+        if (map_) map_->check_not_lost();
+    }
+}
+
+void Reader::throw_fault(Fault fault) const {
+    map_->check_not_lost();  // zeros that the SIGBUS handler put there are not a damaged record
+    const auto& header = header_at(base_ + offset_);
+    std::string field;
+    switch (fault) {
+        case Fault::length:
+            field = "commit_len=" + std::to_string(load_commit(base_ + offset_));
+            break;
+        case Fault::version:
+        case Fault::later_version:
+            field = "version=" + std::to_string(header.version);
+            break;
+        case Fault::header_check:
+            field = "header_check=" + hex(header.header_check);
+            break;
+        case Fault::payload_crc:
+            field =
+                "payload_crc=" + hex(header.payload_crc) + ", seq=" + std::to_string(header.seq);
+            break;
+        case Fault::none:
+            field = "commit_len=0";
+            break;
+    }
+    const char* what = fault == Fault::none
+                           ? "an uncommitted record stands where a committed one must be"
+                           : describe(fault);
+    const Errc code = fault == Fault::payload_crc     ? Errc::checksum_mismatch
+                      : fault == Fault::later_version ? Errc::unsupported_version
+                                                      : Errc::corrupt_record;
+    throw Error(code, std::string(what) + ": " + field, segment_.path(),
+                static_cast<std::int64_t>(offset_),
+                fault == Fault::later_version
+                    ? "open the queue with the release that wrote it, or upgrade Tapewire"
+                    : "skip_damaged() goes on behind it; opening a writer mends the segment");
+}
+
+void Reader::note_gap(std::uint64_t seq) {
+    const std::uint64_t first = expected_;
+    expected_ = seq;  // told once; the next call goes on with the record
+    throw Error(
+        Errc::gap_detected,
+        "numbers are missing: first=" + std::to_string(first) + ", last=" + std::to_string(seq - 1),
+        segment_.path(), static_cast<std::int64_t>(offset_),
+        "read on: the next call gives the next record")
+        .with(first, seq - 1);
+}
+
+inline bool Reader::look(RecordView& out) {
+    for (;;) {
+        if (offset_ + kRecordHeaderBytes > end_) [[unlikely]] {
+            if (!leave_segment()) return false;
+            continue;
+        }
+        const std::byte* at = base_ + offset_;
+        const std::uint32_t commit = load_commit(at);
+        if (commit == 0) [[unlikely]] {
+            if (!leave_segment()) return false;
+            continue;
+        }
+        // Where a record ends is known only from its header, so without this each header would be a
+        // cache miss of its own. A prefetch past the mapping does nothing.
+        __builtin_prefetch(at + kAheadBytes);
+        if (const Fault fault = check_header(at, commit, end_ - offset_); fault != Fault::none)
+            [[unlikely]] {
+            throw_fault(fault);
+        }
+        const format::RecordHeader& header = header_at(at);
+        if (header.type_id == kPadType) [[unlikely]] {
+            offset_ += format::record_bytes(commit - 1);
+            continue;
+        }
+        if (header.seq > expected_ && !segment_.sparse()) [[unlikely]]
+            note_gap(header.seq);
+        if (filter_ && !filter_->wants(header.type_id)) {
+            expected_ = header.seq + 1;
+            offset_ += format::record_bytes(commit - 1);
+            continue;
+        }
+        if (check_payload(at, commit) != Fault::none) [[unlikely]]
+            throw_fault(Fault::payload_crc);
+        if (map_->lost()) [[unlikely]]
+            map_->check_not_lost();
+        out.payload = at + kRecordHeaderBytes;
+        out.payload_len = commit - 1;
+        out.type_id = header.type_id;
+        out.flags = header.flags;
+        out.seq = header.seq;
+        out.timestamp_ns = static_cast<std::int64_t>(header.timestamp_ns);
+        out.owner = &map_;
+        return true;
+    }
+}
+
+bool Reader::peek(RecordView& out) { return look(out); }
+
+bool Reader::next(RecordView& out) {
+    if (!look(out)) return false;
+    offset_ += format::record_bytes(out.payload_len);
+    expected_ = out.seq + 1;
+    last_seq_ = out.seq;
+    return true;
+}
+
+std::size_t Reader::read_batch(BatchColumns& out, std::size_t max_records) {
+    RecordView record;
+    std::size_t n = 0;
+    try {
+        for (; n < max_records && look(record); ++n) {
+            if (out.owners.empty() || out.owners.back() != map_) out.owners.push_back(map_);
+            out.push(record);
+            offset_ += format::record_bytes(record.payload_len);
+            expected_ = record.seq + 1;
+        }
+    } catch (const Error& e) {
+        // What was read before the fault is handed out first; the next call meets it again. A gap is
+        // told once, so it must not be swallowed here.
+        if (n == 0) throw;
+        if (e.code == Errc::gap_detected) expected_ = e.numbers[0];
+    }
+    if (n != 0) last_seq_ = out.seq[out.size() - 1];
+    return n;
+}
+
+// SEALED may be lost: a flipped bit, or a page that never reached the disk. A writer seals before its
+// first append to the next segment, so a record there proves that nothing more comes here. The hint only
+// says when it is worth a look.
+bool Reader::passed_over() const {
+    if (control_.current_segment() <= segment_.id()) return false;
+    const auto next = Segment::open(layout_, segment_.id() + 1, control_.segment_bytes(),
+                                    Mapping::Access::read_only);
+    return next && load_commit(next->data() + kSegmentDataOffset) != 0;
+}
+
+bool Reader::leave_segment() {
+    check_usable();
+    if (!segment_.sealed() && !passed_over()) return false;
+    // SYNC seal: no record is committed here after SEALED, but one may have been just before it.
+    if (offset_ + kRecordHeaderBytes <= end_) {
+        if (load_commit(base_ + offset_) != 0) return true;
+        if (!rest_of_header_is_zero(base_ + offset_)) throw_fault(Fault::none);
+    }
+    const std::uint32_t next = segment_.id() + 1;
+    auto segment =
+        Segment::open(layout_, next, control_.segment_bytes(), Mapping::Access::read_only);
+    if (!segment) {
+        const auto ids = layout_.segments();
+        const bool higher = control_.current_segment() > segment_.id() ||
+                            (!ids.empty() && ids.back() > segment_.id());
+        if (!higher) return false;
+        // A writer may have made it between the two looks.
+        segment =
+            Segment::open(layout_, next, control_.segment_bytes(), Mapping::Access::read_only);
+        if (!segment) throw_segment_missing(next);
+    }
+    enter(std::move(*segment), kSegmentDataOffset);
+    return true;
+}
+
+void Reader::enter(Segment segment, std::uint64_t offset) noexcept {
+    segment.close_file();
+    segment_ = std::move(segment);
+    map_ = segment_.map();
+    base_ = segment_.data();
+    end_ = segment_.size();
+    offset_ = offset;
+}
+
+bool Reader::enter_id(std::uint32_t id, std::uint64_t offset) {
+    if (!map_ || segment_.id() != id) {
+        auto segment =
+            Segment::open(layout_, id, control_.segment_bytes(), Mapping::Access::read_only);
+        if (!segment) return false;
+        enter(std::move(*segment), offset);
+    }
+    offset_ = offset;
+    return true;
+}
+
+void Reader::throw_segment_missing(std::uint32_t id) {
+    catalog_.forget();
+    std::uint64_t first = 0;
+    for (std::uint32_t there : catalog_.ids()) {
+        if (const auto& facts = catalog_.first_record(there); facts.first_seq) {
+            first = *facts.first_seq;
+            break;
+        }
+    }
+    const Position at = committed().value_or(position());
+    throw Error(Errc::segment_missing,
+                "the segment to read next is gone: segment=" + std::to_string(id) +
+                    ", committed=(" + std::to_string(at.segment) + ", " +
+                    std::to_string(at.offset) + "), first available seq=" + std::to_string(first),
+                layout_.segment(id), -1,
+                "seek_start() goes on with what is there; a pinned reader keeps its segments")
+        .with(at.segment, at.offset, first);
+}
+
+std::optional<Position> Reader::committed() const {
+    if (!meta_) return std::nullopt;
+    const ReaderState state = meta_->state();
+    if (state.generation == 0) return std::nullopt;
+    return state.position;
+}
+
+bool Reader::resume_committed() {
+    check_usable();
+    if (!meta_) return false;
+    const ReaderState state = meta_->state();
+    if (state.damaged) {
+        throw Error(Errc::corrupt_metadata,
+                    "the reader's file is damaged: no slot has a right checksum", meta_->path(), 0,
+                    "open it with a start of your own (\"earliest\", \"latest\", Seq, Time)");
+    }
+    if (state.generation == 0) return false;
+    const Position at = state.position;
+    if (at.segment > format::kSegmentIdMax || at.offset < kSegmentDataOffset ||
+        at.offset > segment_bytes() || at.offset % format::kRecordAlign != 0) {
+        throw Error(Errc::corrupt_metadata,
+                    "the reader's position cannot be: segment=" + std::to_string(at.segment) +
+                        ", offset=" + std::to_string(at.offset),
+                    meta_->path(), 0,
+                    "open it with a start of your own (\"earliest\", \"latest\", Seq, Time)");
+    }
+    expected_ = kAnySeq;
+    last_seq_.reset();
+    if (!enter_id(static_cast<std::uint32_t>(at.segment), at.offset)) {
+        throw_segment_missing(static_cast<std::uint32_t>(at.segment));
+    }
+    step_back_to_tail();
+    return true;
+}
+
+void Reader::register_position() {
+    if (!meta_) return;
+    const ReaderState state = meta_->state();
+    if (state.generation == 0 || state.pinned != options_.pinned) {
+        meta_->commit(committed().value_or(position()), options_.pinned);
+    } else {
+        meta_->beat();
+    }
+    registering_.release();
+}
+
+void Reader::commit() {
+    check_usable();
+    if (!meta_) {
+        throw Error(Errc::invalid_option, "an anonymous reader has no position to commit",
+                    layout_.root, -1, "open it by open_subscriber with a name");
+    }
+    meta_->commit(position(), options_.pinned);
+}
+
+WriterStatus Reader::writer_status(std::int64_t ttl_ns) {
+    check_usable();
+    const std::int64_t now = mono_ns();
+    watch_heartbeat(now);
+    const LockLook look = look_at_writer_lock(layout_);
+    WriterStatus status;
+    status.heartbeat_age_ns = now - heartbeat_since_ns_.load(std::memory_order_relaxed);
+    status.alive = look.held && status.heartbeat_age_ns <= ttl_ns;
+    status.epoch = control_.writer_epoch();
+    if (look.owner) status.pid = look.owner->pid;
+    return status;
+}
+
+Disconnect Reader::detect_disconnect(std::int64_t ttl_ns) {
+    check_usable();
+    if (!file_exists(layout_.segment(segment_.id()))) return Disconnect::segment_missing;
+    if (!look_at_writer_lock(layout_).held) return Disconnect::lock_lost;
+    return writer_status(ttl_ns).alive ? Disconnect::none : Disconnect::heartbeat_stale;
+}
+
+}  // namespace tapewire::queue

@@ -1,0 +1,294 @@
+// Reader: moving to a number, a time, the start, the end, and past damage.
+#include <algorithm>
+
+#include "tapewire/error.hpp"
+#include "tapewire/queue/reader.hpp"
+#include "tapewire/queue/seek_index.hpp"
+#include "tapewire/queue/walk.hpp"
+
+namespace tapewire::queue {
+
+using format::kRecordHeaderBytes;
+using format::kSegmentDataOffset;
+
+namespace {
+
+// The last entry that `before` holds for and whose record is as it says; empty: the segment's start.
+template <class Before>
+std::optional<std::uint64_t> place_by_index(const Layout& layout, const Segment& segment,
+                                            bool by_time, Before before) {
+    const auto index = load_index(layout, segment.id(), segment.size());
+    if (!index || (by_time && !index->running_max)) return std::nullopt;
+    const auto& entries = index->entries;
+    auto it = std::partition_point(entries.begin(), entries.end(), before);
+    while (it != entries.begin()) {
+        --it;
+        if (entry_is_right(segment, *it)) return it->offset;
+    }
+    return std::nullopt;
+}
+
+// A walk from that entry on.
+template <class Before>
+Walk walk_by_index(const Layout& layout, std::uint64_t first_seq, const Segment& segment,
+                   bool by_time, Before before) {
+    if (const auto offset = place_by_index(layout, segment, by_time, before)) {
+        return Walk(segment, *offset);
+    }
+    return walk_from_start(layout, first_seq, segment);
+}
+
+// Retention may remove a segment while we look: begin again with what is there.
+constexpr int kTries = 10;
+
+[[noreturn]] void throw_gone() { throw Error(Errc::segment_missing, "segment is gone"); }
+
+}  // namespace
+
+// A seek that fails leaves the reader where it was.
+template <class Seek>
+bool Reader::or_stay(Seek seek) {
+    check_usable();
+    const Position before = position();
+    const std::uint64_t expected = expected_;
+    const auto last = last_seq_;
+    for (int tries = 0;; ++tries) {
+        try {
+            return seek();
+        } catch (const Error& e) {
+            const bool again = e.code == Errc::segment_missing && tries < kTries;
+            if (again) {
+                catalog_.forget();
+                continue;
+            }
+            enter_id(static_cast<std::uint32_t>(before.segment), before.offset);
+            expected_ = expected;
+            last_seq_ = last;
+            if (e.path.empty()) throw_segment_missing(segment_.id());
+            throw;
+        }
+    }
+}
+
+// Stands at `offset` of segment `id`. True when a record is there or behind.
+bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
+    if (!enter_id(id, offset)) throw_gone();
+    expected_ = kAnySeq;
+    last_seq_.reset();
+    // The one place where the very first number is known beforehand.
+    if (id == 0 && offset == kSegmentDataOffset && !segment_.sparse()) {
+        expected_ = control_.first_seq();
+    }
+    for (;;) {
+        if (offset_ + kRecordHeaderBytes <= end_) {
+            const std::uint32_t commit = load_commit(base_ + offset_);
+            if (commit != 0) {
+                const bool pad =
+                    check_header(base_ + offset_, commit, end_ - offset_) == Fault::none &&
+                    header_at(base_ + offset_).type_id == format::kPadType;
+                if (!pad) return true;  // a record, or damage that the next call will name
+                offset_ += format::record_bytes(commit - 1);
+                continue;
+            }
+            if (!rest_of_header_is_zero(base_ + offset_) && segment_.sealed()) return true;
+        }
+        if (!leave_segment()) return false;
+    }
+}
+
+bool Reader::seek_start() {
+    return or_stay([this] {
+        catalog_.forget();
+        const auto ids = catalog_.ids();
+        if (ids.empty()) {
+            throw Error(Errc::segment_missing, "the queue has no segment", layout_.root, -1,
+                        "restore the segments from a copy, or open a writer: it begins anew");
+        }
+        return settle(ids.front(), kSegmentDataOffset);
+    });
+}
+
+void Reader::seek_end() {
+    or_stay([this] {
+        find_end();
+        return false;
+    });
+}
+
+void Reader::find_end() {
+    const auto ids = catalog_.ids();
+    for (std::size_t i = ids.size(); i-- > 0;) {
+        if (!enter_id(ids[i], kSegmentDataOffset)) throw_gone();
+        Walk walk =
+            walk_by_index(layout_, first_seq(), segment_, false, [](const auto&) { return true; });
+        bool any = false;
+        while (walk.step()) any = true;
+        if (!any && i != 0) continue;  // prepared ahead, still empty
+        offset_ = walk.offset();
+        expected_ = kAnySeq;
+        last_seq_.reset();
+        return;
+    }
+    throw_gone();
+}
+
+bool Reader::seek_seq(std::uint64_t seq) {
+    return or_stay([this, seq] { return find_seq(seq); });
+}
+
+bool Reader::find_seq(std::uint64_t seq) {
+    const auto ids = catalog_.ids();
+    if (ids.empty()) throw_gone();
+    if (catalog_.first_record(ids.front()).foreign) return seek_newest_run(seq);
+    // The last segment whose first number is not beyond; empty ones are only at the end, and a segment
+    // of nothing but PAD counts with its successor.
+    const auto beyond = [&](std::size_t i) {
+        for (; i < ids.size(); ++i) {
+            if (const auto& facts = catalog_.first_record(ids[i]); facts.first_seq) {
+                return *facts.first_seq > seq;
+            }
+        }
+        return true;
+    };
+    std::size_t low = 0, high = ids.size();
+    while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (beyond(middle)) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    if (low == 0) return settle(ids.front(), kSegmentDataOffset);
+    const std::uint32_t id = ids[low - 1];
+    if (!enter_id(id, kSegmentDataOffset)) throw_gone();
+    Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
+                              [seq](const auto& entry) { return entry.seq <= seq; });
+    while (walk.step()) {
+        if (walk.header().seq < seq) {
+            walk.forget_damage();
+            continue;
+        }
+        // The wanted number may lie in a damaged place: stand there, so that next() says so.
+        const bool hidden = walk.header().seq > seq && walk.damage() != 0;
+        return settle(id, hidden ? walk.damage() : walk.offset());
+    }
+    return settle(id, walk.offset());
+}
+
+// Another implementation starts its numbers again with each writer: look from the back for the last
+// place where they fall, then walk forward from there.
+bool Reader::seek_newest_run(std::uint64_t seq) {
+    const auto ids = catalog_.ids();
+    std::uint32_t run_id = ids.front();
+    std::uint64_t run_offset = kSegmentDataOffset;
+    std::uint64_t first_behind = kAnySeq;  // first number of the segments looked at so far
+    for (std::size_t i = ids.size(); i-- > 0;) {
+        if (!enter_id(ids[i], kSegmentDataOffset)) throw_gone();
+        std::uint64_t last = 0;
+        std::uint64_t first = kAnySeq;
+        std::uint64_t fall = 0;
+        for (Walk walk(segment_, kSegmentDataOffset); walk.step(); last = walk.header().seq) {
+            if (first == kAnySeq) {
+                first = walk.header().seq;
+            } else if (walk.header().seq <= last) {
+                fall = walk.offset();
+            }
+        }
+        if (first == kAnySeq) continue;
+        if (first_behind != kAnySeq && last >= first_behind)
+            break;  // the run begins in the next one
+        run_id = ids[i];
+        run_offset = fall != 0 ? fall : kSegmentDataOffset;
+        if (fall != 0) break;
+        first_behind = first;
+    }
+    for (std::uint32_t id : ids) {
+        if (id < run_id) continue;
+        if (!enter_id(id, kSegmentDataOffset)) throw_gone();
+        Walk walk(segment_, id == run_id ? run_offset : kSegmentDataOffset);
+        while (walk.step()) {
+            if (walk.header().seq >= seq) return settle(id, walk.offset());
+        }
+    }
+    find_end();
+    return false;
+}
+
+bool Reader::seek_time(std::int64_t timestamp_ns) {
+    const std::uint64_t wanted = timestamp_ns < 0 ? 0 : static_cast<std::uint64_t>(timestamp_ns);
+    return or_stay([this, wanted] { return find_time(wanted); });
+}
+
+bool Reader::find_time(std::uint64_t wanted) {
+    const auto ids = catalog_.ids();
+    for (std::uint32_t id : ids) {
+        if (const auto highest = catalog_.max_ts(id); highest && *highest < wanted) continue;
+        if (!enter_id(id, kSegmentDataOffset)) throw_gone();
+        Walk walk =
+            walk_by_index(layout_, first_seq(), segment_, true,
+                          [wanted](const auto& entry) { return entry.timestamp_ns < wanted; });
+        while (walk.step()) {
+            if (walk.header().timestamp_ns < wanted) {
+                walk.forget_damage();
+                continue;
+            }
+            // What is damaged before it may be what was asked for: next() says so.
+            return settle(id, walk.damage() != 0 ? walk.damage() : walk.offset());
+        }
+    }
+    find_end();
+    return false;
+}
+
+// A loss of power may take records that were committed past: the page of the reader's file was written
+// back, the segment's was not. Then the log ends before the committed position, and new records will
+// come where this reader believes to have been: it must stand at the end, not in the middle of them.
+void Reader::step_back_to_tail() {
+    if (offset_ == kSegmentDataOffset || offset_ + kRecordHeaderBytes > end_) return;
+    if (load_commit(base_ + offset_) != 0 || !rest_of_header_is_zero(base_ + offset_)) return;
+    const std::uint64_t committed = offset_;
+    Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
+                              [committed](const auto& entry) { return entry.offset <= committed; });
+    while (walk.step()) {
+    }
+    offset_ = std::min(committed, walk.offset());
+}
+
+Skipped Reader::skip_damaged() {
+    check_usable();
+    Skipped skipped;
+    skipped.segment = segment_.id();
+    skipped.offset = offset_;
+    if (offset_ + kRecordHeaderBytes > end_) return skipped;
+    const std::uint32_t commit = load_commit(base_ + offset_);
+    if (commit == 0 && rest_of_header_is_zero(base_ + offset_)) {
+        const auto at =
+            control_.position();  // a hidden record has a hint behind it; else this is the end
+        if (!at || at->first != segment_.id() || at->second <= offset_) return skipped;
+    }
+    if (commit != 0 && check_record(base_ + offset_, commit, end_ - offset_) == Fault::none) {
+        return skipped;
+    }
+    if (expected_ == kAnySeq) {
+        expected_ = number_at(layout_, first_seq(), segment_, offset_).value_or(kAnySeq);
+    }
+    const bool known = expected_ != kAnySeq;
+    const std::uint64_t found =
+        find_right_record(base_, offset_, end_, known ? expected_ : 0, known && !segment_.sparse());
+    if (found == end_ && !segment_.sealed()) return skipped;  // nothing right behind it yet: stay
+    skipped.bytes = found - offset_;
+    offset_ = found;
+    if (found != end_ && known) {
+        const std::uint64_t seq = header_at(base_ + found).seq;
+        if (!segment_.sparse()) {
+            skipped.numbers_known = true;
+            skipped.first_seq = expected_;
+            skipped.last_seq = seq - 1;
+        }
+        expected_ = seq;
+    }
+    return skipped;
+}
+
+}  // namespace tapewire::queue

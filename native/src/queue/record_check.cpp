@@ -1,0 +1,106 @@
+#include "tapewire/queue/record_check.hpp"
+
+namespace tapewire::queue {
+
+using format::kRecordHeaderBytes;
+using format::RecordHeader;
+
+const char* describe(Fault fault) noexcept {
+    switch (fault) {
+        case Fault::none:
+            return "record is right";
+        case Fault::length:
+            return "commit_len reaches beyond the segment";
+        case Fault::version:
+            return "unknown record version";
+        case Fault::later_version:
+            return "a record has a version this release cannot read";
+        case Fault::header_check:
+            return "header check does not match the header";
+        case Fault::payload_crc:
+            return "payload does not match its CRC-32";
+    }
+    return "?";
+}
+
+Fault check_record(const std::byte* at, std::uint32_t commit, std::uint64_t room) noexcept {
+    const Fault fault = check_header(at, commit, room);
+    if (fault != Fault::none || header_at(at).type_id == format::kPadType) return fault;
+    return check_payload(at, commit);
+}
+
+bool rest_of_header_is_zero(const std::byte* at) noexcept {
+    return all_zero(at + 4, kRecordHeaderBytes - 4);
+}
+
+bool all_zero(const std::byte* from, std::size_t bytes) noexcept {
+    // Blocks of 4 KiB, or-ed without a branch inside, so that the compiler vectorises it.
+    while (bytes >= 4096) {
+        std::uint64_t any = 0;
+        for (std::size_t i = 0; i < 4096; i += 8) {
+            std::uint64_t word;
+            std::memcpy(&word, from + i, 8);
+            any |= word;
+        }
+        if (any != 0) return false;
+        from += 4096;
+        bytes -= 4096;
+    }
+    for (std::size_t i = 0; i < bytes; ++i) {
+        if (from[i] != std::byte{0}) return false;
+    }
+    return true;
+}
+
+namespace {
+
+// Where the next record can begin. A header that is right by its own check vouches for its length, so
+// the bytes of its damaged payload are not looked at: they may hold copies of records.
+std::uint64_t first_candidate(const std::byte* base, std::uint64_t bad,
+                              std::uint64_t end) noexcept {
+    const std::uint32_t commit = load_commit(base + bad);
+    if (commit != 0 && header_at(base + bad).header_check != 0 &&
+        check_header(base + bad, commit, end - bad) == Fault::none) {
+        return bad + format::record_bytes(commit - 1);
+    }
+    return bad + format::kRecordAlign;
+}
+
+}  // namespace
+
+std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
+                                std::uint64_t min_seq, bool bounded) noexcept {
+    // Without a header check of its own a candidate costs a CRC over all it says it holds. Hostile bytes
+    // can say that at every step: there is an end to it.
+    std::uint64_t unchecked_budget = 16 * (end - bad) + (std::uint64_t{1} << 20);
+    for (std::uint64_t at = first_candidate(base, bad, end); at + kRecordHeaderBytes <= end;
+         at += format::kRecordAlign) {
+        const std::uint32_t commit = load_commit(base + at);
+        if (commit == 0) continue;
+        const RecordHeader& header = header_at(base + at);
+        if (header.type_id == format::kPadType || header.seq < min_seq) continue;
+        if (bounded && header.seq - min_seq > (at - bad) / format::kRecordAlign) continue;
+        if (header.header_check == 0) {
+            if (commit > unchecked_budget) continue;
+            unchecked_budget -= commit;
+        }
+        if (check_record(base + at, commit, end - at) == Fault::none) return at;
+    }
+    return end;
+}
+
+void write_pad(std::byte* at, std::uint64_t bytes) noexcept {
+    auto& header = *reinterpret_cast<RecordHeader*>(at);
+    std::atomic_ref commit(header.commit_len);
+    commit.store(
+        0, std::memory_order_seq_cst);  // a damaged header may be committed: take it back first
+    RecordHeader pad{};
+    pad.commit_len = static_cast<std::uint32_t>(bytes - kRecordHeaderBytes + 1);
+    pad.version = format::kRecordVersion;
+    pad.type_id = format::kPadType;
+    pad.header_check = crc32c_32bytes(&pad);
+    std::memcpy(at + 4, reinterpret_cast<std::byte*>(&pad) + 4, kRecordHeaderBytes - 4);
+    commit.store(pad.commit_len, std::memory_order_seq_cst);
+}
+
+}  // namespace tapewire::queue

@@ -1,0 +1,381 @@
+#include "tapewire/queue/recovery.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tapewire/checksum.hpp"
+#include "tapewire/error.hpp"
+#include "tapewire/format/tail_checkpoint.hpp"
+#include "tapewire/queue/record_check.hpp"
+#include "tapewire/queue/walk.hpp"
+
+namespace tapewire::queue {
+
+using format::kRecordHeaderBytes;
+using format::kSegmentDataOffset;
+
+std::optional<Position> load_tail_checkpoint(const Layout& layout) {
+    format::TailCheckpoint checkpoint{};
+    std::size_t got = 0;
+    try {
+        const std::optional<File> file = File::open_existing(layout.tail_checkpoint(), O_RDONLY);
+        if (file) got = file->read_at(&checkpoint, sizeof checkpoint, 0);
+    } catch (const Error&) {
+        return std::nullopt;  // whatever is in its place: without it the scan is longer
+    }
+    const bool checked = got == sizeof checkpoint &&
+                         checkpoint.crc == crc32(&checkpoint, format::kTailCheckpointCheckedBytes);
+    const bool foreign = got == format::kTailCheckpointCheckedBytes;  // written without a CRC
+    if (!checked && !foreign) return std::nullopt;
+    return Position{checkpoint.segment_id, checkpoint.offset};
+}
+
+void store_tail_checkpoint(const File& file, Position position) {
+    format::TailCheckpoint checkpoint{};
+    checkpoint.segment_id = position.segment;
+    checkpoint.offset = position.offset;
+    checkpoint.crc = crc32(&checkpoint, format::kTailCheckpointCheckedBytes);
+    file.write_at(&checkpoint, sizeof checkpoint, 0);
+}
+
+namespace {
+
+// One pass over the tail of the log, oldest segment first.
+class Recovery {
+  public:
+    Recovery(const Layout& layout, Control& control, const RecoveryOptions& options)
+        : layout_(layout), control_(control), options_(options) {}
+
+    RecoveredTail run() {
+        for (const std::string& path : layout_.temporary_files()) remove_file(path);
+        ids_ = layout_.segments();
+        tail_.next_seq = control_.first_seq();
+        tail_.sparse = options_.sparse;
+        mend_unborn();
+        if (!ids_.empty()) tail_.lowest_segment = ids_.front();
+
+        const std::size_t top = highest_with_record();
+        if (top == kNone) {
+            begin_empty();
+        } else {
+            tail_.last_record_segment = ids_[top];
+            scan_from_checkpoint(top);
+        }
+        seal_below();
+        return std::move(tail_);
+    }
+
+  private:
+    static constexpr std::size_t kNone = ~std::size_t{0};
+
+    Segment open(std::uint32_t id) {
+        auto segment =
+            Segment::open(layout_, id, control_.segment_bytes(), Mapping::Access::read_write);
+        if (!segment)
+            throw Error(Errc::segment_missing, "segment vanished during recovery",
+                        layout_.segment(id));
+        return std::move(*segment);
+    }
+
+    // Power may be lost after a segment's name has reached the disk and before its pages have. Such a
+    // file was never covered by a flush_sync: one without a byte in it goes, and of one whose header
+    // page alone was lost the header is written again, so that the records behind it can be judged.
+    void mend_unborn() {
+        while (!ids_.empty()) {
+            const File file(layout_.segment(ids_.back()), O_RDWR);
+            if (file.size() >= control_.segment_bytes() || !file_is_zero(file)) break;
+            remove_file(file.path());
+            tail_.report.push_back("removed " + file.path() +
+                                   ": no byte of it had reached the disk");
+            ids_.pop_back();
+        }
+        for (std::size_t i = ids_.size(); i-- > 0;) {
+            const File file(layout_.segment(ids_[i]), O_RDWR);
+            format::SegmentHeader header;
+            if (file.read_at(&header, sizeof header, 0) != sizeof header) break;
+            const std::byte* bytes = reinterpret_cast<const std::byte*>(&header);
+            if (!all_zero(bytes, sizeof header)) break;
+            header = new_segment_header(ids_[i], sparse_of_neighbour(i));
+            file.write_at(&header, sizeof header, 0);
+            tail_.report.push_back("the header of " + file.path() + " was lost and written again");
+        }
+    }
+
+    static bool file_is_zero(const File& file) {
+        std::byte page[4096];
+        for (std::uint64_t at = 0;; at += sizeof page) {
+            const std::size_t got = file.read_at(page, sizeof page, at);
+            if (!all_zero(page, got)) return false;
+            if (got < sizeof page) return true;
+        }
+    }
+
+    bool sparse_of_neighbour(std::size_t i) const {
+        if (i == 0) return options_.sparse;
+        const File file(layout_.segment(ids_[i - 1]), O_RDONLY);
+        format::SegmentHeader header{};
+        file.read_at(&header, sizeof header, 0);
+        return (header.flags & format::kSegmentSparse) != 0;
+    }
+
+    static bool holds_record(const Segment& segment) {
+        for (std::uint64_t at = kSegmentDataOffset; at + kRecordHeaderBytes <= segment.size();
+             at += format::kRecordAlign) {
+            const std::byte* place = segment.data() + at;
+            const std::uint32_t commit = load_commit(place);
+            if (commit == 0) {
+                // A segment prepared ahead is all zeros: pass over it by the page.
+                const std::uint64_t page = (at + 4095) & ~std::uint64_t{4095};
+                if (at == page && at + 4096 <= segment.size() && all_zero(place, 4096)) {
+                    at += 4096 - format::kRecordAlign;
+                }
+                continue;
+            }
+            const Fault fault = check_record(place, commit, segment.size() - at);
+            if (fault == Fault::later_version) refuse_later_version(segment, at);
+            if (fault == Fault::none && header_at(place).type_id != format::kPadType) return true;
+        }
+        return false;
+    }
+
+    // Right, but not ours to judge: leave the log alone.
+    [[noreturn]] static void refuse_later_version(const Segment& segment, std::uint64_t at) {
+        throw Error(Errc::unsupported_version,
+                    "a record has a version this release cannot read: version=" +
+                        std::to_string(header_at(segment.data() + at).version) + ", supported=1",
+                    segment.path(), static_cast<std::int64_t>(at),
+                    "open the queue with the release that wrote it, or upgrade Tapewire");
+    }
+
+    std::size_t highest_with_record() {
+        for (std::size_t i = ids_.size(); i-- > 0;) {
+            const Segment segment = open(ids_[i]);
+            if (i + 1 == ids_.size()) tail_.sparse = segment.sparse();
+            if (holds_record(segment)) return i;
+        }
+        return kNone;
+    }
+
+    // No record anywhere: append to the first segment that is clean and open, or to a new one.
+    void begin_empty() {
+        if (ids_.empty()) {
+            start_in(0);
+            return;
+        }
+        Segment segment = open(ids_.front());
+        go_on_behind(std::move(segment), kSegmentDataOffset);
+    }
+
+    void scan_from_checkpoint(std::size_t top) {
+        // Without a checkpoint: all of the highest segment that holds a record.
+        std::size_t first = top;
+        std::uint64_t synced = 0;  // in `first`, everything before this offset is on disk
+        const std::optional<Position> checkpoint = load_tail_checkpoint(layout_);
+        if (checkpoint) {
+            const auto it = std::find(ids_.begin(), ids_.end(), checkpoint->segment);
+            if (it != ids_.end()) {
+                const auto at = static_cast<std::size_t>(it - ids_.begin());
+                first = std::min(top, at);
+                synced = at > top ? control_.segment_bytes() : checkpoint->offset;
+            }
+        }
+        for (std::size_t i = first; i <= top; ++i) {
+            Segment segment = open(ids_[i]);
+            const std::uint64_t end = scan(segment, i == first ? synced : 0);
+            if (i == top) {
+                go_on_behind(std::move(segment), end);
+            } else {
+                fence_rest(segment, end);
+            }
+        }
+        if (checkpoint) report_if_shorter_than(*checkpoint);
+    }
+
+    void report_if_shorter_than(Position checkpoint) {
+        const Position end{tail_.segment->id(), tail_.offset};
+        if (checkpoint.segment < end.segment ||
+            (checkpoint.segment == end.segment && checkpoint.offset <= end.offset)) {
+            return;
+        }
+        const auto place = [](Position p) {
+            return "segment " + std::to_string(p.segment) + ", offset " + std::to_string(p.offset);
+        };
+        tail_.report.push_back("the log was on disk up to " + place(checkpoint) + " and ends at " +
+                               place(end) + ": something was removed from it");
+    }
+
+    // Where to begin in the first segment, so that the next number always comes from a record.
+    std::uint64_t start_of_scan(const Segment& segment, std::uint64_t synced) {
+        if (synced <= kSegmentDataOffset) return kSegmentDataOffset;
+        if (const auto loaded = load_index(layout_, segment.id(), segment.size());
+            loaded && loaded->running_max) {
+            for (std::size_t i = loaded->entries.size(); i-- > 0;) {
+                const auto& entry = loaded->entries[i];
+                if (entry.offset > synced || !entry_is_right(segment, entry)) continue;
+                tail_.index->resume(*loaded, entry.offset);
+                return entry.offset;
+            }
+        }
+        return kSegmentDataOffset;
+    }
+
+    // Walks the records that are right; fences damage off. Returns where the log ends in this segment.
+    std::uint64_t scan(Segment& segment, std::uint64_t synced) {
+        tail_.index =
+            std::make_unique<IndexBuilder>(segment.id(), segment.size(), options_.index_stride);
+        std::uint64_t at = start_of_scan(segment, synced);
+        bool indexed = tail_.index->count() != 0;  // the record to begin with has its entry already
+        std::byte* base = segment.data();
+        while (at + kRecordHeaderBytes <= segment.size()) {
+            const std::uint32_t commit = load_commit(base + at);
+            const std::uint64_t room = segment.size() - at;
+            const Fault fault = commit == 0 ? Fault::length : check_record(base + at, commit, room);
+            if (fault == Fault::later_version) refuse_later_version(segment, at);
+            if (fault != Fault::none) {
+                if (!seen_) {
+                    // By what lies before: a payload may hold a copy of some other record.
+                    if (const auto number = number_at(layout_, control_.first_seq(), segment, at)) {
+                        tail_.next_seq = *number;
+                        seen_ = true;
+                    }
+                }
+                const std::uint64_t found = find_right_record(
+                    base, at, segment.size(), tail_.next_seq, !segment.sparse() && seen_);
+                if (found == segment.size()) return at;
+                mend(segment, at, found);
+                at = found;
+                continue;
+            }
+            const format::RecordHeader& header = header_at(base + at);
+            if (header.type_id != format::kPadType) {
+                accept(header, segment);
+                if (!indexed) tail_.index->add(header.seq, header.timestamp_ns, at);
+                indexed = false;
+            }
+            at += format::record_bytes(commit - 1);
+        }
+        return at;
+    }
+
+    void accept(const format::RecordHeader& header, const Segment& segment) {
+        // Lower: another implementation's restart. Higher in a dense log: records are missing before
+        // it; they cannot be brought back, and what follows is right.
+        if (seen_ && !segment.sparse() && header.seq > tail_.next_seq) {
+            ++tail_.gaps;
+            tail_.report.push_back("numbers " + std::to_string(tail_.next_seq) + " to " +
+                                   std::to_string(header.seq - 1) + " are missing in " +
+                                   segment.path());
+        }
+        tail_.next_seq = header.seq + 1;
+        seen_ = true;
+    }
+
+    void mend(Segment& segment, std::uint64_t at, std::uint64_t found) {
+        keep_copy(segment);
+        write_pad(segment.data() + at, found - at);
+        ++tail_.damaged_spans;
+        tail_.report.push_back("damaged: " + std::to_string(found - at) + " bytes at offset " +
+                               std::to_string(at) + " of " + segment.path() +
+                               " became a PAD; the segment as it was is in " +
+                               layout_.damaged_copy(segment.id()));
+    }
+
+    void keep_copy(const Segment& segment) {
+        const std::string path = layout_.damaged_copy(segment.id());
+        if (file_exists(path)) return;  // the older copy holds more of the truth
+        const std::string temp = path + ".tmp";
+        {
+            File copy(temp, O_RDWR | O_CREAT | O_TRUNC);
+            copy.write_at(segment.data(), segment.size(), 0);
+            copy.sync_data();
+        }
+        rename_over(temp, path);
+        sync_directory(layout_.root);  // before the original is touched
+    }
+
+    // Behind the last right record of a segment that is not the last: nothing may look committed.
+    void fence_rest(Segment& segment, std::uint64_t end) {
+        if (all_zero(segment.data() + end, segment.size() - end)) return;
+        pad_rest(segment, end);
+    }
+
+    void pad_rest(Segment& segment, std::uint64_t end) {
+        write_pad(segment.data() + end, segment.size() - end);
+        ++tail_.pads;
+        tail_.report.push_back("unfinished bytes at offset " + std::to_string(end) + " of " +
+                               segment.path() + " became a PAD");
+    }
+
+    // The log ends at `end` of `segment`: append there, or go on in the next segment.
+    void go_on_behind(Segment segment, std::uint64_t end) {
+        const bool clean = all_zero(segment.data() + end, segment.size() - end);
+        if (clean && !segment.sealed()) {
+            tail_.offset = end;
+            if (!tail_.index) {
+                tail_.index = std::make_unique<IndexBuilder>(segment.id(), segment.size(),
+                                                             options_.index_stride);
+            }
+            control_.publish_position(segment.id(), end);
+            tail_.segment = std::move(segment);
+            return;
+        }
+        // Go on behind it. The PAD comes after the next segment is there, and SEALED after that.
+        tail_.index.reset();
+        const std::uint32_t next = segment.id() + 1;
+        if (std::binary_search(ids_.begin(), ids_.end(), next)) {
+            // Published ahead and without a record, but a writer may have died in its first append.
+            Segment ahead = open(next);
+            if (!clean) pad_rest(segment, end);
+            go_on_behind(std::move(ahead), kSegmentDataOffset);
+        } else {
+            start_in(next);
+            if (!clean) pad_rest(segment, end);
+        }
+    }
+
+    void start_in(std::uint32_t id) {
+        Segment segment = Segment::prepare(layout_, id, control_.segment_bytes(), tail_.sparse);
+        segment.file().sync_data();
+        if (!segment.publish(layout_)) {
+            throw Error(Errc::corrupt_metadata, "a file is in the way of a new segment",
+                        layout_.segment(id));
+        }
+        sync_directory(layout_.root);
+        segment = open(id);
+        tail_.index = std::make_unique<IndexBuilder>(id, segment.size(), options_.index_stride);
+        tail_.offset = kSegmentDataOffset;
+        control_.publish_position(id, kSegmentDataOffset);
+        tail_.segment = std::move(segment);
+        if (ids_.empty()) tail_.lowest_segment = id;
+    }
+
+    // Every segment below the one to append to is over. Only headers are read: this is the one part of
+    // opening that looks at all segments, at a few microseconds each.
+    void seal_below() {
+        for (std::uint32_t id : ids_) {
+            if (id >= tail_.segment->id()) break;
+            format::SegmentHeader header{};
+            const File file(layout_.segment(id), O_RDONLY);
+            if (file.read_at(&header, sizeof header, 0) != sizeof header) continue;
+            if ((header.flags & format::kSegmentSealed) != 0) continue;
+            open(id).seal();
+        }
+    }
+
+    const Layout& layout_;
+    Control& control_;
+    const RecoveryOptions& options_;
+    std::vector<std::uint32_t> ids_;
+    RecoveredTail tail_;
+    bool seen_ = false;
+};
+
+}  // namespace
+
+RecoveredTail recover(const Layout& layout, Control& control, const RecoveryOptions& options) {
+    return Recovery(layout, control, options).run();
+}
+
+}  // namespace tapewire::queue

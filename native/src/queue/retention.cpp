@@ -1,0 +1,78 @@
+#include "tapewire/queue/retention.hpp"
+
+#include <sys/file.h>
+
+#include <algorithm>
+
+#include "tapewire/file.hpp"
+
+namespace tapewire::queue {
+
+namespace {
+
+// Passes are at most a second apart; a slow disk may add to it.
+constexpr std::int64_t kLongestPauseNs = 2'000'000'000;
+
+std::uint64_t lag_bytes(Position head, Position at, std::uint64_t segment_bytes) {
+    if (at.segment > head.segment) return 0;
+    const std::uint64_t ahead = (head.segment - at.segment) * segment_bytes + head.offset;
+    return ahead > at.offset ? ahead - at.offset : 0;
+}
+
+}  // namespace
+
+RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment_bytes,
+                                     Position head, std::uint32_t keep_from,
+                                     std::int64_t now_mono_ns) {
+    RetentionResult result;
+    if (!is_directory(layout.readers())) return result;
+    // SYNC registration: a reader that is choosing its place is not in the list yet. Next time.
+    const FolderLock quiet(layout.readers(), LOCK_EX, 0);
+    if (!quiet) return result;
+    const std::vector<std::string> names = layout.reader_names();
+    if (names.empty()) return result;  // nobody ever read: nothing is known to be done with
+
+    // We were stopped ourselves (a paused machine, a frozen group): no heartbeat could be seen.
+    const bool frozen = last_pass_ns_ != 0 &&
+                        now_mono_ns - last_pass_ns_ > rules_.reader_ttl_ns / 2 + kLongestPauseNs;
+    if (frozen) seen_.clear();
+    last_pass_ns_ = now_mono_ns;
+
+    std::uint64_t floor = keep_from;
+    std::map<std::string, Seen> seen;
+    for (const std::string& name : names) {
+        const auto state = read_reader_state(layout.reader_meta(name));
+        if (!state) continue;  // removed just now
+        auto it = seen_.find(name);
+        if (it == seen_.end() || it->second.heartbeat_ns != state->heartbeat_ns) {
+            seen[name] = {state->heartbeat_ns, now_mono_ns};
+        } else {
+            seen[name] = it->second;
+        }
+        const std::int64_t age = now_mono_ns - seen[name].since_mono_ns;
+        const std::uint64_t lag = lag_bytes(head, state->position, segment_bytes);
+        if (!state->pinned && age > rules_.reader_ttl_ns) {
+            result.ignored.push_back("reader '" + name +
+                                     "' no longer holds segments back: no heartbeat for " +
+                                     std::to_string(age / 1'000'000) + " ms");
+            continue;
+        }
+        if (!state->pinned && lag > rules_.max_reader_lag_bytes) {
+            result.ignored.push_back("reader '" + name + "' no longer holds segments back: " +
+                                     std::to_string(lag) + " bytes behind");
+            continue;
+        }
+        floor = std::min(floor, state->position.segment);  // of a damaged file: 0, which keeps all
+    }
+    seen_ = std::move(seen);
+
+    for (std::uint32_t id : layout.segments()) {
+        if (id >= floor) break;
+        // The segment first: the index thread looks for it after each write, and clears up behind us.
+        if (remove_file(layout.segment(id))) ++result.retired;
+        remove_file(layout.index(id));
+    }
+    return result;
+}
+
+}  // namespace tapewire::queue

@@ -1,0 +1,184 @@
+#include "tapewire/queue/seek_index.hpp"
+
+#include <fcntl.h>
+
+#include <cstring>
+
+#include "tapewire/checksum.hpp"
+#include "tapewire/error.hpp"
+#include "tapewire/queue/record_check.hpp"
+#include "tapewire/queue/walk.hpp"
+
+namespace tapewire::queue {
+
+using format::SeekIndexEntry;
+using format::SeekIndexHeader;
+using format::SeekIndexTrailer;
+
+namespace {
+
+constexpr std::uint64_t kHeaderBytes = format::kSeekIndexHeaderBytes;
+
+std::uint64_t most_entries(std::uint64_t segment_bytes, std::uint32_t stride) {
+    const std::uint64_t records =
+        (segment_bytes - format::kSegmentDataOffset) / format::kRecordAlign;
+    return records / stride + 1;
+}
+
+// Whole and consistent, whatever wrote it; says nothing about the segment yet.
+bool header_is_right(const SeekIndexHeader& h, std::uint32_t id, std::uint64_t segment_bytes) {
+    return std::memcmp(h.magic, format::kSeekIndexMagic, sizeof h.magic) == 0 &&
+           h.version == format::kSeekIndexVersion && h.header_len == kHeaderBytes &&
+           h.segment_id == id && h.segment_size == segment_bytes &&
+           h.data_offset == format::kSegmentDataOffset && h.entry_stride != 0 &&
+           h.entry_count <= most_entries(segment_bytes, h.entry_stride) &&
+           (h.entry_count == 0 || (h.min_seq <= h.max_seq && h.min_ts_ns <= h.max_ts_ns));
+}
+
+bool entries_rise(std::span<const SeekIndexEntry> entries, std::uint64_t segment_bytes) {
+    std::uint64_t last = 0;
+    for (const SeekIndexEntry& e : entries) {
+        if (e.offset <= last || e.offset % format::kRecordAlign != 0) return false;
+        if (e.offset > segment_bytes - format::kRecordHeaderBytes) return false;
+        last = e.offset;
+    }
+    return true;
+}
+
+std::optional<LoadedIndex> load_once(const File& file, std::uint32_t id,
+                                     std::uint64_t segment_bytes) {
+    SeekIndexHeader header;
+    if (file.read_at(&header, sizeof header, 0) != sizeof header) return std::nullopt;
+    if (!header_is_right(header, id, segment_bytes)) return std::nullopt;
+
+    LoadedIndex index;
+    if (file.size() < kHeaderBytes + header.entry_count * sizeof(SeekIndexEntry))
+        return std::nullopt;
+    index.entries.resize(header.entry_count);
+    const std::size_t bytes = index.entries.size() * sizeof(SeekIndexEntry);
+    if (file.read_at(index.entries.data(), bytes, kHeaderBytes) != bytes) return std::nullopt;
+    if (!entries_rise(index.entries, segment_bytes)) return std::nullopt;
+
+    index.running_max = (header.flags & format::kSeekIndexRunningMax) != 0;
+    if (index.running_max) {
+        SeekIndexTrailer trailer;
+        if (file.read_at(&trailer, sizeof trailer, kHeaderBytes + bytes) != sizeof trailer ||
+            std::memcmp(trailer.magic, format::kSeekIndexTrailerMagic, sizeof trailer.magic) != 0 ||
+            trailer.header_crc != crc32c(&header, sizeof header) ||
+            trailer.entries_crc != crc32c(index.entries.data(), bytes)) {
+            return std::nullopt;
+        }
+    }
+    index.complete = (header.flags & format::kSeekIndexPartial) == 0;
+    index.stride = header.entry_stride;
+    index.range = {header.min_seq, header.max_seq, header.min_ts_ns, header.max_ts_ns};
+    return index;
+}
+
+}  // namespace
+
+IndexBuilder::IndexBuilder(std::uint32_t segment_id, std::uint64_t segment_bytes,
+                           std::uint32_t stride)
+    : segment_id_(segment_id),
+      segment_bytes_(segment_bytes),
+      stride_(stride),
+      capacity_(most_entries(segment_bytes, stride)),
+      entries_(std::make_unique_for_overwrite<SeekIndexEntry[]>(capacity_)) {}
+
+void IndexBuilder::push(std::uint64_t seq, std::uint64_t offset) noexcept {
+    until_entry_ = stride_;
+    const std::uint64_t n = count_.load(std::memory_order_relaxed);
+    if (n == capacity_) return;  // cannot be: capacity_ counts the smallest records
+    entries_[n] = {seq, range_.max_ts_ns, offset};
+    published_min_ts_ns_.store(range_.min_ts_ns, std::memory_order_relaxed);
+    count_.store(n + 1, std::memory_order_release);
+}
+
+void IndexBuilder::resume(const LoadedIndex& loaded, std::uint64_t up_to_offset) {
+    stride_ = loaded.stride;
+    capacity_ = most_entries(segment_bytes_, stride_);
+    entries_ = std::make_unique_for_overwrite<SeekIndexEntry[]>(capacity_);
+    std::uint64_t n = 0;
+    while (n < loaded.entries.size() && n < capacity_ && loaded.entries[n].offset <= up_to_offset) {
+        entries_[n] = loaded.entries[n];
+        ++n;
+    }
+    range_.min_seq = loaded.range.min_seq;
+    range_.min_ts_ns = loaded.range.min_ts_ns;
+    range_.max_seq = n != 0 ? entries_[n - 1].seq : 0;
+    range_.max_ts_ns = n != 0 ? entries_[n - 1].timestamp_ns : 0;
+    published_min_ts_ns_.store(range_.min_ts_ns, std::memory_order_relaxed);
+    until_entry_ = n != 0 ? stride_ : 1;
+    count_.store(n, std::memory_order_release);
+}
+
+void IndexBuilder::write(const Layout& layout, bool complete) {
+    const std::uint64_t n = count_.load(std::memory_order_acquire);
+    if (!complete && n == written_) return;
+    SeekIndexHeader header{};
+    std::memcpy(header.magic, format::kSeekIndexMagic, sizeof header.magic);
+    header.version = format::kSeekIndexVersion;
+    header.header_len = format::kSeekIndexHeaderBytes;
+    header.flags = format::kSeekIndexRunningMax | (complete ? 0 : format::kSeekIndexPartial);
+    header.segment_id = segment_id_;
+    header.segment_size = segment_bytes_;
+    header.data_offset = format::kSegmentDataOffset;
+    header.entry_stride = stride_;
+    header.entry_count = n;
+    if (n != 0) {
+        // Of a growing segment: what holds up to the newest entry. range_ is the appending thread's.
+        header.min_seq = entries_[0].seq;
+        header.max_seq = complete ? range_.max_seq : entries_[n - 1].seq;
+        header.min_ts_ns =
+            complete ? range_.min_ts_ns : published_min_ts_ns_.load(std::memory_order_relaxed);
+        header.max_ts_ns = complete ? range_.max_ts_ns : entries_[n - 1].timestamp_ns;
+    }
+    SeekIndexTrailer trailer{};
+    std::memcpy(trailer.magic, format::kSeekIndexTrailerMagic, sizeof trailer.magic);
+    trailer.header_crc = crc32c(&header, sizeof header);
+    const std::uint64_t bytes = n * sizeof(SeekIndexEntry);
+    trailer.entries_crc = crc32c(entries_.get(), bytes);
+
+    File file(layout.index(segment_id_), O_RDWR | O_CREAT);
+    const std::uint64_t from = written_ <= n ? written_ : 0;
+    file.write_at(entries_.get() + from, (n - from) * sizeof(SeekIndexEntry),
+                  kHeaderBytes + from * sizeof(SeekIndexEntry));
+    file.write_at(&trailer, sizeof trailer, kHeaderBytes + bytes);
+    file.write_at(&header, sizeof header, 0);
+    if (complete || written_ == ~std::uint64_t{0})
+        file.resize(kHeaderBytes + bytes + sizeof trailer);
+    written_ = n;
+}
+
+std::optional<LoadedIndex> load_index(const Layout& layout, std::uint32_t segment_id,
+                                      std::uint64_t segment_bytes) {
+    try {
+        const std::optional<File> file = File::open_existing(layout.index(segment_id), O_RDONLY);
+        if (!file) return std::nullopt;
+        // Of a growing segment the index thread may be in the middle of a write: look again.
+        for (int tries = 0; tries < 3; ++tries) {
+            if (auto index = load_once(*file, segment_id, segment_bytes)) return index;
+        }
+    } catch (const Error&) {
+        // A folder, a link or a pipe in its place, or a bad sector: the segment itself is the truth.
+    }
+    return std::nullopt;
+}
+
+bool entry_is_right(const Segment& segment, const SeekIndexEntry& entry) noexcept {
+    const std::byte* at = segment.data() + entry.offset;
+    const std::uint32_t commit = load_commit(at);
+    return commit != 0 && check_record(at, commit, segment.size() - entry.offset) == Fault::none &&
+           header_at(at).type_id != format::kPadType && header_at(at).seq == entry.seq;
+}
+
+std::unique_ptr<IndexBuilder> scan_index(const Layout& layout, std::uint64_t first_seq,
+                                         const Segment& segment, std::uint32_t stride) {
+    auto builder = std::make_unique<IndexBuilder>(segment.id(), segment.size(), stride);
+    for (Walk walk = walk_from_start(layout, first_seq, segment); walk.step();) {
+        builder->add(walk.header().seq, walk.header().timestamp_ns, walk.offset());
+    }
+    return builder;
+}
+
+}  // namespace tapewire::queue

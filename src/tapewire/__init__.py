@@ -1,0 +1,57 @@
+"""Tapewire: the tape of a trading system.
+
+A process appends a message in tens of nanoseconds; every other process on the host follows it
+live or replays it from any number or time.
+"""
+
+from tapewire.config import (
+    Block,
+    BusySpin,
+    FlushEvery,
+    Raise,
+    Retention,
+    Seq,
+    Sleep,
+    SpinThenPark,
+    Time,
+    WriterConfig,
+)
+from tapewire.errors import *  # noqa: F403 - the list is errors.__all__
+from tapewire.errors import __all__ as _errors
+from tapewire.log import Batch, Kind, Reader, Record, kind_of, open_log, register_kinds
+from tapewire.queue import DisconnectReason, WriterStatus, open_publisher, open_subscriber
+
+__all__ = [  # noqa: PLE0604 - the errors' own list is a list of strings
+    "Batch",
+    "Block",
+    "BusySpin",
+    "DisconnectReason",
+    "FlushEvery",
+    "Raise",
+    "Reader",
+    "Record",
+    "Retention",
+    "Seq",
+    "Sleep",
+    "SpinThenPark",
+    "Time",
+    "WriterConfig",
+    "WriterStatus",
+    "kind_of",
+    "open_log",
+    "open_publisher",
+    "open_subscriber",
+    *_errors,
+]
+
+# The one table of kinds: how a log is recognised, and which module reads it.
+register_kinds([Kind("queue", "tapewire.queue", marker="control.meta")])
+
+
+def __getattr__(name: str) -> str:
+    """`__version__`, read from the installed package when it is asked for."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tapewire")
+    raise AttributeError(f"module 'tapewire' has no attribute {name!r}")

@@ -1,0 +1,593 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
+"""Record, Batch and the reader's verbs, over any native cursor."""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_FromObject
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cython.operator cimport dereference as deref
+from libcpp.memory cimport make_shared
+
+from collections import namedtuple
+from math import inf
+
+from tapewire.clock import to_ns
+from tapewire.errors import ClosedHandle, ConcurrentUse, InvalidOption
+
+cdef extern from "tapewire/clock.hpp" namespace "tapewire":
+    int64_t mono_ns() nogil
+    int64_t wall_ns() nogil
+    void c_shift_wall_clock "tapewire::shift_wall_clock"(int64_t) nogil
+
+cdef extern from "tapewire/checksum.hpp" namespace "tapewire":
+    cdef enum class ChecksumImpl:
+        automatic
+        portable
+    void c_select_checksum "tapewire::select_checksum"(ChecksumImpl)
+    const char* c_checksum_impl_name "tapewire::checksum_impl_name"()
+
+cdef extern from "tapewire/arrow.hpp":
+    cdef struct ArrowSchema:
+        void (*release)(ArrowSchema*) noexcept nogil
+    cdef struct ArrowArray:
+        void (*release)(ArrowArray*) noexcept nogil
+    cdef struct ArrowArrayStream:
+        void (*release)(ArrowArrayStream*) noexcept nogil
+    ctypedef shared_ptr[const BatchColumns] ColumnsRef "tapewire::ColumnsRef"
+    void export_schema "tapewire::export_schema"(ArrowSchema*) except +
+    void export_array "tapewire::export_array"(const ColumnsRef&, size_t, size_t, ArrowArray*) except +
+    void export_stream "tapewire::export_stream"(const ColumnsRef&, size_t, size_t, ArrowArrayStream*) except +
+
+cdef extern from *:
+    """
+    #include "tapewire/cursor.hpp"
+    // Cython cannot spell an array of pointers behind a unique_ptr.
+    static const std::byte* tw_payload(const tapewire::BatchColumns& c, size_t i) { return c.payload[i]; }
+    static uint32_t tw_payload_len(const tapewire::BatchColumns& c, size_t i) { return c.payload_len[i]; }
+    static const void* tw_seq(const tapewire::BatchColumns& c) { return c.seq.get(); }
+    static const void* tw_time(const tapewire::BatchColumns& c) { return c.timestamp_ns.get(); }
+    static const void* tw_type(const tapewire::BatchColumns& c) { return c.type_id.get(); }
+    static const void* tw_flags(const tapewire::BatchColumns& c) { return c.flags.get(); }
+    // One stride for all payloads of [from, to), all of `size` bytes and in one mapping: else 0.
+    static int64_t tw_stride(const tapewire::BatchColumns& c, size_t from, size_t to, size_t size) {
+        for (size_t i = from; i < to; ++i)
+            if (c.payload_len[i] != size) return -1;
+        if (c.owners.size() != 1) return 0;
+        if (to - from < 2) return (int64_t)size;
+        const int64_t stride = c.payload[from + 1] - c.payload[from];
+        for (size_t i = from + 1; i < to; ++i)
+            if (c.payload[i] - c.payload[i - 1] != stride) return 0;
+        return stride;
+    }
+    static void tw_gather(const tapewire::BatchColumns& c, size_t from, size_t to, size_t size, void* into) {
+        char* at = static_cast<char*>(into);
+        for (size_t i = from; i < to; ++i, at += size) memcpy(at, c.payload[i], size);
+    }
+    """
+    const byte* tw_payload(const BatchColumns&, size_t) nogil
+    uint32_t tw_payload_len(const BatchColumns&, size_t) nogil
+    const void* tw_seq(const BatchColumns&) nogil
+    const void* tw_time(const BatchColumns&) nogil
+    const void* tw_type(const BatchColumns&) nogil
+    const void* tw_flags(const BatchColumns&) nogil
+    int64_t tw_stride(const BatchColumns&, size_t, size_t, size_t) nogil
+    void tw_gather(const BatchColumns&, size_t, size_t, size_t, void*) nogil
+
+# A wait is cut into slices of this length, so that Ctrl-C and close() end it soon.
+cdef int64_t SLICE_NS = 100_000_000
+
+SkippedSpan = namedtuple("SkippedSpan", "segment offset bytes first_seq last_seq")
+SkippedSpan.__doc__ = """What `skip_damaged` passed over; the numbers are None where they cannot be known."""
+
+# Set by tapewire.log: finds the decoder of a record's type.
+decode_record = None
+
+
+def shift_wall_clock(int64_t ns):
+    """Shift what this process takes for the wall clock; for tests of clock jumps."""
+    c_shift_wall_clock(ns)
+
+
+def wall_clock_ns():
+    """The time that records are stamped with."""
+    return wall_ns()
+
+
+def select_checksum(str name):
+    """Choose "automatic" or "portable" checksum code; for tests of the fallback."""
+    if name not in ("automatic", "portable"):
+        raise ValueError(f"no such implementation: name={name!r}")
+    c_select_checksum(ChecksumImpl.portable if name == "portable" else ChecksumImpl.automatic)
+    return (<bytes> c_checksum_impl_name()).decode()
+
+
+
+cdef class Yardstick:
+    """Empty native methods with the arguments of the hot calls, to measure calls against."""
+
+    def append(self, type_id, payload, timestamp_ns=None, flags=0, seq=None):
+        return None
+
+    def next(self):
+        return None
+
+
+@cython.no_gc
+cdef class Keeper:
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.ref.get().data(), self.ref.get().size(), 1, flags)
+
+
+cdef extern from *:
+    """
+    // A view of a view shares the managed buffer: one allocation instead of two. The new view's own
+    // Py_buffer, whose shape lies inside the object, is then narrowed to the payload, as slicing does.
+    static inline void tw_narrow(PyObject* view, const void* data, Py_ssize_t size) {
+        Py_buffer* b = PyMemoryView_GET_BUFFER(view);
+        b->buf = (void*)data;
+        b->len = size;
+        b->shape[0] = size;
+    }
+    """
+    void tw_narrow(object view, const void* data, Py_ssize_t size)
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class Record:
+    """One record of a log.
+
+    `payload` is a read-only memoryview into the mapped file, made when it is asked for; nothing is
+    copied, and it stays valid for as long as somebody holds it, whatever happens to the segment.
+    """
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void*> self._data, self._size, 1, flags)
+
+    @property
+    def payload(self):
+        """The bytes of the record, in place."""
+        if not PyMemoryView_Check(self._keeper):
+            return PyMemoryView_FromObject(self)  # of a batch, which may span mappings
+        view = PyMemoryView_FromObject(self._keeper)
+        tw_narrow(view, self._data, self._size)
+        return view
+
+    def view(self, dtype):
+        """The payload as a read-only numpy array of `dtype`, in place."""
+        import numpy
+        return numpy.frombuffer(self, dtype)
+
+    def decode(self):
+        """The message of the type that is registered for `type_id`."""
+        return decode_record(self)
+
+    def __len__(self):
+        return self._size
+
+    def __eq__(self, other):
+        if not isinstance(other, Record):
+            return NotImplemented
+        cdef Record o = <Record> other
+        return (self.seq == o.seq and self.timestamp_ns == o.timestamp_ns and self.type_id == o.type_id
+                and self.flags == o.flags and self.payload == o.payload)
+
+    __hash__ = None
+
+    def __repr__(self):
+        cdef bytes head = bytes(self.payload[:16])
+        more = "…" if self._size > 16 else ""
+        return (f"<Record seq={self.seq} timestamp_ns={self.timestamp_ns} type_id=0x{self.type_id:04X} "
+                f"flags=0x{self.flags:04X} payload={self._size} bytes {head!r}{more}>")
+
+
+@cython.no_gc
+cdef class ColumnBytes:
+    """A piece of a batch's memory as a read-only buffer."""
+
+    cdef shared_ptr[BatchColumns] columns
+    cdef const void* data
+    cdef Py_ssize_t size
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void*> self.data, self.size, 1, flags)
+
+
+cdef void _free_schema(object capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
+    if schema.release is not NULL:  # a consumer that took it over has cleared this
+        schema.release(schema)
+    PyMem_Free(schema)
+
+
+cdef void _free_array(object capsule) noexcept:
+    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, "arrow_array")
+    if array.release is not NULL:
+        array.release(array)
+    PyMem_Free(array)
+
+
+cdef void _free_stream(object capsule) noexcept:
+    cdef ArrowArrayStream* stream = (
+        <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream"))
+    if stream.release is not NULL:
+        stream.release(stream)
+    PyMem_Free(stream)
+
+
+cdef object _schema_capsule():
+    cdef ArrowSchema* schema = <ArrowSchema*> PyMem_Malloc(sizeof(ArrowSchema))
+    if schema is NULL:
+        raise MemoryError
+    schema.release = NULL
+    capsule = PyCapsule_New(schema, "arrow_schema", _free_schema)
+    export_schema(schema)
+    return capsule
+
+
+cdef class Batch:
+    """Many records as columns.
+
+    `seq`, `timestamp_ns`, `type_id` and `flags` are read-only numpy arrays; payloads stay in the mapped
+    segments, which live as long as the batch or anything taken from it.
+    """
+
+    cdef shared_ptr[BatchColumns] _columns
+    cdef size_t _from, _to
+    cdef dict _arrays
+
+    def __cinit__(self):
+        self._arrays = {}
+
+    cdef object _bytes(self, const void* data, size_t size):
+        cdef ColumnBytes piece = ColumnBytes.__new__(ColumnBytes)
+        piece.columns = self._columns
+        piece.data = data
+        piece.size = size
+        return piece
+
+    cdef object _array(self, str name, const void* data, size_t item_bytes, str dtype):
+        array = self._arrays.get(name)
+        if array is None:
+            import numpy
+            if self._from == self._to:
+                array = numpy.empty(0, dtype)
+                array.flags.writeable = False
+            else:
+                array = numpy.frombuffer(
+                    self._bytes(<const char*> data + self._from * item_bytes,
+                                (self._to - self._from) * item_bytes), dtype)
+            self._arrays[name] = array
+        return array
+
+    @property
+    def seq(self):
+        """Numbers of the records, uint64."""
+        return self._array("seq", tw_seq(deref(self._columns)), 8, "u8")
+
+    @property
+    def timestamp_ns(self):
+        """Times of the records, int64 nanoseconds since the epoch."""
+        return self._array("timestamp_ns", tw_time(deref(self._columns)), 8, "i8")
+
+    @property
+    def type_id(self):
+        """Types of the records, uint16."""
+        return self._array("type_id", tw_type(deref(self._columns)), 2, "u2")
+
+    @property
+    def flags(self):
+        """Flags of the records, uint16."""
+        return self._array("flags", tw_flags(deref(self._columns)), 2, "u2")
+
+    def __len__(self):
+        return self._to - self._from
+
+    cdef Record _record(self, Py_ssize_t index):
+        cdef size_t i = self._from + <size_t> index
+        cdef BatchColumns* columns = self._columns.get()
+        cdef Record record = Record.__new__(Record)
+        record.seq = (<const uint64_t*> tw_seq(deref(columns)))[i]
+        record.timestamp_ns = (<const int64_t*> tw_time(deref(columns)))[i]
+        record.type_id = (<const uint16_t*> tw_type(deref(columns)))[i]
+        record.flags = (<const uint16_t*> tw_flags(deref(columns)))[i]
+        record._data = tw_payload(deref(columns), i)
+        record._size = tw_payload_len(deref(columns), i)
+        record._keeper = self
+        return record
+
+    def __getitem__(self, index):
+        cdef Py_ssize_t i, start, stop, step
+        cdef Batch part
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError(f"a batch is cut with step 1: step={step}")
+            part = Batch.__new__(Batch)
+            part._columns = self._columns
+            part._from = self._from + start
+            part._to = self._from + max(start, stop)
+            return part
+        i = index
+        if i < 0:
+            i += len(self)
+        if not 0 <= i < len(self):
+            raise IndexError(f"batch has {len(self)} records: index={index}")
+        return self._record(i)
+
+    def __iter__(self):
+        cdef Py_ssize_t i
+        for i in range(len(self)):
+            yield self._record(i)
+
+    def payload(self, i):
+        """The payload of record `i`: a read-only memoryview, in place."""
+        return self[int(i)].payload
+
+    def view(self, dtype):
+        """The payloads as a numpy array of `dtype`, which must be their size.
+
+        In place (strided over the mapping) where the records lie evenly spaced in one segment; else
+        one copy.
+        """
+        import numpy
+        dtype = numpy.dtype(dtype)
+        if dtype.hasobject:
+            raise TypeError(f"records hold no Python objects: dtype={dtype}")
+        cdef size_t size = dtype.itemsize
+        cdef size_t n = self._to - self._from
+        if n == 0:
+            return numpy.empty(0, dtype)
+        cdef int64_t stride = tw_stride(deref(self._columns), self._from, self._to, size)
+        if stride < 0:
+            raise ValueError(f"the payloads are not all of one message: dtype has {size} bytes; "
+                             "read with types= to have one type alone")
+        cdef const byte* first = tw_payload(deref(self._columns), self._from)
+        if stride > 0:
+            piece = self._bytes(first, (n - 1) * stride + size)
+            return numpy.ndarray(n, dtype, buffer=piece, strides=(stride,))
+        gathered = numpy.empty(n * size, "u1")
+        cdef unsigned char[::1] into = gathered
+        tw_gather(deref(self._columns), self._from, self._to, size, &into[0])
+        gathered.flags.writeable = False
+        return gathered.view(dtype)
+
+    def __arrow_c_schema__(self):
+        """The schema as an Arrow PyCapsule: seq, timestamp_ns, type_id, flags, payload (binary view)."""
+        return _schema_capsule()
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """The batch as Arrow PyCapsules, without a copy; alive as long as the consumer holds it."""
+        cdef ArrowArray* array = <ArrowArray*> PyMem_Malloc(sizeof(ArrowArray))
+        if array is NULL:
+            raise MemoryError
+        array.release = NULL
+        capsule = PyCapsule_New(array, "arrow_array", _free_array)
+        export_array(<ColumnsRef> self._columns, self._from, self._to, array)
+        return _schema_capsule(), capsule
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """The same as an Arrow stream of one chunk."""
+        cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyMem_Malloc(sizeof(ArrowArrayStream))
+        if stream is NULL:
+            raise MemoryError
+        stream.release = NULL
+        capsule = PyCapsule_New(stream, "arrow_array_stream", _free_stream)
+        export_stream(<ColumnsRef> self._columns, self._from, self._to, stream)
+        return capsule
+
+    def to_arrow(self):
+        """A `pyarrow.RecordBatch` over the mapped segments; no payload is copied."""
+        import pyarrow
+        return pyarrow.record_batch(self)
+
+    def to_pandas(self):
+        """A pandas frame; payloads become `bytes`."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self):
+        """A `polars.DataFrame`."""
+        import polars
+        return polars.DataFrame(self)
+
+    def __repr__(self):
+        if len(self) == 0:
+            return "<Batch of 0 records>"
+        return f"<Batch of {len(self)} records, seq {self.seq[0]} … {self.seq[len(self) - 1]}>"
+
+
+def _count(name, value):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an int: {name}={value!r}")
+    if not 0 <= value < 2**64:
+        raise InvalidOption(f"{name} must be from 0 to 2**64 - 1: {name}={value!r}")
+    return value
+
+
+cdef class CursorReader:
+    """The verbs that readers of every kind of log have in common."""
+
+    cdef bint _forked(self):
+        return False  # kinds that must not be used in a forked child say so
+
+    cdef int _check(self) except -1:
+        if self._cursor is NULL or self._closing:
+            raise ClosedHandle("the reader is closed")
+        # In a forked child the thread that was busy does not exist; the call itself will refuse.
+        if self._busy and not self._forked():
+            raise ConcurrentUse("another thread is inside a call of this reader",
+                                hint="give each thread a reader of its own")
+        return 0
+
+    cdef object _wrap(self, RecordView* view):
+        cdef Record record = Record.__new__(Record)
+        record.seq = view.seq
+        record.timestamp_ns = view.timestamp_ns
+        record.type_id = view.type_id
+        record.flags = view.flags
+        record._data = view.payload
+        record._size = view.payload_len
+        if self._keeper is None or not (self._keeper.ref == deref(view.owner)):
+            self._keeper = Keeper.__new__(Keeper)
+            self._keeper.ref = deref(view.owner)
+            self._whole = PyMemoryView_FromObject(self._keeper)
+        record._keeper = self._whole
+        return record
+
+    def next(self):
+        """The next record, or None at the end. Never blocks."""
+        cdef RecordView view
+        if self._busy or self._cursor is NULL:
+            self._check()
+        if not self._cursor.next(view):
+            return None
+        return self._wrap(&view)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef RecordView view
+        if self._busy or self._cursor is NULL:
+            self._check()
+        if not self._cursor.next(view):
+            raise StopIteration
+        return self._wrap(&view)
+
+    def read_batch(self, max_records=65536):
+        """Up to `max_records` records as columns; possibly none. Never blocks."""
+        cdef size_t most = _count("max_records", max_records)
+        cdef Batch batch = Batch.__new__(Batch)
+        batch._columns = make_shared[BatchColumns]()
+        cdef BatchColumns* columns = batch._columns.get()
+        self._check()
+        self._busy = True
+        try:
+            with nogil:
+                self._cursor.read_batch(deref(columns), most)
+        finally:
+            self._busy = False
+        batch._to = columns.size()
+        return batch
+
+    def for_each(self, fn, max_records=None):
+        """Call `fn(record)` for each record that is there, until it returns False; how many it saw."""
+        cdef Py_ssize_t seen = 0
+        cdef Py_ssize_t most = -1 if max_records is None else _count("max_records", max_records)
+        while seen != most:
+            record = self.next()
+            if record is None:
+                break
+            seen += 1
+            if fn(record) is False:
+                break
+        return seen
+
+    def wait(self, timeout=None):
+        """True as soon as there is something to read; False after `timeout` seconds without.
+
+        Releases the GIL; Ctrl-C ends it.
+        """
+        cdef int64_t deadline, left
+        cdef WaitOutcome outcome
+        cdef int64_t now = mono_ns()
+        if timeout is None or timeout == inf:
+            deadline = (<int64_t> 1) << 62
+        else:
+            if not timeout >= 0:
+                raise ValueError(f"timeout must be at least 0: timeout={timeout!r}")
+            deadline = now + <int64_t> (min(float(timeout), 1e9) * 1e9)
+        self._check()
+        while True:
+            left = min(deadline - now, SLICE_NS)
+            self._busy = True
+            try:
+                with nogil:
+                    outcome = self._cursor.wait(left if left > 0 else 0)
+            finally:
+                self._busy = False
+            if outcome == WaitOutcome.ready:
+                return True
+            if self._closing:
+                return False
+            PyErr_CheckSignals()
+            if self._closing or self._cursor is NULL:  # a signal handler may close the reader
+                return False
+            now = mono_ns()
+            if now >= deadline:
+                return False
+
+    def follow(self, timeout=None):
+        """Iterate and wait for more; ends after `timeout` seconds without a record, or when closed."""
+        while not self._closing and self._cursor is not NULL:
+            record = self.next()
+            if record is not None:
+                yield record
+            elif not self.wait(timeout):
+                return
+
+    def seek_seq(self, seq):
+        """To the first record with at least this number; False, and at the end, when there is none."""
+        cdef uint64_t wanted = _count("seq", seq)
+        cdef bint found
+        self._check()
+        self._busy = True
+        try:
+            with nogil:
+                found = self._cursor.seek_seq(wanted)
+        finally:
+            self._busy = False
+        return found
+
+    def seek_time(self, time):
+        """To the first record at which the tape had reached this time; False when it never did."""
+        cdef int64_t wanted = to_ns(time)
+        cdef bint found
+        self._check()
+        self._busy = True
+        try:
+            with nogil:
+                found = self._cursor.seek_time(wanted)
+        finally:
+            self._busy = False
+        return found
+
+    def seek_start(self):
+        """To the earliest record; False when there is none."""
+        cdef bint found
+        self._check()
+        self._busy = True
+        try:
+            with nogil:
+                found = self._cursor.seek_start()
+        finally:
+            self._busy = False
+        return found
+
+    def seek_end(self):
+        """Behind the last record; False, since nothing is there yet."""
+        self._check()
+        self._busy = True
+        try:
+            with nogil:
+                self._cursor.seek_end()
+        finally:
+            self._busy = False
+        return False
+
+    def skip_damaged(self):
+        """Past a damaged place to the next right record; what was skipped (0 bytes: nothing to skip)."""
+        cdef Skipped skipped
+        self._check()
+        self._busy = True
+        try:
+            with nogil:
+                skipped = self._cursor.skip_damaged()
+        finally:
+            self._busy = False
+        first = skipped.first_seq if skipped.numbers_known else None
+        last = skipped.last_seq if skipped.numbers_known else None
+        return SkippedSpan(skipped.segment, skipped.offset, skipped.bytes, first, last)

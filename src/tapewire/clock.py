@@ -1,0 +1,108 @@
+"""Times as Tapewire takes them: integers of nanoseconds, or anything that says its zone."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    TimeLike: TypeAlias = "int | dt.datetime | np.datetime64 | str"
+
+__all__ = ["to_ns"]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def to_ns(time: TimeLike) -> int:
+    """Nanoseconds since the epoch.
+
+    Takes an int (nanoseconds already), an aware `datetime`, a `numpy.datetime64` (UTC by
+    definition) or an ISO 8601 string with a zone. What has no zone raises `ValueError`: a guess
+    would be wrong half of the year.
+
+    Example:
+        >>> to_ns("2024-03-01T12:00:00.000000001Z")
+        1709294400000000001
+        >>> to_ns("2024-03-01 12:00")
+        Traceback (most recent call last):
+            ...
+        ValueError: a time needs a zone: time='2024-03-01 12:00'; write 2024-03-01 12:00Z for UTC
+    """
+    if isinstance(time, bool):
+        raise TypeError(f"not a time: {time!r}")
+    if isinstance(time, int):
+        return time
+    if isinstance(time, str):
+        return _from_text(time)
+    if isinstance(time, dt.datetime):
+        if time.tzinfo is None:
+            raise ValueError(
+                f"a time needs a zone: time={time!r}; pass tzinfo=datetime.UTC for UTC"
+            )
+        delta = time - _EPOCH
+        return (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1_000
+    if type(time).__name__ == "datetime64":
+        return _from_datetime64(time)
+    if hasattr(time, "__index__"):  # numpy integers
+        return int(time)
+    raise TypeError(
+        f"not a time: {time!r}; pass int nanoseconds, an aware datetime, datetime64 or ISO text"
+    )
+
+
+def _from_datetime64(time: np.datetime64) -> int:
+    # Whole units first, in Python's own integers: numpy wraps in silence beyond int64.
+    unit, step = _unit_of(time)
+    if unit not in _UNIT_NS:
+        time = time.astype("datetime64[s]")  # calendar units, and units of days or longer
+        unit, step = "s", 1
+    count = int(time.astype("int64"))
+    if count == -(2**63):
+        raise ValueError("not a time: NaT")
+    ns, rest = divmod(count * step * _UNIT_NS[unit][0], _UNIT_NS[unit][1])
+    if rest or not -(2**63) <= ns < 2**63:
+        raise ValueError(f"not a whole number of nanoseconds in 64 bits: time={time!r}")
+    return ns
+
+
+def _unit_of(time: np.datetime64) -> tuple[str, int]:
+    """Unit and step of a datetime64."""
+    import numpy as np
+
+    unit, step = np.datetime_data(time.dtype)
+    return unit, int(step)
+
+
+_UNIT_NS = {
+    "s": (10**9, 1),
+    "ms": (10**6, 1),
+    "us": (10**3, 1),
+    "ns": (1, 1),
+    "ps": (1, 10**3),
+    "fs": (1, 10**6),
+    "as": (1, 10**9),
+}
+
+# Behind the seconds, in the extended (12:00:00.5) or the basic form (120000.5).
+_FRACTION = re.compile(r"(?<=:\d\d)[.,](\d+)|(?<=[T ]\d{6})[.,](\d+)")
+
+
+def _from_text(text: str) -> int:
+    # datetime keeps microseconds; the tape keeps nanoseconds, so the fraction goes by hand.
+    found = _FRACTION.search(text)
+    digits = ""
+    whole = text
+    if found:
+        digits = found[1] or found[2]
+        whole = text[: found.start()] + text[found.end() :]
+    if "." in whole or "," in whole:
+        raise ValueError(f"a fraction stands behind the seconds only: time={text!r}")
+    if len(digits) > 9:
+        raise ValueError(f"finer than a nanosecond: time={text!r}")
+    parsed = dt.datetime.fromisoformat(whole)
+    if parsed.tzinfo is None:
+        raise ValueError(f"a time needs a zone: time={text!r}; write {text}Z for UTC")
+    return to_ns(parsed) + int(digits.ljust(9, "0"))

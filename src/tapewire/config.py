@@ -1,0 +1,262 @@
+"""Options as values: what the arguments of `open_publisher` and `open_subscriber` are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tapewire.clock import to_ns
+from tapewire.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from tapewire.clock import TimeLike
+
+__all__ = [
+    "Block",
+    "BusySpin",
+    "FlushEvery",
+    "Raise",
+    "Retention",
+    "Seq",
+    "Sleep",
+    "SpinThenPark",
+    "Time",
+    "WriterConfig",
+]
+
+
+def check_at_least(name: str, value: object, least: float, *, optional: bool = False) -> None:
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidOption(f"{name} must be a number: {name}={value!r}")
+    if not value >= least:  # also refuses NaN
+        raise InvalidOption(f"{name} must be at least {least}: {name}={value!r}")
+
+
+def check_whole(
+    name: str, value: object, least: int, most: int = 2**63 - 1, *, optional: bool = False
+) -> None:
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOption(f"{name} must be an int: {name}={value!r}")
+    if not least <= value <= most:
+        raise InvalidOption(f"{name} must be from {least} to {most}: {name}={value!r}")
+
+
+@dataclass(frozen=True)
+class Raise:
+    """When the queue is full: raise `QueueFull` at once."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """When the queue is full: wait for readers, `timeout` seconds at most, then `QueueFull`."""
+
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least("timeout", self.timeout, 0, optional=True)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Delete segments that every reader that counts has committed past.
+
+    A reader counts while it is pinned, or alive (a heartbeat within `reader_ttl` seconds) and not
+    more than `max_reader_lag_bytes` behind. Readers beat once a second: keep `reader_ttl` at a few
+    seconds or more.
+    """
+
+    reader_ttl: float = 30.0
+    max_reader_lag_bytes: int = 10 << 30
+
+    def __post_init__(self) -> None:
+        check_at_least("reader_ttl", self.reader_ttl, 0)
+        check_whole("max_reader_lag_bytes", self.max_reader_lag_bytes, 0)
+
+
+@dataclass(frozen=True)
+class FlushEvery:
+    """Sync to disk by a native thread, after so many records or seconds, whichever comes first."""
+
+    records: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("records", self.records, 1, optional=True)
+        check_at_least("seconds", self.seconds, 0.0001, optional=True)
+        if self.records is None and self.seconds is None:
+            raise InvalidOption("FlushEvery needs records or seconds")
+
+
+@dataclass(frozen=True)
+class BusySpin:
+    """Wait by looking again and again: lowest latency, one core busy."""
+
+
+@dataclass(frozen=True)
+class SpinThenPark:
+    """Look for `spin_us` microseconds, then sleep until the writer wakes us."""
+
+    spin_us: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_at_least("spin_us", self.spin_us, 0)
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Look every `seconds` (ten times a second at least); needs no right to write."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        check_at_least("seconds", self.seconds, 0)
+
+
+@dataclass(frozen=True)
+class Seq:
+    """Start at the first record with at least this number."""
+
+    seq: int
+
+    def __post_init__(self) -> None:
+        check_whole("seq", self.seq, 0, 2**64 - 1)
+
+
+@dataclass(frozen=True, init=False)
+class Time:
+    """Start at the first record of this time or later.
+
+    Example:
+        >>> Time("1970-01-01T00:00:01Z").timestamp_ns
+        1000000000
+    """
+
+    timestamp_ns: int
+
+    def __init__(self, time: TimeLike) -> None:
+        object.__setattr__(self, "timestamp_ns", to_ns(time))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterConfig:
+    """All options of `open_publisher`, as a value that can be kept and varied.
+
+    Example:
+        >>> WriterConfig.live().require_prealloc
+        True
+        >>> WriterConfig(segment_bytes=1 << 20).replace(checksum=False).checksum
+        False
+    """
+
+    segment_bytes: int | None = None
+    max_bytes: int | None = None
+    max_segments: int | None = None
+    when_full: Raise | Block = Raise()
+    preallocate: bool = True
+    require_prealloc: bool = False
+    prealloc_wait: float = 0.001
+    defer_seal_sync: bool = True
+    memlock: bool = False
+    checksum: bool = True
+    index_stride: int = 4096
+    retention: Retention | None = None
+    flush: FlushEvery | None = None
+    first_seq: int | None = None
+    sparse: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("segment_bytes", self.segment_bytes, 128, optional=True)
+        check_whole("max_bytes", self.max_bytes, 1, optional=True)
+        check_whole("max_segments", self.max_segments, 1, optional=True)
+        check_whole("index_stride", self.index_stride, 1, 2**32 - 1)
+        check_whole("first_seq", self.first_seq, 0, optional=True)
+        check_at_least("prealloc_wait", self.prealloc_wait, 0)
+        _is("when_full", self.when_full, Raise, Block)
+        _is("retention", self.retention, Retention, type(None))
+        _is("flush", self.flush, FlushEvery, type(None))
+        _is("sparse", self.sparse, bool, type(None))
+        for name in ("preallocate", "require_prealloc", "defer_seal_sync", "memlock", "checksum"):
+            _is(name, getattr(self, name), bool)
+        if self.require_prealloc and not self.preallocate:
+            raise InvalidOption("require_prealloc=True needs preallocate=True")
+
+    def replace(self, **changes: Any) -> WriterConfig:
+        """The same with some options changed."""
+        unknown = set(changes) - {f.name for f in dataclasses.fields(self)}
+        if unknown:
+            raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def live(cls, **changes: Any) -> WriterConfig:
+        """For the hot path: a roll never waits for the disk, pages never leave memory."""
+        return cls(require_prealloc=True, memlock=True).replace(**changes)
+
+    @classmethod
+    def archive(cls, **changes: Any) -> WriterConfig:
+        """For long storage: no segment ahead, everything on disk within a second."""
+        return cls(
+            preallocate=False,
+            defer_seal_sync=False,
+            flush=FlushEvery(records=10_000, seconds=1.0),
+        ).replace(**changes)
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str], section: str = "writer") -> WriterConfig:
+        """Options from the table `section` of a TOML file.
+
+        `preset = "live"` or `"archive"` starts from that preset; `when_full` is ``"raise"`` or a
+        table ``{block = 1.0}``; `retention` and `flush` are tables with the fields of their
+        classes.
+        """
+        import tomllib
+
+        where = os.fspath(path)
+        with open(path, "rb") as file:
+            try:
+                document = tomllib.load(file)
+            except tomllib.TOMLDecodeError as error:
+                raise InvalidOption(f"not TOML: {error}", path=where) from error
+        if not isinstance(document.get(section), dict):
+            raise InvalidOption(f"no table [{section}]", path=where)
+        try:
+            return cls._from_table(dict(document[section]))
+        except InvalidOption as error:
+            error.path = where
+            raise
+        except TypeError as error:
+            raise InvalidOption(f"[{section}]: {error}", path=where) from error
+
+    @classmethod
+    def _from_table(cls, table: dict[str, Any]) -> WriterConfig:
+        preset = table.pop("preset", None)
+        if preset not in (None, "live", "archive"):
+            raise InvalidOption(f'preset must be "live" or "archive": preset={preset!r}')
+        base = cls.live() if preset == "live" else cls.archive() if preset == "archive" else cls()
+        if "retention" in table:
+            table["retention"] = Retention(**table["retention"])
+        if "flush" in table:
+            table["flush"] = FlushEvery(**table["flush"])
+        if "when_full" in table:
+            table["when_full"] = _when_full(table["when_full"])
+        return base.replace(**table)
+
+
+def _when_full(value: Any) -> Raise | Block:
+    if value == "raise":
+        return Raise()
+    if isinstance(value, dict) and set(value) == {"block"}:
+        return Block(value["block"])
+    raise InvalidOption(f'when_full must be "raise" or {{block = SECONDS}}: when_full={value!r}')
+
+
+def _is(name: str, value: object, *kinds: type) -> None:
+    if not isinstance(value, kinds):
+        wanted = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+        raise InvalidOption(f"{name} must be {wanted}: {name}={value!r}")

@@ -1,0 +1,211 @@
+# Reader; part of _native.pyx.
+
+cdef class Reader(CursorReader):
+    """A reader of a queue; made by `tapewire.open_subscriber` or `tapewire.open_log`."""
+
+    cdef CReader* _r
+    cdef readonly str path
+    cdef readonly object name
+    cdef readonly object caps
+    cdef readonly str kind
+
+    def __init__(self, path, name, start, wait, types, pinned):
+        cdef ReaderOptions options
+        cdef string root
+        cdef unique_ptr[TypeFilter] wanted
+        if self._r is not NULL:
+            raise RuntimeError("already open")
+        self.path = os.path.abspath(os.fspath(path))
+        self.name = name
+        self.kind = "queue"
+        root = os.fsencode(self.path)
+        if name is not None:
+            options.name = name.encode()
+        options.pinned = pinned
+        if isinstance(wait, BusySpin):
+            options.wait = WaitKind.busy_spin
+        elif isinstance(wait, Sleep):
+            options.wait = WaitKind.sleep
+            options.wait_ns = _ns(wait.seconds)
+        elif isinstance(wait, SpinThenPark):
+            options.wait = WaitKind.spin_then_park
+            options.wait_ns = _ns(wait.spin_us / 1e6)
+        else:
+            raise InvalidOption(f"wait must be BusySpin, SpinThenPark or Sleep: wait={wait!r}")
+        if types is not None:
+            wanted = make_unique[TypeFilter]()
+            for type_id in types:
+                deref(wanted).want(_type_id(type_id))
+        with nogil:
+            self._r = new CReader(root, options)
+        try:
+            self._begin(start)
+            with nogil:
+                self._r.register_position()
+        except BaseException:
+            with nogil:
+                del self._r
+            self._r = NULL
+            raise
+        if types is not None:
+            self._r.filter(move(wanted))
+        self._cursor = tw_cursor(self._r)
+        caps = {"seq", "timestamp_ns", "type_id", "flags", "types", "seek_seq", "seek_time", "wait",
+                "skip_damaged", "live"}
+        if name is not None:
+            caps.add("commit")
+        self.caps = frozenset(caps)
+
+    def _begin(self, start):
+        cdef uint64_t seq
+        cdef int64_t time
+        cdef Cursor* cursor = tw_cursor(self._r)
+        if isinstance(start, Seq):
+            seq = start.seq
+            with nogil:
+                cursor.seek_seq(seq)
+        elif isinstance(start, Time):
+            time = start.timestamp_ns
+            with nogil:
+                cursor.seek_time(time)
+        elif start == "latest":
+            with nogil:
+                cursor.seek_end()
+        elif start == "resume":
+            with nogil:
+                self._r.resume_committed()
+        elif start != "earliest":
+            raise InvalidOption(
+                f'start must be "resume", "earliest", "latest", Seq(n) or Time(t): start={start!r}')
+
+    def __dealloc__(self):
+        self._cursor = NULL
+        if self._r is not NULL:
+            with nogil:
+                del self._r
+
+    cdef bint _forked(self):
+        return self._r.forked_away()
+
+    cdef int _open(self) except -1:
+        if self._r is NULL or self._closing:
+            raise ClosedHandle("the reader is closed", path=self.path)
+        return 0
+
+    def commit(self):
+        """Remember that everything read so far is done with; `start="resume"` goes on behind it."""
+        self._check()
+        self._r.commit()
+
+    @property
+    def position(self):
+        """Where the next record is looked for: ``Position(segment, offset)``."""
+        self._check()
+        cdef CPosition at = self._r.position()
+        return Position(at.segment, at.offset)
+
+    @property
+    def committed(self):
+        """The committed position, or None when nothing is committed or the reader is anonymous."""
+        self._check()
+        self._r.check_usable()
+        cdef optional[CPosition] at = self._r.committed()
+        return Position(at.value().segment, at.value().offset) if at.has_value() else None
+
+    @property
+    def last_seq(self):
+        """Number of the last record read, or None."""
+        self._check()
+        cdef optional[uint64_t] seq = self._r.last_seq()
+        return seq.value() if seq.has_value() else None
+
+    @property
+    def segment_bytes(self):
+        """Size of each segment file."""
+        self._open()
+        return self._r.segment_bytes()
+
+    @property
+    def sparse(self):
+        """Whether numbers may skip."""
+        self._open()
+        return <bint> self._r.sparse()
+
+    @property
+    def closed(self):
+        """Whether the reader is closed."""
+        return self._r is NULL
+
+    def writer_status(self, ttl=1.0):
+        """Who writes this queue, and whether it is alive: ``WriterStatus(alive, pid, epoch, heartbeat_age)``."""
+        cdef int64_t ttl_ns = _ns(ttl)
+        cdef CWriterStatus status
+        self._check()
+        self._busy = True
+        try:
+            with nogil:
+                status = self._r.writer_status(ttl_ns)
+        finally:
+            self._busy = False
+        return WriterStatus(<bint> status.alive, status.pid or None, status.epoch, status.heartbeat_age_ns / 1e9)
+
+    def detect_disconnect(self, ttl=1.0):
+        """None while all is well, else the `DisconnectReason`."""
+        cdef int64_t ttl_ns = _ns(ttl)
+        cdef Disconnect reason
+        self._check()
+        self._busy = True
+        try:
+            with nogil:
+                reason = self._r.detect_disconnect(ttl_ns)
+        finally:
+            self._busy = False
+        if reason == Disconnect.none:
+            return None
+        if reason == Disconnect.lock_lost:
+            return DisconnectReason.LOCK_LOST
+        if reason == Disconnect.heartbeat_stale:
+            return DisconnectReason.HEARTBEAT_STALE
+        return DisconnectReason.SEGMENT_MISSING
+
+    def close(self, forget=False):
+        """Give the reader up; `forget=True` also removes its meta file. Closing twice is fine.
+
+        Another thread's `wait` or `follow` on this reader ends.
+        """
+        cdef CReader* r
+        cdef bint c_forget = forget
+        if self._r is NULL:
+            return
+        self._closing = True
+        self._r.interrupt()
+        while self._busy and not self._forked():  # at most one slice of a wait
+            with nogil:
+                nap_1ms()
+            if self._r is NULL:
+                return
+        r = self._r
+        self._r = NULL
+        self._cursor = NULL
+        self._keeper = None
+        self._whole = None
+        try:
+            with nogil:
+                r.close(c_forget)
+        finally:
+            with nogil:
+                del r
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def __repr__(self):
+        if self._r is NULL:
+            return f"<Reader {self.path!r} closed>"
+        if self._busy:
+            return f"<Reader {self.path!r} in use by another thread>"
+        who = f" name={self.name!r}" if self.name is not None else ""
+        return f"<Reader {self.path!r}{who} position={tuple(self.position)} last_seq={self.last_seq}>"

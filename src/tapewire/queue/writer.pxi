@@ -1,0 +1,498 @@
+# Writer, its reservations and batches; part of _native.pyx.
+
+def _warn(path, lines):
+    """What recovery and the native threads had to say, into Python's logging."""
+    for line in lines:
+        _log.warning("%s: %s", path, (<bytes> line).decode("utf-8", "replace"))
+
+
+cdef class Writer:
+    """The one writer of a queue; made by `tapewire.open_publisher`."""
+
+    cdef CWriter* _w
+    cdef PyThread_type_lock _slow      # held by a call that works without the GIL
+    cdef int _flushing                 # flush calls under way in other threads
+    cdef int _queued                   # threads that wait for _slow
+    cdef bint _ending                  # close() has been called
+    cdef object _when_full
+    cdef Reservation _reservation
+    cdef readonly str path
+    cdef readonly object config
+
+    def __cinit__(self):
+        self._slow = PyThread_allocate_lock()
+        if self._slow is NULL:
+            raise MemoryError
+
+    def __init__(self, path, config):
+        cdef WriterOptions options
+        cdef string root
+        if self._w is not NULL:
+            raise RuntimeError("already open")
+        self.path = os.path.abspath(os.fspath(path))
+        self.config = config
+        root = os.fsencode(self.path)
+        options.segment_bytes = config.segment_bytes or 0
+        options.max_bytes = config.max_bytes or 0
+        options.max_segments = config.max_segments or 0
+        options.preallocate = config.preallocate
+        options.require_prealloc = config.require_prealloc
+        options.prealloc_wait_ns = _ns(config.prealloc_wait)
+        options.defer_seal_sync = config.defer_seal_sync
+        options.memlock = config.memlock
+        options.checksum = config.checksum
+        options.index_stride = config.index_stride
+        # A limit is a wish for retention too: else a full queue would stay full.
+        options.retention.enabled = (config.retention is not None or config.max_bytes is not None
+                                     or config.max_segments is not None)
+        if config.retention is not None:
+            options.retention.reader_ttl_ns = _ns(config.retention.reader_ttl)
+            options.retention.max_reader_lag_bytes = config.retention.max_reader_lag_bytes
+        if config.flush is not None:
+            options.flush_records = config.flush.records or 0
+            options.flush_interval_ns = _ns(config.flush.seconds or 0)
+        if config.first_seq is not None:
+            options.first_seq = <uint64_t> config.first_seq
+        if config.sparse is not None:
+            options.sparse = <cbool> <bint> config.sparse
+        self._when_full = config.when_full
+        with nogil:
+            self._w = new CWriter(root, options)
+        _warn(self.path, self._w.take_events())
+
+    def __dealloc__(self):
+        if self._w is not NULL:
+            with nogil:
+                del self._w
+        if self._slow is not NULL:
+            PyThread_free_lock(self._slow)
+
+    cdef int _open(self) except -1:
+        if self._w is NULL or self._ending:
+            raise ClosedHandle("the writer is closed", path=self.path)
+        return 0
+
+    # A slow call takes `_slow`, then takes the fast path out of service, then releases the GIL. So no
+    # append of another thread can run into it, and none ever takes a lock on the fast path. Signals
+    # are looked after only while `_slow` is not held: a handler may close the writer.
+    cdef int _enter(self, bint to_close=False) except -1:
+        if self._w is not NULL and self._w.forked_away():
+            self._w.check_usable()  # raises; a lock held by a thread of the parent is never released
+        # Whoever waits goes first, else a thread that rolls all the time would starve the others.
+        if self._queued or not PyThread_acquire_lock(self._slow, 0):
+            self._queued += 1
+            try:
+                while True:
+                    with nogil:
+                        nap_50us()
+                    PyErr_CheckSignals()
+                    if self._ending and not to_close:
+                        self._open()
+                    if PyThread_acquire_lock(self._slow, 0):
+                        break
+            finally:
+                self._queued -= 1
+        if self._w is NULL:
+            PyThread_release_lock(self._slow)
+            self._open()
+        self._w.suspend()
+        return 0
+
+    cdef void _leave(self) noexcept:
+        self._w.resume()
+        PyThread_release_lock(self._slow)
+
+    cdef int _full(self, int64_t* deadline) except -1:
+        """The queue is full: raise, or wait a little for readers and retention."""
+        if not isinstance(self._when_full, Block):
+            self._w.throw_full()
+        if deadline[0] == 0:
+            timeout = self._when_full.timeout
+            deadline[0] = mono_ns() + _ns(4e9 if timeout is None else timeout)
+        if mono_ns() >= deadline[0]:
+            self._w.throw_full()
+        with nogil:
+            nap_1ms()
+        PyErr_CheckSignals()
+        self._open()
+        return 0
+
+    cdef int _make_room(self, uint64_t length, int64_t* deadline) except -1:
+        cdef bint fits
+        self._enter()
+        try:
+            with nogil:
+                fits = self._w.make_room(length)
+        finally:
+            self._leave()
+        if not fits:
+            self._full(deadline)
+        return 0
+
+    cdef uint64_t _append(self, uint16_t type_id, uint16_t flags, uint64_t timestamp_ns, object seq,
+                          const void* data, uint64_t length) except? 0xFFFFFFFFFFFFFFFF:
+        cdef uint64_t number
+        cdef int64_t deadline = 0
+        self._open()  # again: making the payload's buffer may have run Python code
+        while True:
+            if seq is None:
+                number = self._w.next_seq()
+            else:
+                number = _number(seq)
+                self._open()
+                self._w.check_number(number)
+            if self._w.try_append(type_id, flags, number, timestamp_ns, data, length):
+                break
+            # Other threads may append meanwhile, so the number is taken anew.
+            self._make_room(length, &deadline)
+        if self._w.lost():
+            self._w.check_usable()
+        return number
+
+    def append(self, type_id, payload, timestamp_ns=None, flags=0, seq=None):
+        """Append one record and return its number.
+
+        `payload` is anything with the buffer protocol; its bytes are copied once, into the segment.
+        `timestamp_ns` is now unless given; `flags` may use the high 8 bits; `seq` is for sparse logs.
+        """
+        cdef uint16_t c_type = _type_id(type_id)
+        cdef uint16_t c_flags = 0 if flags is 0 else _flags(flags)
+        cdef uint64_t c_time = <uint64_t> wall_ns() if timestamp_ns is None else _timestamp(timestamp_ns)
+        cdef Py_buffer buffer
+        if PyBytes_CheckExact(payload):
+            return self._append(c_type, c_flags, c_time, seq, PyBytes_AS_STRING(payload),
+                                PyBytes_GET_SIZE(payload))
+        _get_buffer(payload, &buffer)
+        try:
+            return self._append(c_type, c_flags, c_time, seq, buffer.buf, buffer.len)
+        finally:
+            PyBuffer_Release(&buffer)
+
+    def append_batch(self, type_id, rows, timestamps_ns=None, flags=0, seqs=None):
+        """Append many records at once; their numbers, as a range or as the `seqs` given.
+
+        `rows` is a 2-D or a structured numpy array (one record a row) or a sequence of buffers.
+        `type_id`, `flags` and `timestamps_ns` are one value for all, or an array; without
+        `timestamps_ns` all get the time of the call. Either all rows have room or none is appended; an
+        I/O error midway has the number of appended rows in `.appended`.
+        """
+        from tapewire.queue.rows import gather
+        cdef BatchRows batch
+        cdef uint64_t done = 0
+        cdef uint64_t first = 0
+        cdef int64_t deadline = 0
+        cdef const uint64_t[::1] numbers, times, lengths
+        cdef const uint16_t[::1] types, user_flags
+        cdef vector[const byte*] pointers
+        cdef RowBuffers held = None
+        self._open()
+        columns = gather(rows, type_id, timestamps_ns, flags, seqs)
+        batch.count = columns.count
+        if batch.count == 0:
+            return range(self._w.next_seq(), self._w.next_seq()) if seqs is None else seqs
+        if columns.array is not None:
+            batch.base = <const byte*> <size_t> columns.address
+            batch.stride = columns.stride
+            batch.row_bytes = columns.row_bytes
+        else:
+            held = RowBuffers(columns.buffers)
+            batch.pointers = held.pointers.data()
+            batch.lengths = held.lengths.data()
+        if columns.type_ids is None:
+            batch.type_id = _type_id(columns.type_id)
+        else:
+            types = columns.type_ids
+            batch.type_ids = &types[0]
+        if columns.flag_column is None:
+            batch.flags = _flags(columns.flags)
+        else:
+            user_flags = columns.flag_column
+            batch.flags_each = &user_flags[0]
+        if columns.times is None:
+            batch.timestamp_ns = <uint64_t> wall_ns() if timestamps_ns is None else _timestamp(timestamps_ns)
+        else:
+            times = columns.times
+            batch.timestamps_ns = &times[0]
+        if columns.seqs is not None:
+            numbers = columns.seqs
+            batch.seqs = &numbers[0]
+
+        while not self._try_batch(&batch, &first, &done):
+            self._full(&deadline)
+        return range(first, first + batch.count) if seqs is None else seqs
+
+    cdef bint _try_batch(self, BatchRows* batch, uint64_t* first, uint64_t* done) except -1:
+        cdef bint fits
+        self._enter()
+        try:
+            if batch.seqs is not NULL:
+                self._w.check_number(batch.seqs[0])
+            with nogil:
+                fits = self._w.batch_fits(deref(batch))
+            if fits:
+                first[0] = self._w.next_seq()
+                try:
+                    with nogil:
+                        self._w.append_batch(deref(batch), deref(done))
+                except TapewireError as error:
+                    error.appended = done[0]
+                    raise
+        finally:
+            self._leave()
+        return fits
+
+    def reserve(self, type_id, length, timestamp_ns=None, flags=0, seq=None):
+        """A place of `length` bytes in the segment, to be filled there.
+
+        Use it in a `with`: the block gets a writable memoryview; leaving it commits the record, an
+        error aborts it. Nothing else can be appended meanwhile. Do not write through the view, or
+        through anything made over it, after the block.
+        """
+        cdef Py_ssize_t size = length
+        cdef int64_t deadline = 0
+        cdef Reservation slot = Reservation.__new__(Reservation)
+        if size < 0:
+            raise InvalidOption(f"length must be at least 0: length={length!r}")
+        self._open()
+        slot._type = _type_id(type_id)
+        slot._flags = _flags(flags)
+        slot._time = None if timestamp_ns is None else _timestamp(timestamp_ns)
+        slot._seq = None if seq is None else _number(seq)
+        while not self._try_reserve(size, slot):
+            self._full(&deadline)
+        return slot
+
+    cdef bint _try_reserve(self, Py_ssize_t size, Reservation slot) except -1:
+        cdef bint fits
+        self._enter()
+        try:
+            if slot._seq is not None:
+                self._w.check_number(slot._seq)
+            with nogil:
+                fits = self._w.make_room(size)
+            if fits:
+                slot._data = self._w.reserve(size)
+                slot._map = self._w.current_map()
+                slot._size = size
+                slot._writer = self
+                self._reservation = slot
+        finally:
+            self._leave()
+        return fits
+
+    @property
+    def next_seq(self):
+        """The number that the next record gets."""
+        self._open()
+        return self._w.next_seq()
+
+    @property
+    def sparse(self):
+        """Whether numbers may skip."""
+        self._open()
+        return <bint> self._w.sparse()
+
+    @property
+    def segment_bytes(self):
+        """Size of each segment file."""
+        self._open()
+        return self._w.segment_bytes()
+
+    @property
+    def first_seq(self):
+        """Number of the queue's very first record."""
+        self._open()
+        return self._w.first_seq()
+
+    @property
+    def epoch(self):
+        """How many writers this queue has had, this one included."""
+        self._open()
+        return self._w.epoch()
+
+    @property
+    def closed(self):
+        """Whether the writer is closed."""
+        return self._w is NULL
+
+    # Flushing runs beside the appends of other threads; only close() waits for it.
+    def flush_async(self):
+        """Start writing to disk and do not wait."""
+        self._open()
+        self._flushing += 1
+        try:
+            with nogil:
+                self._w.flush_async()
+        finally:
+            self._flushing -= 1
+
+    def flush_sync(self):
+        """Return when everything appended so far is on disk and would survive a loss of power."""
+        self._open()
+        self._flushing += 1
+        try:
+            with nogil:
+                self._w.flush_sync()
+        finally:
+            self._flushing -= 1
+
+    def metrics(self):
+        """Counters of this writer as a dict; see `docs/reference` for each."""
+        self._open()
+        values = self._w.stats()
+        if not self._w.forked_away():  # a thread of the parent may hold the list's lock for ever
+            _warn(self.path, self._w.take_events())
+        return {tw_stat_text(i).decode(): values[i] for i in range(kStatCount)}
+
+    def append_message(self, message):
+        """Append a message object; it knows its type and bytes."""
+        return message.__tapewire_append__(self)
+
+    def close(self):
+        """Sync, write the tail checkpoint, release the queue. Closing twice is fine."""
+        cdef CWriter* w = self._w
+        if w is NULL:
+            return
+        if w.forked_away():
+            self._w = NULL
+            del w
+            return
+        self._ending = True
+        try:
+            self._enter(to_close=True)
+        except ClosedHandle:
+            return  # another thread was quicker
+        except BaseException:
+            self._ending = False
+            raise
+        while self._flushing:
+            with nogil:
+                nap_1ms()
+        self._reservation = None
+        self._w = NULL  # from here on nobody else gets in
+        try:
+            with nogil:
+                w.close()
+        finally:
+            lines = w.take_events()
+            with nogil:
+                del w
+            PyThread_release_lock(self._slow)
+            _warn(self.path, lines)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def __repr__(self):
+        if self._w is NULL:
+            return f"<Writer {self.path!r} closed>"
+        return f"<Writer {self.path!r} next_seq={self._w.next_seq()} epoch={self._w.epoch()}>"
+
+
+cdef int _get_buffer(object payload, Py_buffer* buffer) except -1:
+    """The payload's bytes in one piece; a strided view is copied together first."""
+    if not PyObject_CheckBuffer(payload):
+        raise TypeError(f"payload must be bytes or have the buffer protocol: {type(payload).__name__}")
+    try:
+        PyObject_GetBuffer(payload, buffer, PyBUF_SIMPLE)
+    except (BufferError, ValueError):
+        PyObject_GetBuffer(memoryview(payload).tobytes(), buffer, PyBUF_SIMPLE)
+    return 0
+
+
+cdef class RowBuffers:
+    """Buffers of many payloads, held until the batch is appended."""
+
+    cdef vector[Py_buffer] buffers
+    cdef vector[const byte*] pointers
+    cdef vector[uint64_t] lengths
+
+    def __init__(self, rows):
+        cdef Py_buffer buffer
+        for row in rows:
+            if PyBytes_CheckExact(row):
+                # The list keeps it alive; no export is needed.
+                self.pointers.push_back(<const byte*> PyBytes_AS_STRING(row))
+                self.lengths.push_back(PyBytes_GET_SIZE(row))
+                continue
+            _get_buffer(row, &buffer)
+            self.buffers.push_back(buffer)
+            self.pointers.push_back(<const byte*> buffer.buf)
+            self.lengths.push_back(buffer.len)
+
+    def __dealloc__(self):
+        cdef size_t i
+        for i in range(self.buffers.size()):
+            PyBuffer_Release(&self.buffers[i])
+
+
+cdef class Reservation:
+    """A place in the segment that is being filled; see `Writer.reserve`."""
+
+    cdef Writer _writer
+    cdef byte* _data
+    cdef Py_ssize_t _size
+    cdef MappingRef _map
+    cdef uint16_t _type
+    cdef uint16_t _flags
+    cdef object _time
+    cdef object _seq
+    cdef object _view
+    cdef bint _done
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self._data, self._size, 0, flags)
+
+    @property
+    def buffer(self):
+        """The place as a writable memoryview."""
+        if self._view is None:
+            self._view = PyMemoryView_FromObject(self)
+        return self._view
+
+    def commit(self, length=None):
+        """Make it a record of `length` bytes (all of it unless given); returns its number."""
+        cdef uint64_t number
+        cdef Py_ssize_t size = self._size if length is None else length
+        self._still_open()
+        if not 0 <= size <= self._size:
+            raise InvalidOption(f"length must be from 0 to {self._size}: length={length!r}")
+        number = self._writer._w.next_seq() if self._seq is None else self._seq
+        self._writer._w.commit_reserved(
+            self._type, self._flags, number,
+            <uint64_t> wall_ns() if self._time is None else <uint64_t> self._time, size)
+        self._finish()
+        return number
+
+    def abort(self):
+        """Give it up; what was written into it is zeroed again."""
+        self._still_open()
+        self._writer._w.abort_reserved()
+        self._finish()
+
+    cdef int _still_open(self) except -1:
+        if self._done or self._writer._w is NULL or self._writer._reservation is not self:
+            raise ClosedHandle("the reservation is over")
+        return 0
+
+    cdef void _finish(self) noexcept:
+        self._done = True
+        self._writer._reservation = None
+        self._view = None
+
+    def __enter__(self):
+        return self.buffer
+
+    def __exit__(self, kind, error, trace):
+        if self._done:
+            return
+        if kind is None:
+            self.commit()
+        elif self._writer._w is not NULL:
+            self.abort()
+
+    def __repr__(self):
+        return f"<Reservation of {self._size} bytes{', over' if self._done else ''}>"

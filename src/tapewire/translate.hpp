@@ -1,0 +1,37 @@
+// From the core's Error to the exception of tapewire.errors. Called by Cython inside a catch block,
+// with the GIL held.
+#pragma once
+
+#include <Python.h>
+
+#include <exception>
+#include <new>
+
+#include "tapewire/error.hpp"
+
+namespace tapewire {
+
+inline void raise_python_error() {
+    try {
+        throw;
+    } catch (const Error& e) {
+        PyObject* module = PyImport_ImportModule("tapewire.errors");
+        if (module == nullptr) return;
+        PyObject* made = PyObject_CallMethod(
+            module, "from_native", "issLsi(KKK)", static_cast<int>(e.code), e.message.c_str(),
+            e.path.c_str(), static_cast<long long>(e.offset), e.hint.c_str(), e.os_errno,
+            static_cast<unsigned long long>(e.numbers[0]),
+            static_cast<unsigned long long>(e.numbers[1]),
+            static_cast<unsigned long long>(e.numbers[2]));
+        Py_DECREF(module);
+        if (made == nullptr) return;  // the failure to make it is the error now
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made)), made);
+        Py_DECREF(made);
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::exception& e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+}
+
+}  // namespace tapewire
