@@ -1,0 +1,92 @@
+"""A queue's files as bytes: to look at, and to put into states that only a crash leaves behind."""
+
+import os
+import struct
+from dataclasses import dataclass
+
+DATA = 64  # where the records of a segment begin
+SEALED = 1
+PAD = 0xFFFF
+
+# control.meta: offset and format of the words that tests look at or change.
+SEGMENT_GEN = (128, "<I")
+CURRENT_SEGMENT = (132, "<I")
+WRITE_OFFSET = (256, "<Q")
+NOTIFY_SEQ = (384, "<I")
+WAITERS_PENDING = (388, "<I")
+
+
+def segment(queue, number):
+    return queue / f"{number:09d}.q"
+
+
+def segments(queue):
+    """Numbers of the segments that have a name."""
+    return sorted(int(path.name[:9]) for path in queue.glob("?????????.q"))
+
+
+def peek(path, offset, size):
+    with open(path, "rb") as file:
+        return os.pread(file.fileno(), size, offset)
+
+
+def poke(path, offset, data):
+    """Overwrites bytes in place: the mappings of others see it."""
+    with open(path, "r+b") as file:
+        assert os.pwrite(file.fileno(), data, offset) == len(data)
+
+
+def control(queue, word):
+    offset, form = word
+    return struct.unpack(form, peek(queue / "control.meta", offset, struct.calcsize(form)))[0]
+
+
+def set_control(queue, word, value):
+    offset, form = word
+    poke(queue / "control.meta", offset, struct.pack(form, value))
+
+
+def flags(queue, number):
+    return struct.unpack("<I", peek(segment(queue, number), 12, 4))[0]
+
+
+def is_sealed(queue, number):
+    return bool(flags(queue, number) & SEALED)
+
+
+def set_flags(queue, number, value):
+    poke(segment(queue, number), 12, struct.pack("<I", value))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record lies, and what its header says."""
+
+    offset: int
+    length: int  # of the payload
+    seq: int
+    type_id: int
+
+    @property
+    def end(self):
+        return self.offset + (64 + self.length + 63) // 64 * 64
+
+
+def places(queue, number):
+    """Every committed record of a segment, PADs included, as the commit words chain them."""
+    data = segment(queue, number).read_bytes()
+    found = []
+    offset = DATA
+    while offset + 64 <= len(data):
+        commit, seq, _, type_id = struct.unpack_from("<I4xQQH", data, offset)
+        if commit == 0:
+            break
+        found.append(Place(offset, commit - 1, seq, type_id))
+        offset = found[-1].end
+    return found
+
+
+def end_of(queue, number):
+    """Where the committed records of a segment end."""
+    found = places(queue, number)
+    return found[-1].end if found else DATA

@@ -1,0 +1,66 @@
+"""A full disk: said by `DiskFull`, nothing half-written, and over when there is room again."""
+
+import pytest
+
+MODES = {
+    "prepared ahead": {},
+    "made when needed": {"preallocate": False},
+    "prepared ahead or not at all": {"require_prealloc": True},
+    "synced at each roll": {"preallocate": False, "defer_seal_sync": False},
+}
+
+
+@pytest.fixture
+def run(tmp, crew):
+    """Runs a child of tests/crash/faults.py on a filesystem of 1 MiB."""
+    folder = tmp / "small"
+    folder.mkdir()
+
+    def go(actor, **arguments):
+        child = crew.start(f"faults.{actor}", folder=str(folder), **arguments)
+        word, *rest = child.line.hear()
+        if word == "unable":
+            pytest.skip(f"needs root or user namespaces: {rest[0]}")
+        assert word == "ok", rest[0]
+        assert child.wait() == 0
+
+    return go
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_append_raises_and_the_same_writer_goes_on_when_there_is_room(run, mode):
+    run("disk_full_and_free_again", options=MODES[mode])
+
+
+def test_a_small_record_still_finds_room_in_the_segment(run):
+    run("disk_full_takes_small_records_still")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_interrupted_batch_says_how_much_of_it_was_appended(run, mode):
+    run("disk_full_in_a_batch", options=MODES[mode])
+
+
+def test_a_refused_reservation_leaves_none_open(run):
+    run("disk_full_in_a_reservation")
+
+
+def test_a_queue_that_could_not_be_created_can_be_once_there_is_room(run):
+    run("disk_full_at_creating")
+
+
+def test_syncing_and_closing_need_no_more_room(run):
+    run("disk_full_at_flushing")
+
+
+def test_a_checkpoint_without_room_is_no_failed_sync(run):
+    run("disk_full_at_sealing")
+
+
+def test_registering_a_reader_needs_room_and_reading_does_not(run):
+    run("disk_full_at_registering")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reopening_a_queue_on_a_full_disk_harms_nothing(run, mode):
+    run("disk_full_at_reopening", options=MODES[mode])

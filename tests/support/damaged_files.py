@@ -1,0 +1,154 @@
+"""One whole queue, and ways to look at copies of it in which one file is damaged."""
+
+import itertools
+import shutil
+
+import tapewire as tw
+from tests.support import queue_format as qf
+
+SEGMENT_BYTES = 8192
+PATTERNS = (0x01, 0x80, 0xFF)
+
+CONTROL = "control.meta"
+READER = "readers/x.meta"
+LOCK = "writer.lock"
+TAIL = "index.meta"
+STATS = "stats.meta"
+SEALED, ACTIVE = "000000000.q", "000000002.q"
+INDEXES = ("000000000.idx", "000000001.idx", "000000002.idx")
+FILES = (CONTROL, READER, LOCK, TAIL, STATS, SEALED, ACTIVE, *INDEXES)
+# What can be wrong in any way without anybody being refused: it is made again.
+HINTS = (LOCK, TAIL, STATS, *INDEXES)
+
+
+def key(record):
+    return record.seq, record.timestamp_ns, record.type_id, record.flags, bytes(record.payload)
+
+
+class Original:
+    """A whole queue, kept in memory: its files, its records, and where reader `x` stood."""
+
+    def __init__(self, folder):
+        with tw.open_publisher(
+            folder, segment_bytes=SEGMENT_BYTES, preallocate=False, index_stride=8, first_seq=5
+        ) as writer:
+            for n in range(120):
+                writer.append(n % 5, bytes([n]) * (n % 130), timestamp_ns=10**18 + n * 7 % 40 + n)
+        assert qf.segment_ids(folder) == [0, 1, 2]
+        stored = qf.stored_records(folder)
+        self.records = [(r.seq, r.timestamp_ns, r.type_id, r.flags, r.payload) for _, r in stored]
+        self.without_last_segment = self.records[: sum(segment != 2 for segment, _ in stored)]
+        (folder / "readers").mkdir()
+        self.resumes = []
+        slots = []
+        for generation, index in ((6, 20), (7, 50)):
+            segment, record = stored[index]
+            slots.append(qf.reader_slot(segment, record.offset, generation))
+            self.resumes.insert(0, self.records[index:])
+        (folder / READER).write_bytes(qf.reader_meta(*slots))
+        self.files = {name: (folder / name).read_bytes() for name in FILES}
+        self.files["000000001.q"] = (folder / "000000001.q").read_bytes()
+
+    def write(self, folder):
+        (folder / "readers").mkdir(parents=True)
+        for name, data in self.files.items():
+            (folder / name).write_bytes(data)
+        return folder
+
+
+def drain(reader):
+    """Every record that comes until the log ends; a wait that finds something wrong raises."""
+    records = [key(record) for record in reader]
+    reader.wait(0)
+    return records
+
+
+def by_log(folder):
+    with tw.open_log(folder) as reader:
+        return drain(reader)
+
+
+def by_name(folder):
+    with tw.open_subscriber(folder, "x") as reader:
+        return drain(reader)
+
+
+def by_writer(folder):
+    with tw.open_publisher(folder, preallocate=False):
+        pass
+    return by_log(folder)
+
+
+def assert_typed(error):
+    """Of a kind that users catch, naming the file, with a remedy where it is damage."""
+    assert isinstance(error, tw.TapewireError | OSError), repr(error)
+    if isinstance(error, tw.TapewireError):
+        assert error.path, repr(error)
+        assert error.path in str(error)
+        if not isinstance(error, OSError):
+            assert error.hint, repr(error)
+    else:
+        assert error.filename
+
+
+def outcome(open_and_read, folder):
+    """The records, or the typed error."""
+    try:
+        return open_and_read(folder)
+    except Exception as error:
+        assert_typed(error)
+        return error
+
+
+def survey(original, folder, *, lenient_resume=False, must_open=False, wiped=False):
+    """Open the folder in every way; what came of it.
+
+    `wiped`: no byte of the last segment is left, and a power loss before the first sync leaves the
+    same; readers are told, and a writer goes on behind what there is.
+    """
+    whole = original.records
+    # A reader's file that says nothing is a new reader's: it begins at the earliest record.
+    resumes = [*original.resumes, whole] if lenient_resume else original.resumes[:1]
+    mended = [whole, original.without_last_segment] if wiped else [whole]
+    found = [outcome(by_log, folder), outcome(by_name, folder), outcome(by_writer, folder)]
+    for records, right in zip(found, ([whole], resumes, mended), strict=True):
+        if isinstance(records, Exception):
+            assert not must_open, repr(records)
+        else:
+            assert records in right, f"{len(records)} records"
+    return found
+
+
+def damaged_in(original, tmp, name, data, **options):
+    """Survey a copy in which one file has these bytes."""
+    folder = original.write(tmp / "q")
+    (folder / name).write_bytes(data)
+    try:
+        return survey(original, folder, lenient_resume=name == READER, **options)
+    finally:
+        shutil.rmtree(folder)
+
+
+def flips(data, positions, patterns=PATTERNS):
+    for position, pattern in itertools.product(positions, patterns):
+        changed = bytearray(data)
+        changed[position] ^= pattern
+        yield f"byte {position} ^ {pattern:#x}", bytes(changed)
+
+
+def lengths(name, data):
+    """Lengths to cut to: each of a small file, the telling ones of a large one."""
+    if len(data) <= 160:
+        return range(len(data))
+    near = {0, 1, 4, 8, 63, 64, 65, 79, 80, 81, 127, 128, 129, 255, 256, 384, 511, 4095, 4096, 8191}
+    return sorted(n for n in near | {len(data) - 1, len(data) - 16} if n < len(data))
+
+
+def run_all(original, tmp, name, cases, **options):
+    results = {}
+    for what, data in cases:
+        try:
+            results[what] = damaged_in(original, tmp, name, data, **options)
+        except AssertionError as error:
+            raise AssertionError(f"{name}, {what}: {error}") from error
+    return results
