@@ -1,0 +1,67 @@
+"""The machine's own limits, by a small C++ program that is compiled when it is first needed."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import statistics
+import subprocess
+from pathlib import Path
+
+from benchmarks import harness
+from benchmarks.machine import ROOT
+
+SOURCE = Path(__file__).parent / "native" / "pingpong.cpp"
+
+
+@functools.cache
+def _program() -> Path:
+    compiler = os.environ.get("CXX") or next(
+        (name for name in ("c++", "g++", "clang++") if shutil.which(name)), None
+    )
+    if compiler is None:
+        raise RuntimeError("the bare limits need a C++ compiler; set CXX or install g++")
+    digest = hashlib.sha256(SOURCE.read_bytes() + compiler.encode()).hexdigest()[:12]
+    program = ROOT / "build" / "benchmarks" / f"pingpong-{digest}"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        made = program.with_suffix(f".{os.getpid()}")
+        subprocess.run([compiler, "-std=c++20", "-O2", SOURCE, "-o", made], check=True)
+        made.replace(program)  # two runs at once may both compile: the last one wins, whole
+    return program
+
+
+def _run(*args: object) -> list[float]:
+    harness.unpin()
+    command = [str(_program()), *map(str, args)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [float(line) for line in out.split()]
+
+
+def _two_cpus() -> tuple[int, int]:
+    cpus = harness.ALL_CPUS
+    return cpus[0], cpus[1 % len(cpus)]
+
+
+def line_ns(scale: harness.Scale) -> float:
+    """One way of a cache line between the two cores: the median of batches of 1,000 round trips."""
+    if len(harness.ALL_CPUS) < 2:
+        raise RuntimeError("a cache line crosses cores only where there are two")
+    return statistics.median(_run("line", *_two_cpus(), scale.pick(300, 20)))
+
+
+def futex_wake_ns(scale: harness.Scale, gap_us: int) -> dict[str, float]:
+    """From before FUTEX_WAKE to behind FUTEX_WAIT in a process that sleeps, `gap_us` apart."""
+    values = _run("futex", *_two_cpus(), scale.pick(5_000, 100), gap_us)
+    return harness.percentiles([int(value) for value in values])
+
+
+def clock_ns(scale: harness.Scale) -> float:
+    return _run("clock", scale.pick(5_000_000, 100_000))[0]
+
+
+def memcpy_bytes_per_s(scale: harness.Scale) -> float:
+    """Of a copy far larger than the caches; the best of several."""
+    return max(_run("memcpy", scale.pick(256 << 20, 16 << 20), scale.pick(8, 2)))

@@ -1,0 +1,154 @@
+"""Reading: `next` one by one, `read_batch` to columns, and skipping by type."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tapewire as tw
+from benchmarks.harness import (
+    RECORD_BYTES,
+    TYPE_ID,
+    Row,
+    Scale,
+    Series,
+    against,
+    loop_ns,
+    pin,
+    quiet,
+    repeat,
+    rows_of,
+    scratch,
+)
+from benchmarks.micro.append import segment_bytes_for
+from tapewire._native import Yardstick
+
+BATCH = 65_536
+SKIPPED = 50_000  # of one type, between two of another
+
+
+def fill(path: Path, records: int) -> None:
+    with tw.open_publisher(path, segment_bytes=segment_bytes_for(records)) as writer:
+        types = np.full(records, TYPE_ID, np.uint16)
+        types[SKIPPED::SKIPPED] = TYPE_ID + 1
+        writer.append_batch(types, rows_of(records))
+
+
+def next_ns(reader: tw.Reader, n: int, statement: str = "next_()") -> float:
+    """Mean of one `next`, going on from where the reader is."""
+    with quiet():
+        return loop_ns(statement, n, next_=reader.next)
+
+
+def call_ns(n: int) -> float:
+    with quiet():
+        return loop_ns("next_()", n, next_=Yardstick().next)
+
+
+def _one_by_one(path: Path, n: int, rounds: int) -> list[Row]:
+    with tw.open_log(path) as reader:
+        next_ns(reader, n * rounds)  # maps the pages
+        rows = []
+        for what, statement, bar in (
+            ("next(), payload untouched", "next_()", ("≤", 2.5)),
+            ("next().payload", "next_().payload", ("≤", 5.0)),
+            ("next().payload[0], a byte read", "next_().payload[0]", ("≤", 5.0)),
+        ):
+            reader.seek_start()
+            ours, call = repeat(
+                rounds, lambda s=statement: next_ns(reader, n, s), lambda: call_ns(n)
+            )
+            rows.append(against("next", what, "ns", ours, "call", call, bar))
+    return rows
+
+
+def _drain(reader: tw.Reader) -> list[float]:
+    """GB/s of each batch, made columns: number, time, type, view of the payloads."""
+    dtype = np.dtype("V64")
+    rates = []
+    while True:
+        start = time.perf_counter_ns()
+        batch = reader.read_batch(BATCH)
+        columns = (batch.seq, batch.timestamp_ns, batch.type_id, batch.view(dtype))
+        took = time.perf_counter_ns() - start
+        if len(columns[0]) < BATCH:
+            return rates
+        rates.append(BATCH * RECORD_BYTES / took)
+
+
+def _copy_out(log: np.ndarray[Any, Any], into: np.ndarray[Any, Any]) -> list[float]:
+    """GB/s of copying the same log out, in pieces of a batch."""
+    rates = []
+    for at in range(0, len(log) - len(into) + 1, len(into)):
+        start = time.perf_counter_ns()
+        np.copyto(into, log[at : at + len(into)])
+        rates.append(len(into) / (time.perf_counter_ns() - start))
+    return rates
+
+
+def _columns(path: Path, scale: Scale) -> list[Row]:
+    ours: dict[str, list[float]] = {"cold": [], "warm": []}
+    copies: dict[str, list[float]] = {"cold": [], "warm": []}
+    into = np.zeros(BATCH * RECORD_BYTES, np.uint8)
+    for _ in range(scale.pick(7, 1)):
+        log = np.memmap(next(path.glob("*.q")), np.uint8, "r")  # new: its pages are not mapped
+        with tw.open_log(path) as reader, quiet():
+            for state in ("cold", "warm"):
+                reader.seek_start()
+                ours[state] += _drain(reader)
+                copies[state] += _copy_out(log, into)
+
+    def row(what: str, state: str, bar: tuple[str, float] | None) -> Row:
+        # Here more is better: the best is the highest.
+        mine, theirs = ours[state], copies[state]
+        ratio = statistics.median(mine) / statistics.median(theirs)
+        detail = {"series": mine, "against_series": theirs, "ratio_of_medians": ratio}
+        return Row("read_batch", what, max(mine), "GB/s", "memcpy out", max(theirs), bar, detail)
+
+    return [
+        row("read_batch to columns", "warm", ("≥", 0.4)),
+        row("  first pass over new pages", "cold", None),
+    ]
+
+
+def _skipping(path: Path, rounds: int) -> list[Row]:
+    """Each `next` passes over SKIPPED records to the one wanted."""
+    took = []
+    with tw.open_log(path, types={TYPE_ID + 1}) as reader, quiet():
+        for _ in range(rounds):
+            reader.seek_start()
+            while True:
+                start = time.perf_counter_ns()
+                found = reader.next()
+                ns = time.perf_counter_ns() - start
+                if found is None:
+                    break
+                took.append(ns / SKIPPED)
+    series = Series(tuple(took))
+    return [
+        Row(
+            "skip",
+            "a record skipped by types=",
+            series.best,
+            "ns/record",
+            bar=("≤", 10.0),
+            detail={"series": series.as_dict()},
+        )
+    ]
+
+
+def run(scale: Scale) -> list[Row]:
+    n, rounds = scale.pick(15_000, 1_000), scale.rounds
+    pin(0)
+    with scratch() as folder:
+        path = folder / "log"
+        fill(path, scale.pick(1_000_000, 2 * BATCH))
+        return [
+            *_one_by_one(path, n, rounds),
+            *_columns(path, scale),
+            *_skipping(path, scale.pick(7, 1)),
+        ]
