@@ -49,18 +49,18 @@ std::optional<std::uint64_t> Catalog::max_ts(std::uint32_t id) {
     Facts& facts = facts_[id];
     if (facts.max_ts_ns) return facts.max_ts_ns;
     if (const auto index = load_index(layout_, id, bytes_); index && index->complete) {
-        if (!index->entries.empty()) facts.max_ts_ns = index->range.max_ts_ns;
+        if (!index->entries.empty()) facts.max_ts_ns = index->times.max_ns;
         return facts.max_ts_ns;
     }
     const auto segment = Segment::open(layout_, id, bytes_, Mapping::Access::read_only);
     if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
     if (!segment->sealed()) return std::nullopt;
-    IndexRange range;
+    TimeRange times;
     bool any = false;
     for (Walk walk = walk_from_start(layout_, first_seq_, *segment); walk.step(); any = true) {
-        range.add(walk.header().seq, walk.header().timestamp_ns);
+        times.add(walk.header().timestamp_ns);
     }
-    if (any) facts.max_ts_ns = range.max_ts_ns;
+    if (any) facts.max_ts_ns = times.max_ns;
     return facts.max_ts_ns;
 }
 

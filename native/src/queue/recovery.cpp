@@ -56,6 +56,10 @@ class Recovery {
         mend_unborn();
         if (!ids_.empty()) tail_.lowest_segment = ids_.front();
 
+        if (options_.created) {
+            append_to(open(ids_.front()), kSegmentDataOffset);
+            return std::move(tail_);
+        }
         const std::size_t top = highest_with_record();
         if (top == kNone) {
             begin_empty();
@@ -312,13 +316,7 @@ class Recovery {
     void go_on_behind(Segment segment, std::uint64_t end) {
         const bool clean = all_zero(segment.data() + end, segment.size() - end);
         if (clean && !segment.sealed()) {
-            tail_.offset = end;
-            if (!tail_.index) {
-                tail_.index = std::make_unique<IndexBuilder>(segment.id(), segment.size(),
-                                                             options_.index_stride);
-            }
-            control_.publish_position(segment.id(), end);
-            tail_.segment = std::move(segment);
+            append_to(std::move(segment), end);
             return;
         }
         // Go on behind it. The PAD comes after the next segment is there, and SEALED after that.
@@ -335,6 +333,17 @@ class Recovery {
         }
     }
 
+    void append_to(Segment segment, std::uint64_t offset) {
+        tail_.sparse = segment.sparse();
+        tail_.offset = offset;
+        if (!tail_.index) {
+            tail_.index =
+                std::make_unique<IndexBuilder>(segment.id(), segment.size(), options_.index_stride);
+        }
+        control_.publish_position(segment.id(), offset);
+        tail_.segment = std::move(segment);
+    }
+
     void start_in(std::uint32_t id) {
         Segment segment = Segment::prepare(layout_, id, control_.segment_bytes(), tail_.sparse);
         segment.file().sync_data();
@@ -343,11 +352,8 @@ class Recovery {
                         layout_.segment(id));
         }
         sync_directory(layout_.root);
-        segment = open(id);
-        tail_.index = std::make_unique<IndexBuilder>(id, segment.size(), options_.index_stride);
-        tail_.offset = kSegmentDataOffset;
-        control_.publish_position(id, kSegmentDataOffset);
-        tail_.segment = std::move(segment);
+        tail_.index.reset();
+        append_to(open(id), kSegmentDataOffset);
         if (ids_.empty()) tail_.lowest_segment = id;
     }
 

@@ -71,7 +71,7 @@ std::optional<LoadedIndex> load_once(const File& file, std::uint32_t id,
     }
     index.complete = (header.flags & format::kSeekIndexPartial) == 0;
     index.stride = header.entry_stride;
-    index.range = {header.min_seq, header.max_seq, header.min_ts_ns, header.max_ts_ns};
+    index.times = {header.min_ts_ns, header.max_ts_ns};
     return index;
 }
 
@@ -89,8 +89,8 @@ void IndexBuilder::push(std::uint64_t seq, std::uint64_t offset) noexcept {
     until_entry_ = stride_;
     const std::uint64_t n = count_.load(std::memory_order_relaxed);
     if (n == capacity_) return;  // cannot be: capacity_ counts the smallest records
-    entries_[n] = {seq, range_.max_ts_ns, offset};
-    published_min_ts_ns_.store(range_.min_ts_ns, std::memory_order_relaxed);
+    entries_[n] = {seq, times_.max_ns, offset};
+    published_min_ts_ns_.store(times_.min_ns, std::memory_order_relaxed);
     count_.store(n + 1, std::memory_order_release);
 }
 
@@ -103,11 +103,10 @@ void IndexBuilder::resume(const LoadedIndex& loaded, std::uint64_t up_to_offset)
         entries_[n] = loaded.entries[n];
         ++n;
     }
-    range_.min_seq = loaded.range.min_seq;
-    range_.min_ts_ns = loaded.range.min_ts_ns;
-    range_.max_seq = n != 0 ? entries_[n - 1].seq : 0;
-    range_.max_ts_ns = n != 0 ? entries_[n - 1].timestamp_ns : 0;
-    published_min_ts_ns_.store(range_.min_ts_ns, std::memory_order_relaxed);
+    last_seq_ = n != 0 ? entries_[n - 1].seq : 0;
+    times_.min_ns = loaded.times.min_ns;
+    times_.max_ns = n != 0 ? entries_[n - 1].timestamp_ns : 0;
+    published_min_ts_ns_.store(times_.min_ns, std::memory_order_relaxed);
     until_entry_ = n != 0 ? stride_ : 1;
     count_.store(n, std::memory_order_release);
 }
@@ -126,12 +125,13 @@ void IndexBuilder::write(const Layout& layout, bool complete) {
     header.entry_stride = stride_;
     header.entry_count = n;
     if (n != 0) {
-        // Of a growing segment: what holds up to the newest entry. range_ is the appending thread's.
+        // Of a growing segment: what holds up to the newest entry. The rest is the
+        // appending thread's.
         header.min_seq = entries_[0].seq;
-        header.max_seq = complete ? range_.max_seq : entries_[n - 1].seq;
+        header.max_seq = complete ? last_seq_ : entries_[n - 1].seq;
         header.min_ts_ns =
-            complete ? range_.min_ts_ns : published_min_ts_ns_.load(std::memory_order_relaxed);
-        header.max_ts_ns = complete ? range_.max_ts_ns : entries_[n - 1].timestamp_ns;
+            complete ? times_.min_ns : published_min_ts_ns_.load(std::memory_order_relaxed);
+        header.max_ts_ns = complete ? times_.max_ns : entries_[n - 1].timestamp_ns;
     }
     SeekIndexTrailer trailer{};
     std::memcpy(trailer.magic, format::kSeekIndexTrailerMagic, sizeof trailer.magic);

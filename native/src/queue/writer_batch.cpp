@@ -69,7 +69,8 @@ std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first) noe
         // stores, since only the load of waiters_pending behind it must not pass them.
         publish(at, rows.type_ids != nullptr ? rows.type_ids[i] : rows.type_id,
                 rows.flags_each != nullptr ? rows.flags_each[i] : rows.flags, seq, ts,
-                static_cast<std::uint32_t>(length), std::memory_order_release);
+                static_cast<std::uint32_t>(length), at + format::kRecordHeaderBytes,
+                std::memory_order_release);
         index_->add(seq, ts, static_cast<std::uint64_t>(at - base_));
         at += bytes;
     }
@@ -108,7 +109,7 @@ void Writer::commit_reserved(std::uint16_t type_id, std::uint16_t flags, std::ui
     std::memset(at + used, 0, reserved_bytes_ - used);
     reserved_bytes_ = 0;
     publish(at, type_id, flags, seq, timestamp_ns, static_cast<std::uint32_t>(payload_len),
-            std::memory_order_seq_cst);
+            at + format::kRecordHeaderBytes, std::memory_order_seq_cst);
     advance(seq, timestamp_ns, bytes);
     wake_if_waiting();
     resume();

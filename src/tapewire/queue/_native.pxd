@@ -61,7 +61,7 @@ cdef extern from "tapewire/queue/writer.hpp" namespace "tapewire::queue":
 
     cppclass CWriter "tapewire::queue::Writer":
         CWriter(const string&, const WriterOptions&) except +raise_python_error nogil
-        bint try_append(uint16_t, uint16_t, uint64_t, uint64_t, const void*, uint64_t) noexcept nogil
+        bint try_append(uint16_t, uint16_t, uint64_t, uint64_t, const void*, uint64_t, bint) noexcept nogil
         uint64_t next_seq()
         bint sparse()
         uint64_t segment_bytes()
@@ -72,6 +72,7 @@ cdef extern from "tapewire/queue/writer.hpp" namespace "tapewire::queue":
         void suspend()
         void resume()
         bint make_room(uint64_t) except +raise_python_error nogil
+        bint make_room_at_once(uint64_t) except +raise_python_error
         void throw_full() except +raise_python_error nogil
         bint batch_fits(const BatchRows&) except +raise_python_error nogil
         void append_batch(const BatchRows&, uint64_t&) except +raise_python_error nogil

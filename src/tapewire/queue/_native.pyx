@@ -44,13 +44,31 @@ cdef int64_t _ns(double seconds):
     return <int64_t> (min(seconds, 4e9) * 1e9)
 
 
+cdef extern from *:
+    """
+    // The value of a small non-negative int, or -1: what a type id always is, without a call.
+    static inline long tw_small_int(PyObject* o) {
+        if (!PyLong_CheckExact(o)) return -1;
+    #if PY_VERSION_HEX >= 0x030C0000
+        if (!PyUnstable_Long_IsCompact((PyLongObject*)o)) return -1;
+        return (long)PyUnstable_Long_CompactValue((PyLongObject*)o);
+    #else
+        if (Py_SIZE(o) == 1) return (long)((PyLongObject*)o)->ob_digit[0];
+        return Py_SIZE(o) == 0 ? 0 : -1;
+    #endif
+    }
+    """
+    long tw_small_int(object)
+
+
 cdef inline int _to_u16(object value, uint16_t* out) except -1:
     # 0 when it fits 16 bits, 1 when not; whatever is no integer raises TypeError.
     cdef int overflow = 0
-    cdef long number
-    if not PyLong_Check(value):
-        value = value.__index__() if hasattr(value, "__index__") else _not_an_int(value)
-    number = PyLong_AsLongAndOverflow(value, &overflow)
+    cdef long number = tw_small_int(value)
+    if number < 0:
+        if not PyLong_Check(value):
+            value = value.__index__() if hasattr(value, "__index__") else _not_an_int(value)
+        number = PyLong_AsLongAndOverflow(value, &overflow)
     if overflow != 0 or number < 0 or number > 0xFFFF:
         return 1
     out[0] = <uint16_t> number

@@ -119,6 +119,15 @@ cdef class Writer:
 
     cdef int _make_room(self, uint64_t length, int64_t* deadline) except -1:
         cdef bint fits
+        # The usual roll: the next segment is there, and giving the GIL up would cost more than it.
+        if not self._queued and PyThread_acquire_lock(self._slow, 0):
+            try:
+                if self._w is not NULL and self._w.make_room_at_once(length):
+                    return 0
+            finally:
+                if self._w is not NULL:
+                    self._w.resume()
+                PyThread_release_lock(self._slow)
         self._enter()
         try:
             with nogil:
@@ -130,7 +139,7 @@ cdef class Writer:
         return 0
 
     cdef uint64_t _append(self, uint16_t type_id, uint16_t flags, uint64_t timestamp_ns, object seq,
-                          const void* data, uint64_t length) except? 0xFFFFFFFFFFFFFFFF:
+                          const void* data, uint64_t length, bint stable) except? 0xFFFFFFFFFFFFFFFF:
         cdef uint64_t number
         cdef int64_t deadline = 0
         self._open()  # again: making the payload's buffer may have run Python code
@@ -141,7 +150,7 @@ cdef class Writer:
                 number = _number(seq)
                 self._open()
                 self._w.check_number(number)
-            if self._w.try_append(type_id, flags, number, timestamp_ns, data, length):
+            if self._w.try_append(type_id, flags, number, timestamp_ns, data, length, stable):
                 break
             # Other threads may append meanwhile, so the number is taken anew.
             self._make_room(length, &deadline)
@@ -158,13 +167,26 @@ cdef class Writer:
         cdef uint16_t c_type = _type_id(type_id)
         cdef uint16_t c_flags = 0 if flags is 0 else _flags(flags)
         cdef uint64_t c_time = <uint64_t> wall_ns() if timestamp_ns is None else _timestamp(timestamp_ns)
-        cdef Py_buffer buffer
+        cdef uint64_t number
         if PyBytes_CheckExact(payload):
+            # The hot path, in one piece: an immutable payload, the next number, room in the segment.
+            if seq is None and self._w is not NULL and not self._ending:
+                number = self._w.next_seq()
+                if self._w.try_append(c_type, c_flags, number, c_time, PyBytes_AS_STRING(payload),
+                                      PyBytes_GET_SIZE(payload), True) and not self._w.lost():
+                    return number
+                if self._w.lost():
+                    self._w.check_usable()
             return self._append(c_type, c_flags, c_time, seq, PyBytes_AS_STRING(payload),
-                                PyBytes_GET_SIZE(payload))
+                                PyBytes_GET_SIZE(payload), True)
+        return self._append_buffer(c_type, c_flags, c_time, seq, payload)
+
+    cdef object _append_buffer(self, uint16_t type_id, uint16_t flags, uint64_t timestamp_ns, object seq,
+                               object payload):
+        cdef Py_buffer buffer
         _get_buffer(payload, &buffer)
         try:
-            return self._append(c_type, c_flags, c_time, seq, buffer.buf, buffer.len)
+            return self._append(type_id, flags, timestamp_ns, seq, buffer.buf, buffer.len, False)
         finally:
             PyBuffer_Release(&buffer)
 

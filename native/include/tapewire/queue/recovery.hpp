@@ -33,7 +33,8 @@ struct RecoveredTail {
 
 struct RecoveryOptions {
     std::uint32_t index_stride = format::kSeekIndexStrideDefault;
-    bool sparse = false;  // of a queue that has no segment yet
+    bool sparse = false;   // of a queue that has no segment yet
+    bool created = false;  // just now, by us: there is nothing to look for
 };
 
 // Called with the writer's lock held. Does not wake readers: opening the writer does.

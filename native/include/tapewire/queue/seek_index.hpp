@@ -15,18 +15,14 @@
 
 namespace tapewire::queue {
 
-// Lowest and highest of what a segment holds.
-struct IndexRange {
-    std::uint64_t min_seq = ~std::uint64_t{0};
-    std::uint64_t max_seq = 0;
-    std::uint64_t min_ts_ns = ~std::uint64_t{0};
-    std::uint64_t max_ts_ns = 0;
+// Lowest and highest time of what a segment holds.
+struct TimeRange {
+    std::uint64_t min_ns = ~std::uint64_t{0};
+    std::uint64_t max_ns = 0;
 
-    void add(std::uint64_t seq, std::uint64_t ts) noexcept {
-        if (seq < min_seq) min_seq = seq;
-        if (seq > max_seq) max_seq = seq;
-        if (ts < min_ts_ns) min_ts_ns = ts;
-        if (ts > max_ts_ns) max_ts_ns = ts;
+    void add(std::uint64_t ns) noexcept {
+        if (ns < min_ns) min_ns = ns;
+        if (ns > max_ns) max_ns = ns;
     }
 };
 
@@ -38,13 +34,13 @@ class IndexBuilder {
 
     // Appending thread, every record. Two compares and a countdown; the rest every `stride` records.
     void add(std::uint64_t seq, std::uint64_t ts, std::uint64_t offset) noexcept {
-        range_.add(seq, ts);
+        last_seq_ = seq;
+        times_.add(ts);
         if (--until_entry_ == 0) push(seq, offset);
     }
 
     std::uint32_t segment_id() const noexcept { return segment_id_; }
     std::uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
-    const IndexRange& range() const noexcept { return range_; }
 
     // Goes on from what a file held up to and including `offset` (a restarted writer).
     void resume(const struct LoadedIndex& loaded, std::uint64_t up_to_offset);
@@ -59,7 +55,8 @@ class IndexBuilder {
     std::uint64_t segment_bytes_;
     std::uint32_t stride_;
     std::uint64_t until_entry_ = 1;  // the first record of a segment always gets an entry
-    IndexRange range_;
+    std::uint64_t last_seq_ = 0;
+    TimeRange times_;
     std::uint64_t capacity_;
     std::unique_ptr<format::SeekIndexEntry[]> entries_;
     std::atomic<std::uint64_t> published_min_ts_ns_{~std::uint64_t{0}};  // as of the newest entry
@@ -68,9 +65,9 @@ class IndexBuilder {
 };
 
 struct LoadedIndex {
-    bool complete = false;     // header's range covers the whole segment
+    bool complete = false;     // the header covers the whole segment
     bool running_max = false;  // entries carry the running maximum of time, and are checksummed
-    IndexRange range;
+    TimeRange times;
     std::uint32_t stride = 0;
     std::vector<format::SeekIndexEntry> entries;
 };

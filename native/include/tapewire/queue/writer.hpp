@@ -90,15 +90,18 @@ class Writer final : private ForkAware {
 
     // Appends and returns true, or does nothing and returns false: then call make_room and try again.
     // type_id is not PAD, flags has no system bit and the number is right: the caller checked.
+    // `payload_is_stable`: nobody can change it under us, so it is checksummed where it lies, beside
+    // the copy rather than behind it.
     bool try_append(std::uint16_t type_id, std::uint16_t flags, std::uint64_t seq,
-                    std::uint64_t timestamp_ns, const void* payload,
-                    std::uint64_t payload_len) noexcept {
+                    std::uint64_t timestamp_ns, const void* payload, std::uint64_t payload_len,
+                    bool payload_is_stable = false) noexcept {
         const std::uint64_t bytes = format::record_bytes(payload_len);
         if (bytes > room_) [[unlikely]]
             return false;
         std::byte* at = base_ + offset_;
         std::memcpy(at + format::kRecordHeaderBytes, payload, payload_len);
         publish(at, type_id, flags, seq, timestamp_ns, static_cast<std::uint32_t>(payload_len),
+                payload_is_stable ? payload : at + format::kRecordHeaderBytes,
                 std::memory_order_seq_cst);
         room_ -= bytes;
         advance(seq, timestamp_ns, bytes);
@@ -125,6 +128,8 @@ class Writer final : private ForkAware {
     // Makes room for one record, rolling where needed. False while the queue is full and may become
     // less so: wait and call again, or raise full(). Throws for every other reason.
     bool make_room(std::uint64_t payload_len);
+    // The same where it takes neither waiting nor a system call; false: call make_room.
+    bool make_room_at_once(std::uint64_t payload_len);
     [[noreturn]] void throw_full();
 
     // All rows or, when the queue is full, none. `done` counts what was appended when it throws.
@@ -154,13 +159,13 @@ class Writer final : private ForkAware {
     friend struct WriterWorkers;
 
     // SYNC commit: the store by which the record comes into being; pairs with load_commit.
+    // `checksummed` is the payload, here or where it came from.
     void publish(std::byte* at, std::uint16_t type_id, std::uint16_t flags, std::uint64_t seq,
-                 std::uint64_t timestamp_ns, std::uint32_t payload_len,
+                 std::uint64_t timestamp_ns, std::uint32_t payload_len, const void* checksummed,
                  std::memory_order order) noexcept {
         std::uint32_t crc = 0;
         if (checksum_) {
-            // Of the copy in the segment: the caller's buffer may change under us.
-            crc = crc32(at + format::kRecordHeaderBytes, payload_len);
+            crc = crc32(checksummed, payload_len);
         } else {
             flags |= format::kFlagNoChecksum;
         }
@@ -192,8 +197,6 @@ class Writer final : private ForkAware {
         std::atomic_ref(*write_offset_).store(offset_, std::memory_order_release);
         records_.store(records_.load(std::memory_order_relaxed) + records,
                        std::memory_order_relaxed);
-        bytes_written_.store(bytes_written_.load(std::memory_order_relaxed) + bytes,
-                             std::memory_order_relaxed);
     }
 
     // SYNC wake: pairs with Reader::park. Load behind the seq_cst commit (or fence).
@@ -205,7 +208,7 @@ class Writer final : private ForkAware {
     void wake() noexcept;
     void on_forked() noexcept override { room_ = 0; }
 
-    void create_if_new();
+    bool create_if_new();
     void check_geometry() const;
     std::uint64_t rolls_needed(const BatchRows& rows);
     void check_open() const;  // safe beside an append of another thread
@@ -233,6 +236,7 @@ class Writer final : private ForkAware {
     }
     std::shared_ptr<WriterSegment> next_segment();
     bool capacity_allows(std::uint64_t more_segments);
+    void approach_end() noexcept;
     void roll();
     void run_retention() noexcept;
     bool flush_in_background() noexcept;
@@ -254,7 +258,6 @@ class Writer final : private ForkAware {
     std::uint32_t* waiters_ = nullptr;
     bool checksum_ = true;
     std::atomic<std::uint64_t> records_{0};
-    std::atomic<std::uint64_t> bytes_written_{0};
 
     // Cold.
     Layout layout_;
@@ -265,6 +268,7 @@ class Writer final : private ForkAware {
     std::atomic<bool> closed_{false};
     std::uint64_t epoch_ = 0;
     std::uint64_t reserved_bytes_ = 0;
+    bool near_end_ = false;  // approach_end() was here
     MappingRef current_map_;
     File checkpoint_file_;
     std::unique_ptr<Mapping> stats_map_;
@@ -280,6 +284,9 @@ class Writer final : private ForkAware {
     std::atomic<int> sync_errno_{
         0};  // sticky: after a failed sync the kernel may call lost pages clean
 
+    std::atomic<std::uint64_t> bytes_before_{
+        0};                                     // written by us to segments before the current one
+    std::atomic<std::uint64_t> entered_at_{0};  // where we began in the current one
     std::atomic<std::uint32_t> current_id_{0};
     std::atomic<std::uint32_t> lowest_id_{0};
     std::atomic<std::uint32_t> last_record_id_{0};  // highest segment known to hold a record
