@@ -4,7 +4,10 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <string>
 #include <vector>
+
+#include "tapewire/error.hpp"
 
 namespace tapewire {
 
@@ -140,6 +143,56 @@ void export_payloads(const ColumnsRef& columns, std::size_t from, std::size_t to
     finish_column(std::move(memory), to - from, out);
 }
 
+[[noreturn]] void refuse(const std::string& what, const std::string& hint) {
+    throw Error(Errc::invalid_option, what, {}, -1, hint);
+}
+
+bool is_null(const ArrowArray& array, std::int64_t row) {
+    const auto* bits = static_cast<const std::uint8_t*>(array.buffers[0]);
+    const std::int64_t at = array.offset + row;
+    return bits != nullptr && ((bits[at / 8] >> (at % 8)) & 1) == 0;
+}
+
+template <class Offset>
+void add_by_offsets(const ArrowArray& array, ArrowRows& rows) {
+    const auto* offsets = static_cast<const Offset*>(array.buffers[1]) + array.offset;
+    const auto* data = static_cast<const std::byte*>(array.buffers[2]);
+    for (std::int64_t i = 0; i < array.length; ++i) {
+        if (offsets[i] < 0 || offsets[i + 1] < offsets[i]) {
+            refuse("Arrow offsets must rise: row=" + std::to_string(i), "");
+        }
+        rows.pointers.push_back(data + offsets[i]);
+        rows.lengths.push_back(static_cast<std::uint64_t>(offsets[i + 1] - offsets[i]));
+    }
+}
+
+void add_by_views(const ArrowArray& array, ArrowRows& rows) {
+    const auto* views = static_cast<const View*>(array.buffers[1]) + array.offset;
+    const std::int64_t far_buffers = array.n_buffers - 3;  // validity, views, …, lengths
+    for (std::int64_t i = 0; i < array.length; ++i) {
+        const View& view = views[i];
+        const bool inlined = view.length <= static_cast<std::int32_t>(sizeof view.inlined);
+        if (view.length < 0 ||
+            (!inlined &&
+             (view.far.buffer < 0 || view.far.buffer >= far_buffers || view.far.offset < 0))) {
+            refuse("Arrow view points nowhere: row=" + std::to_string(i), "");
+        }
+        rows.pointers.push_back(
+            inlined ? reinterpret_cast<const std::byte*>(view.inlined)
+                    : static_cast<const std::byte*>(array.buffers[2 + view.far.buffer]) +
+                          view.far.offset);
+        rows.lengths.push_back(static_cast<std::uint64_t>(view.length));
+    }
+}
+
+void add_fixed(const ArrowArray& array, std::int64_t bytes, ArrowRows& rows) {
+    const auto* data = static_cast<const std::byte*>(array.buffers[1]) + array.offset * bytes;
+    for (std::int64_t i = 0; i < array.length; ++i) {
+        rows.pointers.push_back(data + i * bytes);
+        rows.lengths.push_back(static_cast<std::uint64_t>(bytes));
+    }
+}
+
 struct StreamMemory {
     ColumnsRef columns;
     std::size_t from;
@@ -215,6 +268,31 @@ void export_stream(const ColumnsRef& columns, std::size_t from, std::size_t to,
         stream->release = nullptr;
     };
     out->private_data = new StreamMemory{columns, from, to};
+}
+
+void ArrowRows::add(const ArrowSchema& schema, const ArrowArray& array) {
+    const std::string format = schema.format;
+    if (array.null_count != 0) {
+        for (std::int64_t i = 0; i < array.length; ++i) {
+            if (is_null(array, i)) {
+                refuse("a record cannot be null: row=" + std::to_string(i),
+                       "drop or fill the nulls");
+            }
+        }
+    }
+    if (array.length == 0) return;
+    if (format == "z" || format == "u") {
+        add_by_offsets<std::int32_t>(array, *this);
+    } else if (format == "Z" || format == "U") {
+        add_by_offsets<std::int64_t>(array, *this);
+    } else if (format == "vz" || format == "vu") {
+        add_by_views(array, *this);
+    } else if (format.starts_with("w:")) {
+        add_fixed(array, std::stoll(format.substr(2)), *this);
+    } else {
+        refuse("rows of Arrow must be binary, binary view or fixed-size binary: format=" + format,
+               "give one column of payloads, or a structured numpy array");
+    }
 }
 
 }  // namespace tapewire

@@ -87,8 +87,12 @@ cdef class CursorReader:
     cdef Keeper _keeper       # of the mapping that the last record lay in
     cdef object _whole        # a memoryview of all of that mapping
     cdef bint _busy           # a call that has released the GIL is under way
-    cdef bint _closing
+    cdef unsigned long _busy_thread
+    cdef bint _closing        # close() was called
+    cdef bint _close_later    # by a signal handler inside the busy call: when that ends
 
     cdef bint _forked(self)
     cdef int _check(self) except -1
+    cdef int _enter_call(self) except -1
+    cdef int _leave_call(self) except -1
     cdef object _wrap(self, RecordView* view)

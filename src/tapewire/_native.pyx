@@ -6,6 +6,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_FromObject
+from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cython.operator cimport dereference as deref
 from libcpp.memory cimport make_shared
@@ -117,6 +118,8 @@ cdef class Yardstick:
 @cython.no_gc
 cdef class Keeper:
     def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if self.ref.get() is NULL:
+            raise BufferError("there is no mapping")
         PyBuffer_FillInfo(buffer, self, self.ref.get().data(), self.ref.get().size(), 1, flags)
 
 
@@ -150,8 +153,8 @@ cdef class Record:
     @property
     def payload(self):
         """The bytes of the record, in place."""
-        if not PyMemoryView_Check(self._keeper):
-            return PyMemoryView_FromObject(self)  # of a batch, which may span mappings
+        if not PyMemoryView_Check(self._keeper):  # of a batch, which may span mappings
+            return PyMemoryView_FromObject((<Batch> self._keeper)._bytes(self._data, self._size))
         view = PyMemoryView_FromObject(self._keeper)
         tw_narrow(view, self._data, self._size)
         return view
@@ -196,36 +199,7 @@ cdef class ColumnBytes:
         PyBuffer_FillInfo(buffer, self, <void*> self.data, self.size, 1, flags)
 
 
-cdef void _free_schema(object capsule) noexcept:
-    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
-    if schema.release is not NULL:  # a consumer that took it over has cleared this
-        schema.release(schema)
-    PyMem_Free(schema)
-
-
-cdef void _free_array(object capsule) noexcept:
-    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, "arrow_array")
-    if array.release is not NULL:
-        array.release(array)
-    PyMem_Free(array)
-
-
-cdef void _free_stream(object capsule) noexcept:
-    cdef ArrowArrayStream* stream = (
-        <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream"))
-    if stream.release is not NULL:
-        stream.release(stream)
-    PyMem_Free(stream)
-
-
-cdef object _schema_capsule():
-    cdef ArrowSchema* schema = <ArrowSchema*> PyMem_Malloc(sizeof(ArrowSchema))
-    if schema is NULL:
-        raise MemoryError
-    schema.release = NULL
-    capsule = PyCapsule_New(schema, "arrow_schema", _free_schema)
-    export_schema(schema)
-    return capsule
+include "arrow.pxi"
 
 
 cdef class Batch:
@@ -241,6 +215,7 @@ cdef class Batch:
 
     def __cinit__(self):
         self._arrays = {}
+        self._columns = make_shared[BatchColumns]()
 
     cdef object _bytes(self, const void* data, size_t size):
         cdef ColumnBytes piece = ColumnBytes.__new__(ColumnBytes)
@@ -422,6 +397,21 @@ cdef class CursorReader:
                                 hint="give each thread a reader of its own")
         return 0
 
+    # Around every call that releases the GIL. An error is made by Python code, in which signal handlers
+    # run: one that closes this reader must not wait for the very call it interrupts.
+    cdef int _enter_call(self) except -1:
+        self._check()
+        self._busy = True
+        self._busy_thread = PyThread_get_thread_ident()
+        return 0
+
+    cdef int _leave_call(self) except -1:
+        self._busy = False
+        if self._close_later:
+            self._close_later = False
+            self.close()
+        return 0
+
     cdef object _wrap(self, RecordView* view):
         cdef Record record = Record.__new__(Record)
         record.seq = view.seq
@@ -461,15 +451,13 @@ cdef class CursorReader:
         """Up to `max_records` records as columns; possibly none. Never blocks."""
         cdef size_t most = _count("max_records", max_records)
         cdef Batch batch = Batch.__new__(Batch)
-        batch._columns = make_shared[BatchColumns]()
         cdef BatchColumns* columns = batch._columns.get()
-        self._check()
-        self._busy = True
+        self._enter_call()
         try:
             with nogil:
                 self._cursor.read_batch(deref(columns), most)
         finally:
-            self._busy = False
+            self._leave_call()
         batch._to = columns.size()
         return batch
 
@@ -503,12 +491,12 @@ cdef class CursorReader:
         self._check()
         while True:
             left = min(deadline - now, SLICE_NS)
-            self._busy = True
+            self._enter_call()
             try:
                 with nogil:
                     outcome = self._cursor.wait(left if left > 0 else 0)
             finally:
-                self._busy = False
+                self._leave_call()
             if outcome == WaitOutcome.ready:
                 return True
             if self._closing:
@@ -533,61 +521,56 @@ cdef class CursorReader:
         """To the first record with at least this number; False, and at the end, when there is none."""
         cdef uint64_t wanted = _count("seq", seq)
         cdef bint found
-        self._check()
-        self._busy = True
+        self._enter_call()
         try:
             with nogil:
                 found = self._cursor.seek_seq(wanted)
         finally:
-            self._busy = False
+            self._leave_call()
         return found
 
     def seek_time(self, time):
         """To the first record at which the tape had reached this time; False when it never did."""
         cdef int64_t wanted = to_ns(time)
         cdef bint found
-        self._check()
-        self._busy = True
+        self._enter_call()
         try:
             with nogil:
                 found = self._cursor.seek_time(wanted)
         finally:
-            self._busy = False
+            self._leave_call()
         return found
 
     def seek_start(self):
         """To the earliest record; False when there is none."""
         cdef bint found
-        self._check()
-        self._busy = True
+        self._enter_call()
         try:
             with nogil:
                 found = self._cursor.seek_start()
         finally:
-            self._busy = False
+            self._leave_call()
         return found
 
     def seek_end(self):
         """Behind the last record; False, since nothing is there yet."""
-        self._check()
-        self._busy = True
+        self._enter_call()
         try:
             with nogil:
                 self._cursor.seek_end()
         finally:
-            self._busy = False
+            self._leave_call()
         return False
 
     def skip_damaged(self):
         """Past a damaged place to the next right record; what was skipped (0 bytes: nothing to skip)."""
         cdef Skipped skipped
-        self._check()
-        self._busy = True
+        self._enter_call()
         try:
             with nogil:
                 skipped = self._cursor.skip_damaged()
         finally:
-            self._busy = False
+            self._leave_call()
         first = skipped.first_seq if skipped.numbers_known else None
         last = skipped.last_seq if skipped.numbers_known else None
         return SkippedSpan(skipped.segment, skipped.offset, skipped.bytes, first, last)

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "tapewire/cursor.hpp"
 
@@ -63,5 +64,15 @@ void export_array(const ColumnsRef& columns, std::size_t from, std::size_t to, A
 // The same as a stream of one chunk.
 void export_stream(const ColumnsRef& columns, std::size_t from, std::size_t to,
                    ArrowArrayStream* out);
+
+// The other way: one payload a row out of a column of binary, large binary, binary view, fixed-size binary,
+// or text. Nothing is copied: the pointers are valid until the array is released.
+struct ArrowRows {
+    std::vector<const std::byte*> pointers;
+    std::vector<std::uint64_t> lengths;
+
+    // Adds the rows of one array. Throws invalid_option for another type and for a row that is null.
+    void add(const ArrowSchema& schema, const ArrowArray& array);
+};
 
 }  // namespace tapewire

@@ -21,7 +21,7 @@ const std::vector<std::uint32_t>& Catalog::ids() {
 
 const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
     Facts& facts = facts_[id];
-    if (facts.first_seq) return facts;
+    if (facts.first_seq || facts.empty) return facts;
     // The usual case needs 64 bytes of the file, not a mapping.
     const auto file = File::open_existing(layout_.segment(id), O_RDONLY);
     if (!file) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
@@ -41,6 +41,8 @@ const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
     if (Walk walk = walk_from_start(layout_, first_seq_, *segment); walk.step()) {
         facts.first_seq = walk.header().seq;
         facts.foreign = walk.header().header_check == 0;
+    } else {
+        facts.empty = segment->sealed();
     }
     return facts;
 }

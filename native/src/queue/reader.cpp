@@ -3,6 +3,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <new>
 
 #include "tapewire/clock.hpp"
 #include "tapewire/error.hpp"
@@ -209,6 +210,8 @@ std::size_t Reader::read_batch(BatchColumns& out, std::size_t max_records) {
         // told once, so it must not be swallowed here.
         if (n == 0) throw;
         if (e.code == Errc::gap_detected) expected_ = e.numbers[0];
+    } catch (const std::bad_alloc&) {
+        if (n == 0) throw;
     }
     if (n != 0) last_seq_ = out.seq[out.size() - 1];
     return n;

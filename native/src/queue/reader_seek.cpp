@@ -21,7 +21,8 @@ std::optional<std::uint64_t> place_by_index(const Layout& layout, const Segment&
     if (!index || (by_time && !index->running_max)) return std::nullopt;
     const auto& entries = index->entries;
     auto it = std::partition_point(entries.begin(), entries.end(), before);
-    while (it != entries.begin()) {
+    // A few wrong entries are damage; more of them, and the index as a whole is not to be believed.
+    for (int tries = 0; tries < 64 && it != entries.begin(); ++tries) {
         --it;
         if (entry_is_right(segment, *it)) return it->offset;
     }
@@ -49,7 +50,8 @@ constexpr int kTries = 10;
 template <class Seek>
 bool Reader::or_stay(Seek seek) {
     check_usable();
-    const Position before = position();
+    const Segment before = segment_.share();  // by its mapping: the file may be gone by then
+    const std::uint64_t offset = offset_;
     const std::uint64_t expected = expected_;
     const auto last = last_seq_;
     for (int tries = 0;; ++tries) {
@@ -61,7 +63,7 @@ bool Reader::or_stay(Seek seek) {
                 catalog_.forget();
                 continue;
             }
-            enter_id(static_cast<std::uint32_t>(before.segment), before.offset);
+            if (before.map()) enter(before.share(), offset);
             expected_ = expected;
             last_seq_ = last;
             if (e.path.empty()) throw_segment_missing(segment_.id());
@@ -245,14 +247,32 @@ bool Reader::find_time(std::uint64_t wanted) {
 // back, the segment's was not. Then the log ends before the committed position, and new records will
 // come where this reader believes to have been: it must stand at the end, not in the middle of them.
 void Reader::step_back_to_tail() {
-    if (offset_ == kSegmentDataOffset || offset_ + kRecordHeaderBytes > end_) return;
-    if (load_commit(base_ + offset_) != 0 || !rest_of_header_is_zero(base_ + offset_)) return;
-    const std::uint64_t committed = offset_;
-    Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
+    for (;;) {
+        const std::uint64_t committed = offset_;
+        if (committed + kRecordHeaderBytes <= end_) {
+            const std::byte* at = base_ + committed;
+            if (load_commit(at) != 0 || !rest_of_header_is_zero(at)) return;
+        } else if (segment_.sealed()) {
+            return;
+        }
+        if (committed != kSegmentDataOffset) {
+            Walk walk =
+                walk_by_index(layout_, first_seq(), segment_, false,
                               [committed](const auto& entry) { return entry.offset <= committed; });
-    while (walk.step()) {
+            while (walk.step()) {
+            }
+            offset_ = std::min(committed, walk.offset());
+            if (offset_ != kSegmentDataOffset) return;
+        }
+        // Nothing here. One leaves a segment only when it is sealed: if the one below is open, the log
+        // ends there.
+        if (segment_.id() == 0) return;
+        auto below = Segment::open(layout_, segment_.id() - 1, control_.segment_bytes(),
+                                   Mapping::Access::read_only);
+        if (!below || below->sealed()) return;
+        const std::uint64_t size = below->size();
+        enter(std::move(*below), size);
     }
-    offset_ = std::min(committed, walk.offset());
 }
 
 Skipped Reader::skip_damaged() {
@@ -274,8 +294,9 @@ Skipped Reader::skip_damaged() {
         expected_ = number_at(layout_, first_seq(), segment_, offset_).value_or(kAnySeq);
     }
     const bool known = expected_ != kAnySeq;
-    const std::uint64_t found =
-        find_right_record(base_, offset_, end_, known ? expected_ : 0, known && !segment_.sparse());
+    UncheckedBudget budget(end_);
+    const std::uint64_t found = find_right_record(base_, offset_, end_, known ? expected_ : 0,
+                                                  known && !segment_.sparse(), budget);
     if (found == end_ && !segment_.sealed()) return skipped;  // nothing right behind it yet: stay
     skipped.bytes = found - offset_;
     offset_ = found;

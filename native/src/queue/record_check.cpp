@@ -69,10 +69,8 @@ std::uint64_t first_candidate(const std::byte* base, std::uint64_t bad,
 }  // namespace
 
 std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
-                                std::uint64_t min_seq, bool bounded) noexcept {
-    // Without a header check of its own a candidate costs a CRC over all it says it holds. Hostile bytes
-    // can say that at every step: there is an end to it.
-    std::uint64_t unchecked_budget = 16 * (end - bad) + (std::uint64_t{1} << 20);
+                                std::uint64_t min_seq, bool bounded,
+                                UncheckedBudget& budget) noexcept {
     for (std::uint64_t at = first_candidate(base, bad, end); at + kRecordHeaderBytes <= end;
          at += format::kRecordAlign) {
         const std::uint32_t commit = load_commit(base + at);
@@ -80,10 +78,7 @@ std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::u
         const RecordHeader& header = header_at(base + at);
         if (header.type_id == format::kPadType || header.seq < min_seq) continue;
         if (bounded && header.seq - min_seq > (at - bad) / format::kRecordAlign) continue;
-        if (header.header_check == 0) {
-            if (commit > unchecked_budget) continue;
-            unchecked_budget -= commit;
-        }
+        if (!budget.allows(header, commit)) continue;
         if (check_record(base + at, commit, end - at) == Fault::none) return at;
     }
     return end;

@@ -68,6 +68,7 @@ class Recovery {
             scan_from_checkpoint(top);
         }
         seal_below();
+        list_unsynced();
         return std::move(tail_);
     }
 
@@ -125,6 +126,7 @@ class Recovery {
     }
 
     static bool holds_record(const Segment& segment) {
+        UncheckedBudget budget(segment.size());
         for (std::uint64_t at = kSegmentDataOffset; at + kRecordHeaderBytes <= segment.size();
              at += format::kRecordAlign) {
             const std::byte* place = segment.data() + at;
@@ -137,6 +139,7 @@ class Recovery {
                 }
                 continue;
             }
+            if (!budget.allows(header_at(place), commit)) continue;
             const Fault fault = check_record(place, commit, segment.size() - at);
             if (fault == Fault::later_version) refuse_later_version(segment, at);
             if (fault == Fault::none && header_at(place).type_id != format::kPadType) return true;
@@ -176,7 +179,7 @@ class Recovery {
         // Without a checkpoint: all of the highest segment that holds a record.
         std::size_t first = top;
         std::uint64_t synced = 0;  // in `first`, everything before this offset is on disk
-        const std::optional<Position> checkpoint = load_tail_checkpoint(layout_);
+        const std::optional<Position>& checkpoint = checkpoint_;
         if (checkpoint) {
             const auto it = std::find(ids_.begin(), ids_.end(), checkpoint->segment);
             if (it != ids_.end()) {
@@ -232,6 +235,7 @@ class Recovery {
         std::uint64_t at = start_of_scan(segment, synced);
         bool indexed = tail_.index->count() != 0;  // the record to begin with has its entry already
         std::byte* base = segment.data();
+        UncheckedBudget budget(segment.size());
         while (at + kRecordHeaderBytes <= segment.size()) {
             const std::uint32_t commit = load_commit(base + at);
             const std::uint64_t room = segment.size() - at;
@@ -246,7 +250,7 @@ class Recovery {
                     }
                 }
                 const std::uint64_t found = find_right_record(
-                    base, at, segment.size(), tail_.next_seq, !segment.sparse() && seen_);
+                    base, at, segment.size(), tail_.next_seq, !segment.sparse() && seen_, budget);
                 if (found == segment.size()) return at;
                 mend(segment, at, found);
                 at = found;
@@ -314,22 +318,25 @@ class Recovery {
 
     // The log ends at `end` of `segment`: append there, or go on in the next segment.
     void go_on_behind(Segment segment, std::uint64_t end) {
-        const bool clean = all_zero(segment.data() + end, segment.size() - end);
-        if (clean && !segment.sealed()) {
-            append_to(std::move(segment), end);
-            return;
-        }
-        // Go on behind it. The PAD comes after the next segment is there, and SEALED after that.
-        tail_.index.reset();
-        const std::uint32_t next = segment.id() + 1;
-        if (std::binary_search(ids_.begin(), ids_.end(), next)) {
+        for (;;) {
+            const bool clean = all_zero(segment.data() + end, segment.size() - end);
+            if (clean && !segment.sealed()) {
+                append_to(std::move(segment), end);
+                return;
+            }
+            // The PAD comes after the next segment is there, and SEALED after that.
+            tail_.index.reset();
+            const std::uint32_t next = segment.id() + 1;
+            if (!std::binary_search(ids_.begin(), ids_.end(), next)) {
+                start_in(next);
+                if (!clean) pad_rest(segment, end);
+                return;
+            }
             // Published ahead and without a record, but a writer may have died in its first append.
             Segment ahead = open(next);
             if (!clean) pad_rest(segment, end);
-            go_on_behind(std::move(ahead), kSegmentDataOffset);
-        } else {
-            start_in(next);
-            if (!clean) pad_rest(segment, end);
+            segment = std::move(ahead);
+            end = kSegmentDataOffset;
         }
     }
 
@@ -357,6 +364,17 @@ class Recovery {
         if (ids_.empty()) tail_.lowest_segment = id;
     }
 
+    // The checkpoint says up to where everything was synced; without one nothing is known.
+    void list_unsynced() {
+        const std::uint64_t synced_below = checkpoint_ ? checkpoint_->segment : 0;
+        for (std::uint32_t id : ids_) {
+            if (id >= tail_.segment->id()) break;
+            const bool touched =
+                std::find(sealed_now_.begin(), sealed_now_.end(), id) != sealed_now_.end();
+            if (id >= synced_below || touched) tail_.unsynced.push_back(id);
+        }
+    }
+
     // Every segment below the one to append to is over. Only headers are read: this is the one part of
     // opening that looks at all segments, at a few microseconds each.
     void seal_below() {
@@ -367,6 +385,7 @@ class Recovery {
             if (file.read_at(&header, sizeof header, 0) != sizeof header) continue;
             if ((header.flags & format::kSegmentSealed) != 0) continue;
             open(id).seal();
+            sealed_now_.push_back(id);
         }
     }
 
@@ -375,6 +394,8 @@ class Recovery {
     const RecoveryOptions& options_;
     std::vector<std::uint32_t> ids_;
     RecoveredTail tail_;
+    std::optional<Position> checkpoint_ = load_tail_checkpoint(layout_);
+    std::vector<std::uint32_t> sealed_now_;
     bool seen_ = false;
 };
 

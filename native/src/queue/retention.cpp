@@ -28,7 +28,15 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     if (!is_directory(layout.readers())) return result;
     // SYNC registration: a reader that is choosing its place is not in the list yet. Next time.
     const FolderLock quiet(layout.readers(), LOCK_EX, 0);
-    if (!quiet) return result;
+    if (quiet) {
+        kept_out_since_ns_ = 0;
+    } else {
+        // Somebody who is stopped in the middle of registering counts no longer than a stale reader.
+        if (kept_out_since_ns_ == 0) kept_out_since_ns_ = now_mono_ns;
+        const std::int64_t patience = std::max(rules_.reader_ttl_ns, kLongestPauseNs);
+        if (now_mono_ns - kept_out_since_ns_ <= patience) return result;
+        result.ignored.push_back("a reader has been registering for too long: not waited for");
+    }
     const std::vector<std::string> names = layout.reader_names();
     if (names.empty()) return result;  // nobody ever read: nothing is known to be done with
 

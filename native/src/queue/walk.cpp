@@ -1,5 +1,7 @@
 #include "tapewire/queue/walk.hpp"
 
+#include "tapewire/error.hpp"
+
 namespace tapewire::queue {
 
 using format::kSegmentDataOffset;
@@ -15,18 +17,49 @@ bool begins_right(const Segment& segment) {
            check_record(at, commit, segment.size() - kSegmentDataOffset) == Fault::none;
 }
 
+// A segment that is missing, or whose header is damaged, tells nothing.
+std::optional<Segment> open_or_nothing(const Layout& layout, std::uint32_t id,
+                                       std::uint64_t bytes) {
+    try {
+        return Segment::open(layout, id, bytes, Mapping::Access::read_only);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+// Further back the number is taken for unknown, as it is when the segments are gone.
+constexpr std::uint32_t kMostSegmentsBack = 64;
+
+// The number behind all that lies in the segments before `id`.
+std::optional<std::uint64_t> number_before(const Layout& layout, std::uint64_t first_seq,
+                                           std::uint32_t id, std::uint64_t bytes) {
+    std::uint32_t from = id;
+    bool known = false;
+    while (!known && from > 0 && id - from < kMostSegmentsBack) {
+        const auto below = open_or_nothing(layout, from - 1, bytes);
+        if (!below) return std::nullopt;
+        --from;
+        known = begins_right(*below) && load_commit(below->data() + kSegmentDataOffset) != 0;
+    }
+    if (!known && from != 0) return std::nullopt;
+    std::optional<std::uint64_t> expected;
+    if (!known) expected = first_seq;  // the log's very first record is the damaged one
+    for (; from < id; ++from) {
+        const auto below = open_or_nothing(layout, from, bytes);
+        if (!below) return std::nullopt;
+        Walk walk(*below, kSegmentDataOffset, expected);
+        while (walk.step()) expected = walk.expected();
+    }
+    return expected;
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> number_at(const Layout& layout, std::uint64_t first_seq,
                                        const Segment& segment, std::uint64_t offset) {
     std::optional<std::uint64_t> expected;
     if (offset == kSegmentDataOffset || !begins_right(segment)) {
-        if (segment.id() == 0) {
-            expected = first_seq;
-        } else if (const auto before = Segment::open(layout, segment.id() - 1, segment.size(),
-                                                     Mapping::Access::read_only)) {
-            expected = number_at(layout, first_seq, *before, before->size());
-        }
+        expected = number_before(layout, first_seq, segment.id(), segment.size());
     }
     Walk walk(segment, kSegmentDataOffset, expected);
     while (walk.step() && walk.offset() < offset) expected = walk.expected();

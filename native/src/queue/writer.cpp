@@ -65,6 +65,7 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     waiters_ = control_.waiters_word();
     next_seq_ = tail.next_seq;
     lowest_id_ = tail.lowest_segment;
+    inherited_ = std::move(tail.unsynced);
     last_record_id_ = tail.last_record_segment;
     for (std::string& line : tail.report) note(std::move(line));
     count(Stat::recovered_pads, tail.pads);
@@ -420,6 +421,12 @@ void Writer::roll() {
         throw;
     }
     std::shared_ptr<WriterSegment> old = current_;
+    {
+        // What can run out of memory does so before anything is told to readers.
+        std::lock_guard lock(segments_mutex_);
+        unsynced_.reserve(unsynced_.size() + 1);
+        unindexed_.reserve(unindexed_.size() + 1);
+    }
     // SYNC roll: the next segment is there before SEALED says so; readers look in that order.
     control_.publish_position(next->segment.id(), kSegmentDataOffset);
     old->segment.seal();

@@ -163,8 +163,9 @@ void Writer::sync_everything() {
     const auto at = control_.position();
     const std::uint64_t offset =
         at && at->first == current->segment.id() ? at->second : kSegmentDataOffset;
-    for (const auto& segment : sealed) sync_segment(*segment);
-    sync_segment(*current);
+    sync_inherited();
+    for (const auto& segment : sealed) sync_file(segment->segment.file());
+    sync_file(current->segment.file());
     control_.sync();
     store_tail_checkpoint(checkpoint_file_, {current->segment.id(), offset});
     checkpoint_file_.sync_data();
@@ -176,15 +177,30 @@ void Writer::sync_everything() {
 
 // Sticky: the kernel reports a lost page once and calls it clean from then on, so a later sync that
 // succeeds proves nothing about it.
-void Writer::sync_segment(const WriterSegment& segment) {
+void Writer::sync_file(const File& file) {
     if (const int err = sync_errno_.load(std::memory_order_acquire); err != 0) {
         throw_os_error(err, "an earlier sync failed and its pages may be lost", layout_.root);
     }
     try {
-        segment.segment.file().sync_data();
+        file.sync_data();
     } catch (const Error& e) {
         sync_errno_.store(e.os_errno, std::memory_order_release);
         throw;
+    }
+}
+
+// What a predecessor wrote and did not live to sync: an acknowledged flush covers it too, since recovery has
+// accepted it. Called under sync_mutex_.
+void Writer::sync_inherited() {
+    std::vector<std::uint32_t> ids;
+    {
+        std::lock_guard lock(segments_mutex_);
+        ids = inherited_;
+    }
+    for (std::uint32_t id : ids) {
+        if (const auto file = File::open_existing(layout_.segment(id), O_RDONLY)) sync_file(*file);
+        std::lock_guard lock(segments_mutex_);
+        std::erase(inherited_, id);
     }
 }
 

@@ -112,10 +112,18 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
         std::lock_guard lock(writer.segments_mutex_);
         due = writer.unsynced_;
     }
+    if (writer.sync_errno_.load(std::memory_order_acquire) != 0) {
+        // A sync has failed for good: flush_sync and close say so. Holding every later segment open for
+        // it would stop the queue in the end.
+        std::lock_guard lock(writer.segments_mutex_);
+        writer.unsynced_.clear();
+        return kWhenPoked;
+    }
     for (const auto& sealed : due) {
         try {
             std::lock_guard syncing(writer.sync_mutex_);
-            writer.sync_segment(*sealed);
+            writer.sync_inherited();
+            writer.sync_file(sealed->segment.file());
             store_tail_checkpoint(writer.checkpoint_file_,
                                   {sealed->segment.id() + 1, format::kSegmentDataOffset});
         } catch (const Error& e) {
@@ -157,26 +165,35 @@ std::int64_t WriterWorkers::flush_due(std::int64_t now) noexcept {
 void WriterWorkers::write_indexes() {
     std::shared_ptr<WriterSegment> current;
     std::vector<std::shared_ptr<WriterSegment>> sealed;
-    std::vector<std::uint32_t> rescan;
     {
         std::lock_guard lock(writer.segments_mutex_);
         current = writer.current_;
-        sealed.swap(writer.unindexed_);
-        rescan.swap(writer.rescan_);
+        sealed = writer.unindexed_;
     }
     for (const auto& segment : sealed) {
         segment->index->write(writer.layout_, true);
         drop_if_retired(segment->segment.id());
+        std::lock_guard lock(writer.segments_mutex_);
+        std::erase(writer.unindexed_, segment);
     }
     if (current) current->index->write(writer.layout_, false);
-    for (std::uint32_t id : rescan) {
-        const auto segment = Segment::open(writer.layout_, id, writer.control_.segment_bytes(),
-                                           Mapping::Access::read_only);
-        if (!segment) continue;
-        scan_index(writer.layout_, writer.first_seq(), *segment, writer.options_.index_stride)
-            ->write(writer.layout_, true);
-        drop_if_retired(id);
+}
+
+// One segment that was sealed before us: reading it may take a second, and others wait for the thread.
+void WriterWorkers::index_one_old() {
+    std::uint32_t id = 0;
+    {
+        std::lock_guard lock(writer.segments_mutex_);
+        if (writer.rescan_.empty()) return;
+        id = writer.rescan_.back();
+        writer.rescan_.pop_back();
     }
+    const auto segment = Segment::open(writer.layout_, id, writer.control_.segment_bytes(),
+                                       Mapping::Access::read_only);
+    if (!segment) return;
+    scan_index(writer.layout_, writer.first_seq(), *segment, writer.options_.index_stride)
+        ->write(writer.layout_, true);
+    drop_if_retired(id);
 }
 
 // Retention removes a segment first and its index then: whoever comes last clears up.
@@ -200,29 +217,36 @@ void WriterWorkers::find_unindexed() {
     }
 }
 
-void WriterWorkers::write_indexes_or_count() noexcept {
+// An index is a help, never the truth: without it a seek scans.
+template <class Work>
+void WriterWorkers::count_failure(Work work) noexcept {
     try {
-        if (!looked_for_unindexed) {
-            looked_for_unindexed = true;
-            find_unindexed();
-        }
-        write_indexes();
+        work();
     } catch (const Error& e) {
-        // An index is a help, never the truth: without it a seek scans.
         writer.count(Stat::index_errors);
         writer.note("writing a seek index: " + e.message + " (" + e.path + ")");
     }
 }
 
+void WriterWorkers::write_indexes_or_count() noexcept {
+    count_failure([this] { write_indexes(); });
+}
+
 std::int64_t WriterWorkers::index_new(std::int64_t now) noexcept {
+    if (!looked_for_unindexed) {
+        looked_for_unindexed = true;
+        count_failure([this] { find_unindexed(); });
+    }
     write_indexes_or_count();
+    count_failure([this] { index_one_old(); });
     // Quick while records come, slow when nothing happens.
     const std::uint64_t records = writer.records_.load(std::memory_order_relaxed);
     index_pause_ns = records != indexed_entries
                          ? kIndexPauseMinNs
                          : std::min(kIndexPauseMaxNs, index_pause_ns + kIndexPauseMinNs);
     indexed_entries = records;
-    return now + index_pause_ns;
+    std::lock_guard lock(writer.segments_mutex_);
+    return writer.rescan_.empty() ? now + index_pause_ns : now;
 }
 
 }  // namespace tapewire::queue

@@ -16,7 +16,10 @@ struct WriterWorkers {
     void after_roll() noexcept;
     void write_indexes_or_count() noexcept;
     void write_indexes();
+    void index_one_old();
     void find_unindexed();
+    template <class Work>
+    void count_failure(Work work) noexcept;
     void drop_if_retired(std::uint32_t id);
 
     template <std::int64_t (WriterWorkers::*Work)(std::int64_t) noexcept>

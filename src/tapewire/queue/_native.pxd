@@ -137,6 +137,20 @@ cdef extern from "tapewire/queue/reader.hpp" namespace "tapewire::queue":
         void check_usable() except +raise_python_error
         void close(bint) except +raise_python_error nogil
 
+cdef extern from "tapewire/arrow.hpp":
+    cdef struct ArrowSchema:
+        void (*release)(ArrowSchema*) noexcept nogil
+    cdef struct ArrowArray:
+        void (*release)(ArrowArray*) noexcept nogil
+    cdef struct ArrowArrayStream:
+        int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept nogil
+        int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept nogil
+        const char* (*get_last_error)(ArrowArrayStream*) noexcept nogil
+    cppclass ArrowRows "tapewire::ArrowRows":
+        vector[const byte*] pointers
+        vector[uint64_t] lengths
+        void add(const ArrowSchema&, const ArrowArray&) except +raise_python_error
+
 cdef extern from *:
     """
     #include "tapewire/queue/reader.hpp"

@@ -26,6 +26,10 @@ class DisconnectReason(enum.Enum):
     HEARTBEAT_STALE = "heartbeat_stale"
     SEGMENT_MISSING = "segment_missing"
 
+class RowBuffers:
+    def __init__(self, rows: Any) -> None: ...
+    def __len__(self) -> int: ...
+
 class Reservation:
     @property
     def buffer(self) -> memoryview: ...
@@ -54,7 +58,7 @@ class Writer:
     def append_batch(
         self,
         type_id: int | Sequence[int] | np.ndarray[Any, Any],
-        rows: np.ndarray[Any, Any] | Sequence[Buffer],
+        rows: Any,
         timestamps_ns: TimeLike | Sequence[TimeLike] | np.ndarray[Any, Any] | None = None,
         flags: int | Sequence[int] | np.ndarray[Any, Any] = 0,
         seqs: Sequence[int] | np.ndarray[Any, Any] | None = None,

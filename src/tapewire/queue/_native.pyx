@@ -8,8 +8,9 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.long cimport (PyLong_AsLongAndOverflow, PyLong_AsLongLongAndOverflow, PyLong_Check,
                            PyLong_CheckExact)
 from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.pythread cimport (PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
-                               PyThread_release_lock, PyThread_type_lock)
+                               PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock)
 from cython.operator cimport dereference as deref
 from libcpp.memory cimport make_unique
 from libcpp.utility cimport move
@@ -21,7 +22,8 @@ from collections import namedtuple
 
 from tapewire.clock import to_ns
 from tapewire.config import Block, BusySpin, Seq, Sleep, SpinThenPark, Time
-from tapewire.errors import ClosedHandle, InvalidOption, InvalidTypeId, TapewireError
+from tapewire.errors import (ClosedHandle, ConcurrentUse, InvalidOption, InvalidTypeId,
+                             TapewireError)
 
 _log = logging.getLogger("tapewire.queue")
 
@@ -116,5 +118,6 @@ cdef uint64_t _number(object value) except? 0xFFFFFFFFFFFFFFFF:
     return value
 
 
+include "payloads.pxi"
 include "writer.pxi"
 include "reader.pxi"

@@ -128,7 +128,7 @@ cdef class Reader(CursorReader):
     @property
     def sparse(self):
         """Whether numbers may skip."""
-        self._open()
+        self._check()
         return <bint> self._r.sparse()
 
     @property
@@ -140,26 +140,24 @@ cdef class Reader(CursorReader):
         """Who writes this queue, and whether it is alive: ``WriterStatus(alive, pid, epoch, heartbeat_age)``."""
         cdef int64_t ttl_ns = _ns(ttl)
         cdef CWriterStatus status
-        self._check()
-        self._busy = True
+        self._enter_call()
         try:
             with nogil:
                 status = self._r.writer_status(ttl_ns)
         finally:
-            self._busy = False
+            self._leave_call()
         return WriterStatus(<bint> status.alive, status.pid or None, status.epoch, status.heartbeat_age_ns / 1e9)
 
     def detect_disconnect(self, ttl=1.0):
         """None while all is well, else the `DisconnectReason`."""
         cdef int64_t ttl_ns = _ns(ttl)
         cdef Disconnect reason
-        self._check()
-        self._busy = True
+        self._enter_call()
         try:
             with nogil:
                 reason = self._r.detect_disconnect(ttl_ns)
         finally:
-            self._busy = False
+            self._leave_call()
         if reason == Disconnect.none:
             return None
         if reason == Disconnect.lock_lost:
@@ -177,11 +175,15 @@ cdef class Reader(CursorReader):
         cdef bint c_forget = forget
         if self._r is NULL:
             return
+        if self._busy and self._busy_thread == PyThread_get_thread_ident() and not self._forked():
+            self._close_later = True  # a signal handler inside a call of ours: when that ends
+            return
         self._closing = True
         self._r.interrupt()
         while self._busy and not self._forked():  # at most one slice of a wait
             with nogil:
                 nap_1ms()
+            PyErr_CheckSignals()
             if self._r is NULL:
                 return
         r = self._r

@@ -10,6 +10,7 @@ import numpy as np
 
 from tapewire.clock import to_ns
 from tapewire.errors import InvalidOption, InvalidTypeId, SequenceNotRising
+from tapewire.queue._native import RowBuffers
 
 __all__ = ["Rows", "gather"]
 
@@ -29,18 +30,18 @@ class Rows:
     address: int = 0
     stride: int = 0
     row_bytes: int = 0
-    buffers: Sequence[Any] | None = None
+    buffers: Sequence[Any] | RowBuffers | None = None
 
 
 def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -> Rows:
     """Check every argument, so that nothing has been appended when one of them is wrong."""
     if isinstance(rows, np.ndarray):
         table = _from_array(rows)
-    elif isinstance(rows, list | tuple):
+    elif isinstance(rows, list | tuple | RowBuffers):
         table = Rows(count=len(rows), buffers=rows)
     else:
         raise TypeError(
-            "rows must be a 2-D or structured numpy array, or a list of buffers: "
+            "rows must be a 2-D or structured numpy array, an Arrow column or a list of buffers: "
             f"{type(rows).__name__}"
         )
     if _is_column(type_id):

@@ -11,6 +11,8 @@ cdef class Writer:
 
     cdef CWriter* _w
     cdef PyThread_type_lock _slow      # held by a call that works without the GIL
+    cdef unsigned long _owner          # the thread that holds it; 0: none
+    cdef bint _close_later             # a signal handler inside its call wants to close
     cdef int _flushing                 # flush calls under way in other threads
     cdef int _queued                   # threads that wait for _slow
     cdef bint _ending                  # close() has been called
@@ -78,6 +80,11 @@ cdef class Writer:
     cdef int _enter(self, bint to_close=False) except -1:
         if self._w is not NULL and self._w.forked_away():
             self._w.check_usable()  # raises; a lock held by a thread of the parent is never released
+        # An error is made by Python code, in which signal handlers run: one that appends must not wait
+        # for the very call it interrupts.
+        if self._owner == PyThread_get_thread_ident():
+            raise ConcurrentUse("called by a signal handler inside a call of the same writer",
+                                path=self.path)
         # Whoever waits goes first, else a thread that rolls all the time would starve the others.
         if self._queued or not PyThread_acquire_lock(self._slow, 0):
             self._queued += 1
@@ -95,15 +102,22 @@ cdef class Writer:
         if self._w is NULL:
             PyThread_release_lock(self._slow)
             self._open()
+        self._owner = PyThread_get_thread_ident()
         self._w.suspend()
         return 0
 
-    cdef void _leave(self) noexcept:
+    cdef int _leave(self) except -1:
         self._w.resume()
+        self._owner = 0
         PyThread_release_lock(self._slow)
+        if self._close_later:
+            self._close_later = False
+            self.close()
+        return 0
 
     cdef int _full(self, int64_t* deadline) except -1:
         """The queue is full: raise, or wait a little for readers and retention."""
+        self._open()
         if not isinstance(self._when_full, Block):
             self._w.throw_full()
         if deadline[0] == 0:
@@ -120,14 +134,18 @@ cdef class Writer:
     cdef int _make_room(self, uint64_t length, int64_t* deadline) except -1:
         cdef bint fits
         # The usual roll: the next segment is there, and giving the GIL up would cost more than it.
-        if not self._queued and PyThread_acquire_lock(self._slow, 0):
+        if not self._queued and self._owner == 0 and PyThread_acquire_lock(self._slow, 0):
+            self._owner = PyThread_get_thread_ident()
             try:
-                if self._w is not NULL and self._w.make_room_at_once(length):
+                self._open()
+                if self._w.make_room_at_once(length):
                     return 0
             finally:
-                if self._w is not NULL:
-                    self._w.resume()
-                PyThread_release_lock(self._slow)
+                if self._w is NULL:
+                    self._owner = 0
+                    PyThread_release_lock(self._slow)
+                else:
+                    self._leave()
         self._enter()
         try:
             with nogil:
@@ -142,8 +160,8 @@ cdef class Writer:
                           const void* data, uint64_t length, bint stable) except? 0xFFFFFFFFFFFFFFFF:
         cdef uint64_t number
         cdef int64_t deadline = 0
-        self._open()  # again: making the payload's buffer may have run Python code
         while True:
+            self._open()  # making the payload's buffer, or room, may have run Python code
             if seq is None:
                 number = self._w.next_seq()
             else:
@@ -193,12 +211,16 @@ cdef class Writer:
     def append_batch(self, type_id, rows, timestamps_ns=None, flags=0, seqs=None):
         """Append many records at once; their numbers, as a range or as the `seqs` given.
 
-        `rows` is a 2-D or a structured numpy array (one record a row) or a sequence of buffers.
+        `rows` is a 2-D or a structured numpy array (one record a row), an Arrow column of binary or
+        binary view (anything with the Arrow PyCapsule interface), or a list of buffers.
         `type_id`, `flags` and `timestamps_ns` are one value for all, or an array; without
         `timestamps_ns` all get the time of the call. Either all rows have room or none is appended; an
         I/O error midway has the number of appended rows in `.appended`.
         """
         from tapewire.queue.rows import gather
+        if not isinstance(rows, (list, tuple)) and (
+                hasattr(rows, "__arrow_c_array__") or hasattr(rows, "__arrow_c_stream__")):
+            rows = RowBuffers(rows)
         cdef BatchRows batch
         cdef uint64_t done = 0
         cdef uint64_t first = 0
@@ -217,9 +239,9 @@ cdef class Writer:
             batch.stride = columns.stride
             batch.row_bytes = columns.row_bytes
         else:
-            held = RowBuffers(columns.buffers)
-            batch.pointers = held.pointers.data()
-            batch.lengths = held.lengths.data()
+            held = columns.buffers if isinstance(columns.buffers, RowBuffers) else RowBuffers(columns.buffers)
+            batch.pointers = held.rows.pointers.data()
+            batch.lengths = held.rows.lengths.data()
         if columns.type_ids is None:
             batch.type_id = _type_id(columns.type_id)
         else:
@@ -380,6 +402,9 @@ cdef class Writer:
             del w
             return
         self._ending = True
+        if self._owner == PyThread_get_thread_ident():
+            self._close_later = True  # a signal handler inside a call of ours: when that ends
+            return
         try:
             self._enter(to_close=True)
         except ClosedHandle:
@@ -399,6 +424,7 @@ cdef class Writer:
             lines = w.take_events()
             with nogil:
                 del w
+            self._owner = 0
             PyThread_release_lock(self._slow)
             _warn(self.path, lines)
 
@@ -412,43 +438,6 @@ cdef class Writer:
         if self._w is NULL:
             return f"<Writer {self.path!r} closed>"
         return f"<Writer {self.path!r} next_seq={self._w.next_seq()} epoch={self._w.epoch()}>"
-
-
-cdef int _get_buffer(object payload, Py_buffer* buffer) except -1:
-    """The payload's bytes in one piece; a strided view is copied together first."""
-    if not PyObject_CheckBuffer(payload):
-        raise TypeError(f"payload must be bytes or have the buffer protocol: {type(payload).__name__}")
-    try:
-        PyObject_GetBuffer(payload, buffer, PyBUF_SIMPLE)
-    except (BufferError, ValueError):
-        PyObject_GetBuffer(memoryview(payload).tobytes(), buffer, PyBUF_SIMPLE)
-    return 0
-
-
-cdef class RowBuffers:
-    """Buffers of many payloads, held until the batch is appended."""
-
-    cdef vector[Py_buffer] buffers
-    cdef vector[const byte*] pointers
-    cdef vector[uint64_t] lengths
-
-    def __init__(self, rows):
-        cdef Py_buffer buffer
-        for row in rows:
-            if PyBytes_CheckExact(row):
-                # The list keeps it alive; no export is needed.
-                self.pointers.push_back(<const byte*> PyBytes_AS_STRING(row))
-                self.lengths.push_back(PyBytes_GET_SIZE(row))
-                continue
-            _get_buffer(row, &buffer)
-            self.buffers.push_back(buffer)
-            self.pointers.push_back(<const byte*> buffer.buf)
-            self.lengths.push_back(buffer.len)
-
-    def __dealloc__(self):
-        cdef size_t i
-        for i in range(self.buffers.size()):
-            PyBuffer_Release(&self.buffers[i])
 
 
 cdef class Reservation:
@@ -466,11 +455,13 @@ cdef class Reservation:
     cdef bint _done
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
+        self._still_open()
         PyBuffer_FillInfo(buffer, self, self._data, self._size, 0, flags)
 
     @property
     def buffer(self):
         """The place as a writable memoryview."""
+        self._still_open()
         if self._view is None:
             self._view = PyMemoryView_FromObject(self)
         return self._view
@@ -478,22 +469,31 @@ cdef class Reservation:
     def commit(self, length=None):
         """Make it a record of `length` bytes (all of it unless given); returns its number."""
         cdef uint64_t number
+        cdef uint64_t time = <uint64_t> wall_ns() if self._time is None else <uint64_t> self._time
         cdef Py_ssize_t size = self._size if length is None else length
         self._still_open()
         if not 0 <= size <= self._size:
             raise InvalidOption(f"length must be from 0 to {self._size}: length={length!r}")
-        number = self._writer._w.next_seq() if self._seq is None else self._seq
-        self._writer._w.commit_reserved(
-            self._type, self._flags, number,
-            <uint64_t> wall_ns() if self._time is None else <uint64_t> self._time, size)
-        self._finish()
+        self._writer._enter()  # another thread may be inside a slow call, without the GIL
+        try:
+            self._still_open()
+            number = self._writer._w.next_seq() if self._seq is None else self._seq
+            self._writer._w.commit_reserved(self._type, self._flags, number, time, size)
+            self._finish()
+        finally:
+            self._writer._leave()
         return number
 
     def abort(self):
         """Give it up; what was written into it is zeroed again."""
         self._still_open()
-        self._writer._w.abort_reserved()
-        self._finish()
+        self._writer._enter()
+        try:
+            self._still_open()
+            self._writer._w.abort_reserved()
+            self._finish()
+        finally:
+            self._writer._leave()
 
     cdef int _still_open(self) except -1:
         if self._done or self._writer._w is NULL or self._writer._reservation is not self:

@@ -18,6 +18,7 @@ class Catalog {
         std::optional<std::uint64_t> first_seq;  // of the first right record
         bool foreign = false;  // that record has no header check: written elsewhere
         std::optional<std::uint64_t> max_ts_ns;  // only of a sealed segment
+        bool empty = false;                      // sealed, and holds no record
     };
 
     Catalog(Layout layout, std::uint64_t segment_bytes, std::uint64_t first_seq)

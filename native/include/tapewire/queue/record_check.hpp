@@ -62,12 +62,29 @@ Fault check_record(const std::byte* at, std::uint32_t commit, std::uint64_t room
 bool rest_of_header_is_zero(const std::byte* at) noexcept;
 bool all_zero(const std::byte* from, std::size_t bytes) noexcept;
 
+// A candidate without a header check of its own costs a CRC over all it says it holds. Hostile bytes can say
+// that at every step: this is how much is spent on such in one segment before they are passed over.
+struct UncheckedBudget {
+    explicit UncheckedBudget(std::uint64_t segment_bytes) noexcept
+        : bytes(16 * segment_bytes + (std::uint64_t{1} << 20)) {}
+
+    bool allows(const format::RecordHeader& header, std::uint32_t commit) noexcept {
+        if (header.header_check != 0) return true;
+        if (commit > bytes) return false;
+        bytes -= commit;
+        return true;
+    }
+
+    std::uint64_t bytes;
+};
+
 // Looks on behind `bad`, a place that is not right, in steps of 64 bytes, for a right record whose number
 // is at least `min_seq`; where `bounded` (a log that is not sparse, and the number is known) also no more
 // than min_seq + the steps passed, since a payload may hold a copy of some other record. Returns `end`
 // when there is none.
 std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
-                                std::uint64_t min_seq, bool bounded) noexcept;
+                                std::uint64_t min_seq, bool bounded,
+                                UncheckedBudget& budget) noexcept;
 
 // Fills the fixed fields of a PAD that spans [at, at + bytes) and commits it last.
 void write_pad(std::byte* at, std::uint64_t bytes) noexcept;

@@ -23,6 +23,8 @@ struct RecoveredTail {
     std::uint64_t next_seq = 0;
     bool sparse = false;
     std::unique_ptr<IndexBuilder> index;  // of that segment
+    // Below that segment: may hold what nobody has synced yet, a predecessor's records or our repairs.
+    std::vector<std::uint32_t> unsynced;
     std::uint32_t lowest_segment = 0;
     std::uint32_t last_record_segment = 0;  // highest that holds a record
     std::uint64_t pads = 0;

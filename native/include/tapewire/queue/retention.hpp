@@ -42,6 +42,7 @@ class RetentionWatch {
     RetentionRules rules_;
     std::map<std::string, Seen> seen_;
     std::int64_t last_pass_ns_ = 0;
+    std::int64_t kept_out_since_ns_ = 0;
 };
 
 }  // namespace tapewire::queue

@@ -44,6 +44,14 @@ class Segment {
         flags_word().fetch_or(format::kSegmentSealed, std::memory_order_seq_cst);
     }
 
+    // The same mapping once more, without the descriptor.
+    Segment share() const {
+        Segment copy;
+        copy.id_ = id_;
+        copy.map_ = map_;
+        return copy;
+    }
+
     // Only a writer keeps the descriptor (for syncing); a reader's mapping needs none.
     void close_file() noexcept { file_.close(); }
 

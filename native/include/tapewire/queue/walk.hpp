@@ -20,7 +20,8 @@ class Walk {
           end_(segment.size()),
           next_(from),
           expected_(expected),
-          dense_(!segment.sparse()) {}
+          dense_(!segment.sparse()),
+          budget_(segment.size()) {}
 
     // Moves to the next record; false at the end (no committed record behind).
     bool step() noexcept {
@@ -53,7 +54,11 @@ class Walk {
     bool hop(std::uint32_t commit) noexcept {
         if (commit == 0 && rest_of_header_is_zero(base_ + at_)) return false;
         const std::uint64_t found = find_right_record(base_, at_, end_, expected_.value_or(0),
-                                                      dense_ && expected_.has_value());
+                                                      dense_ && expected_.has_value(), budget_);
+        if (commit == 0 && load_commit(base_ + at_) != 0) {
+            next_ = at_;  // it was being written just now, and is there
+            return true;
+        }
         if (found == end_) return false;
         if (damage_ == 0) damage_ = at_;
         next_ = found;
@@ -67,11 +72,12 @@ class Walk {
     std::uint64_t damage_ = 0;
     std::optional<std::uint64_t> expected_;
     bool dense_;
+    UncheckedBudget budget_;
 };
 
 // The number that a record at `offset` of `segment` has, by what lies before it. Empty: nothing that
-// could tell is there any more. Looks into earlier segments only while the first record of each is
-// damaged.
+// could tell is there any more. Looks into earlier segments, a limited number, only while the first record
+// of each is damaged.
 std::optional<std::uint64_t> number_at(const Layout& layout, std::uint64_t first_seq,
                                        const Segment& segment, std::uint64_t offset);
 

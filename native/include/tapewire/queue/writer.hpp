@@ -240,7 +240,8 @@ class Writer final : private ForkAware {
     void roll();
     void run_retention() noexcept;
     bool flush_in_background() noexcept;
-    void sync_segment(const WriterSegment& segment);
+    void sync_file(const File& file);
+    void sync_inherited();
     void sync_everything();
     void write_stats() noexcept;
     void note(std::string event) noexcept;
@@ -278,6 +279,7 @@ class Writer final : private ForkAware {
     std::shared_ptr<WriterSegment> current_;
     std::vector<std::shared_ptr<WriterSegment>> unsynced_;   // sealed, sync still due, oldest first
     std::vector<std::shared_ptr<WriterSegment>> unindexed_;  // sealed, index file still due
+    std::vector<std::uint32_t> inherited_;                   // a predecessor's, sync still due
     std::vector<std::uint32_t> rescan_;  // sealed before us, without a whole index
 
     std::mutex sync_mutex_;  // one sync at a time: each ends with the checkpoint of what it covered
