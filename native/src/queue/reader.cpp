@@ -18,7 +18,6 @@ using format::kSegmentDataOffset;
 namespace {
 constexpr std::int64_t kWatchNs = 100'000'000;
 constexpr std::int64_t kBeatNs = 1'000'000'000;
-constexpr std::size_t kAheadBytes = 2048;
 }  // namespace
 
 Reader::Reader(const std::string& root, const ReaderOptions& options)
@@ -151,9 +150,7 @@ inline bool Reader::look(RecordView& out) {
             if (!leave_segment()) return false;
             continue;
         }
-        // Where a record ends is known only from its header, so without this each header would be a
-        // cache miss of its own. A prefetch past the mapping does nothing.
-        __builtin_prefetch(at + kAheadBytes);
+        __builtin_prefetch(at + kPrefetchBytes);
         if (const Fault fault = check_header(at, commit, end_ - offset_); fault != Fault::none)
             [[unlikely]] {
             throw_fault(fault);

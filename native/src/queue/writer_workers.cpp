@@ -67,7 +67,9 @@ std::int64_t WriterWorkers::pace(std::int64_t now) noexcept {
         services.index.poke(&index);
         if (writer.options_.retention.enabled) services.retention.poke(&retention);
     }
-    return now + std::clamp(roll_period_ns / 4, kPaceMinNs, kPaceMaxNs);
+    // A writer that has stopped rolling is looked at less and less often.
+    const std::int64_t period = std::max(roll_period_ns, now - rolled_at_ns);
+    return now + std::clamp(period / 4, kPaceMinNs, kPaceMaxNs);
 }
 
 std::int64_t WriterWorkers::prepare_next(std::int64_t now) noexcept {

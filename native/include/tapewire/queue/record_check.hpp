@@ -23,6 +23,10 @@ inline std::uint32_t load_commit(const std::byte* at,
     return std::atomic_ref(*word).load(order);  // SYNC commit: pairs with Writer::publish
 }
 
+// Where a record ends is known only from its header, so whoever steps over many asks for the lines ahead:
+// else each header would be a cache miss of its own. A prefetch past the mapping does nothing.
+inline constexpr std::size_t kPrefetchBytes = 2048;
+
 inline const format::RecordHeader& header_at(const std::byte* at) noexcept {
     return *reinterpret_cast<const format::RecordHeader*>(at);
 }

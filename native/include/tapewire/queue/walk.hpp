@@ -29,6 +29,7 @@ class Walk {
             at_ = next_;
             if (at_ + format::kRecordHeaderBytes > end_) return false;
             const std::uint32_t commit = load_commit(base_ + at_);
+            __builtin_prefetch(base_ + at_ + kPrefetchBytes);
             if (commit == 0 || check_header(base_ + at_, commit, end_ - at_) != Fault::none)
                 [[unlikely]] {
                 if (!hop(commit)) return false;
