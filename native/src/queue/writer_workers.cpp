@@ -108,6 +108,12 @@ std::int64_t WriterWorkers::prepare_next(std::int64_t now) noexcept {
     }
 }
 
+bool WriterWorkers::sync_still_due(const std::shared_ptr<WriterSegment>& sealed) {
+    std::lock_guard lock(writer.segments_mutex_);
+    return std::find(writer.unsynced_.begin(), writer.unsynced_.end(), sealed) !=
+           writer.unsynced_.end();
+}
+
 std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
     std::vector<std::shared_ptr<WriterSegment>> due;
     {
@@ -124,6 +130,8 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
     for (const auto& sealed : due) {
         try {
             std::lock_guard syncing(writer.sync_mutex_);
+            if (!sync_still_due(sealed))
+                continue;  // a flush has covered it, with a later checkpoint
             writer.sync_inherited();
             writer.sync_file(sealed->segment.file());
             store_tail_checkpoint(writer.checkpoint_file_,

@@ -17,6 +17,7 @@ struct WriterWorkers {
     void write_indexes_or_count() noexcept;
     void write_indexes();
     void index_one_old();
+    bool sync_still_due(const std::shared_ptr<WriterSegment>& sealed);
     void find_unindexed();
     template <class Work>
     void count_failure(Work work) noexcept;
