@@ -66,4 +66,8 @@ struct Error : std::exception {
 
 std::string hex(std::uint64_t value);
 
+// What to do about a version from the future.
+inline constexpr const char* kVersionHint =
+    "open the queue with the release that wrote it, or upgrade Tapewire";
+
 }  // namespace tapewire

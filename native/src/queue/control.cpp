@@ -72,8 +72,7 @@ Control Control::open(const Layout& layout, bool must_write) {
         throw Error(Errc::unsupported_version,
                     "control.meta has a version this release cannot read: version=" +
                         std::to_string(block.version) + ", supported=3",
-                    path, offsetof(ControlBlock, version),
-                    "open the queue with the release that wrote it, or upgrade Tapewire");
+                    path, offsetof(ControlBlock, version), kVersionHint);
     }
     const std::uint64_t bytes = block.segment_size;
     if (bytes < format::kSegmentBytesReadableMin || bytes > format::kSegmentBytesMax ||

@@ -123,7 +123,7 @@ void Reader::throw_fault(Fault fault) const {
     throw Error(code, std::string(what) + ": " + field, segment_.path(),
                 static_cast<std::int64_t>(offset_),
                 fault == Fault::later_version
-                    ? "open the queue with the release that wrote it, or upgrade Tapewire"
+                    ? kVersionHint
                     : "skip_damaged() goes on behind it; opening a writer mends the segment");
 }
 

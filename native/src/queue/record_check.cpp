@@ -1,5 +1,7 @@
 #include "tapewire/queue/record_check.hpp"
 
+#include <vector>
+
 namespace tapewire::queue {
 
 using format::kRecordHeaderBytes;
@@ -50,6 +52,15 @@ bool all_zero(const std::byte* from, std::size_t bytes) noexcept {
         if (from[i] != std::byte{0}) return false;
     }
     return true;
+}
+
+bool file_is_zero(const File& file, std::uint64_t from) {
+    std::vector<std::byte> page(65536);
+    for (std::uint64_t at = from;; at += page.size()) {
+        const std::size_t got = file.read_at(page.data(), page.size(), at);
+        if (!all_zero(page.data(), got)) return false;
+        if (got < page.size()) return true;
+    }
 }
 
 namespace {

@@ -90,7 +90,7 @@ class Recovery {
     void mend_unborn() {
         while (!ids_.empty()) {
             const File file(layout_.segment(ids_.back()), O_RDWR);
-            if (file.size() >= control_.segment_bytes() || !file_is_zero(file)) break;
+            if (file.size() >= control_.segment_bytes() || !file_is_zero(file, 0)) break;
             remove_file(file.path());
             tail_.report.push_back("removed " + file.path() +
                                    ": no byte of it had reached the disk");
@@ -105,15 +105,6 @@ class Recovery {
             header = new_segment_header(ids_[i], sparse_of_neighbour(i));
             file.write_at(&header, sizeof header, 0);
             tail_.report.push_back("the header of " + file.path() + " was lost and written again");
-        }
-    }
-
-    static bool file_is_zero(const File& file) {
-        std::byte page[4096];
-        for (std::uint64_t at = 0;; at += sizeof page) {
-            const std::size_t got = file.read_at(page, sizeof page, at);
-            if (!all_zero(page, got)) return false;
-            if (got < sizeof page) return true;
         }
     }
 
@@ -152,8 +143,7 @@ class Recovery {
         throw Error(Errc::unsupported_version,
                     "a record has a version this release cannot read: version=" +
                         std::to_string(header_at(segment.data() + at).version) + ", supported=1",
-                    segment.path(), static_cast<std::int64_t>(at),
-                    "open the queue with the release that wrote it, or upgrade Tapewire");
+                    segment.path(), static_cast<std::int64_t>(at), kVersionHint);
     }
 
     std::size_t highest_with_record() {

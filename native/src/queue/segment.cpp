@@ -30,8 +30,7 @@ void check_header(const SegmentHeader& header, std::uint32_t id, const std::stri
         throw Error(Errc::unsupported_version,
                     "segment has a version this release cannot read: version=" +
                         std::to_string(header.version) + ", supported=2",
-                    path, offsetof(SegmentHeader, version),
-                    "open the queue with the release that wrote it, or upgrade Tapewire");
+                    path, offsetof(SegmentHeader, version), kVersionHint);
     }
     if (header.segment_id != id) {
         throw corrupt("segment_id", offsetof(SegmentHeader, segment_id), header.segment_id);

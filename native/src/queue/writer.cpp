@@ -26,17 +26,6 @@ constexpr std::uint64_t kApproachBytes = 16 * 1024;
     throw Error(Errc::invalid_option, what, path, -1, hint);
 }
 
-// Behind its header, if it has one.
-bool holds_nothing(const std::string& path) {
-    const File file(path, O_RDONLY);
-    std::vector<std::byte> page(65536);
-    for (std::uint64_t at = kSegmentDataOffset;; at += page.size()) {
-        const std::size_t got = file.read_at(page.data(), page.size(), at);
-        if (!all_zero(page.data(), got)) return false;
-        if (got < page.size()) return true;
-    }
-}
-
 }  // namespace
 
 Writer::Writer(const std::string& root, const WriterOptions& options)
@@ -75,11 +64,7 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     auto segment = std::make_shared<WriterSegment>();
     segment->segment = std::move(*tail.segment);
     segment->index = std::move(tail.index);
-    if (options_.memlock && !segment->segment.map()->lock_in_memory()) {
-        throw_errno(
-            "cannot lock the segment in memory (raise RLIMIT_MEMLOCK, or leave memlock out)",
-            segment->segment.path());
-    }
+    lock_if_wanted(segment->segment);
     current_ = segment;
     checkpoint_file_ = File(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
     if (checkpoint_file_.size() > sizeof(format::TailCheckpoint)) checkpoint_file_.resize(0);
@@ -133,8 +118,8 @@ bool Writer::create_if_new() {
             layout_.root, "");
     }
     const std::vector<std::uint32_t> ids = layout_.segments();
-    if (!ids.empty() &&
-        !(ids == std::vector<std::uint32_t>{0} && holds_nothing(layout_.segment(0)))) {
+    if (!ids.empty() && !(ids == std::vector<std::uint32_t>{0} &&
+                          file_is_zero(File(layout_.segment(0), O_RDONLY), kSegmentDataOffset))) {
         throw Error(Errc::corrupt_metadata, "segments without control.meta", layout_.control(), -1,
                     "restore control.meta from a copy, or move the segments away");
     }
@@ -325,6 +310,12 @@ bool Writer::make_room_at_once(std::uint64_t payload_len) {
     return true;
 }
 
+void Writer::lock_if_wanted(const Segment& segment) const {
+    if (!options_.memlock || segment.map()->lock_in_memory()) return;
+    throw_errno("cannot lock the segment in memory (raise RLIMIT_MEMLOCK, or leave memlock out)",
+                segment.path());
+}
+
 std::shared_ptr<WriterSegment> Writer::make_segment(std::uint32_t id, bool durable) {
     if (id <= current_id_.load(std::memory_order_acquire)) {
         throw Error(Errc::corrupt_metadata, "a segment in use cannot be prepared again",
@@ -355,11 +346,7 @@ std::shared_ptr<WriterSegment> Writer::make_segment(std::uint32_t id, bool durab
         if (durable) sync_directory(layout_.root);
     }
     if (options_.preallocate) made->segment.map()->populate(0, made->segment.size());
-    if (options_.memlock && !made->segment.map()->lock_in_memory()) {
-        throw_errno(
-            "cannot lock the segment in memory (raise RLIMIT_MEMLOCK, or leave memlock out)",
-            layout_.segment(id));
-    }
+    lock_if_wanted(made->segment);
     made->index =
         std::make_unique<IndexBuilder>(id, control_.segment_bytes(), options_.index_stride);
     return made;

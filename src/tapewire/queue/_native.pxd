@@ -123,11 +123,9 @@ cdef extern from "tapewire/queue/reader.hpp" namespace "tapewire::queue":
         bint resume_committed() except +raise_python_error nogil
         void register_position() except +raise_python_error nogil
         void commit() except +raise_python_error
-        bint named()
         optional[CPosition] committed()
         CPosition position()
         optional[uint64_t] last_seq()
-        bint can_park()
         bint sparse()
         uint64_t segment_bytes()
         CWriterStatus writer_status(int64_t) except +raise_python_error nogil

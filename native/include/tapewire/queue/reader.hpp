@@ -59,13 +59,11 @@ class Reader final : public Cursor, private ForkAware {
     // Writes a new name's place, so that retention knows of it. Ends what the constructor began.
     void register_position();
     void commit();
-    bool named() const noexcept { return meta_ != nullptr; }
     std::optional<Position> committed() const;
     Position position() const noexcept { return {segment_.id(), offset_}; }
     std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
     std::uint64_t segment_bytes() const noexcept { return control_.segment_bytes(); }
     std::uint64_t first_seq() const noexcept { return control_.first_seq(); }
-    bool can_park() const noexcept { return control_.writable(); }
     bool sparse() const noexcept { return segment_.sparse(); }
 
     WriterStatus writer_status(std::int64_t ttl_ns);
@@ -76,7 +74,6 @@ class Reader final : public Cursor, private ForkAware {
     // Ends a wait() of another thread within one slice.
     void interrupt() noexcept { interrupted_.store(true, std::memory_order_release); }
     void close(bool forget);
-    bool closed() const noexcept { return closed_; }
 
   private:
     static constexpr std::uint64_t kAnySeq = ~std::uint64_t{0};

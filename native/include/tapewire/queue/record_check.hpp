@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tapewire/checksum.hpp"
+#include "tapewire/file.hpp"
 #include "tapewire/format/record.hpp"
 
 namespace tapewire::queue {
@@ -65,6 +66,7 @@ Fault check_record(const std::byte* at, std::uint32_t commit, std::uint64_t room
 // The 60 bytes behind an uncommitted word: nothing was ever begun here when they are zero.
 bool rest_of_header_is_zero(const std::byte* at) noexcept;
 bool all_zero(const std::byte* from, std::size_t bytes) noexcept;
+bool file_is_zero(const File& file, std::uint64_t from);
 
 // A candidate without a header check of its own costs a CRC over all it says it holds. Hostile bytes can say
 // that at every step: this is how much is spent on such in one segment before they are passed over.

@@ -39,7 +39,6 @@ class IndexBuilder {
         if (--until_entry_ == 0) push(seq, offset);
     }
 
-    std::uint32_t segment_id() const noexcept { return segment_id_; }
     std::uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
 
     // Goes on from what a file held up to and including `offset` (a restarted writer).

@@ -153,7 +153,6 @@ class Writer final : private ForkAware {
     std::vector<std::uint64_t> stats() const;
     std::vector<std::string> take_events();
     void close();  // releases everything, then throws what could not be synced
-    bool closed() const noexcept { return closed_; }
 
   private:
     friend struct WriterWorkers;
@@ -215,6 +214,7 @@ class Writer final : private ForkAware {
     template <std::uint32_t FixedBytes>
     std::uint64_t append_run(const BatchRows& rows, std::uint64_t first) noexcept;
     void open_stats();
+    void lock_if_wanted(const Segment& segment) const;
     void start_workers();
     std::uint64_t remaining() const noexcept { return control_.segment_bytes() - offset_; }
     std::uint64_t segments() const noexcept;
