@@ -8,6 +8,9 @@ source tools/debian.sh
 
 declare -A packages=(
     [strace]=strace
+    [spin]=spin
+    [redis-server]=redis-server
+    [nats-server]=nats-server
     [valgrind]=valgrind
     [clang]="clang libclang-rt-dev"
     [jdk]=default-jdk-headless
