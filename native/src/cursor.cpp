@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "tapewire/clock.hpp"
+
 namespace tapewire {
 
 namespace {
@@ -24,6 +26,28 @@ void BatchColumns::grow() {
     regrow(payload, size_, capacity);
     regrow(payload_len, size_, capacity);
     capacity_ = capacity;
+}
+
+Walked for_each_record(Cursor& cursor, RecordCallback callback, void* data, std::size_t max_records,
+                       std::int64_t slice_ns) {
+    constexpr std::size_t kRecordsPerLookAtTheClock = 16;
+    Walked walked;
+    const std::int64_t until = mono_ns() + slice_ns;
+    RecordView record;
+    while (walked.records < max_records) {
+        if (!cursor.next(record)) {
+            walked.at_end = true;
+            break;
+        }
+        ++walked.records;
+        if (!callback(record.seq, record.timestamp_ns, record.type_id, record.flags, record.payload,
+                      record.payload_len, data)) {
+            walked.refused = true;
+            break;
+        }
+        if (walked.records % kRecordsPerLookAtTheClock == 0 && mono_ns() >= until) break;
+    }
+    return walked;
 }
 
 }  // namespace tapewire

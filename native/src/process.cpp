@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,18 +70,27 @@ struct ForkRegistry {
     }
 };
 
-int open_descriptor(const char* path, int flags, unsigned mode) noexcept {
+template <class Open>
+static int open_registered(Open open) noexcept {
     ForkRegistry& registry = ForkRegistry::get();
     pthread_mutex_lock(&registry.mutex);
     int fd;
     do {
-        fd = ::open(path, flags, static_cast<mode_t>(mode));
+        fd = open();
     } while (fd < 0 && errno == EINTR);
     const int err = errno;
     if (fd >= 0) registry.descriptors.push_back(fd);
     pthread_mutex_unlock(&registry.mutex);
     errno = err;
     return fd;
+}
+
+int open_descriptor(const char* path, int flags, unsigned mode) noexcept {
+    return open_registered([=] { return ::open(path, flags, static_cast<mode_t>(mode)); });
+}
+
+int open_eventfd() noexcept {
+    return open_registered([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
 }
 
 void ForkRegistry::drop(int fd) noexcept {

@@ -1,16 +1,13 @@
 #include "tapewire/service.hpp"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <string>
-#include <system_error>
 
 #include "tapewire/clock.hpp"
 #include "tapewire/error.hpp"
 #include "tapewire/futex.hpp"
+#include "tapewire/thread.hpp"
 
 namespace tapewire {
 
@@ -37,21 +34,12 @@ void Service::add(Client* client) {
     done_.wait(lock, [this] { return !stop_; });
     clients_.push_back(client);
     if (!thread_.joinable()) {
-        // Signals belong to the user's threads: a Ctrl-C delivered here would end no wait.
-        sigset_t all, old;
-        sigfillset(&all);
-        // Faults are this thread's own: our mappings may raise SIGBUS here, and a bug must be seen.
-        for (int fault : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
         try {
-            thread_ = std::thread([this] { loop(); });
-        } catch (const std::system_error& e) {
-            pthread_sigmask(SIG_SETMASK, &old, nullptr);
+            thread_ = start_thread(name_, [this] { loop(); });
+        } catch (const Error&) {
             clients_.pop_back();
-            throw_os_error(e.code().value(), std::string("cannot start the thread ") + name_, "");
+            throw;
         }
-        pthread_sigmask(SIG_SETMASK, &old, nullptr);
-        pthread_setname_np(thread_.native_handle(), name_);
     } else {
         lock.unlock();
         poke(client);

@@ -4,6 +4,8 @@ A process appends a message in tens of nanoseconds; every other process on the h
 live or replays it from any number or time.
 """
 
+import sys as _sys
+
 from tapewire.config import (
     Block,
     BusySpin,
@@ -43,6 +45,13 @@ __all__ = [  # noqa: PLE0604 - the errors' own list is a list of strings
     "open_subscriber",
     *_errors,
 ]
+
+# A free-threaded interpreter turns the GIL on when it loads our modules, unless it was told not to.
+if not getattr(_sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        "tapewire needs the GIL, which guards the state of its handles, and this interpreter runs "
+        "without: leave out PYTHON_GIL=0 and -X gil=0, or use a build of Python with the GIL"
+    )
 
 # The one table of kinds: how a log is recognised, and which module reads it.
 register_kinds([Kind("queue", "tapewire.queue", marker="control.meta")])

@@ -59,11 +59,22 @@ cdef extern from "tapewire/cursor.hpp" namespace "tapewire":
         bint next(RecordView&) except +raise_python_error
         size_t read_batch(BatchColumns&, size_t) except +raise_python_error nogil
         WaitOutcome wait(int64_t) except +raise_python_error nogil
+        int ready_fd() except +raise_python_error nogil
         bint seek_seq(uint64_t) except +raise_python_error nogil
         bint seek_time(int64_t) except +raise_python_error nogil
         bint seek_start() except +raise_python_error nogil
         void seek_end() except +raise_python_error nogil
         Skipped skip_damaged() except +raise_python_error nogil
+
+    cppclass RecordCallback:
+        pass
+
+    cppclass Walked:
+        size_t records
+        bint refused
+        bint at_end
+
+    Walked for_each_record(Cursor&, RecordCallback, void*, size_t, int64_t) except +raise_python_error nogil
 
 
 cdef class Keeper:

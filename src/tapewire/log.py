@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
@@ -15,6 +15,8 @@ from tapewire._native import Batch, Record, SkippedSpan
 from tapewire.errors import NotALog, TapewireError
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from tapewire.clock import TimeLike
 
 __all__ = [
@@ -56,9 +58,23 @@ class Reader(Protocol):
         """True as soon as there is something to read."""
         ...
 
-    def for_each(self, fn: Callable[[Record], object], max_records: int | None = None) -> int:
+    def for_each(
+        self,
+        fn: Callable[..., object],
+        max_records: int | None = None,
+        *,
+        data: Buffer | None = None,
+        follow: bool = False,
+        timeout: float | None = None,
+    ) -> int:
         """Call `fn(record)` until it returns False; how many it saw."""
         ...
+
+    def fileno(self) -> int:
+        """A descriptor for event loops, readable while there may be something to read."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[Record]: ...
 
     def seek_seq(self, seq: int) -> bool:
         """To the first record with at least this number."""

@@ -87,11 +87,29 @@ class Cursor {
     virtual std::size_t read_batch(BatchColumns& out, std::size_t max_records) = 0;
     // Waits for a record for at most `max_ns`, in one slice: the caller looks after signals.
     virtual WaitOutcome wait(std::int64_t max_ns) = 0;
+    // A descriptor that is readable until next() or read_batch() has come to the end, and again when
+    // there is more. The cursor's own; closed with it.
+    virtual int ready_fd() = 0;
     virtual bool seek_seq(std::uint64_t seq) = 0;
     virtual bool seek_time(std::int64_t timestamp_ns) = 0;
     virtual bool seek_start() = 0;
     virtual void seek_end() = 0;
     virtual Skipped skip_damaged() = 0;
 };
+
+// What a user's compiled code is called with, without the GIL: false ends the walk.
+using RecordCallback = bool (*)(std::uint64_t seq, std::int64_t timestamp_ns, std::uint16_t type_id,
+                                std::uint16_t flags, const std::byte* payload, std::uint32_t size,
+                                void* data);
+
+struct Walked {
+    std::size_t records = 0;
+    bool refused = false;  // the callback returned false
+    bool at_end = false;   // nothing more is there; neither: `slice_ns` have passed
+};
+
+// Calls back for each record there is, for at most `max_records` and about `slice_ns`.
+Walked for_each_record(Cursor& cursor, RecordCallback callback, void* data, std::size_t max_records,
+                       std::int64_t slice_ns);
 
 }  // namespace tapewire

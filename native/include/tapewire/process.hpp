@@ -23,6 +23,7 @@ inline std::uint32_t fork_generation() noexcept {
 // Opens, and closes, a descriptor that a forked child must not keep. Both are one step to a fork: a
 // child either does not have the descriptor or knows that it has to close it.
 int open_descriptor(const char* path, int flags, unsigned mode) noexcept;
+int open_eventfd() noexcept;  // non-blocking, empty
 void close_descriptor(int fd) noexcept;
 void disown_descriptor(int fd) noexcept;  // for what somebody else closes
 

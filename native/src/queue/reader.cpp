@@ -52,8 +52,10 @@ void Reader::close(bool forget) {
     end_ = 0;
     if (forked()) {
         meta_.reset();
+        [[maybe_unused]] auto* left = ready_.release();  // its thread lives in the parent
         return;
     }
+    ready_.reset();
     Services::get().heartbeat.remove(&heartbeat_);
     if (meta_ && forget) remove_file(meta_->path());  // while the name is still locked
     meta_.reset();
@@ -185,7 +187,7 @@ inline bool Reader::look(RecordView& out) {
 bool Reader::peek(RecordView& out) { return look(out); }
 
 bool Reader::next(RecordView& out) {
-    if (!look(out)) return false;
+    if (!look(out) && !(ready_ && look_again(out))) return false;
     offset_ += format::record_bytes(out.payload_len);
     expected_ = out.seq + 1;
     last_seq_ = out.seq;
@@ -196,7 +198,7 @@ std::size_t Reader::read_batch(BatchColumns& out, std::size_t max_records) {
     RecordView record;
     std::size_t n = 0;
     try {
-        for (; n < max_records && look(record); ++n) {
+        for (; n < max_records && (look(record) || (n == 0 && ready_ && look_again(record))); ++n) {
             if (out.owners.empty() || out.owners.back() != map_) out.owners.push_back(map_);
             out.push(record);
             offset_ += format::record_bytes(record.payload_len);

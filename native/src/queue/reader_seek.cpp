@@ -56,7 +56,9 @@ bool Reader::or_stay(Seek seek) {
     const auto last = last_seq_;
     for (int tries = 0;; ++tries) {
         try {
-            return seek();
+            const bool found = seek();
+            if (ready_) ready_->make_readable();
+            return found;
         } catch (const Error& e) {
             const bool again = e.code == Errc::segment_missing && tries < kTries;
             if (again) {
@@ -300,6 +302,7 @@ Skipped Reader::skip_damaged() {
     if (found == end_ && !segment_.sealed()) return skipped;  // nothing right behind it yet: stay
     skipped.bytes = found - offset_;
     offset_ = found;
+    if (ready_) ready_->make_readable();
     if (found != end_ && known) {
         const std::uint64_t seq = header_at(base_ + found).seq;
         if (!segment_.sparse()) {

@@ -34,11 +34,29 @@ void Reader::check_hidden_record() const {
     throw_fault(Fault::none);
 }
 
+// A reader that cannot write the flag cannot be woken: it looks again every so often.
+bool Reader::can_park() const noexcept { return control_.writable(); }
+
+// True: there is nothing to read, and the bell will be rung past `heard` when there is. False: look
+// again first.
+bool Reader::prepare_to_sleep(std::uint32_t& heard) {
+    // SYNC wake: pairs with Writer::wake_if_waiting.
+    heard = std::atomic_ref(*control_.notify_word()).load(std::memory_order_acquire);
+    std::atomic_ref(*control_.waiters_word()).store(1, std::memory_order_seq_cst);
+    const bool was_sealed = segment_.sealed(std::memory_order_seq_cst);
+    if (!progress_made()) return true;
+    if (!was_sealed) return false;
+    // Sealed: peek() moves on, unless this is the end of the log; then only commits count, and nothing
+    // can be committed here, so sleep until a writer opens and rings. If it went on to a segment that
+    // is still empty, the test must be made again there.
+    RecordView record;
+    return !peek(record) && segment_.sealed();
+}
+
 WaitOutcome Reader::wait(std::int64_t max_ns) {
     const std::int64_t begin = mono_ns();
     const std::int64_t deadline = begin + max_ns;
-    const bool park = options_.wait == WaitKind::spin_then_park && control_.writable();
-    // A reader that cannot write the flag cannot be woken: it looks again every so often.
+    const bool park = options_.wait == WaitKind::spin_then_park && can_park();
     const bool sleep =
         options_.wait == WaitKind::sleep || (options_.wait == WaitKind::spin_then_park && !park);
     const std::int64_t nap_ns =
@@ -67,31 +85,50 @@ WaitOutcome Reader::wait(std::int64_t max_ns) {
         }
         if (!park) continue;
 
-        // SYNC wake: pairs with Writer::wake_if_waiting.
-        std::uint32_t* const notify = control_.notify_word();
-        const std::uint32_t heard = std::atomic_ref(*notify).load(std::memory_order_acquire);
-        std::atomic_ref(*control_.waiters_word()).store(1, std::memory_order_seq_cst);
-        const bool was_sealed = segment_.sealed(std::memory_order_seq_cst);
-        if (progress_made()) {
-            // Sealed: peek() moves on, unless this is the end of the log; then only commits count, and
-            // nothing can be committed here, so sleep until a writer opens and rings.
-            if (!was_sealed || peek(record)) {
-                spins = ~0u;
-                if (was_sealed) return WaitOutcome::ready;
-                continue;
-            }
-            if (!segment_
-                     .sealed()) {  // peek() went on to a segment that is still empty: test again there
-                spins = ~0u;
-                continue;
-            }
+        std::uint32_t heard;
+        if (!prepare_to_sleep(heard)) {
+            spins = ~0u;
+            continue;
         }
         // At most a second: a writer may have died between clearing the flag and waking.
-        if (futex_wait(notify, heard, std::min<std::int64_t>(deadline - now, 1'000'000'000)) ==
+        if (futex_wait(control_.notify_word(), heard,
+                       std::min<std::int64_t>(deadline - now, 1'000'000'000)) ==
             FutexResult::interrupted) {
             return WaitOutcome::interrupted;
         }
         spins = ~0u;
+    }
+}
+
+int Reader::ready_fd() {
+    check_usable();
+    if (!ready_) {
+        ready_ = std::make_unique<ReadyFd>(can_park() ? control_.notify_word() : nullptr,
+                                           control_.shared_map());
+    }
+    return ready_->fd();
+}
+
+// At the end, with somebody waiting by descriptor: true with a record that has come meanwhile, else the
+// descriptor is armed.
+bool Reader::look_again(RecordView& out) {
+    if (ready_->watching()) return false;
+    for (;;) {
+        check_hidden_record();
+        ReadyFd::Watch watch;
+        watch.owner = map_;
+        // Their values are taken before the last look, so that no change falls between the two.
+        watch.words[0] = {segment_.flags_address(), segment_.flags(std::memory_order_seq_cst)};
+        watch.words[1] = {control_.current_segment_address(), control_.current_segment()};
+        if (offset_ + kRecordHeaderBytes <= end_) {
+            watch.words[2] = {reinterpret_cast<const std::uint32_t*>(base_ + offset_), 0};
+        }
+        const bool nothing = can_park() ? prepare_to_sleep(watch.heard) : !peek(out);
+        if (nothing && map_ == watch.owner) {
+            ready_->arm(watch);
+            return false;
+        }
+        if (peek(out)) return true;
     }
 }
 

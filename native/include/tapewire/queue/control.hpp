@@ -29,6 +29,7 @@ class Control {
     std::uint64_t first_seq() const noexcept { return first_seq_; }
     bool writable() const noexcept { return map_->writable(); }
     const Mapping& map() const noexcept { return *map_; }
+    MappingRef shared_map() const noexcept { return map_; }
     void sync() const { file_.sync_data(); }
 
     std::uint64_t writer_epoch() const noexcept { return word(block_->writer_epoch).load(); }
@@ -44,6 +45,9 @@ class Control {
     std::optional<std::pair<std::uint32_t, std::uint64_t>> position() const noexcept;
     std::uint32_t current_segment() const noexcept {
         return word(block_->current_segment).load(std::memory_order_acquire);
+    }
+    const std::uint32_t* current_segment_address() const noexcept {
+        return &block_->current_segment;
     }
     std::uint64_t* write_offset_word() const noexcept { return &block_->write_offset; }
 

@@ -15,6 +15,7 @@
 #include "tapewire/queue/reader_meta.hpp"
 #include "tapewire/queue/record_check.hpp"
 #include "tapewire/queue/segment.hpp"
+#include "tapewire/ready_fd.hpp"
 #include "tapewire/service.hpp"
 
 namespace tapewire::queue {
@@ -46,6 +47,7 @@ class Reader final : public Cursor, private ForkAware {
     bool next(RecordView& out) override;
     std::size_t read_batch(BatchColumns& out, std::size_t max_records) override;
     WaitOutcome wait(std::int64_t max_ns) override;
+    int ready_fd() override;
     bool seek_seq(std::uint64_t seq) override;
     bool seek_time(std::int64_t timestamp_ns) override;
     bool seek_start() override;
@@ -94,6 +96,9 @@ class Reader final : public Cursor, private ForkAware {
     bool peek(RecordView& out);  // the same, for everybody else
     bool leave_segment();        // at an uncommitted word: to the next segment, or false at the end
     bool passed_over() const;
+    bool can_park() const noexcept;
+    bool prepare_to_sleep(std::uint32_t& heard);
+    bool look_again(RecordView& out);
     bool progress_made() const noexcept;
     void check_hidden_record() const;
     void enter(Segment segment, std::uint64_t offset) noexcept;
@@ -131,6 +136,7 @@ class Reader final : public Cursor, private ForkAware {
         registering_;  // held until the position is written: retention does not run meanwhile
     bool closed_ = false;
     std::atomic<bool> interrupted_{false};
+    std::unique_ptr<ReadyFd> ready_;  // from the first ready_fd() on
 
     std::atomic<std::uint64_t> heartbeat_seen_{0};
     std::atomic<std::int64_t> heartbeat_since_ns_{0};

@@ -39,6 +39,9 @@ class Segment {
     bool sealed(std::memory_order order = std::memory_order_acquire) const noexcept {
         return (flags(order) & format::kSegmentSealed) != 0;
     }
+    const std::uint32_t* flags_address() const noexcept {
+        return &reinterpret_cast<const format::SegmentHeader*>(data())->flags;
+    }
     bool sparse() const noexcept { return (flags() & format::kSegmentSparse) != 0; }
     void seal() noexcept {
         flags_word().fetch_or(format::kSegmentSealed, std::memory_order_seq_cst);

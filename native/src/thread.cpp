@@ -1,0 +1,33 @@
+#include "tapewire/thread.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <string>
+#include <system_error>
+
+#include "tapewire/error.hpp"
+
+namespace tapewire {
+
+std::thread start_thread(const char* name, std::function<void()> body) {
+    // Signals belong to the user's threads: a Ctrl-C delivered here would end no wait.
+    sigset_t all, old;
+    sigfillset(&all);
+    // Faults are this thread's own: our mappings may raise SIGBUS here, and a bug must be seen.
+    for (int fault : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    std::thread thread;
+    int failed = 0;
+    try {
+        thread = std::thread(std::move(body));
+    } catch (const std::system_error& e) {
+        failed = e.code().value();
+    }
+    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    if (failed != 0) throw_os_error(failed, std::string("cannot start the thread ") + name, "");
+    pthread_setname_np(thread.native_handle(), name);
+    return thread;
+}
+
+}  // namespace tapewire

@@ -1,0 +1,98 @@
+"""Compiled callbacks of `for_each`: what they are called with.
+
+A compiled callback gets the fields of a record, the address of its payload and the address of the
+`data` that was given to `for_each`. It runs without the GIL, so it must not touch Python objects; it
+returns True to go on and False to stop. The payload is valid during the call.
+
+Example:
+    A C function of a shared library has this shape, and its ctypes pointer must say so by `restype`
+    and `argtypes` (those of `RECORD_CALLBACK`):
+
+    ``bool on_record(uint64_t seq, int64_t timestamp_ns, uint16_t type_id, uint16_t flags,
+    const uint8_t *payload, uint32_t size, void *data)``
+
+    A Python function wrapped by ctypes is accepted as well; it takes the GIL for each record:
+
+    >>> import tapewire as tw
+    >>> from tapewire.callback import RECORD_CALLBACK
+    >>> seen = []
+    >>> @RECORD_CALLBACK
+    ... def note(seq, timestamp_ns, type_id, flags, payload, size, data):
+    ...     seen.append((seq, size))
+    ...     return True
+    >>> with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
+    ...     _ = writer.append_batch(1, [b"one", b"four"])
+    >>> with tw.open_log(tmp / "q") as reader:
+    ...     reader.for_each(note)
+    2
+    >>> seen
+    [(0, 3), (1, 4)]
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+__all__ = ["RECORD_CALLBACK", "address_of", "numba_signature"]
+
+# seq, timestamp_ns, type_id, flags, payload, size, data
+RECORD_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_bool,
+    ctypes.c_uint64,
+    ctypes.c_int64,
+    ctypes.c_uint16,
+    ctypes.c_uint16,
+    ctypes.c_void_p,
+    ctypes.c_uint32,
+    ctypes.c_void_p,
+)
+
+_SHAPE = "bool(uint64 seq, int64 timestamp_ns, uint16 type_id, uint16 flags, pointer payload, uint32 size, pointer data)"
+
+
+def numba_signature() -> Any:
+    """The signature for `numba.cfunc`: of a callback's arguments, in their order.
+
+    `payload` is a pointer to bytes; `numba.carray(data, shape, dtype)` makes an array of `data`.
+    """
+    from numba import types
+
+    return types.boolean(
+        types.uint64,
+        types.int64,
+        types.uint16,
+        types.uint16,
+        types.CPointer(types.uint8),
+        types.uint32,
+        types.voidptr,
+    )
+
+
+def address_of(fn: Any) -> int:
+    """The address of compiled code, or 0 when `fn` is an ordinary Python callable.
+
+    Raises:
+        TypeError: The code is compiled for other arguments, or does not say for which.
+    """
+    pointer = fn if isinstance(fn, ctypes._CFuncPtr) else getattr(fn, "ctypes", None)  # numba's cfunc
+    if not isinstance(pointer, ctypes._CFuncPtr):
+        if not callable(fn):
+            raise TypeError(f"fn must be callable: fn={fn!r}")
+        return 0
+    if not _fits(pointer):
+        raise TypeError(f"a compiled callback must be declared as {_SHAPE}: fn={fn!r}")
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
+
+
+def _fits(pointer: Any) -> bool:
+    wanted: Any = RECORD_CALLBACK
+    given = pointer.argtypes or ()
+    return (
+        pointer.restype is wanted._restype_
+        and len(given) == len(wanted._argtypes_)
+        and all(
+            have is want or (want is ctypes.c_void_p and issubclass(have, ctypes._Pointer))
+            for have, want in zip(given, wanted._argtypes_, strict=True)
+        )
+    )

@@ -1,0 +1,299 @@
+# The verbs of readers of every kind; part of _native.pyx.
+
+# A wait is cut into slices of this length, so that Ctrl-C and close() end it soon.
+cdef int64_t SLICE_NS = 100_000_000
+# How long `async for` reads a backlog before the event loop gets its turn.
+cdef int64_t TURN_NS = 1_000_000
+
+
+def _settle(future):
+    if not future.done():
+        future.set_result(None)
+
+
+def _count(name, value):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an int: {name}={value!r}")
+    if not 0 <= value < 2**64:
+        raise InvalidOption(f"{name} must be from 0 to 2**64 - 1: {name}={value!r}")
+    return value
+
+
+cdef class CursorReader:
+    """The verbs that readers of every kind of log have in common."""
+
+    cdef bint _forked(self):
+        return False  # kinds that must not be used in a forked child say so
+
+    cdef int _check(self) except -1:
+        if self._cursor is NULL or self._closing:
+            raise ClosedHandle("the reader is closed")
+        # In a forked child the thread that was busy does not exist; the call itself will refuse.
+        if self._busy and not self._forked():
+            raise ConcurrentUse("another thread is inside a call of this reader",
+                                hint="give each thread a reader of its own")
+        return 0
+
+    # Around every call that releases the GIL. An error is made by Python code, in which signal handlers
+    # run: one that closes this reader must not wait for the very call it interrupts.
+    cdef int _enter_call(self) except -1:
+        self._check()
+        self._busy = True
+        self._busy_thread = PyThread_get_thread_ident()
+        return 0
+
+    cdef int _leave_call(self) except -1:
+        self._busy = False
+        if self._close_later:
+            self._close_later = False
+            self.close()
+        return 0
+
+    cdef object _wrap(self, RecordView* view):
+        cdef Record record = Record.__new__(Record)
+        record.seq = view.seq
+        record.timestamp_ns = view.timestamp_ns
+        record.type_id = view.type_id
+        record.flags = view.flags
+        record._data = view.payload
+        record._size = view.payload_len
+        if self._keeper is None or not (self._keeper.ref == deref(view.owner)):
+            self._keeper = Keeper.__new__(Keeper)
+            self._keeper.ref = deref(view.owner)
+            self._whole = PyMemoryView_FromObject(self._keeper)
+        record._keeper = self._whole
+        return record
+
+    def next(self):
+        """The next record, or None at the end. Never blocks."""
+        cdef RecordView view
+        if self._busy or self._cursor is NULL:
+            self._check()
+        if not self._cursor.next(view):
+            return None
+        return self._wrap(&view)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef RecordView view
+        if self._busy or self._cursor is NULL:
+            self._check()
+        if not self._cursor.next(view):
+            raise StopIteration
+        return self._wrap(&view)
+
+    def read_batch(self, max_records=65536):
+        """Up to `max_records` records as columns; possibly none. Never blocks."""
+        cdef size_t most = _count("max_records", max_records)
+        cdef Batch batch = Batch.__new__(Batch)
+        cdef BatchColumns* columns = batch._columns.get()
+        self._enter_call()
+        try:
+            with nogil:
+                self._cursor.read_batch(deref(columns), most)
+        finally:
+            self._leave_call()
+        batch._to = columns.size()
+        return batch
+
+    def for_each(self, fn, max_records=None, *, data=None, follow=False, timeout=None):
+        """Call `fn` for each record until it returns False; how many it saw.
+
+        `fn` is called with the `Record`; or it is compiled code (a numba `cfunc`, a ctypes function
+        pointer; see `tapewire.callback`) that is called with the record's fields and the address of
+        `data`, any writable buffer, and runs without the GIL. The walk ends where the log does, or
+        with `follow` waits there for more, at most `timeout` seconds at a time.
+        """
+        cdef uint64_t most = <uint64_t> -1 if max_records is None else _count("max_records", max_records)
+        cdef uint64_t seen = 0
+        from tapewire.callback import address_of
+        cdef size_t address = address_of(fn)
+        if address != 0:
+            return self._for_each_native(address, most, data, follow, timeout)
+        if data is not None:
+            raise TypeError("data is for compiled callbacks; a Python function has its own")
+        while seen < most:
+            record = self.next()
+            if record is None:
+                if follow and self.wait(timeout):
+                    continue
+                break
+            seen += 1
+            if fn(record) is False:
+                break
+        return seen
+
+    def _for_each_native(self, size_t address, uint64_t most, data, follow, timeout):
+        cdef Walked walked
+        cdef uint64_t seen = 0
+        cdef Py_buffer buffer
+        buffer.buf = NULL
+        if data is not None:
+            PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            while seen < most:
+                self._enter_call()
+                try:
+                    with nogil:
+                        walked = for_each_record(deref(self._cursor), <RecordCallback> address,
+                                                 buffer.buf, most - seen, SLICE_NS)
+                finally:
+                    self._leave_call()
+                seen += walked.records
+                if walked.refused or self._closing:
+                    break
+                PyErr_CheckSignals()
+                if walked.at_end and not (follow and self.wait(timeout)):
+                    break
+        finally:
+            if data is not None:
+                PyBuffer_Release(&buffer)
+        return seen
+
+    def wait(self, timeout=None):
+        """True as soon as there is something to read; False after `timeout` seconds without.
+
+        Releases the GIL; Ctrl-C ends it.
+        """
+        cdef int64_t deadline, left
+        cdef WaitOutcome outcome
+        cdef int64_t now = mono_ns()
+        if timeout is None or timeout == inf:
+            deadline = (<int64_t> 1) << 62
+        else:
+            if not timeout >= 0:
+                raise ValueError(f"timeout must be at least 0: timeout={timeout!r}")
+            deadline = now + <int64_t> (min(float(timeout), 1e9) * 1e9)
+        self._check()
+        while True:
+            left = min(deadline - now, SLICE_NS)
+            self._enter_call()
+            try:
+                with nogil:
+                    outcome = self._cursor.wait(left if left > 0 else 0)
+            finally:
+                self._leave_call()
+            if outcome == WaitOutcome.ready:
+                return True
+            if self._closing:
+                return False
+            PyErr_CheckSignals()
+            if self._closing or self._cursor is NULL:  # a signal handler may close the reader
+                return False
+            now = mono_ns()
+            if now >= deadline:
+                return False
+
+    def follow(self, timeout=None):
+        """Iterate and wait for more; ends after `timeout` seconds without a record, or when closed."""
+        while not self._closing and self._cursor is not NULL:
+            record = self.next()
+            if record is not None:
+                yield record
+            elif not self.wait(timeout):
+                return
+
+    def fileno(self):
+        """A descriptor for event loops: readable until `next` or `read_batch` has found the end.
+
+        It is fed by a native thread, which exists from the first call to `close`. It belongs to the
+        reader: poll it, read nothing from it, do not close it.
+        """
+        self._enter_call()
+        try:
+            with nogil:
+                fd = self._cursor.ready_fd()
+        finally:
+            self._leave_call()
+        return fd
+
+    def __aiter__(self):
+        """The same as `follow`, inside asyncio: ends when the reader is closed."""
+        return self._follow_async()
+
+    async def _follow_async(self):
+        import asyncio
+        cdef int64_t pause_at = mono_ns() + TURN_NS
+        cdef unsigned int since_clock = 0
+        loop = asyncio.get_running_loop()
+        # A copy of our own: close(), which makes it readable first, cannot take it from under the loop.
+        fd = os.dup(self.fileno())
+        try:
+            while not self._closing and self._cursor is not NULL:
+                record = self.next()
+                if record is not None:
+                    yield record
+                    since_clock += 1
+                    if since_clock % 16 == 0 and mono_ns() >= pause_at:
+                        await asyncio.sleep(0)  # a long backlog must not starve the other tasks
+                        pause_at = mono_ns() + TURN_NS
+                    continue
+                readable = loop.create_future()
+                loop.add_reader(fd, _settle, readable)
+                try:
+                    await readable
+                finally:
+                    loop.remove_reader(fd)
+                pause_at = mono_ns() + TURN_NS
+        finally:
+            os.close(fd)
+
+    def seek_seq(self, seq):
+        """To the first record with at least this number; False, and at the end, when there is none."""
+        cdef uint64_t wanted = _count("seq", seq)
+        cdef bint found
+        self._enter_call()
+        try:
+            with nogil:
+                found = self._cursor.seek_seq(wanted)
+        finally:
+            self._leave_call()
+        return found
+
+    def seek_time(self, time):
+        """To the first record at which the tape had reached this time; False when it never did."""
+        cdef int64_t wanted = to_ns(time)
+        cdef bint found
+        self._enter_call()
+        try:
+            with nogil:
+                found = self._cursor.seek_time(wanted)
+        finally:
+            self._leave_call()
+        return found
+
+    def seek_start(self):
+        """To the earliest record; False when there is none."""
+        cdef bint found
+        self._enter_call()
+        try:
+            with nogil:
+                found = self._cursor.seek_start()
+        finally:
+            self._leave_call()
+        return found
+
+    def seek_end(self):
+        """Behind the last record; False, since nothing is there yet."""
+        self._enter_call()
+        try:
+            with nogil:
+                self._cursor.seek_end()
+        finally:
+            self._leave_call()
+        return False
+
+    def skip_damaged(self):
+        """Past a damaged place to the next right record; what was skipped (0 bytes: nothing to skip)."""
+        cdef Skipped skipped
+        self._enter_call()
+        try:
+            with nogil:
+                skipped = self._cursor.skip_damaged()
+        finally:
+            self._leave_call()
+        first = skipped.first_seq if skipped.numbers_known else None
+        last = skipped.last_seq if skipped.numbers_known else None
+        return SkippedSpan(skipped.segment, skipped.offset, skipped.bytes, first, last)

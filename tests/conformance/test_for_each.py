@@ -1,0 +1,203 @@
+"""for_each with Python functions and with compiled code."""
+
+import ctypes
+import threading
+
+import numba
+import numpy as np
+import pytest
+
+import tapewire as tw
+from tapewire.callback import RECORD_CALLBACK, numba_signature
+from tests.conformance.kinds import needs
+from tests.support.entries import Entry
+
+TOTALS = np.dtype([("records", "i8"), ("bytes", "i8"), ("sum", "i8"), ("stop_at", "i8")])
+
+
+@numba.cfunc(numba_signature())
+def add_up(seq, timestamp_ns, type_id, flags, payload, size, data):
+    totals = numba.carray(data, (4,), np.int64)
+    totals[0] += 1
+    totals[1] += size
+    for byte in numba.carray(payload, (size,), np.uint8):
+        totals[2] += byte
+    return totals[0] != totals[3]
+
+
+def totals_of(model):
+    return len(model), sum(len(e.payload) for e in model), sum(sum(e.payload) for e in model)
+
+
+@needs()
+def test_numba_sees_every_record_and_its_bytes(log, read):
+    log.fill(500)
+    totals = np.zeros(1, TOTALS)
+    assert read().for_each(add_up, data=totals) == 500
+    assert totals[0].tolist()[:3] == totals_of(log.model)
+
+
+@needs()
+def test_every_field_reaches_a_compiled_callback(log, read):
+    log.append(b"some bytes", type_id=7, flags=0x1200)
+    log.append(b"", type_id=8)
+    got = []
+
+    @RECORD_CALLBACK
+    def note(seq, timestamp_ns, type_id, flags, payload, size, data):
+        got.append(Entry(seq, timestamp_ns, type_id, flags, ctypes.string_at(payload, size)))
+        return True
+
+    assert read().for_each(note) == 2
+    assert got == log.model
+
+
+@needs()
+def test_a_compiled_callback_stops_the_walk_by_false(log, read):
+    log.fill(100)
+    totals = np.zeros(1, TOTALS)
+    totals["stop_at"] = 10
+    reader = read()
+    assert reader.for_each(add_up, data=totals) == 10
+    assert reader.next().seq == 10
+
+
+@needs()
+def test_max_records_bounds_a_compiled_walk(log, read):
+    log.fill(100)
+    totals = np.zeros(1, TOTALS)
+    reader = read()
+    assert reader.for_each(add_up, 30, data=totals) == 30
+    assert reader.for_each(add_up, 0, data=totals) == 0
+    assert reader.for_each(add_up, 1_000, data=totals) == 70
+
+
+@needs()
+def test_compiled_code_runs_without_the_gil(log, read):
+    log.fill(1)
+    reached = threading.Event()
+
+    @RECORD_CALLBACK
+    def wait_for_the_other_thread(*_):
+        return reached.wait(30)  # takes the GIL, and gives it up while it waits
+
+    # The native walk around it must not hold the GIL, or this thread would never come to run.
+    thread = threading.Thread(target=reached.set)
+    thread.start()
+    assert read().for_each(wait_for_the_other_thread) == 1
+    thread.join()
+
+
+@needs()
+def test_numba_code_lets_other_threads_run(log, read):
+    log.append(bytes(4096))
+    ran = np.zeros(1, np.int64)
+
+    @numba.cfunc(numba_signature())
+    def spin_until_told(seq, timestamp_ns, type_id, flags, payload, size, data):
+        told = numba.carray(data, (1,), np.int64)
+        for _ in range(20_000_000_000):
+            if told[0] != 0:
+                return True
+        return False
+
+    def tell():
+        ran[0] = 1
+
+    timer = threading.Timer(0.05, tell)
+    timer.start()
+    assert read().for_each(spin_until_told, data=ran) == 1
+    timer.join()
+
+
+@needs("wait", "live")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_following_waits_for_more(log, read, compiled):
+    log.fill(10)
+    totals = np.zeros(1, TOTALS)
+    totals["stop_at"] = 30
+    seen = []
+
+    def note(record):
+        seen.append(record.seq)
+        return len(seen) != 30
+
+    timer = threading.Timer(0.02, log.fill, [20])
+    timer.start()
+    if compiled:
+        assert read().for_each(add_up, data=totals, follow=True) == 30
+    else:
+        assert read().for_each(note, follow=True) == 30
+    timer.join()
+    assert read().for_each(add_up, data=np.zeros(1, TOTALS), follow=True, timeout=0.01) == 30
+
+
+@needs("wait")
+def test_closing_ends_a_compiled_walk_that_follows(log, read):
+    reader = read()
+    timer = threading.Timer(0.02, reader.close)
+    timer.start()
+    assert reader.for_each(add_up, data=np.zeros(1, TOTALS), follow=True) == 0
+    timer.join()
+
+
+@needs()
+def test_a_python_function_gets_records(log, read):
+    log.fill(5)
+    seen = []
+    reader = read()
+    assert reader.for_each(lambda record: seen.append(record.seq)) == 5
+    assert seen == [0, 1, 2, 3, 4]
+
+
+@needs()
+def test_the_reader_is_busy_while_a_compiled_callback_runs(log, read):
+    log.fill(1)
+    reader = read()
+    raised = []
+
+    @RECORD_CALLBACK
+    def look(*_):
+        with pytest.raises(tw.ConcurrentUse):
+            reader.next()
+        raised.append(True)
+        return True
+
+    reader.for_each(look)
+    assert raised == [True]
+
+
+@numba.cfunc("boolean(uint64)")
+def too_short(seq):
+    return True
+
+
+@needs()
+@pytest.mark.parametrize(
+    "fn",
+    [
+        too_short,
+        ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0),
+        ctypes.CDLL(None).getpid,  # says nothing of its arguments
+    ],
+)
+def test_a_callback_of_another_shape_is_refused(log, read, fn):
+    log.fill(1)
+    reader = read()
+    with pytest.raises(TypeError, match="must be declared as bool"):
+        reader.for_each(fn)
+    assert reader.next().seq == 0
+
+
+@needs()
+def test_what_cannot_be_called_is_refused(log, read):
+    with pytest.raises(TypeError, match="callable"):
+        read().for_each(42)
+
+
+@needs()
+def test_data_must_be_writable_and_for_compiled_code(log, read):
+    with pytest.raises(BufferError):
+        read().for_each(add_up, data=b"read-only")
+    with pytest.raises(TypeError, match="compiled"):
+        read().for_each(lambda record: None, data=bytearray(8))
