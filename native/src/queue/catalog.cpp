@@ -26,14 +26,14 @@ const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
     const auto file = File::open_existing(layout_.segment(id), O_RDONLY);
     if (!file) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
     alignas(8) std::byte header[format::kRecordHeaderBytes];
-    if (file->read_at(header, sizeof header, format::kSegmentDataOffset) != sizeof header)
-        return facts;
-    const std::uint32_t commit = load_commit(header);
-    if (commit == 0 && rest_of_header_is_zero(header)) return facts;
-    if (commit != 0 && header_at(header).type_id != format::kPadType &&
-        check_header(header, commit, bytes_ - format::kSegmentDataOffset) == Fault::none) {
-        facts.first_seq = header_at(header).seq;
-        facts.foreign = header_at(header).header_check == 0;
+    const Commit commit = Commit::read(*file, format::kSegmentDataOffset, header);
+    if (!commit) {
+        const std::size_t got = file->read_at(header, sizeof header, format::kSegmentDataOffset);
+        if (got != sizeof header || all_zero(header, sizeof header)) return facts;
+    } else if (commit.header().type_id != format::kPadType &&
+               check_header(commit, bytes_ - format::kSegmentDataOffset) == Fault::none) {
+        facts.first_seq = commit.header().seq;
+        facts.foreign = commit.header().header_check == 0;
         return facts;
     }
     const auto segment = Segment::open(layout_, id, bytes_, Mapping::Access::read_only);

@@ -16,8 +16,29 @@ using format::kRecordHeaderBytes;
 using format::kSegmentDataOffset;
 
 namespace {
+
 constexpr std::int64_t kWatchNs = 100'000'000;
 constexpr std::int64_t kBeatNs = 1'000'000'000;
+
+// The field that a fault is about, with its value.
+std::string wrong_field(Fault fault, Commit commit) {
+    const format::RecordHeader& header = commit.header();
+    switch (fault) {
+        case Fault::version:
+        case Fault::later_version:
+            return "version=" + std::to_string(header.version);
+        case Fault::header_check:
+            return "header_check=" + hex(header.header_check);
+        case Fault::payload_crc:
+            return "payload_crc=" + hex(header.payload_crc) + ", seq=" + std::to_string(header.seq);
+        case Fault::none:
+        case Fault::uncommitted:
+        case Fault::length:
+            break;
+    }
+    return "commit_len=" + std::to_string(commit.word());
+}
+
 }  // namespace
 
 Reader::Reader(const std::string& root, const ReaderOptions& options)
@@ -95,34 +116,13 @@ void Reader::check_usable() const {
 
 void Reader::throw_fault(Fault fault) const {
     map_->check_not_lost();  // zeros that the SIGBUS handler put there are not a damaged record
-    const auto& header = header_at(base_ + offset_);
-    std::string field;
-    switch (fault) {
-        case Fault::length:
-            field = "commit_len=" + std::to_string(load_commit(base_ + offset_));
-            break;
-        case Fault::version:
-        case Fault::later_version:
-            field = "version=" + std::to_string(header.version);
-            break;
-        case Fault::header_check:
-            field = "header_check=" + hex(header.header_check);
-            break;
-        case Fault::payload_crc:
-            field =
-                "payload_crc=" + hex(header.payload_crc) + ", seq=" + std::to_string(header.seq);
-            break;
-        case Fault::none:
-            field = "commit_len=0";
-            break;
-    }
-    const char* what = fault == Fault::none
-                           ? "an uncommitted record stands where a committed one must be"
-                           : describe(fault);
+    // Looked at again, so that next() need not keep it; 0 when recovery takes it back just now.
+    const Commit commit = Commit::at(base_ + offset_);
+    const std::string field = commit ? wrong_field(fault, commit) : std::string("commit_len=0");
     const Errc code = fault == Fault::payload_crc     ? Errc::checksum_mismatch
                       : fault == Fault::later_version ? Errc::unsupported_version
                                                       : Errc::corrupt_record;
-    throw Error(code, std::string(what) + ": " + field, segment_.path(),
+    throw Error(code, std::string(describe(fault)) + ": " + field, segment_.path(),
                 static_cast<std::int64_t>(offset_),
                 fault == Fault::later_version
                     ? kVersionHint
@@ -147,34 +147,34 @@ inline bool Reader::look(RecordView& out) {
             continue;
         }
         const std::byte* at = base_ + offset_;
-        const std::uint32_t commit = load_commit(at);
-        if (commit == 0) [[unlikely]] {
+        const Commit commit = Commit::at(at);
+        if (!commit) [[unlikely]] {
             if (!leave_segment()) return false;
             continue;
         }
         __builtin_prefetch(at + kPrefetchBytes);
-        if (const Fault fault = check_header(at, commit, end_ - offset_); fault != Fault::none)
+        if (const Fault fault = check_header(commit, end_ - offset_); fault != Fault::none)
             [[unlikely]] {
             throw_fault(fault);
         }
-        const format::RecordHeader& header = header_at(at);
+        const format::RecordHeader& header = commit.header();
         if (header.type_id == kPadType) [[unlikely]] {
-            offset_ += format::record_bytes(commit - 1);
+            offset_ += commit.record_bytes();
             continue;
         }
         if (header.seq > expected_ && !segment_.sparse()) [[unlikely]]
             note_gap(header.seq);
         if (filter_ && !filter_->wants(header.type_id)) {
             expected_ = header.seq + 1;
-            offset_ += format::record_bytes(commit - 1);
+            offset_ += commit.record_bytes();
             continue;
         }
-        if (check_payload(at, commit) != Fault::none) [[unlikely]]
+        if (check_payload(commit) != Fault::none) [[unlikely]]
             throw_fault(Fault::payload_crc);
         if (map_->lost()) [[unlikely]]
             map_->check_not_lost();
-        out.payload = at + kRecordHeaderBytes;
-        out.payload_len = commit - 1;
+        out.payload = commit.payload();
+        out.payload_len = commit.payload_len();
         out.type_id = header.type_id;
         out.flags = header.flags;
         out.seq = header.seq;
@@ -232,7 +232,7 @@ bool Reader::leave_segment() {
     // SYNC seal: no record is committed here after SEALED, but one may have been just before it.
     if (offset_ + kRecordHeaderBytes <= end_) {
         if (load_commit(base_ + offset_) != 0) return true;
-        if (!rest_of_header_is_zero(base_ + offset_)) throw_fault(Fault::none);
+        if (!rest_of_header_is_zero(base_ + offset_)) throw_fault(Fault::uncommitted);
     }
     const std::uint32_t next = segment_.id() + 1;
     auto segment =

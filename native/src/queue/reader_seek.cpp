@@ -85,13 +85,11 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
     }
     for (;;) {
         if (offset_ + kRecordHeaderBytes <= end_) {
-            const std::uint32_t commit = load_commit(base_ + offset_);
-            if (commit != 0) {
-                const bool pad =
-                    check_header(base_ + offset_, commit, end_ - offset_) == Fault::none &&
-                    header_at(base_ + offset_).type_id == format::kPadType;
+            if (const Commit commit = Commit::at(base_ + offset_)) {
+                const bool pad = check_header(commit, end_ - offset_) == Fault::none &&
+                                 commit.header().type_id == format::kPadType;
                 if (!pad) return true;  // a record, or damage that the next call will name
-                offset_ += format::record_bytes(commit - 1);
+                offset_ += commit.record_bytes();
                 continue;
             }
             if (!rest_of_header_is_zero(base_ + offset_) && segment_.sealed()) return true;
@@ -283,13 +281,13 @@ Skipped Reader::skip_damaged() {
     skipped.segment = segment_.id();
     skipped.offset = offset_;
     if (offset_ + kRecordHeaderBytes > end_) return skipped;
-    const std::uint32_t commit = load_commit(base_ + offset_);
-    if (commit == 0 && rest_of_header_is_zero(base_ + offset_)) {
+    const Commit commit = Commit::at(base_ + offset_);
+    if (!commit && rest_of_header_is_zero(base_ + offset_)) {
         const auto at =
             control_.position();  // a hidden record has a hint behind it; else this is the end
         if (!at || at->first != segment_.id() || at->second <= offset_) return skipped;
     }
-    if (commit != 0 && check_record(base_ + offset_, commit, end_ - offset_) == Fault::none) {
+    if (commit && check_record(commit, end_ - offset_) == Fault::none) {
         return skipped;
     }
     if (expected_ == kAnySeq) {
@@ -304,7 +302,7 @@ Skipped Reader::skip_damaged() {
     offset_ = found;
     if (ready_) ready_->make_readable();
     if (found != end_ && known) {
-        const std::uint64_t seq = header_at(base_ + found).seq;
+        const std::uint64_t seq = Commit::at(base_ + found).header().seq;
         if (!segment_.sparse()) {
             skipped.numbers_known = true;
             skipped.first_seq = expected_;

@@ -31,7 +31,7 @@ void Reader::check_hidden_record() const {
         offset_ + kRecordHeaderBytes > end_ || load_commit(base_ + offset_) != 0) {
         return;
     }
-    throw_fault(Fault::none);
+    throw_fault(Fault::uncommitted);
 }
 
 // A reader that cannot write the flag cannot be woken: it looks again every so often.

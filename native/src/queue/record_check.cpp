@@ -11,6 +11,8 @@ const char* describe(Fault fault) noexcept {
     switch (fault) {
         case Fault::none:
             return "record is right";
+        case Fault::uncommitted:
+            return "an uncommitted record stands where a committed one must be";
         case Fault::length:
             return "commit_len reaches beyond the segment";
         case Fault::version:
@@ -25,10 +27,20 @@ const char* describe(Fault fault) noexcept {
     return "?";
 }
 
-Fault check_record(const std::byte* at, std::uint32_t commit, std::uint64_t room) noexcept {
-    const Fault fault = check_header(at, commit, room);
-    if (fault != Fault::none || header_at(at).type_id == format::kPadType) return fault;
-    return check_payload(at, commit);
+// Word and header in one read would come in no particular order: a copy is not an acquire.
+Commit Commit::read(const File& file, std::uint64_t offset,
+                    std::span<std::byte, kRecordHeaderBytes> into) {
+    std::uint32_t word = 0;
+    if (file.read_at(&word, sizeof word, offset) != sizeof word || word == 0) return {};
+    std::atomic_thread_fence(std::memory_order_acquire);  // SYNC commit: pairs with Writer::publish
+    if (file.read_at(into.data(), into.size(), offset) != into.size()) return {};
+    return at(into.data());
+}
+
+Fault check_record(Commit commit, std::uint64_t room) noexcept {
+    const Fault fault = check_header(commit, room);
+    if (fault != Fault::none || commit.header().type_id == format::kPadType) return fault;
+    return check_payload(commit);
 }
 
 bool rest_of_header_is_zero(const std::byte* at) noexcept {
@@ -69,10 +81,10 @@ namespace {
 // the bytes of its damaged payload are not looked at: they may hold copies of records.
 std::uint64_t first_candidate(const std::byte* base, std::uint64_t bad,
                               std::uint64_t end) noexcept {
-    const std::uint32_t commit = load_commit(base + bad);
-    if (commit != 0 && header_at(base + bad).header_check != 0 &&
-        check_header(base + bad, commit, end - bad) == Fault::none) {
-        return bad + format::record_bytes(commit - 1);
+    const Commit commit = Commit::at(base + bad);
+    if (commit && commit.header().header_check != 0 &&
+        check_header(commit, end - bad) == Fault::none) {
+        return bad + commit.record_bytes();
     }
     return bad + format::kRecordAlign;
 }
@@ -84,13 +96,13 @@ std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::u
                                 UncheckedBudget& budget) noexcept {
     for (std::uint64_t at = first_candidate(base, bad, end); at + kRecordHeaderBytes <= end;
          at += format::kRecordAlign) {
-        const std::uint32_t commit = load_commit(base + at);
-        if (commit == 0) continue;
-        const RecordHeader& header = header_at(base + at);
+        const Commit commit = Commit::at(base + at);
+        if (!commit) continue;
+        const RecordHeader& header = commit.header();
         if (header.type_id == format::kPadType || header.seq < min_seq) continue;
         if (bounded && header.seq - min_seq > (at - bad) / format::kRecordAlign) continue;
-        if (!budget.allows(header, commit)) continue;
-        if (check_record(base + at, commit, end - at) == Fault::none) return at;
+        if (!budget.allows(commit)) continue;
+        if (check_record(commit, end - at) == Fault::none) return at;
     }
     return end;
 }

@@ -121,8 +121,8 @@ class Recovery {
         for (std::uint64_t at = kSegmentDataOffset; at + kRecordHeaderBytes <= segment.size();
              at += format::kRecordAlign) {
             const std::byte* place = segment.data() + at;
-            const std::uint32_t commit = load_commit(place);
-            if (commit == 0) {
+            const Commit commit = Commit::at(place);
+            if (!commit) {
                 // A segment prepared ahead is all zeros: pass over it by the page.
                 const std::uint64_t page = (at + 4095) & ~std::uint64_t{4095};
                 if (at == page && at + 4096 <= segment.size() && all_zero(place, 4096)) {
@@ -130,19 +130,20 @@ class Recovery {
                 }
                 continue;
             }
-            if (!budget.allows(header_at(place), commit)) continue;
-            const Fault fault = check_record(place, commit, segment.size() - at);
-            if (fault == Fault::later_version) refuse_later_version(segment, at);
-            if (fault == Fault::none && header_at(place).type_id != format::kPadType) return true;
+            if (!budget.allows(commit)) continue;
+            const Fault fault = check_record(commit, segment.size() - at);
+            if (fault == Fault::later_version) refuse_later_version(segment, at, commit);
+            if (fault == Fault::none && commit.header().type_id != format::kPadType) return true;
         }
         return false;
     }
 
     // Right, but not ours to judge: leave the log alone.
-    [[noreturn]] static void refuse_later_version(const Segment& segment, std::uint64_t at) {
+    [[noreturn]] static void refuse_later_version(const Segment& segment, std::uint64_t at,
+                                                  Commit commit) {
         throw Error(Errc::unsupported_version,
                     "a record has a version this release cannot read: version=" +
-                        std::to_string(header_at(segment.data() + at).version) + ", supported=1",
+                        std::to_string(commit.header().version) + ", supported=1",
                     segment.path(), static_cast<std::int64_t>(at), kVersionHint);
     }
 
@@ -227,10 +228,10 @@ class Recovery {
         std::byte* base = segment.data();
         UncheckedBudget budget(segment.size());
         while (at + kRecordHeaderBytes <= segment.size()) {
-            const std::uint32_t commit = load_commit(base + at);
-            const std::uint64_t room = segment.size() - at;
-            const Fault fault = commit == 0 ? Fault::length : check_record(base + at, commit, room);
-            if (fault == Fault::later_version) refuse_later_version(segment, at);
+            const Commit commit = Commit::at(base + at);
+            const Fault fault =
+                commit ? check_record(commit, segment.size() - at) : Fault::uncommitted;
+            if (fault == Fault::later_version) refuse_later_version(segment, at, commit);
             if (fault != Fault::none) {
                 if (!seen_) {
                     // By what lies before: a payload may hold a copy of some other record.
@@ -246,13 +247,13 @@ class Recovery {
                 at = found;
                 continue;
             }
-            const format::RecordHeader& header = header_at(base + at);
+            const format::RecordHeader& header = commit.header();
             if (header.type_id != format::kPadType) {
                 accept(header, segment);
                 if (!indexed) tail_.index->add(header.seq, header.timestamp_ns, at);
                 indexed = false;
             }
-            at += format::record_bytes(commit - 1);
+            at += commit.record_bytes();
         }
         return at;
     }

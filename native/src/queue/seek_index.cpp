@@ -166,10 +166,9 @@ std::optional<LoadedIndex> load_index(const Layout& layout, std::uint32_t segmen
 }
 
 bool entry_is_right(const Segment& segment, const SeekIndexEntry& entry) noexcept {
-    const std::byte* at = segment.data() + entry.offset;
-    const std::uint32_t commit = load_commit(at);
-    return commit != 0 && check_record(at, commit, segment.size() - entry.offset) == Fault::none &&
-           header_at(at).type_id != format::kPadType && header_at(at).seq == entry.seq;
+    const Commit commit = Commit::at(segment.data() + entry.offset);
+    return commit && check_record(commit, segment.size() - entry.offset) == Fault::none &&
+           commit.header().type_id != format::kPadType && commit.header().seq == entry.seq;
 }
 
 std::unique_ptr<IndexBuilder> scan_index(const Layout& layout, std::uint64_t first_seq,

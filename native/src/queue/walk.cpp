@@ -11,10 +11,10 @@ namespace {
 // A right record, or nothing at all: then no number is needed to walk on.
 bool begins_right(const Segment& segment) {
     const std::byte* at = segment.data() + kSegmentDataOffset;
-    const std::uint32_t commit = load_commit(at);
-    if (commit == 0) return rest_of_header_is_zero(at);
-    return header_at(at).type_id != format::kPadType &&
-           check_record(at, commit, segment.size() - kSegmentDataOffset) == Fault::none;
+    const Commit commit = Commit::at(at);
+    if (!commit) return rest_of_header_is_zero(at);
+    return commit.header().type_id != format::kPadType &&
+           check_record(commit, segment.size() - kSegmentDataOffset) == Fault::none;
 }
 
 // A segment that is missing, or whose header is damaged, tells nothing.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "tapewire/checksum.hpp"
 #include "tapewire/file.hpp"
@@ -14,7 +15,15 @@
 
 namespace tapewire::queue {
 
-enum class Fault : std::uint8_t { none, length, version, later_version, header_check, payload_crc };
+enum class Fault : std::uint8_t {
+    none,
+    uncommitted,  // where a committed record must be
+    length,
+    version,
+    later_version,
+    header_check,
+    payload_crc
+};
 
 const char* describe(Fault fault) noexcept;
 
@@ -28,19 +37,53 @@ inline std::uint32_t load_commit(const std::byte* at,
 // else each header would be a cache miss of its own. A prefetch past the mapping does nothing.
 inline constexpr std::size_t kPrefetchBytes = 2048;
 
-inline const format::RecordHeader& header_at(const std::byte* at) noexcept {
-    return *reinterpret_cast<const format::RecordHeader*>(at);
-}
+// What the commit word of a record said. Header and payload are reached through this and nothing else, so
+// that whoever looks at them has loaded the word before, with acquire; a build with assertions ends where
+// that word was 0.
+class Commit {
+  public:
+    Commit() = default;
+    static Commit at(const std::byte* record) noexcept {
+        return Commit(record, load_commit(record, std::memory_order_acquire));
+    }
+    // Of a record in a file that is not mapped: `into` becomes a copy of its header, read after the
+    // word. Not committed also when the file ends before it.
+    static Commit read(const File& file, std::uint64_t offset,
+                       std::span<std::byte, format::kRecordHeaderBytes> into);
 
-// `commit` was loaded before (acquire, not 0); `room` is what the segment has from `at` on.
-inline Fault check_header(const std::byte* at, std::uint32_t commit, std::uint64_t room) noexcept {
-    assert(commit != 0);  // nobody looks at a record before its commit was seen
-    if (format::record_bytes(commit - 1) > room) [[unlikely]]
+    explicit operator bool() const noexcept { return word_ != 0; }
+    std::uint32_t word() const noexcept { return word_; }
+    const format::RecordHeader& header() const noexcept {
+        assert(word_ != 0);
+        return *reinterpret_cast<const format::RecordHeader*>(record_);
+    }
+    const std::byte* payload() const noexcept {
+        assert(word_ != 0);
+        return record_ + format::kRecordHeaderBytes;
+    }
+    std::uint32_t payload_len() const noexcept {
+        assert(word_ != 0);
+        return word_ - 1;
+    }
+    std::uint64_t record_bytes() const noexcept { return format::record_bytes(payload_len()); }
+    bool still_there() const noexcept {
+        return load_commit(record_, std::memory_order_relaxed) == word_;
+    }
+
+  private:
+    Commit(const std::byte* record, std::uint32_t word) noexcept : record_(record), word_(word) {}
+
+    const std::byte* record_ = nullptr;
+    std::uint32_t word_ = 0;
+};
+
+// `room` is what the segment has from the record on.
+inline Fault check_header(Commit commit, std::uint64_t room) noexcept {
+    if (commit.record_bytes() > room) [[unlikely]]
         return Fault::length;
-    const format::RecordHeader& header = header_at(at);
+    const format::RecordHeader& header = commit.header();
     // The check must be of the very word that was loaded: recovery may be putting a PAD here just now.
-    const bool checked = header.header_check == crc32c_32bytes(at) &&
-                         load_commit(at, std::memory_order_relaxed) == commit;
+    const bool checked = header.header_check == crc32c_32bytes(&header) && commit.still_there();
     if (!checked && header.header_check != 0) [[unlikely]]
         return Fault::header_check;
     if (header.version != format::kRecordVersion) [[unlikely]] {
@@ -50,18 +93,17 @@ inline Fault check_header(const std::byte* at, std::uint32_t commit, std::uint64
     return Fault::none;
 }
 
-inline Fault check_payload(const std::byte* at, std::uint32_t commit) noexcept {
-    assert(commit != 0);
-    const format::RecordHeader& header = header_at(at);
+inline Fault check_payload(Commit commit) noexcept {
+    const format::RecordHeader& header = commit.header();
     if ((header.flags & format::kFlagNoChecksum) == 0 &&
-        header.payload_crc != crc32(at + format::kRecordHeaderBytes, commit - 1)) [[unlikely]] {
+        header.payload_crc != crc32(commit.payload(), commit.payload_len())) [[unlikely]] {
         return Fault::payload_crc;
     }
     return Fault::none;
 }
 
 // Both, for a record that is judged off the hot path. A PAD has no payload to check.
-Fault check_record(const std::byte* at, std::uint32_t commit, std::uint64_t room) noexcept;
+Fault check_record(Commit commit, std::uint64_t room) noexcept;
 
 // The 60 bytes behind an uncommitted word: nothing was ever begun here when they are zero.
 bool rest_of_header_is_zero(const std::byte* at) noexcept;
@@ -74,10 +116,10 @@ struct UncheckedBudget {
     explicit UncheckedBudget(std::uint64_t segment_bytes) noexcept
         : bytes(16 * segment_bytes + (std::uint64_t{1} << 20)) {}
 
-    bool allows(const format::RecordHeader& header, std::uint32_t commit) noexcept {
-        if (header.header_check != 0) return true;
-        if (commit > bytes) return false;
-        bytes -= commit;
+    bool allows(Commit commit) noexcept {
+        if (commit.header().header_check != 0) return true;
+        if (commit.word() > bytes) return false;
+        bytes -= commit.word();
         return true;
     }
 

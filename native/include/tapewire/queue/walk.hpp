@@ -28,21 +28,20 @@ class Walk {
         for (;;) {
             at_ = next_;
             if (at_ + format::kRecordHeaderBytes > end_) return false;
-            const std::uint32_t commit = load_commit(base_ + at_);
+            commit_ = Commit::at(base_ + at_);
             __builtin_prefetch(base_ + at_ + kPrefetchBytes);
-            if (commit == 0 || check_header(base_ + at_, commit, end_ - at_) != Fault::none)
-                [[unlikely]] {
-                if (!hop(commit)) return false;
+            if (!commit_ || check_header(commit_, end_ - at_) != Fault::none) [[unlikely]] {
+                if (!hop()) return false;
                 continue;
             }
-            next_ = at_ + format::record_bytes(commit - 1);
+            next_ = at_ + commit_.record_bytes();
             if (header().type_id == format::kPadType) continue;
             expected_ = header().seq + 1;
             return true;
         }
     }
 
-    const format::RecordHeader& header() const noexcept { return header_at(base_ + at_); }
+    const format::RecordHeader& header() const noexcept { return commit_.header(); }
     std::uint64_t offset() const noexcept { return at_; }  // of the record, or of the end
     // The number behind the last record stepped to.
     std::optional<std::uint64_t> expected() const noexcept { return expected_; }
@@ -52,11 +51,11 @@ class Walk {
 
   private:
     // From a place that holds no right record to the next one that does.
-    bool hop(std::uint32_t commit) noexcept {
-        if (commit == 0 && rest_of_header_is_zero(base_ + at_)) return false;
+    bool hop() noexcept {
+        if (!commit_ && rest_of_header_is_zero(base_ + at_)) return false;
         const std::uint64_t found = find_right_record(base_, at_, end_, expected_.value_or(0),
                                                       dense_ && expected_.has_value(), budget_);
-        if (commit == 0 && load_commit(base_ + at_) != 0) {
+        if (!commit_ && load_commit(base_ + at_) != 0) {
             next_ = at_;  // it was being written just now, and is there
             return true;
         }
@@ -70,6 +69,7 @@ class Walk {
     std::uint64_t end_;
     std::uint64_t next_;
     std::uint64_t at_ = 0;
+    Commit commit_;  // at at_
     std::uint64_t damage_ = 0;
     std::optional<std::uint64_t> expected_;
     bool dense_;
