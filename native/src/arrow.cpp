@@ -159,7 +159,7 @@ void add_by_offsets(const ArrowArray& array, ArrowRows& rows) {
     const auto* data = static_cast<const std::byte*>(array.buffers[2]);
     for (std::int64_t i = 0; i < array.length; ++i) {
         if (offsets[i] < 0 || offsets[i + 1] < offsets[i]) {
-            refuse("Arrow offsets must rise: row=" + std::to_string(i), "");
+            refuse("Arrow offsets must rise: row=" + std::to_string(rows.pointers.size()), "");
         }
         rows.pointers.push_back(data + offsets[i]);
         rows.lengths.push_back(static_cast<std::uint64_t>(offsets[i + 1] - offsets[i]));
@@ -175,7 +175,7 @@ void add_by_views(const ArrowArray& array, ArrowRows& rows) {
         if (view.length < 0 ||
             (!inlined &&
              (view.far.buffer < 0 || view.far.buffer >= far_buffers || view.far.offset < 0))) {
-            refuse("Arrow view points nowhere: row=" + std::to_string(i), "");
+            refuse("Arrow view points nowhere: row=" + std::to_string(rows.pointers.size()), "");
         }
         rows.pointers.push_back(
             inlined ? reinterpret_cast<const std::byte*>(view.inlined)
@@ -275,7 +275,9 @@ void ArrowRows::add(const ArrowSchema& schema, const ArrowArray& array) {
     if (array.null_count != 0) {
         for (std::int64_t i = 0; i < array.length; ++i) {
             if (is_null(array, i)) {
-                refuse("a record cannot be null: row=" + std::to_string(i),
+                // Of all rows: earlier chunks are in already.
+                const std::size_t row = pointers.size() + static_cast<std::size_t>(i);
+                refuse("a record cannot be null: row=" + std::to_string(row),
                        "drop or fill the nulls");
             }
         }

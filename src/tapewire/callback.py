@@ -75,7 +75,9 @@ def address_of(fn: Any) -> int:
     Raises:
         TypeError: The code is compiled for other arguments, or does not say for which.
     """
-    pointer = fn if isinstance(fn, ctypes._CFuncPtr) else getattr(fn, "ctypes", None)  # numba's cfunc
+    pointer = (
+        fn if isinstance(fn, ctypes._CFuncPtr) else getattr(fn, "ctypes", None)
+    )  # numba's cfunc
     if not isinstance(pointer, ctypes._CFuncPtr):
         if not callable(fn):
             raise TypeError(f"fn must be callable: fn={fn!r}")

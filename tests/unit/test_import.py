@@ -6,9 +6,7 @@ import sys
 
 def test_an_interpreter_that_runs_without_the_gil_is_refused():
     code = "import sys; sys._is_gil_enabled = lambda: False; import tapewire"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "ImportError: tapewire needs the GIL" in done.stderr
     assert "PYTHON_GIL=0" in done.stderr

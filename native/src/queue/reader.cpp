@@ -159,6 +159,7 @@ inline bool Reader::look(RecordView& out) {
         }
         const format::RecordHeader& header = commit.header();
         if (header.type_id == kPadType) [[unlikely]] {
+            pass_unnumbered(commit.record_bytes());
             offset_ += commit.record_bytes();
             continue;
         }
@@ -247,8 +248,16 @@ bool Reader::leave_segment() {
             Segment::open(layout_, next, control_.segment_bytes(), Mapping::Access::read_only);
         if (!segment) throw_segment_missing(next);
     }
+    pass_unnumbered(end_ - offset_);
     enter(std::move(*segment), kSegmentDataOffset);
     return true;
+}
+
+// Lost records may have lain in bytes that hold none now: skip_damaged must know how many there are
+// since the last number. No reset: a record that is read changes what is expected.
+void Reader::pass_unnumbered(std::uint64_t bytes) noexcept {
+    if (unnumbered_.next != expected_) unnumbered_ = {expected_, 0};
+    unnumbered_.counted_to += static_cast<std::int64_t>(bytes);
 }
 
 void Reader::enter(Segment segment, std::uint64_t offset) noexcept {
@@ -281,12 +290,14 @@ void Reader::throw_segment_missing(std::uint32_t id) {
         }
     }
     const Position at = committed().value_or(position());
-    throw Error(Errc::segment_missing,
-                "the segment to read next is gone: segment=" + std::to_string(id) +
-                    ", committed=(" + std::to_string(at.segment) + ", " +
-                    std::to_string(at.offset) + "), first available seq=" + std::to_string(first),
-                layout_.segment(id), -1,
-                "seek_start() goes on with what is there; a pinned reader keeps its segments")
+    throw Error(
+        Errc::segment_missing,
+        "the segment to read next is gone: segment=" + std::to_string(id) + ", committed=(" +
+            std::to_string(at.segment) + ", " + std::to_string(at.offset) +
+            "), first available seq=" + std::to_string(first),
+        layout_.segment(id), -1,
+        "seek_start() goes on with what is there, skip_damaged() behind what is missing; a pinned "
+        "reader keeps its segments")
         .with(at.segment, at.offset, first);
 }
 
@@ -319,9 +330,14 @@ bool Reader::resume_committed() {
     expected_ = kAnySeq;
     last_seq_.reset();
     if (!enter_id(static_cast<std::uint32_t>(at.segment), at.offset)) {
-        throw_segment_missing(static_cast<std::uint32_t>(at.segment));
+        // Ahead of all there is: its name was lost with the power, and the log ends before.
+        const auto ids = layout_.segments();
+        if (ids.empty() || at.segment < ids.back() || !enter_id(ids.back(), segment_bytes())) {
+            throw_segment_missing(static_cast<std::uint32_t>(at.segment));
+        }
     }
-    step_back_to_tail();
+    stand_on_the_log();
+    if (position() != at) meta_->commit(position(), state.pinned);
     return true;
 }
 

@@ -92,7 +92,9 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
                 offset_ += commit.record_bytes();
                 continue;
             }
-            if (!rest_of_header_is_zero(base_ + offset_) && segment_.sealed()) return true;
+            // Something unfinished where nothing more can come: the next call will name it.
+            if (!rest_of_header_is_zero(base_ + offset_) && (segment_.sealed() || passed_over()))
+                return true;
         }
         if (!leave_segment()) return false;
     }
@@ -243,36 +245,71 @@ bool Reader::find_time(std::uint64_t wanted) {
     return false;
 }
 
-// A loss of power may take records that were committed past: the page of the reader's file was written
-// back, the segment's was not. Then the log ends before the committed position, and new records will
-// come where this reader believes to have been: it must stand at the end, not in the middle of them.
-void Reader::step_back_to_tail() {
-    for (;;) {
-        const std::uint64_t committed = offset_;
-        if (committed + kRecordHeaderBytes <= end_) {
-            const std::byte* at = base_ + committed;
-            if (load_commit(at) != 0 || !rest_of_header_is_zero(at)) return;
-        } else if (segment_.sealed()) {
+// Where a committed position is not a place between two records, nothing that was acknowledged as durable
+// lies between it and the last right record before it: a loss of power took what was there, and recovery
+// may have put a PAD over it, or new records. Stand behind that record; what is missing is then told.
+void Reader::stand_on_the_log() {
+    const std::uint64_t committed = offset_;
+    const std::uint32_t id = segment_.id();
+    std::uint64_t last = 0;  // the last record that begins before the position
+    std::optional<Numbering> numbers;
+    Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
+                              [committed](const auto& entry) { return entry.offset <= committed; });
+    bool more = false;
+    while ((more = walk.step()) && walk.offset() < committed) {
+        last = walk.offset();
+        numbers = walk.numbers();
+    }
+    if (more && walk.offset() == committed) return;
+    if (last != 0) {
+        const auto behind = static_cast<std::uint64_t>(numbers->counted_to);
+        if (behind > committed) {
+            offset_ = last;  // inside a record: it was not there when the position was committed
             return;
         }
-        if (committed != kSegmentDataOffset) {
-            Walk walk =
-                walk_by_index(layout_, first_seq(), segment_, false,
-                              [committed](const auto& entry) { return entry.offset <= committed; });
-            while (walk.step()) {
-            }
-            offset_ = std::min(committed, walk.offset());
-            if (offset_ != kSegmentDataOffset) return;
-        }
-        // Nothing here. One leaves a segment only when it is sealed: if the one below is open, the log
-        // ends there.
-        if (segment_.id() == 0) return;
-        auto below = Segment::open(layout_, segment_.id() - 1, control_.segment_bytes(),
-                                   Mapping::Access::read_only);
-        if (!below || below->sealed()) return;
-        const std::uint64_t size = below->size();
-        enter(std::move(*below), size);
+        expected_ = numbers->next;
+        // At the end of a sealed segment nothing will come: what was skipped there stays skipped.
+        if (!(committed == end_ && segment_.sealed())) offset_ = behind;
+        return;
     }
+    offset_ = kSegmentDataOffset;
+    if (more) return;
+    // Nothing is in this segment. The log goes on here when the one before is over, else it ends there.
+    for (std::uint32_t below = id; below-- > 0;) {
+        auto segment = open_or_nothing(layout_, below, segment_bytes());
+        if (!segment) return;
+        Walk tail =
+            walk_by_index(layout_, first_seq(), *segment, false, [](const auto&) { return true; });
+        while (tail.step()) {
+        }
+        if (!tail.numbers()) continue;
+        expected_ = tail.numbers()->next;
+        if (below + 1 != id || !segment->sealed()) {
+            enter(std::move(*segment), static_cast<std::uint64_t>(tail.numbers()->counted_to));
+        }
+        return;
+    }
+}
+
+std::optional<Numbering> Reader::numbers_here() {
+    if (expected_ == kAnySeq) return numbers_before(layout_, first_seq(), segment_, offset_);
+    const std::int64_t unnumbered =
+        unnumbered_.next == expected_ ? unnumbered_.counted_to : std::int64_t{0};
+    return Numbering{expected_, static_cast<std::int64_t>(offset_) - unnumbered};
+}
+
+// At the end of a sealed segment whose successor is gone: to the next one there is.
+bool Reader::skip_missing_segment(Skipped& skipped) {
+    if (offset_ + kRecordHeaderBytes <= end_ && load_commit(base_ + offset_) != 0) return false;
+    if (!segment_.sealed() && !passed_over()) return false;
+    const auto ids = layout_.segments();
+    const auto next = std::upper_bound(ids.begin(), ids.end(), segment_.id());
+    if (next == ids.end() || *next == segment_.id() + 1) return false;
+    skipped.segment = segment_.id() + 1;
+    skipped.offset = 0;
+    skipped.bytes = (*next - skipped.segment) * segment_bytes();
+    pass_unnumbered(end_ - offset_ + skipped.bytes);
+    return enter_id(*next, kSegmentDataOffset);
 }
 
 Skipped Reader::skip_damaged() {
@@ -280,6 +317,10 @@ Skipped Reader::skip_damaged() {
     Skipped skipped;
     skipped.segment = segment_.id();
     skipped.offset = offset_;
+    if (skip_missing_segment(skipped)) {
+        if (ready_) ready_->make_readable();
+        return skipped;
+    }
     if (offset_ + kRecordHeaderBytes > end_) return skipped;
     const Commit commit = Commit::at(base_ + offset_);
     if (!commit && rest_of_header_is_zero(base_ + offset_)) {
@@ -290,13 +331,12 @@ Skipped Reader::skip_damaged() {
     if (commit && check_record(commit, end_ - offset_) == Fault::none) {
         return skipped;
     }
-    if (expected_ == kAnySeq) {
-        expected_ = number_at(layout_, first_seq(), segment_, offset_).value_or(kAnySeq);
-    }
-    const bool known = expected_ != kAnySeq;
+    const std::optional<Numbering> numbers = numbers_here();
+    const bool known = numbers.has_value();
+    if (known) expected_ = numbers->next;
     UncheckedBudget budget(end_);
-    const std::uint64_t found = find_right_record(base_, offset_, end_, known ? expected_ : 0,
-                                                  known && !segment_.sparse(), budget);
+    const std::uint64_t found =
+        find_right_record(base_, offset_, end_, numbers, !segment_.sparse(), budget);
     if (found == end_ && !segment_.sealed()) return skipped;  // nothing right behind it yet: stay
     skipped.bytes = found - offset_;
     offset_ = found;

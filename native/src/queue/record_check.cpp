@@ -77,34 +77,46 @@ bool file_is_zero(const File& file, std::uint64_t from) {
 
 namespace {
 
-// Where the next record can begin. A header that is right by its own check vouches for its length, so
-// the bytes of its damaged payload are not looked at: they may hold copies of records.
-std::uint64_t first_candidate(const std::byte* base, std::uint64_t bad,
-                              std::uint64_t end) noexcept {
-    const Commit commit = Commit::at(base + bad);
-    if (commit && commit.header().header_check != 0 &&
-        check_header(commit, end - bad) == Fault::none) {
-        return bad + commit.record_bytes();
+std::uint64_t find_from(const std::byte* base, std::uint64_t from, std::uint64_t end,
+                        const std::optional<Numbering>& numbers, bool dense,
+                        UncheckedBudget& budget) noexcept {
+    for (std::uint64_t at = from; at + kRecordHeaderBytes <= end; at += format::kRecordAlign) {
+        const Commit commit = Commit::at(base + at);
+        if (!commit) continue;
+        const RecordHeader& header = commit.header();
+        if (header.type_id == format::kPadType) continue;
+        if (numbers) {
+            if (header.seq < numbers->next) continue;
+            const auto passed =
+                static_cast<std::uint64_t>(static_cast<std::int64_t>(at) - numbers->counted_to);
+            if (dense && header.seq - numbers->next > passed / format::kRecordAlign) continue;
+        }
+        if (!budget.allows(commit)) continue;
+        if (check_record(commit, end - at) == Fault::none) return at;
     }
-    return bad + format::kRecordAlign;
+    return end;
 }
 
 }  // namespace
 
 std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
-                                std::uint64_t min_seq, bool bounded,
+                                const std::optional<Numbering>& numbers, bool dense,
                                 UncheckedBudget& budget) noexcept {
-    for (std::uint64_t at = first_candidate(base, bad, end); at + kRecordHeaderBytes <= end;
-         at += format::kRecordAlign) {
-        const Commit commit = Commit::at(base + at);
-        if (!commit) continue;
-        const RecordHeader& header = commit.header();
-        if (header.type_id == format::kPadType || header.seq < min_seq) continue;
-        if (bounded && header.seq - min_seq > (at - bad) / format::kRecordAlign) continue;
-        if (!budget.allows(commit)) continue;
-        if (check_record(commit, end - at) == Fault::none) return at;
+    const Commit commit = Commit::at(base + bad);
+    const bool vouched = commit && commit.header().header_check != 0 &&
+                         check_header(commit, end - bad) == Fault::none;
+    if (!vouched) return find_from(base, bad + format::kRecordAlign, end, numbers, dense, budget);
+    // A header that is right by its own check vouches for its length, so the bytes of its damaged payload
+    // are not looked at: they may hold copies of records. It vouches for its number, too: what is
+    // missing before it is missing, and does not count against those behind.
+    const std::uint64_t behind = bad + commit.record_bytes();
+    if (numbers && dense && commit.header().type_id != format::kPadType &&
+        commit.header().seq >= numbers->next) {
+        const Numbering own{commit.header().seq + 1, static_cast<std::int64_t>(behind)};
+        const std::uint64_t found = find_from(base, behind, end, own, dense, budget);
+        if (found != end) return found;
     }
-    return end;
+    return find_from(base, behind, end, numbers, dense, budget);
 }
 
 void write_pad(std::byte* at, std::uint64_t bytes) noexcept {

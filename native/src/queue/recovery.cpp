@@ -69,6 +69,7 @@ class Recovery {
         }
         seal_below();
         list_unsynced();
+        call_back_readers();
         return std::move(tail_);
     }
 
@@ -84,29 +85,59 @@ class Recovery {
         return std::move(*segment);
     }
 
-    // Power may be lost after a segment's name has reached the disk and before its pages have. Such a
-    // file was never covered by a flush_sync: one without a byte in it goes, and of one whose header
-    // page alone was lost the header is written again, so that the records behind it can be judged.
+    // Power may be lost after a segment's name has reached the disk and before its pages have, or after
+    // a later segment's name has and before this one's. Such a segment was never covered by a
+    // flush_sync. At the top one without a byte in it goes; below, it becomes an empty one, so that
+    // readers pass over it to what follows. Where the header page alone was lost, the header is written
+    // again, so that the records behind it can be judged.
     void mend_unborn() {
         while (!ids_.empty()) {
             const File file(layout_.segment(ids_.back()), O_RDWR);
-            if (file.size() >= control_.segment_bytes() || !file_is_zero(file, 0)) break;
+            if (!is_unborn(file)) break;
             remove_file(file.path());
             tail_.report.push_back("removed " + file.path() +
                                    ": no byte of it had reached the disk");
             ids_.pop_back();
         }
-        for (std::size_t i = ids_.size(); i-- > 0;) {
+        for (std::size_t i = ids_.size(); i-- > 0 && ids_[i] >= synced_below();) {
             const File file(layout_.segment(ids_[i]), O_RDWR);
+            if (is_unborn(file))
+                file.resize(control_.segment_bytes());  // sealed soon: holes will do
             format::SegmentHeader header;
-            if (file.read_at(&header, sizeof header, 0) != sizeof header) break;
+            if (file.read_at(&header, sizeof header, 0) != sizeof header) continue;
             const std::byte* bytes = reinterpret_cast<const std::byte*>(&header);
-            if (!all_zero(bytes, sizeof header)) break;
+            if (!all_zero(bytes, sizeof header)) continue;
             header = new_segment_header(ids_[i], sparse_of_neighbour(i));
             file.write_at(&header, sizeof header, 0);
             tail_.report.push_back("the header of " + file.path() + " was lost and written again");
         }
+        fill_holes();
     }
+
+    bool is_unborn(const File& file) const {
+        return file.size() < control_.segment_bytes() && file_is_zero(file, 0);
+    }
+
+    // Where nothing was synced yet a name may be missing between others. (Below, only retention or a
+    // user removes names: nothing is put into their place.)
+    void fill_holes() {
+        constexpr std::uint32_t kMost = 64;
+        bool filled = false;
+        for (std::size_t i = 1; i < ids_.size(); ++i) {
+            const std::uint32_t missing = ids_[i - 1] + 1;
+            if (ids_[i] == missing || missing < synced_below() || ids_[i] - missing > kMost)
+                continue;
+            place_empty_segment(layout_, missing, control_.segment_bytes(), sparse_of_neighbour(i));
+            tail_.report.push_back("segment " + std::to_string(missing) +
+                                   " was lost: an empty one takes its place");
+            ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(i), missing);
+            filled = true;
+        }
+        if (filled) sync_directory(layout_.root);
+    }
+
+    // Every segment below is on disk, with its name. Without a checkpoint nothing is known.
+    std::uint64_t synced_below() const { return checkpoint_ ? checkpoint_->segment : 0; }
 
     bool sparse_of_neighbour(std::size_t i) const {
         if (i == 0) return options_.sparse;
@@ -163,7 +194,8 @@ class Recovery {
             return;
         }
         Segment segment = open(ids_.front());
-        go_on_behind(std::move(segment), kSegmentDataOffset);
+        const std::uint64_t end = scan(segment, 0);  // behind the PADs of an earlier recovery
+        go_on_behind(std::move(segment), end);
     }
 
     void scan_from_checkpoint(std::size_t top) {
@@ -186,6 +218,7 @@ class Recovery {
                 go_on_behind(std::move(segment), end);
             } else {
                 fence_rest(segment, end);
+                numbers_ = in_next_segment(numbers_, segment.size());
             }
         }
         if (checkpoint) report_if_shorter_than(*checkpoint);
@@ -193,13 +226,7 @@ class Recovery {
 
     void report_if_shorter_than(Position checkpoint) {
         const Position end{tail_.segment->id(), tail_.offset};
-        if (checkpoint.segment < end.segment ||
-            (checkpoint.segment == end.segment && checkpoint.offset <= end.offset)) {
-            return;
-        }
-        const auto place = [](Position p) {
-            return "segment " + std::to_string(p.segment) + ", offset " + std::to_string(p.offset);
-        };
+        if (!(end < checkpoint)) return;
         tail_.report.push_back("the log was on disk up to " + place(checkpoint) + " and ends at " +
                                place(end) + ": something was removed from it");
     }
@@ -233,15 +260,13 @@ class Recovery {
                 commit ? check_record(commit, segment.size() - at) : Fault::uncommitted;
             if (fault == Fault::later_version) refuse_later_version(segment, at, commit);
             if (fault != Fault::none) {
-                if (!seen_) {
+                if (!numbers_) {
                     // By what lies before: a payload may hold a copy of some other record.
-                    if (const auto number = number_at(layout_, control_.first_seq(), segment, at)) {
-                        tail_.next_seq = *number;
-                        seen_ = true;
-                    }
+                    numbers_ = numbers_before(layout_, control_.first_seq(), segment, at);
+                    if (numbers_) tail_.next_seq = numbers_->next;
                 }
-                const std::uint64_t found = find_right_record(
-                    base, at, segment.size(), tail_.next_seq, !segment.sparse() && seen_, budget);
+                const std::uint64_t found = find_right_record(base, at, segment.size(), numbers_,
+                                                              !segment.sparse(), budget);
                 if (found == segment.size()) return at;
                 mend(segment, at, found);
                 at = found;
@@ -249,7 +274,7 @@ class Recovery {
             }
             const format::RecordHeader& header = commit.header();
             if (header.type_id != format::kPadType) {
-                accept(header, segment);
+                accept(header, segment, at + commit.record_bytes());
                 if (!indexed) tail_.index->add(header.seq, header.timestamp_ns, at);
                 indexed = false;
             }
@@ -258,17 +283,17 @@ class Recovery {
         return at;
     }
 
-    void accept(const format::RecordHeader& header, const Segment& segment) {
+    void accept(const format::RecordHeader& header, const Segment& segment, std::uint64_t end) {
         // Lower: another implementation's restart. Higher in a dense log: records are missing before
         // it; they cannot be brought back, and what follows is right.
-        if (seen_ && !segment.sparse() && header.seq > tail_.next_seq) {
+        if (numbers_ && !segment.sparse() && header.seq > tail_.next_seq) {
             ++tail_.gaps;
             tail_.report.push_back("numbers " + std::to_string(tail_.next_seq) + " to " +
                                    std::to_string(header.seq - 1) + " are missing in " +
                                    segment.path());
         }
         tail_.next_seq = header.seq + 1;
-        seen_ = true;
+        numbers_ = {tail_.next_seq, static_cast<std::int64_t>(end)};
     }
 
     void mend(Segment& segment, std::uint64_t at, std::uint64_t found) {
@@ -355,14 +380,12 @@ class Recovery {
         if (ids_.empty()) tail_.lowest_segment = id;
     }
 
-    // The checkpoint says up to where everything was synced; without one nothing is known.
     void list_unsynced() {
-        const std::uint64_t synced_below = checkpoint_ ? checkpoint_->segment : 0;
         for (std::uint32_t id : ids_) {
             if (id >= tail_.segment->id()) break;
             const bool touched =
                 std::find(sealed_now_.begin(), sealed_now_.end(), id) != sealed_now_.end();
-            if (id >= synced_below || touched) tail_.unsynced.push_back(id);
+            if (id >= synced_below() || touched) tail_.unsynced.push_back(id);
         }
     }
 
@@ -380,6 +403,31 @@ class Recovery {
         }
     }
 
+    // A loss of power may take records that a reader has committed past: its file's page was written
+    // back, the segment's was not. New records will come where it believes to have been, so it is sent
+    // back to the end of the log. One that is open has found its place by itself.
+    void call_back_readers() {
+        const Position end{tail_.segment->id(), tail_.offset};
+        for (const std::string& name : layout_.reader_names()) {
+            const auto state = read_reader_state(layout_.reader_meta(name));
+            if (!state || state->generation == 0 || !(end < state->position)) continue;
+            try {
+                ReaderMeta meta(layout_, name);
+                meta.commit(end, state->pinned);
+                meta.sync();
+            } catch (const Error& e) {
+                if (e.code != Errc::reader_already_active) throw;
+                continue;
+            }
+            tail_.report.push_back("reader '" + name + "' had committed past the end of the log (" +
+                                   place(state->position) + "): it goes on at the end");
+        }
+    }
+
+    static std::string place(Position at) {
+        return "segment " + std::to_string(at.segment) + ", offset " + std::to_string(at.offset);
+    }
+
     const Layout& layout_;
     Control& control_;
     const RecoveryOptions& options_;
@@ -387,7 +435,7 @@ class Recovery {
     RecoveredTail tail_;
     std::optional<Position> checkpoint_ = load_tail_checkpoint(layout_);
     std::vector<std::uint32_t> sealed_now_;
-    bool seen_ = false;
+    std::optional<Numbering> numbers_;  // of what was scanned so far
 };
 
 }  // namespace

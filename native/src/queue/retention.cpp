@@ -1,5 +1,6 @@
 #include "tapewire/queue/retention.hpp"
 
+#include <fcntl.h>
 #include <sys/file.h>
 
 #include <algorithm>
@@ -47,6 +48,7 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     last_pass_ns_ = now_mono_ns;
 
     std::uint64_t floor = keep_from;
+    std::vector<std::string> counted;
     std::map<std::string, Seen> seen;
     for (const std::string& name : names) {
         const auto state = read_reader_state(layout.reader_meta(name));
@@ -71,10 +73,18 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
             continue;
         }
         floor = std::min(floor, state->position.segment);  // of a damaged file: 0, which keeps all
+        counted.push_back(layout.reader_meta(name));
     }
     seen_ = std::move(seen);
 
-    for (std::uint32_t id : layout.segments()) {
+    const std::vector<std::uint32_t> ids = layout.segments();
+    if (ids.empty() || ids.front() >= floor) return result;
+    // After a loss of power a reader must find what it needs: what lets segments go is on disk before
+    // they are gone.
+    for (const std::string& path : counted) {
+        if (const auto meta = File::open_existing(path, O_RDONLY)) meta->sync_data();
+    }
+    for (std::uint32_t id : ids) {
         if (id >= floor) break;
         // The segment first: the index thread looks for it after each write, and clears up behind us.
         if (remove_file(layout.segment(id))) ++result.retired;

@@ -95,6 +95,20 @@ Segment Segment::prepare(const Layout& layout, std::uint32_t id, std::uint64_t s
     return segment;
 }
 
+void place_empty_segment(const Layout& layout, std::uint32_t id, std::uint64_t segment_bytes,
+                         bool sparse) {
+    const std::string temp = layout.segment_temp(id);
+    {
+        File file(temp, O_RDWR | O_CREAT | O_TRUNC);
+        file.resize(segment_bytes);  // all holes: nobody will write to it
+        SegmentHeader header = new_segment_header(id, sparse);
+        header.flags |= format::kSegmentSealed;
+        file.write_at(&header, sizeof header, 0);
+        file.sync_data();
+    }
+    rename_without_replacing(temp, layout.segment(id));
+}
+
 bool Segment::publish(const Layout& layout) {
     if (!rename_without_replacing(layout.segment_temp(id_), layout.segment(id_))) return false;
     file_.moved_to(layout.segment(id_));

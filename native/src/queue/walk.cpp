@@ -17,22 +17,12 @@ bool begins_right(const Segment& segment) {
            check_record(commit, segment.size() - kSegmentDataOffset) == Fault::none;
 }
 
-// A segment that is missing, or whose header is damaged, tells nothing.
-std::optional<Segment> open_or_nothing(const Layout& layout, std::uint32_t id,
-                                       std::uint64_t bytes) {
-    try {
-        return Segment::open(layout, id, bytes, Mapping::Access::read_only);
-    } catch (const Error&) {
-        return std::nullopt;
-    }
-}
-
 // Further back the number is taken for unknown, as it is when the segments are gone.
 constexpr std::uint32_t kMostSegmentsBack = 64;
 
-// The number behind all that lies in the segments before `id`.
-std::optional<std::uint64_t> number_before(const Layout& layout, std::uint64_t first_seq,
-                                           std::uint32_t id, std::uint64_t bytes) {
+// Behind all that lies in the segments before `id`, in its own offsets.
+std::optional<Numbering> numbers_below(const Layout& layout, std::uint64_t first_seq,
+                                       std::uint32_t id, std::uint64_t bytes) {
     std::uint32_t from = id;
     bool known = false;
     while (!known && from > 0 && id - from < kMostSegmentsBack) {
@@ -42,34 +32,46 @@ std::optional<std::uint64_t> number_before(const Layout& layout, std::uint64_t f
         known = begins_right(*below) && load_commit(below->data() + kSegmentDataOffset) != 0;
     }
     if (!known && from != 0) return std::nullopt;
-    std::optional<std::uint64_t> expected;
-    if (!known) expected = first_seq;  // the log's very first record is the damaged one
+    std::optional<Numbering> numbers;
+    if (!known)
+        numbers = {first_seq, kSegmentDataOffset};  // the log's very first record is damaged
     for (; from < id; ++from) {
         const auto below = open_or_nothing(layout, from, bytes);
         if (!below) return std::nullopt;
-        Walk walk(*below, kSegmentDataOffset, expected);
-        while (walk.step()) expected = walk.expected();
+        Walk walk(*below, kSegmentDataOffset, numbers);
+        while (walk.step()) {
+        }
+        numbers = in_next_segment(walk.numbers(), bytes);
     }
-    return expected;
+    return numbers;
 }
 
 }  // namespace
 
-std::optional<std::uint64_t> number_at(const Layout& layout, std::uint64_t first_seq,
-                                       const Segment& segment, std::uint64_t offset) {
-    std::optional<std::uint64_t> expected;
-    if (offset == kSegmentDataOffset || !begins_right(segment)) {
-        expected = number_before(layout, first_seq, segment.id(), segment.size());
+std::optional<Segment> open_or_nothing(const Layout& layout, std::uint32_t id,
+                                       std::uint64_t bytes) {
+    try {
+        return Segment::open(layout, id, bytes, Mapping::Access::read_only);
+    } catch (const Error&) {
+        return std::nullopt;
     }
-    Walk walk(segment, kSegmentDataOffset, expected);
-    while (walk.step() && walk.offset() < offset) expected = walk.expected();
-    return expected;
+}
+
+std::optional<Numbering> numbers_before(const Layout& layout, std::uint64_t first_seq,
+                                        const Segment& segment, std::uint64_t offset) {
+    std::optional<Numbering> numbers;
+    if (offset == kSegmentDataOffset || !begins_right(segment)) {
+        numbers = numbers_below(layout, first_seq, segment.id(), segment.size());
+    }
+    Walk walk(segment, kSegmentDataOffset, numbers);
+    while (walk.step() && walk.offset() < offset) numbers = walk.numbers();
+    return numbers;
 }
 
 Walk walk_from_start(const Layout& layout, std::uint64_t first_seq, const Segment& segment) {
     if (begins_right(segment)) return Walk(segment, kSegmentDataOffset);
     return Walk(segment, kSegmentDataOffset,
-                number_at(layout, first_seq, segment, kSegmentDataOffset));
+                numbers_before(layout, first_seq, segment, kSegmentDataOffset));
 }
 
 }  // namespace tapewire::queue

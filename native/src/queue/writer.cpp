@@ -127,6 +127,12 @@ bool Writer::create_if_new() {
     Segment first = Segment::prepare(layout_, 0, bytes, options_.sparse.value_or(false));
     first.file().sync_data();
     first.publish(layout_);
+    {
+        // From the beginning on it is known up to where everything is on disk.
+        const File checkpoint(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
+        store_tail_checkpoint(checkpoint, {0, kSegmentDataOffset});
+        checkpoint.sync_data();
+    }
     Control::create(layout_, {bytes, options_.first_seq.value_or(0)});
     return true;
 }

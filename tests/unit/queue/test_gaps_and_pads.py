@@ -94,7 +94,31 @@ def test_a_writer_goes_on_over_a_missing_segment_in_the_middle(tmp):
     qf.segment_path(queue, 1).unlink()
     found = reopen(queue)
     assert (found["next_seq"], found["place"][0]) == (15, 2)
+    assert qf.segment_ids(queue) == [0, 1, 2], "nothing says that it had reached the disk"
+    assert read(queue) == ([*range(5), *range(10, 16)], [("gap", 5, 9)])
+
+
+def test_what_lay_below_the_checkpoint_is_not_put_back(tmp):
+    queue = write(tmp, numbered(0, 5), numbered(5, 5), numbered(10, 5))
+    reopen(queue)  # closes cleanly: all is on disk up to segment 2
+    qf.segment_path(queue, 1).unlink()
+    assert reopen(queue)["next_seq"] == 16
     assert qf.segment_ids(queue) == [0, 2]
+
+
+def test_skip_damaged_goes_on_behind_missing_segments(tmp):
+    queue = write(tmp, *(numbered(5 * i, 5) for i in range(5)))
+    for segment in (1, 2):
+        qf.segment_path(queue, segment).unlink()
+    with tw.open_log(queue) as reader:
+        for _ in range(5):
+            reader.next()
+        assert reader.skip_damaged().bytes == 2 * BYTES
+        with pytest.raises(tw.GapDetected) as gap:
+            reader.next()
+        assert (gap.value.first, gap.value.last) == (5, 14)
+        assert [r.seq for r in reader] == [*range(15, 25)]
+        assert reader.skip_damaged().bytes == 0
 
 
 def test_a_missing_last_segment_is_told_by_the_hint_of_the_position(tmp):

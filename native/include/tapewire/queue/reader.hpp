@@ -107,7 +107,10 @@ class Reader final : public Cursor, private ForkAware {
     void watch_heartbeat(std::int64_t now) noexcept;
     bool seek_newest_run(std::uint64_t seq);
     bool settle(std::uint32_t id, std::uint64_t offset);
-    void step_back_to_tail();
+    void stand_on_the_log();
+    void pass_unnumbered(std::uint64_t bytes) noexcept;
+    std::optional<Numbering> numbers_here();
+    bool skip_missing_segment(Skipped& skipped);
     template <class Seek>
     bool or_stay(Seek seek);
     bool find_seq(std::uint64_t seq);
@@ -125,6 +128,7 @@ class Reader final : public Cursor, private ForkAware {
     MappingRef map_;
 
     // Cold.
+    Numbering unnumbered_{kAnySeq, 0};  // bytes passed without a record while `next` was expected
     Segment segment_;
     std::optional<std::uint64_t> last_seq_;
     Layout layout_;

@@ -1,6 +1,7 @@
 // readers/NAME.meta: a reader's committed position and heartbeat.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,7 @@ namespace tapewire::queue {
 struct Position {
     std::uint64_t segment = 0;
     std::uint64_t offset = 0;
+    auto operator<=>(const Position&) const = default;
 };
 
 struct ReaderState {
@@ -45,6 +47,7 @@ class ReaderMeta {
     }
     void commit(Position position, bool pinned);  // the user's thread
     void beat() noexcept;                         // the heartbeat thread
+    void sync() const { file_.sync_data(); }
     const std::string& path() const noexcept { return file_.path(); }
 
   private:

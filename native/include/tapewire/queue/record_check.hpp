@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "tapewire/checksum.hpp"
@@ -126,12 +127,19 @@ struct UncheckedBudget {
     std::uint64_t bytes;
 };
 
-// Looks on behind `bad`, a place that is not right, in steps of 64 bytes, for a right record whose number
-// is at least `min_seq`; where `bounded` (a log that is not sparse, and the number is known) also no more
-// than min_seq + the steps passed, since a payload may hold a copy of some other record. Returns `end`
-// when there is none.
+// What is known of the numbers before some place of a segment.
+struct Numbering {
+    std::uint64_t next;  // behind the last record that had one
+    std::int64_t
+        counted_to;  // where that record ends; below the first record's place: in a segment before
+};
+
+// Looks on behind `bad`, a place that is not right, in steps of 64 bytes, for a right record. A payload may
+// hold a copy of some other record, so its number must not be below the next one, and in a log that is
+// `dense` not above it by more than the steps since the last numbered record: each may have held one that
+// was lost. Returns `end` when there is none.
 std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
-                                std::uint64_t min_seq, bool bounded,
+                                const std::optional<Numbering>& numbers, bool dense,
                                 UncheckedBudget& budget) noexcept;
 
 // Fills the fixed fields of a PAD that spans [at, at + bytes) and commits it last.

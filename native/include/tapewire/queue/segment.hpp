@@ -14,6 +14,9 @@
 namespace tapewire::queue {
 
 format::SegmentHeader new_segment_header(std::uint32_t id, bool sparse) noexcept;
+// Publishes a sealed segment without a record, to be passed over; on disk but for its name.
+void place_empty_segment(const Layout& layout, std::uint32_t id, std::uint64_t segment_bytes,
+                         bool sparse);
 
 class Segment {
   public:

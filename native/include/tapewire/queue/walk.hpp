@@ -12,14 +12,14 @@ namespace tapewire::queue {
 
 class Walk {
   public:
-    // `expected` is the number that a record at `from` has, where it is known: without it a copy of a
-    // record inside a damaged payload cannot be told from a record.
+    // `numbers` is what is known of those before `from`: without it a copy of a record inside a
+    // damaged payload cannot be told from a record.
     Walk(const Segment& segment, std::uint64_t from,
-         std::optional<std::uint64_t> expected = std::nullopt) noexcept
+         std::optional<Numbering> numbers = std::nullopt) noexcept
         : base_(segment.data()),
           end_(segment.size()),
           next_(from),
-          expected_(expected),
+          numbers_(numbers),
           dense_(!segment.sparse()),
           budget_(segment.size()) {}
 
@@ -36,15 +36,15 @@ class Walk {
             }
             next_ = at_ + commit_.record_bytes();
             if (header().type_id == format::kPadType) continue;
-            expected_ = header().seq + 1;
+            numbers_ = {header().seq + 1, static_cast<std::int64_t>(next_)};
             return true;
         }
     }
 
     const format::RecordHeader& header() const noexcept { return commit_.header(); }
     std::uint64_t offset() const noexcept { return at_; }  // of the record, or of the end
-    // The number behind the last record stepped to.
-    std::optional<std::uint64_t> expected() const noexcept { return expected_; }
+    // Of what lies before the next step: the last record stepped to, or what the walk began with.
+    const std::optional<Numbering>& numbers() const noexcept { return numbers_; }
     // Where the damage lies that the last steps hopped over; 0 = none.
     std::uint64_t damage() const noexcept { return damage_; }
     void forget_damage() noexcept { damage_ = 0; }
@@ -53,8 +53,7 @@ class Walk {
     // From a place that holds no right record to the next one that does.
     bool hop() noexcept {
         if (!commit_ && rest_of_header_is_zero(base_ + at_)) return false;
-        const std::uint64_t found = find_right_record(base_, at_, end_, expected_.value_or(0),
-                                                      dense_ && expected_.has_value(), budget_);
+        const std::uint64_t found = find_right_record(base_, at_, end_, numbers_, dense_, budget_);
         if (!commit_ && load_commit(base_ + at_) != 0) {
             next_ = at_;  // it was being written just now, and is there
             return true;
@@ -71,16 +70,29 @@ class Walk {
     std::uint64_t at_ = 0;
     Commit commit_;  // at at_
     std::uint64_t damage_ = 0;
-    std::optional<std::uint64_t> expected_;
+    std::optional<Numbering> numbers_;
     bool dense_;
     UncheckedBudget budget_;
 };
 
-// The number that a record at `offset` of `segment` has, by what lies before it. Empty: nothing that
-// could tell is there any more. Looks into earlier segments, a limited number, only while the first record
-// of each is damaged.
-std::optional<std::uint64_t> number_at(const Layout& layout, std::uint64_t first_seq,
-                                       const Segment& segment, std::uint64_t offset);
+// The end of a segment is the first record's place in the next.
+inline std::optional<Numbering> in_next_segment(std::optional<Numbering> numbers,
+                                                std::uint64_t segment_bytes) noexcept {
+    if (numbers) {
+        numbers->counted_to -=
+            static_cast<std::int64_t>(segment_bytes - format::kSegmentDataOffset);
+    }
+    return numbers;
+}
+
+// The numbers before `offset` of `segment`, by what lies before it. Empty: nothing that could tell is
+// there any more. Looks into earlier segments, a limited number, only while the first record of each is
+// damaged.
+std::optional<Numbering> numbers_before(const Layout& layout, std::uint64_t first_seq,
+                                        const Segment& segment, std::uint64_t offset);
+
+// The same segment read-only; empty when it is missing or its header is damaged: then it tells nothing.
+std::optional<Segment> open_or_nothing(const Layout& layout, std::uint32_t id, std::uint64_t bytes);
 
 // A walk from the segment's start, which knows its number when the first record is damaged.
 Walk walk_from_start(const Layout& layout, std::uint64_t first_seq, const Segment& segment);

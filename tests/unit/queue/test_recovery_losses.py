@@ -1,0 +1,170 @@
+"""Recovery and resuming readers behind a loss: damage twice, positions ahead of the log, lost names."""
+
+import os
+
+import pytest
+
+import tapewire as tw
+from tests.support import queue_format as qf
+from tests.support.crafted import (
+    BYTES,
+    damage,
+    is_sealed,
+    numbered,
+    offset_of,
+    pads,
+    patch,
+    read,
+    reopen,
+    untouched,
+    write,
+)
+
+# ---- damage behind damage -----------------------------------------------------------------------
+
+
+def test_damage_right_behind_an_earlier_pad_costs_that_record_alone(tmp):
+    records = numbered(0, 10)
+    queue = write(tmp, records)
+    for n in (1, 2, 3, 4):
+        damage(queue, 0, offset_of(records, n))
+    assert reopen(queue)["next_seq"] == 10
+    damage(queue, 0, offset_of(records, 5))
+    numbers, events = read(queue)
+    assert numbers == [0, 6, 7, 8, 9, 10]
+    assert ("damage", offset_of(records, 5)) in events
+    (queue / "index.meta").unlink()
+    (queue / "000000000.idx").unlink()
+    found = reopen(queue)
+    assert (found["next_seq"], found["damaged_spans"]) == (11, 1)
+    assert read(queue)[0] == [0, 6, 7, 8, 9, 10, 11]
+
+
+def test_damage_at_the_start_of_a_segment_behind_one_whose_tail_was_lost(tmp):
+    # 5..9 were at the end of segment 0; then 10 is damaged: 11 is six numbers ahead.
+    second = numbered(10, 5)
+    queue = write(tmp, numbered(0, 5), second, sealed=[True, False])
+    damage(queue, 1, offset_of(second, 0))
+    assert read(queue)[0] == [*range(5), *range(11, 15)]
+    found = reopen(queue)
+    assert (found["next_seq"], found["damaged_spans"]) == (15, 1)
+    assert read(queue)[0] == [*range(5), *range(11, 16)]
+
+
+def test_a_damaged_payload_behind_a_gap_hides_nothing_behind_it(tmp):
+    records = [qf.record(n, bytes(40)) for n in (0, 10, 11, 12)]
+    queue = write(tmp, records)
+    patch(queue, 0, offset_of(records, 1) + 64, b"\x01")  # the payload of number 10
+    assert read(queue)[0] == [0, 11, 12]
+    assert reopen(queue)["next_seq"] == 13
+    assert read(queue)[0] == [0, 11, 12, 13]
+
+
+def test_a_log_without_a_record_is_mended_once(tmp):
+    queue = write(tmp, [])
+    patch(queue, 0, 72, b"\x01")
+    for pads_made in (1, 0, 0):
+        with tw.open_publisher(queue, preallocate=False) as writer:
+            assert writer.metrics()["recovered_pads"] == pads_made
+
+
+def test_a_reader_opens_before_an_unfinished_record_where_the_seal_was_lost(tmp):
+    first = numbered(0, 3)
+    queue = write(tmp, first, numbered(3, 3), sealed=[False, False])
+    patch(queue, 0, 64, bytes(4))  # its commit word
+    with tw.open_log(queue) as reader:
+        with pytest.raises(tw.CorruptRecord):
+            reader.next()
+        skipped = reader.skip_damaged()
+        assert (skipped.bytes, skipped.first_seq, skipped.last_seq) == (128, 0, 0)
+        assert [r.seq for r in reader] == [1, 2, 3, 4, 5]
+
+
+# ---- positions that the log does not reach ------------------------------------------------------
+
+
+def set_position(queue, segment, offset, name="x"):
+    os.makedirs(queue / "readers", exist_ok=True)
+    meta = qf.reader_meta(qf.reader_slot(segment, offset, 8))
+    (queue / "readers" / f"{name}.meta").write_bytes(meta)
+
+
+def resumed(queue):
+    numbers, gaps = [], []
+    with tw.open_subscriber(queue, "x") as reader:
+        while True:
+            try:
+                record = reader.next()
+            except tw.GapDetected as gap:
+                gaps.append((gap.first, gap.last))
+                continue
+            if record is None:
+                return numbers, gaps
+            numbers.append(record.seq)
+
+
+@pytest.mark.parametrize("ahead", [(0, 64 + 7 * 128), (0, BYTES), (1, 64), (3, 640)])
+@pytest.mark.parametrize("writer_first", [True, False])
+def test_a_position_ahead_of_the_log_is_called_back(tmp, ahead, writer_first, caplog):
+    queue = write(tmp, numbered(0, 5))
+    set_position(queue, *ahead)
+    if not writer_first:
+        with tw.open_subscriber(queue, "x") as reader:
+            assert reader.next() is None
+            assert reader.committed == (0, 64 + 5 * 128)
+    reopen(queue)  # appends number 5
+    assert ("reader 'x' had committed past the end" in caplog.text) == writer_first
+    assert resumed(queue) == ([5], [])
+
+
+def test_a_position_inside_a_pad_goes_on_behind_it_and_tells_the_gap(tmp):
+    records = numbered(0, 10)
+    queue = write(tmp, records)
+    for n in (3, 4, 5):
+        damage(queue, 0, offset_of(records, n))
+    reopen(queue)
+    assert pads(queue, 0) == [(offset_of(records, 3), offset_of(records, 6))]
+    set_position(queue, 0, offset_of(records, 4))
+    assert resumed(queue) == ([*range(6, 11)], [(3, 5)])
+
+
+def test_a_position_behind_what_was_skipped_stays(tmp):
+    records = numbered(0, 6)
+    queue = write(tmp, records)
+    damage(queue, 0, offset_of(records, 2))
+    set_position(queue, 0, offset_of(records, 3))
+    assert resumed(queue) == ([3, 4, 5], [])
+
+
+@pytest.mark.parametrize(("sealed", "place"), [(True, (1, 64)), (False, (0, 64 + 5 * 128))])
+def test_a_position_in_an_empty_segment_goes_back_only_to_one_that_is_open(tmp, sealed, place):
+    queue = write(tmp, numbered(0, 5), [], sealed=[sealed, False])
+    set_position(queue, 1, 64)
+    with tw.open_subscriber(queue, "x") as reader:
+        assert reader.position == place
+        assert reader.next() is None
+
+
+# ---- names and pages that never reached the disk ------------------------------------------------
+
+
+def test_a_segment_without_a_byte_in_the_middle_becomes_an_empty_one(tmp):
+    queue = write(tmp, numbered(0, 5), numbered(5, 5), numbered(10, 5))
+    os.truncate(qf.segment_path(queue, 1), 0)
+    assert reopen(queue)["next_seq"] == 15
+    assert is_sealed(queue, 1)
+    assert read(queue) == ([*range(5), *range(10, 16)], [("gap", 5, 9)])
+
+
+def test_the_header_of_a_segment_in_the_middle_is_written_again(tmp):
+    queue = write(tmp, numbered(0, 5), numbered(5, 5), numbered(10, 5))
+    patch(queue, 1, 0, bytes(64))
+    assert reopen(queue)["next_seq"] == 15
+    assert read(queue) == ([*range(16)], [])
+
+
+def test_a_new_queue_knows_what_is_on_disk_from_its_beginning_on(tmp):
+    queue = tmp / "q"
+    with tw.open_publisher(queue, segment_bytes=BYTES):
+        assert qf.unpack("TailCheckpoint", (queue / "index.meta").read_bytes())["offset"] == 64
+    assert untouched(reopen(queue))
