@@ -1,8 +1,8 @@
 """Compiled callbacks of `for_each`: what they are called with.
 
 A compiled callback gets the fields of a record, the address of its payload and the address of the
-`data` that was given to `for_each`. It runs without the GIL, so it must not touch Python objects; it
-returns True to go on and False to stop. The payload is valid during the call.
+`data` that was given to `for_each`. It runs without the GIL, so it must not touch Python objects;
+it returns True to go on and False to stop. The payload is valid during the call.
 
 Example:
     A C function of a shared library has this shape, and its ctypes pointer must say so by `restype`
@@ -32,6 +32,7 @@ Example:
 from __future__ import annotations
 
 import ctypes
+from _ctypes import CFuncPtr
 from typing import Any
 
 __all__ = ["RECORD_CALLBACK", "address_of", "numba_signature"]
@@ -48,7 +49,10 @@ RECORD_CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_void_p,
 )
 
-_SHAPE = "bool(uint64 seq, int64 timestamp_ns, uint16 type_id, uint16 flags, pointer payload, uint32 size, pointer data)"
+_SHAPE = (
+    "bool(uint64 seq, int64 timestamp_ns, uint16 type_id, uint16 flags, "
+    "pointer payload, uint32 size, pointer data)"
+)
 
 
 def numba_signature() -> Any:
@@ -75,10 +79,9 @@ def address_of(fn: Any) -> int:
     Raises:
         TypeError: The code is compiled for other arguments, or does not say for which.
     """
-    pointer = (
-        fn if isinstance(fn, ctypes._CFuncPtr) else getattr(fn, "ctypes", None)
-    )  # numba's cfunc
-    if not isinstance(pointer, ctypes._CFuncPtr):
+    # A numba cfunc has its ctypes pointer as an attribute.
+    pointer = fn if isinstance(fn, CFuncPtr) else getattr(fn, "ctypes", None)
+    if not isinstance(pointer, CFuncPtr):
         if not callable(fn):
             raise TypeError(f"fn must be callable: fn={fn!r}")
         return 0

@@ -72,42 +72,31 @@ def test_max_records_bounds_a_compiled_walk(log, read):
     assert reader.for_each(add_up, 1_000, data=totals) == 70
 
 
+sched_yield = ctypes.CDLL(None).sched_yield
+sched_yield.argtypes = []
+sched_yield.restype = ctypes.c_int
+
+
+@numba.cfunc(numba_signature())
+def wait_for_another_thread(seq, timestamp_ns, type_id, flags, payload, size, data):
+    told_and_seen = numba.carray(data, (2,), np.int64)
+    for _ in range(20_000_000):
+        sched_yield()  # foreign code: the word is loaded anew behind it
+        if told_and_seen[0] != 0:
+            told_and_seen[1] = 1
+            return True
+    return False
+
+
 @needs()
 def test_compiled_code_runs_without_the_gil(log, read):
     log.fill(1)
-    reached = threading.Event()
-
-    @RECORD_CALLBACK
-    def wait_for_the_other_thread(*_):
-        return reached.wait(30)  # takes the GIL, and gives it up while it waits
-
-    # The native walk around it must not hold the GIL, or this thread would never come to run.
-    thread = threading.Thread(target=reached.set)
-    thread.start()
-    assert read().for_each(wait_for_the_other_thread) == 1
-    thread.join()
-
-
-@needs()
-def test_numba_code_lets_other_threads_run(log, read):
-    log.append(bytes(4096))
-    ran = np.zeros(1, np.int64)
-
-    @numba.cfunc(numba_signature())
-    def spin_until_told(seq, timestamp_ns, type_id, flags, payload, size, data):
-        told = numba.carray(data, (1,), np.int64)
-        for _ in range(20_000_000_000):
-            if told[0] != 0:
-                return True
-        return False
-
-    def tell():
-        ran[0] = 1
-
-    timer = threading.Timer(0.05, tell)
+    told_and_seen = np.zeros(2, np.int64)
+    timer = threading.Timer(0.05, told_and_seen.__setitem__, [0, 1])  # needs the GIL
     timer.start()
-    assert read().for_each(spin_until_told, data=ran) == 1
+    assert read().for_each(wait_for_another_thread, data=told_and_seen) == 1
     timer.join()
+    assert told_and_seen[1] == 1
 
 
 @needs("wait", "live")

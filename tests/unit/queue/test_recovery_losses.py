@@ -1,4 +1,4 @@
-"""Recovery and resuming readers behind a loss: damage twice, positions ahead of the log, lost names."""
+"""Recovery and resuming readers after a loss: damage twice, lost tails, pages and names."""
 
 import os
 
