@@ -62,12 +62,13 @@ def numba_signature() -> Any:
     """
     from numba import types
 
+    bytes_pointer: Any = types.CPointer
     return types.boolean(
         types.uint64,
         types.int64,
         types.uint16,
         types.uint16,
-        types.CPointer(types.uint8),
+        bytes_pointer(types.uint8),
         types.uint32,
         types.voidptr,
     )

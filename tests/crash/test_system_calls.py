@@ -1,7 +1,14 @@
 """What an append asks of the kernel: nothing."""
 
+import shutil
+import subprocess
+import sys
+
+import pytest
+
 import tapewire as tw
 from tests.crash import disk
+from tests.crash.crew import ROOT
 from tests.crash.scripts import calls_between_markers
 
 A_MILLION_APPENDS = """
@@ -76,3 +83,28 @@ def test_page_faults_through_rolls_into_prepared_segments(tmp, crew, record_prop
     )
     assert rolls == 200
     assert faults <= appends // 10, "the worker took the faults, not the appending thread"
+
+
+def test_the_hot_loop_of_the_examples_makes_no_system_call(tmp):
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace")
+    records = 2_000
+    feeding = ["examples/feed.py", tmp / "prices", "--seconds", "90", "--rate", "20000"]
+    with subprocess.Popen([sys.executable, *feeding], cwd=ROOT, stdout=subprocess.DEVNULL) as feed:
+        command = ["strace", "-f", "-qq", "-o", tmp / "calls.txt", sys.executable]
+        command += ["examples/hot_loop.py", tmp / "prices", tmp / "orders"]
+        done = subprocess.run(
+            [*command, "--records", str(records)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        feed.terminate()
+    assert f"answered {records} prices, the last was {records - 1}" in done.stdout
+    lines = [line.split(None, 1) for line in (tmp / "calls.txt").read_text().splitlines()]
+    thread = lines[0][0]
+    calls = [call for tid, call in lines if tid == thread]
+    (pinned,) = [i for i, call in enumerate(calls) if call.startswith("sched_setaffinity(")]
+    assert "hot_loop: answered" in calls[pinned + 1], "nothing between pinning and printing"
