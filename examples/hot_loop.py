@@ -1,7 +1,7 @@
 """A hot loop: answers every price of examples/feed.py, and asks nothing of the kernel meanwhile.
 
-    python examples/feed.py /tmp/prices --records 100000 &
-    strace -f -o calls.txt python examples/hot_loop.py /tmp/prices /tmp/orders --records 100000
+    python examples/feed.py /tmp/prices --seconds 60 &
+    strace -f -o calls.txt python examples/hot_loop.py /tmp/prices /tmp/orders
 
 Between pinning itself to a core and its last answer the thread makes no system call.
 """
@@ -21,10 +21,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("prices", help="folder of the queue to follow")
     parser.add_argument("orders", help="folder of the queue to answer into")
-    parser.add_argument("--records", type=int, default=100_000, help="stop after so many")
-    parser.add_argument(
-        "--core", type=int, default=None, help="run on this core; default: the last"
-    )
+    parser.add_argument("--records", type=int, default=10_000, help="stop after so many")
+    parser.add_argument("--core", type=int, help="run on this core; default: the last")
     arguments = parser.parse_args()
 
     with (
