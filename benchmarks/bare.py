@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import os
-import shutil
 import statistics
 import subprocess
-from pathlib import Path
 
 from benchmarks import harness
-from benchmarks.machine import ROOT
-
-SOURCE = Path(__file__).parent / "native" / "pingpong.cpp"
-
-
-@functools.cache
-def _program() -> Path:
-    compiler = os.environ.get("CXX") or next(
-        (name for name in ("c++", "g++", "clang++") if shutil.which(name)), None
-    )
-    if compiler is None:
-        raise RuntimeError("the bare limits need a C++ compiler; set CXX or install g++")
-    digest = hashlib.sha256(SOURCE.read_bytes() + compiler.encode()).hexdigest()[:12]
-    program = ROOT / "build" / "benchmarks" / f"pingpong-{digest}"
-    if not program.exists():
-        program.parent.mkdir(parents=True, exist_ok=True)
-        made = program.with_suffix(f".{os.getpid()}")
-        subprocess.run([compiler, "-std=c++20", "-O2", SOURCE, "-o", made], check=True)
-        made.replace(program)  # two runs at once may both compile: the last one wins, whole
-    return program
+from benchmarks.compiled import compiled
 
 
 def _run(*args: object) -> list[float]:
     harness.unpin()
-    command = [str(_program()), *map(str, args)]
+    command = [str(compiled("pingpong.cpp", "-O2")), *map(str, args)]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [float(line) for line in out.split()]
 

@@ -12,6 +12,7 @@ declare -A packages=(
     [redis-server]=redis-server
     [nats-server]=nats-server
     [valgrind]=valgrind
+    [mkfs.ext4]=e2fsprogs
     [clang]="clang libclang-rt-dev"
     [jdk]=default-jdk-headless
 )

@@ -267,7 +267,11 @@ def left_behind(queue):
 
 
 def opener(line, queue, times):
-    """Opens, uses and closes writers and readers, through rolls, with every kind of worker."""
+    """Opens, uses and closes writers and readers, through rolls, with every kind of worker.
+
+    Batches are exported to Arrow: taken by a consumer, and left in capsules that nobody takes.
+    """
+    import pyarrow as pa  # has a thread of its own
 
     def once():
         options = {"retention": tw.Retention(), "flush": tw.FlushEvery(records=1)}
@@ -277,10 +281,13 @@ def opener(line, queue, times):
                 records = named.read_batch()
                 kept = anonymous.next().payload
                 named.commit()
-            assert len(records) >= 60
-            assert len(kept) == 200
+            records.__arrow_c_array__()
+            records.__arrow_c_stream__()
+            taken = pa.record_batch(records[10:])
+        assert len(records) >= 60
+        assert len(kept) == 200
+        assert len(taken["payload"][0].as_py()) == 200  # with everything closed
 
-    once()
     before = left_behind(queue)
     for _ in range(times):
         once()

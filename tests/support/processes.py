@@ -29,6 +29,10 @@ class Child:
     def pid(self):
         return self._process.pid
 
+    @property
+    def running(self):
+        return self._process.poll() is None
+
     def line(self, timeout=30.0):
         """The next line of its output; fails when it ends or stays silent."""
         deadline = time.monotonic() + timeout

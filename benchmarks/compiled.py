@@ -1,0 +1,35 @@
+"""The C++ of the benchmarks, compiled when it is first needed, and again when it has changed."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from benchmarks.machine import ROOT
+
+SOURCES = Path(__file__).parent / "native"
+
+
+@functools.cache
+def compiled(name: str, *flags: str, depends: tuple[Path, ...] = ()) -> Path:
+    """`native/<name>` as a program, or what `flags` ask for; `depends`: files it includes."""
+    compiler = os.environ.get("CXX") or next(
+        (name for name in ("c++", "g++", "clang++") if shutil.which(name)), None
+    )
+    if compiler is None:
+        raise RuntimeError(f"{name} needs a C++ compiler; set CXX or install g++")
+    source = SOURCES / name
+    digest = hashlib.sha256(repr((compiler, flags)).encode())
+    for path in (source, *depends):
+        digest.update(path.read_bytes())
+    program = ROOT / "build" / "benchmarks" / f"{source.stem}-{digest.hexdigest()[:12]}"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        made = program.with_suffix(f".{os.getpid()}")
+        subprocess.run([compiler, "-std=c++20", source, *flags, "-o", made], check=True)
+        made.replace(program)  # two runs at once may both compile: the last one wins, whole
+    return program

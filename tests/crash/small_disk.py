@@ -1,0 +1,106 @@
+"""A small filesystem that a child of the crash tests mounts for itself, and that goes with it."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+TMPFS_BYTES = 1 << 20
+EXT4_BYTES = 4 << 20  # a journal alone takes 1 MiB
+FILESYSTEMS = ("tmpfs", "ext4")
+
+
+def _checked(result, what):
+    if result != 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def _run(*command):
+    if shutil.which(command[0]) is None:
+        raise OSError(f"needs {command[0]}")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def _own_mounts():
+    """From here on this process mounts for itself alone; its end, of whatever kind, unmounts."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    uid, gid = os.getuid(), os.getgid()
+    if uid == 0:
+        _checked(libc.unshare(CLONE_NEWNS), "unshare")
+    else:
+        _checked(libc.unshare(CLONE_NEWNS | CLONE_NEWUSER), "unshare")
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"0 {uid} 1"),
+            ("gid_map", f"0 {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    _checked(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount private")
+    return libc
+
+
+class SmallDisk:
+    """A filesystem of a few segments, with ballast that can be taken off again.
+
+    ext4 lies in a file behind a loop device, which the kernel frees with the mount. Unlike tmpfs it
+    promises blocks before it has them (delayed allocation) and needs some for its own tables.
+    """
+
+    def __init__(self, filesystem, folder):
+        libc = _own_mounts()
+        self.folder = folder
+        self.queue = os.path.join(folder, "queue")
+        self._ballast = os.path.join(folder, "ballast")
+        self._image = folder + ".image"
+        if filesystem == "tmpfs":
+            options = f"size={TMPFS_BYTES},mode=0700".encode()
+            _checked(libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, options), "mount tmpfs")
+        else:
+            with open(self._image, "wb") as file:
+                file.truncate(EXT4_BYTES)
+            _run("mkfs.ext4", "-q", "-m", "0", self._image)
+            self._mount_image()
+
+    def _mount_image(self):
+        _run("mount", "-o", "loop", self._image, self.folder)
+
+    def mount_again(self):
+        """What is read afterwards comes from the blocks of the image, not from the page cache."""
+        _run("umount", self.folder)
+        self._mount_image()
+
+    def fill(self, leave=0):
+        """Takes all the room but `leave` bytes."""
+        block = os.statvfs(self.folder).f_frsize
+        with open(self._ballast, "wb") as file:
+            size = 0
+            piece = self._room()
+            while (more := min(piece, self._room() - leave)) >= block:
+                # The writer's threads take pages too, and ext4's tables: what was free a moment ago
+                # may not be.
+                try:
+                    os.posix_fallocate(file.fileno(), size, more)
+                    size += more
+                except OSError:
+                    piece = more // 2
+
+    def _room(self):
+        free = os.statvfs(self.folder)
+        return free.f_bavail * free.f_frsize
+
+    def free(self):
+        os.unlink(self._ballast)
+
+
+def small_disk_or_say_why(line, where):
+    """`where`: filesystem and folder. Says "unable" and ends the child where it may not mount."""
+    try:
+        return SmallDisk(**where)
+    except OSError as error:
+        line.say("unable", str(error))
+        raise SystemExit(0) from None
