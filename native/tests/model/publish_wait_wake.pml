@@ -46,14 +46,15 @@
 #define SEALED_IS_NO_PROGRESS 4   /* the look for progress sees only the old segment's commit word */
 #define CLEAR_AFTER_BELL 5        /* notify_seq incremented, then waiters_pending cleared */
 #define NO_BELL_AT_OPENING 6      /* a writer opens without ringing */
-#define NO_SECOND_LOOK 7          /* SEALED seen: the segment is left without loading the commit again */
-#define FLAG_STORE_IN_BUFFER 8    /* the reader's waiters_pending = 1 is release: its look may pass it */
-#define COMMIT_BEFORE_BODY 9      /* the commit is relaxed */
-#define SEAL_BEFORE_NEXT 10       /* SEALED set before the next segment has its name */
-#define PAD_WRITTEN_AGAIN 11      /* recovery pads what a predecessor has padded already */
-/* ---- not faults, but as right as the original: what shows that a fault is the fault ---- */
-#define EVERY_APPEND_RINGS 12 /* BELL_BEFORE_COMMIT with the increment behind the commit */
-#define NO_BELL_AT_SEAL 13    /* nothing but promptness is lost */
+#define FLAG_TRUSTED_AT_OPENING 7 /* a writer that opens rings only when waiters_pending is set */
+#define NO_SECOND_LOOK 8          /* SEALED seen: the segment is left without loading the commit again */
+#define FLAG_STORE_IN_BUFFER 9    /* the reader's waiters_pending = 1 is release: its look may pass it */
+#define COMMIT_BEFORE_BODY 10     /* the commit is relaxed */
+#define SEAL_BEFORE_NEXT 11       /* SEALED set before the next segment has its name */
+#define PAD_WRITTEN_AGAIN 12      /* recovery pads what a predecessor has padded already */
+/* ---- no faults: as right as the original ---- */
+#define EVERY_APPEND_RINGS 13 /* BELL_BEFORE_COMMIT, but with the increment behind the commit */
+#define NO_BELL_AT_SEAL 14    /* a sleeper learns of the seal with the next record */
 
 #ifdef FAULT
 #if FAULT == 0
@@ -291,7 +292,9 @@ inline open_writer() {
     :: else -> break
     od;
     below = 0;
-#if FAULT != NO_BELL_AT_OPENING
+#if FAULT == FLAG_TRUSTED_AT_OPENING
+    wake_if_waiting()
+#elif FAULT != NO_BELL_AT_OPENING
     d_step { DRAINED -> increment_notify() };
     futex_wake_all()
 #endif
