@@ -11,6 +11,7 @@ SMALL = {"READERS": 1, "RECORDS": 2}
 
 ASLEEP = "!(asleep_for_ever)"
 NOT_NEXT = "next_record_whole"
+CORRUPT = "!(corrupt_record)"
 
 FAULTS = {
     "FLAG_LOAD_PASSES_COMMIT": ASLEEP,
@@ -24,8 +25,11 @@ FAULTS = {
     "FLAG_STORE_IN_BUFFER": ASLEEP,
     "COMMIT_BEFORE_BODY": NOT_NEXT,
     "SEAL_BEFORE_NEXT": "!(segment_missing)",
-    "PAD_WRITTEN_AGAIN": "!(corrupt_record)",
+    "PAD_WRITTEN_AGAIN": CORRUPT,
+    "OFFSET_BEFORE_COMMIT": CORRUPT,
 }
+# What a fault needs beyond the small model to show.
+NEEDED = {"PAD_WRITTEN_AGAIN": {"DEATHS": 2}, "OFFSET_BEFORE_COMMIT": {"HINTS": 1}}
 
 
 @pytest.fixture
@@ -73,10 +77,15 @@ def test_a_replacement_may_be_killed_too(verify):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_hints_never_make_a_healthy_log_look_damaged(verify):
+    assert_right(verify(large=True, timeout=500, READERS=1, RECORDS=2, DEATHS=2, HINTS=1))
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_found_when_it_is_put_back(verify, fault):
-    deaths = 2 if fault == "PAD_WRITTEN_AGAIN" else 1
-    assert verify(FAULT=fault, DEATHS=deaths, **SMALL).violated == FAULTS[fault]
+    assert verify(FAULT=fault, **SMALL, **NEEDED.get(fault, {})).violated == FAULTS[fault]
 
 
 @pytest.mark.long

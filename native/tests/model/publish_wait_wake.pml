@@ -35,6 +35,9 @@
 #ifndef BATCHES
 #define BATCHES 1 /* 0: every append by itself */
 #endif
+#ifndef HINTS
+#define HINTS 0 /* 1: also (current_segment, write_offset), and the check that uses them */
+#endif
 #define SLOTS 2 /* places for records in a segment; the writer may also roll before it is full */
 /* Each segment that is left holds a record or a PAD, and only a death leaves a PAD. */
 #define SEGMENTS (RECORDS + DEATHS)
@@ -52,9 +55,10 @@
 #define COMMIT_BEFORE_BODY 10     /* the commit is relaxed */
 #define SEAL_BEFORE_NEXT 11       /* SEALED set before the next segment has its name */
 #define PAD_WRITTEN_AGAIN 12      /* recovery pads what a predecessor has padded already */
+#define OFFSET_BEFORE_COMMIT 13   /* write_offset is relaxed; needs HINTS */
 /* ---- no faults: as right as the original ---- */
-#define EVERY_APPEND_RINGS 13 /* BELL_BEFORE_COMMIT, but with the increment behind the commit */
-#define NO_BELL_AT_SEAL 14    /* a sleeper learns of the seal with the next record */
+#define EVERY_APPEND_RINGS 14 /* BELL_BEFORE_COMMIT, but with the increment behind the commit */
+#define NO_BELL_AT_SEAL 15    /* a sleeper learns of the seal with the next record */
 
 #ifdef FAULT
 #if FAULT == 0
@@ -69,7 +73,14 @@
 #define BODY(segment, slot) (SEGMENTS * SLOTS + (segment) * SLOTS + (slot)) /* header and payload */
 #define SEALED(segment) (2 * SEGMENTS * SLOTS + (segment))
 #define WAITERS (SEGMENTS * (2 * SLOTS + 1))
+#define SEGMENT_GEN (WAITERS + 1)
+#define CURRENT_SEGMENT (WAITERS + 2)
+#define WRITE_OFFSET (WAITERS + 3)
+#if HINTS
+#define WORDS (WAITERS + 4)
+#else
 #define WORDS (WAITERS + 1)
+#endif
 
 #define RECORD 1
 #define PAD 2
@@ -98,7 +109,7 @@ typedef Store {
     byte value;
     bool release;
 };
-#define DEPTH (2 * SLOTS) /* what one batch can have in it: a body and a commit each */
+#define DEPTH (2 * SLOTS + HINTS) /* what a batch can have in it: bodies, commits, write_offset */
 Store buffer[DEPTH];
 byte buffered;
 bool flag_buffered[READERS]; /* a reader's only store: waiters_pending = 1 */
@@ -133,7 +144,7 @@ inline drain(which) {
 }
 
 /* A relaxed store may overtake, but none here is to a word that has another in the buffer: only bodies
- * are stored relaxed, each once (and COMMIT_BEFORE_BODY's commits, each once). */
+ * are stored relaxed, each once (and what the faults make so). */
 active proctype Memory() {
     byte k;
 end:
@@ -142,6 +153,9 @@ end:
     :: d_step { MAY_DRAIN(1) -> drain(1) }
     :: d_step { MAY_DRAIN(2) -> drain(2) }
     :: d_step { MAY_DRAIN(3) -> drain(3) }
+#if HINTS
+    :: d_step { MAY_DRAIN(4) -> drain(4) }
+#endif
     :: d_step { flag_buffered[0] -> memory[WAITERS] = 1; flag_buffered[0] = false }
 #if READERS > 1
     :: d_step { flag_buffered[1] -> memory[WAITERS] = 1; flag_buffered[1] = false }
@@ -205,6 +219,14 @@ inline publish_next() {
     }
 }
 
+/* Control::publish_position. The generation is the writer's own word: nobody else stores it. */
+inline publish_position(in_segment, at_slot) {
+    d_step { store(SEGMENT_GEN, generation | 1, SEQ_CST); generation = generation | 1 };
+    d_step { store(CURRENT_SEGMENT, in_segment, RELEASE) };
+    d_step { store(WRITE_OFFSET, at_slot, RELEASE) };
+    d_step { store(SEGMENT_GEN, generation + 1, SEQ_CST); generation++ }
+}
+
 /* Writer::roll */
 inline roll() {
 #if FAULT == SEAL_BEFORE_NEXT
@@ -212,6 +234,9 @@ inline roll() {
     publish_next();
 #else
     publish_next();
+#if HINTS
+    publish_position(segment + 1, 0);
+#endif
     d_step { DRAINED -> memory[SEALED(segment)] = 1 };
 #endif
 #if FAULT != NO_BELL_AT_SEAL
@@ -286,6 +311,10 @@ inline open_writer() {
             d_step { segment++; slot = 0 }
         fi
     od;
+#if HINTS
+    generation = memory[SEGMENT_GEN]; /* odd when the predecessor died in between */
+    publish_position(segment, slot);
+#endif
     below = 0;
     do
     :: below < segment -> d_step { DRAINED -> memory[SEALED(below)] = 1; below++ }
@@ -304,6 +333,9 @@ active proctype Writer() {
     byte segment, slot, number; /* where the next record goes, and its number */
     byte below, k;
     bool clean;
+#if HINTS
+    byte generation;
+#endif
 life:
     {
         open_writer();
@@ -329,6 +361,14 @@ life:
                 :: break
                 fi
             od;
+#if HINTS
+            skip;
+#if FAULT == OFFSET_BEFORE_COMMIT
+            d_step { store(WRITE_OFFSET, slot, RELAXED) };
+#else
+            d_step { store(WRITE_OFFSET, slot, RELEASE) };
+#endif
+#endif
             wake_if_waiting()
         :: silent = true; break
         od;
@@ -342,6 +382,9 @@ end_silent:
             slot = 0;
             number = 0;
             below = 0;
+#if HINTS
+            generation = 0;
+#endif
             clean = false
         }
     };
@@ -359,11 +402,39 @@ end:
 
 /* ---- readers ---- */
 
+/* Control::position, Reader::check_hidden_record: the writer has passed this place and nothing is committed
+ * here. That is damage, and must never be said of a log that has none. All loads are acquire. */
+inline check_hidden_record() {
+    if
+    :: moving_on
+    :: !moving_on ->
+        generation = memory[SEGMENT_GEN];
+        hinted_segment = memory[CURRENT_SEGMENT];
+        hinted_slot = memory[WRITE_OFFSET];
+        d_step {
+            passed = generation == memory[SEGMENT_GEN] && generation % 2 == 0 &&
+                hinted_segment == segment && hinted_slot > slot;
+            generation = 0;
+            hinted_segment = 0;
+            hinted_slot = 0
+        };
+        d_step {
+            corrupt_record = passed && slot < SLOTS && COMMIT_AT(segment, slot) == 0;
+            assert(!corrupt_record);
+            passed = false
+        }
+    fi
+}
+
 proctype Reader(byte me) {
     byte segment, slot;
     bool was_sealed;
     bool moving_on; /* in the look at the end of Reader::wait that follows a sealed segment */
     bool next_record_whole, segment_missing, corrupt_record; /* names for what is asserted */
+#if HINTS
+    byte generation, hinted_segment, hinted_slot;
+    bool passed;
+#endif
 
 look:
     skip; /* not atomic: a jump between two atomic blocks would make one step of two loads */
@@ -414,6 +485,9 @@ look:
     }
 
 nothing: /* Reader::wait, once spinning is over */
+#if HINTS
+    check_hidden_record();
+#endif
     atomic {
         if
         :: moving_on && memory[SEALED(segment)] -> moving_on = false; goto doze
