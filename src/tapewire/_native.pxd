@@ -83,6 +83,13 @@ cdef class Keeper:
     cdef MappingRef ref
 
 
+cdef class Views:
+    cdef object whole         # a memoryview of all of the mapping
+    cdef object _newer
+    cdef object _older
+    cdef object of(self, const byte* data, Py_ssize_t size)
+
+
 cdef class Record:
     cdef readonly uint64_t seq
     cdef readonly int64_t timestamp_ns
@@ -90,13 +97,13 @@ cdef class Record:
     cdef readonly uint16_t flags
     cdef const byte* _data
     cdef Py_ssize_t _size
-    cdef object _keeper       # what keeps the bytes: a view of the whole mapping, or a batch
+    cdef object _keeper       # what keeps the bytes: the views of a mapping, or a batch
 
 
 cdef class CursorReader:
     cdef Cursor* _cursor      # owned by the subclass; NULL once closed
     cdef Keeper _keeper       # of the mapping that the last record lay in
-    cdef object _whole        # a memoryview of all of that mapping
+    cdef Views _views         # of that mapping
     cdef bint _busy           # a call that has released the GIL is under way
     cdef unsigned long _busy_thread
     cdef bint _closing        # close() was called

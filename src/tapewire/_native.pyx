@@ -6,7 +6,7 @@ from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer)
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_FromObject
+from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cython.operator cimport dereference as deref
@@ -132,8 +132,42 @@ cdef extern from *:
         b->len = size;
         b->shape[0] = size;
     }
+    // Whether nobody but its one owner can tell if this view becomes another: no reference, buffer or
+    // weak reference leads to it. Readies it for that.
+    static inline int tw_take_back(PyObject* view) {
+    #ifdef Py_GIL_DISABLED
+        return 0;
+    #else
+        PyMemoryViewObject* v = (PyMemoryViewObject*)view;
+        if (Py_REFCNT(view) != 1 || v->exports != 0 || v->weakreflist != NULL ||
+            (v->flags & _Py_MEMORYVIEW_RELEASED) != 0) return 0;
+        v->hash = -1;
+        return 1;
+    #endif
+    }
     """
     void tw_narrow(object view, const void* data, Py_ssize_t size)
+    bint tw_take_back(object view)
+
+
+@cython.final
+@cython.no_gc
+cdef class Views:
+    """Makes the payload views of one mapping.
+
+    Allocating a memoryview costs as much as reading the record, and most are gone before the next one
+    is asked for: so the last two are kept, and used again when nobody else holds them. Two, because
+    ``payload = record.payload`` lets go of the old one only after it has the new one.
+    """
+
+    cdef object of(self, const byte* data, Py_ssize_t size):
+        view = self._older
+        self._older = self._newer  # now `view` is the only reference of ours
+        if view is None or not tw_take_back(view):
+            view = PyMemoryView_FromObject(self.whole)
+        self._newer = view
+        tw_narrow(view, data, size)
+        return view
 
 
 @cython.final
@@ -152,11 +186,10 @@ cdef class Record:
     @property
     def payload(self):
         """The bytes of the record, in place."""
-        if not PyMemoryView_Check(self._keeper):  # of a batch, which may span mappings
-            return PyMemoryView_FromObject((<Batch> self._keeper)._bytes(self._data, self._size))
-        view = PyMemoryView_FromObject(self._keeper)
-        tw_narrow(view, self._data, self._size)
-        return view
+        if type(self._keeper) is Views:
+            return (<Views> self._keeper).of(self._data, self._size)
+        # Of a batch, which may span mappings.
+        return PyMemoryView_FromObject((<Batch> self._keeper)._bytes(self._data, self._size))
 
     def view(self, dtype):
         """The payload as a read-only numpy array of `dtype`, in place."""

@@ -60,8 +60,9 @@ cdef class CursorReader:
         if self._keeper is None or not (self._keeper.ref == deref(view.owner)):
             self._keeper = Keeper.__new__(Keeper)
             self._keeper.ref = deref(view.owner)
-            self._whole = PyMemoryView_FromObject(self._keeper)
-        record._keeper = self._whole
+            self._views = Views.__new__(Views)
+            self._views.whole = PyMemoryView_FromObject(self._keeper)
+        record._keeper = self._views
         return record
 
     def next(self):

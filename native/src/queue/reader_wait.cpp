@@ -47,10 +47,11 @@ bool Reader::prepare_to_sleep(std::uint32_t& heard) {
     if (!progress_made()) return true;
     if (!was_sealed) return false;
     // Sealed: peek() moves on, unless this is the end of the log; then only commits count, and nothing
-    // can be committed here, so sleep until a writer opens and rings. If it went on to a segment that
-    // is still empty, the test must be made again there.
+    // can be committed here, so sleep until a writer opens and rings. If it moved on and found nothing,
+    // the test must be made again in that place.
+    const std::uint32_t here = segment_.id();
     RecordView record;
-    return !peek(record) && segment_.sealed();
+    return !peek(record) && segment_.id() == here;
 }
 
 WaitOutcome Reader::wait(std::int64_t max_ns) {

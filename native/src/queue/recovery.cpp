@@ -194,7 +194,7 @@ class Recovery {
             return;
         }
         Segment segment = open(ids_.front());
-        const std::uint64_t end = scan(segment, 0);  // behind the PADs of an earlier recovery
+        const std::uint64_t end = behind_pads(segment);
         go_on_behind(std::move(segment), end);
     }
 
@@ -352,8 +352,23 @@ class Recovery {
             Segment ahead = open(next);
             if (!clean) pad_rest(segment, end);
             segment = std::move(ahead);
-            end = kSegmentDataOffset;
+            end = behind_pads(segment);
         }
+    }
+
+    // An earlier recovery may have fenced off all of it. Its PADs are not written again: readers may be
+    // looking at them.
+    static std::uint64_t behind_pads(const Segment& segment) {
+        std::uint64_t at = kSegmentDataOffset;
+        while (at + kRecordHeaderBytes <= segment.size()) {
+            const Commit commit = Commit::at(segment.data() + at);
+            if (!commit || check_record(commit, segment.size() - at) != Fault::none ||
+                commit.header().type_id != format::kPadType) {
+                break;
+            }
+            at += commit.record_bytes();
+        }
+        return at;
     }
 
     void append_to(Segment segment, std::uint64_t offset) {

@@ -190,7 +190,7 @@ cdef class Reader(CursorReader):
         self._r = NULL
         self._cursor = NULL
         self._keeper = None
-        self._whole = None
+        self._views = None
         try:
             with nogil:
                 r.close(c_forget)

@@ -60,9 +60,10 @@ def test_a_damaged_payload_behind_a_gap_hides_nothing_behind_it(tmp):
     assert read(queue)[0] == [0, 11, 12, 13]
 
 
-def test_a_log_without_a_record_is_mended_once(tmp):
-    queue = write(tmp, [])
-    patch(queue, 0, 72, b"\x01")
+@pytest.mark.parametrize("before", [[], [numbered(0, 5)]])
+def test_a_segment_without_a_record_is_mended_once(tmp, before):
+    queue = write(tmp, *before, [], sealed=[*(True for _ in before), False])
+    patch(queue, len(before), 72, b"\x01")
     for pads_made in (1, 0, 0):
         with tw.open_publisher(queue, preallocate=False) as writer:
             assert writer.metrics()["recovered_pads"] == pads_made

@@ -1,0 +1,101 @@
+"""Payload views are used again once nobody can tell; what somebody still holds stays as it was."""
+
+import ctypes
+import weakref
+
+import numpy as np
+import pytest
+
+import tapewire as tw
+
+PAYLOADS = [bytes([n]) * (n + 1) for n in range(50)]
+
+
+@pytest.fixture
+def reader(tmp):
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
+        writer.append_batch(1, PAYLOADS)
+    with tw.open_log(tmp / "q") as opened:
+        yield opened
+
+
+def test_a_view_that_was_let_go_is_used_again(reader):
+    seen = set()
+    for record, wanted in zip(reader, PAYLOADS, strict=True):
+        view = record.payload
+        assert view == wanted
+        seen.add(id(view))
+    assert len(seen) <= 3
+
+
+def test_views_that_are_held_stay_as_they_are(reader):
+    held = [record.payload for record in reader]
+    assert [bytes(view) for view in held] == PAYLOADS
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2, 3])
+def test_views_that_are_held_for_a_while_stay_as_they_are(reader, keep):
+    held = []
+    for number, record in enumerate(reader):
+        held.append((number, record.payload))
+        del held[: max(0, len(held) - keep)]
+        for n, view in held:
+            assert view == PAYLOADS[n]
+
+
+@pytest.mark.parametrize(
+    "derive",
+    [
+        lambda view: view[1:],
+        lambda view: view.cast("b"),
+        memoryview,
+        lambda view: np.frombuffer(view, "u1"),
+        iter,
+        lambda view: view.toreadonly(),
+    ],
+)
+def test_what_was_made_of_a_view_stays_as_it_is(reader, derive):
+    made = [derive(record.payload) for record in reader]
+    for thing, wanted in zip(made, [bytes(derive(memoryview(p))) for p in PAYLOADS], strict=True):
+        assert bytes(thing) == wanted
+
+
+def test_a_view_that_was_released_is_not_used_again(reader):
+    for record, wanted in zip(reader, PAYLOADS, strict=True):
+        with record.payload as view:
+            assert view == wanted
+        with pytest.raises(ValueError, match="released"):
+            view[0]
+        assert record.payload == wanted
+
+
+def test_a_view_does_not_keep_an_older_hash(reader):
+    for record, wanted in zip(reader, PAYLOADS, strict=True):
+        assert hash(record.payload) == hash(wanted)
+
+
+def test_a_weak_reference_never_leads_to_another_record(reader):
+    weak = []
+    for record in reader:
+        view = record.payload
+        weak.append((bytes(view), weakref.ref(view)))
+        del view
+    for wanted, reference in weak:
+        assert reference() is None or reference() == wanted
+
+
+def test_one_record_gives_as_many_views_as_are_asked_for(reader):
+    record = reader.next()
+    other = reader.next()
+    views = [record.payload, other.payload, record.payload, other.payload]
+    assert [bytes(view) for view in views] == [PAYLOADS[0], PAYLOADS[1], PAYLOADS[0], PAYLOADS[1]]
+    assert len({id(view) for view in views}) == 4
+
+
+def test_a_view_stays_read_only_after_it_was_used_again(reader):
+    for record in reader:
+        view = record.payload
+        assert view.readonly
+        with pytest.raises(TypeError, match="not writable"):
+            ctypes.c_char.from_buffer(view)
+        del view
