@@ -24,7 +24,7 @@ std::optional<std::uint64_t> place_by_index(const Layout& layout, const Segment&
     // A few wrong entries are damage; more of them, and the index as a whole is not to be believed.
     for (int tries = 0; tries < 64 && it != entries.begin(); ++tries) {
         --it;
-        if (entry_is_right(segment, *it)) return it->offset;
+        if (before(*it) && entry_is_right(segment, *it)) return it->offset;
     }
     return std::nullopt;
 }

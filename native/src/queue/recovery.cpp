@@ -69,6 +69,7 @@ class Recovery {
         }
         seal_below();
         list_unsynced();
+        drop_outlived_indexes();
         call_back_readers();
         return std::move(tail_);
     }
@@ -163,8 +164,13 @@ class Recovery {
             }
             if (!budget.allows(commit)) continue;
             const Fault fault = check_record(commit, segment.size() - at);
+            if (fault == Fault::none && commit.header().type_id == format::kPadType) {
+                // What was fenced off still lies inside.
+                at += commit.record_bytes() - format::kRecordAlign;
+                continue;
+            }
             if (fault == Fault::later_version) refuse_later_version(segment, at, commit);
-            if (fault == Fault::none && commit.header().type_id != format::kPadType) return true;
+            if (fault == Fault::none) return true;
         }
         return false;
     }
@@ -215,6 +221,10 @@ class Recovery {
             Segment segment = open(ids_[i]);
             const std::uint64_t end = scan(segment, i == first ? synced : 0);
             if (i == top) {
+                if (!numbers_) {
+                    numbers_ = numbers_before(layout_, control_.first_seq(), segment, end);
+                    if (numbers_) tail_.next_seq = numbers_->next;
+                }
                 go_on_behind(std::move(segment), end);
             } else {
                 fence_rest(segment, end);
@@ -416,6 +426,22 @@ class Recovery {
             open(id).seal();
             sealed_now_.push_back(id);
         }
+    }
+
+    // An index may have reached the disk when its records have not. It is right in itself, and would hide
+    // the new ones from seeks until the index thread has written it again.
+    void drop_outlived_indexes() {
+        const std::uint32_t current = tail_.segment->id();
+        bool dropped = false;
+        if (const auto index = load_index(layout_, current, control_.segment_bytes());
+            index && !index->entries.empty() &&
+            (index->complete || index->max_seq >= tail_.next_seq)) {
+            dropped = remove_file(layout_.index(current));
+        }
+        for (std::uint32_t id : layout_.segments()) {
+            if (id > current) dropped = remove_file(layout_.index(id)) || dropped;
+        }
+        if (dropped) sync_directory(layout_.root);
     }
 
     // A loss of power may take records that a reader has committed past: its file's page was written

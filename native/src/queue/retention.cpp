@@ -84,8 +84,10 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     for (const std::string& path : counted) {
         if (const auto meta = File::open_existing(path, O_RDONLY)) meta->sync_data();
     }
+    sync_directory(layout.readers());
     for (std::uint32_t id : ids) {
         if (id >= floor) break;
+        sync_directory(layout.root);  // one at a time: else the disk may show a hole
         // The segment first: the index thread looks for it after each write, and clears up behind us.
         if (remove_file(layout.segment(id))) ++result.retired;
         remove_file(layout.index(id));

@@ -70,6 +70,7 @@ std::optional<LoadedIndex> load_once(const File& file, std::uint32_t id,
         }
     }
     index.complete = (header.flags & format::kSeekIndexPartial) == 0;
+    index.max_seq = header.max_seq;
     index.stride = header.entry_stride;
     index.times = {header.min_ts_ns, header.max_ts_ns};
     return index;

@@ -167,9 +167,9 @@ void Writer::sync_everything() {
     for (const auto& segment : sealed) sync_file(segment->segment.file());
     sync_file(current->segment.file());
     control_.sync();
+    sync_directory(layout_.root);  // the checkpoint speaks for the segments' names too
     store_tail_checkpoint(checkpoint_file_, {current->segment.id(), offset});
     checkpoint_file_.sync_data();
-    sync_directory(layout_.root);
     std::lock_guard lock(segments_mutex_);
     // Whoever takes it off the list counts it: the seal thread may have synced it at the same time.
     for (const auto& segment : sealed) count(Stat::seals, std::erase(unsynced_, segment));

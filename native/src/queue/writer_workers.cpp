@@ -134,6 +134,7 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
                 continue;  // a flush has covered it, with a later checkpoint
             writer.sync_inherited();
             writer.sync_file(sealed->segment.file());
+            sync_directory(writer.layout_.root);  // for one that was not made ahead
             store_tail_checkpoint(writer.checkpoint_file_,
                                   {sealed->segment.id() + 1, format::kSegmentDataOffset});
         } catch (const Error& e) {

@@ -66,6 +66,7 @@ class IndexBuilder {
 struct LoadedIndex {
     bool complete = false;     // the header covers the whole segment
     bool running_max = false;  // entries carry the running maximum of time, and are checksummed
+    std::uint64_t max_seq = 0;
     TimeRange times;
     std::uint32_t stride = 0;
     std::vector<format::SeekIndexEntry> entries;
