@@ -154,8 +154,8 @@ class Table {
         ++rounds_;
         if (rounds_ % 16 != 0) return true;
         const auto age = std::chrono::steady_clock::now() - begin_;
-        const bool well_shown = exercised() && rounds_ >= enough_;
-        return age < (well_shown ? std::chrono::milliseconds(150) : std::chrono::milliseconds(800));
+        const bool well_shown = exercised() && rounds_ >= (kRacesShow ? enough_ : enough_ / 20);
+        return age < (well_shown ? std::chrono::milliseconds(150) : std::chrono::milliseconds(600));
     }
 
     void report() const {

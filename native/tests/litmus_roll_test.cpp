@@ -1,5 +1,6 @@
 // Leaving a segment: every outcome that a reader can see beside a roll, counted. The writer's side is
 // the engine's own roll; each round has a segment of the smallest size to itself.
+#include <memory>
 #include <optional>
 
 #include "litmus_kit.hpp"
@@ -27,7 +28,7 @@ class Roller {
         WriterOptions options = small();
         options.preallocate = false;  // the next segment is made by the roll itself
         options.checksum = false;
-        writer_.emplace(root, options);
+        writer_ = std::make_unique<Writer>(root, options);
         control_ = Control::open(layout_, true);
         look_at_current();
     }
@@ -54,7 +55,7 @@ class Roller {
     }
 
     Layout layout_;
-    std::optional<Writer> writer_;
+    std::unique_ptr<Writer> writer_;
     Control control_;
     std::optional<Segment> segment_;
 };

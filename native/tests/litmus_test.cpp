@@ -1,6 +1,6 @@
 // Publishing a record, and waking for it: every outcome that two threads can see, counted. The writer's
 // side is the engine's own, through each of its three ways to publish.
-#include <optional>
+#include <memory>
 
 #include "litmus_kit.hpp"
 #include "queue_kit.hpp"
@@ -46,7 +46,7 @@ class Publisher {
         options.segment_bytes = kSegmentBytes;
         options.preallocate = false;
         options.checksum = checksum;
-        writer_.emplace(root, options);
+        writer_ = std::make_unique<Writer>(root, options);
         // Touched beforehand: a page fault in every other round would keep the two apart.
         writer_->current_map()->populate(0, kSegmentBytes);
     }
@@ -101,7 +101,7 @@ class Publisher {
 
   private:
     Way way_;
-    std::optional<Writer> writer_;
+    std::unique_ptr<Writer> writer_;
     std::uint64_t offset_ = kSegmentDataOffset;
     std::uint64_t seq_ = 0;
     std::array<std::array<std::byte, kLongest>, kBatch> rows_{};
@@ -188,6 +188,9 @@ bool shows_store_buffering() {
             writer_saw = std::atomic_ref(waiters.value).load(std::memory_order_relaxed) != 0;
         },
         [&](std::uint64_t round) {
+            // A reader has looked before it goes to sleep. The line is in its cache then, and the
+            // writer's store must wait for it: long enough for a load to pass that nothing holds back.
+            std::atomic_ref(commit.value).load(std::memory_order_relaxed);
             phase.hold_right(round);
             std::atomic_ref(waiters.value).store(1, std::memory_order_release);
             reader_saw = std::atomic_ref(commit.value).load(std::memory_order_relaxed) != 0;
@@ -215,6 +218,10 @@ void buffer_stores(Way way) {
                  {"the writer saw the flag, the reader no record", Kind::racing},
                  {"the reader saw the record, the writer no flag", Kind::racing},
                  {"neither saw the other: a lost wake-up", Kind::forbidden}});
+    // The last record of a batch: its commit is the closest to the load that must not pass it.
+    const auto place = [&] {
+        return publisher.at() + (publisher.records() - 1) * record_bytes(kPayload);
+    };
     litmus::Phase phase;
     bool reader_saw = false;
     litmus::race(
@@ -223,9 +230,10 @@ void buffer_stores(Way way) {
             publisher.publish_rows(kPayload);
         },
         [&](std::uint64_t round) {
+            load_commit(place());  // as above
             phase.hold_right(round);
             waiters.store(1, std::memory_order_seq_cst);
-            reader_saw = load_commit(publisher.at(), std::memory_order_seq_cst) != 0;
+            reader_saw = load_commit(place(), std::memory_order_seq_cst) != 0;
         },
         [&](std::uint64_t) {
             // A writer that saw the flag has cleared it.

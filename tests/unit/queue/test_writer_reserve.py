@@ -1,7 +1,5 @@
 """reserve: filled in place, committed whole or shorter, aborted without a trace."""
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -257,34 +255,3 @@ def test_checksum_false_holds_for_reservations_too(publisher, queue):
     with publisher(checksum=False).reserve(1, 4) as slot:
         slot[:] = b"abcd"
     assert stored(queue)[0].flags == 1
-
-
-# A roll releases the GIL. The checksum of a long payload makes the commit long enough to be met by one.
-def test_a_reservation_is_committed_beside_the_rolls_of_another_thread(publisher, queue):
-    writer = publisher(segment_bytes=1 << 22, preallocate=False)
-    placed, appended = b"p" * 1_500_000, b"a" * 2_000_000  # two fill a segment
-    done = threading.Event()
-    appends = 0
-
-    def keep_appending():
-        nonlocal appends
-        while not done.is_set():
-            try:
-                writer.append(1, appended)
-                appends += 1
-            except tw.ReservationOpen:
-                pass
-
-    other = threading.Thread(target=keep_appending)
-    other.start()
-    try:
-        for _ in range(20):
-            with writer.reserve(2, len(placed)) as slot:
-                slot[:] = placed
-    finally:
-        done.set()
-        other.join()
-    found = stored(queue)
-    assert [e.seq for e in found] == list(range(20 + appends))
-    assert [bytes(e.payload) for e in found if e.type_id == 2] == [placed] * 20
-    assert all(bytes(e.payload) == appended for e in found if e.type_id == 1)
