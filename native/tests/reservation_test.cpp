@@ -42,10 +42,12 @@ class SharedWriter {
         {
             const SlowCall call(*this);
             CHECK(writer_.make_room(payload.size()));
+            const std::lock_guard fast(fast_);
             place = writer_.reserve(payload.size());
         }
         std::memcpy(place, payload.data(), payload.size());
         const SlowCall call(*this);
+        const std::lock_guard fast(fast_);
         writer_.commit_reserved(8, 0, writer_.next_seq(), 1, payload.size());
     }
 
