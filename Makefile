@@ -91,7 +91,7 @@ test-native-plain test-native-asan test-native-tsan: test-native-%: setup
 	cmake --build build/native-$*
 	@mkdir -p $(RESULTS)
 	$(RUN) ctest --test-dir build/native-$* -j $(JOBS) --output-on-failure --no-tests=error \
-	    --output-junit $(CURDIR)/$(RESULTS)/native-$*.xml
+	    --test-output-size-passed 65536 --output-junit $(CURDIR)/$(RESULTS)/native-$*.xml
 
 .PHONY: lint
 lint: setup ## ruff, mypy, import-linter, clang-format; changes nothing
