@@ -1,0 +1,206 @@
+"""Opens what a loss of power left, with readers and with writers, and holds it against the model."""
+
+import tapewire as tw
+from tests.support import queue_format as qf
+from tests.support.entries import BASE_NS, Entry, entry
+
+STEPS = 100_000  # more than any image can ask for: a reader that needs them goes round in circles
+NEW_TYPE = 0x7777
+
+
+class Story:
+    """What a reader showed and said from some place to the end: entries and typed errors."""
+
+    def __init__(self):
+        self.events = []
+
+    @property
+    def shown(self):
+        return [event for event in self.events if isinstance(event, Entry)]
+
+    @property
+    def numbers(self):
+        return [shown.seq for shown in self.shown]
+
+
+def follow(reader):
+    """Reads to the end as a careful program would: goes on behind gaps and damage."""
+    story = Story()
+    for _ in range(STEPS):
+        try:
+            record = reader.next()
+        except tw.GapDetected as gap:
+            story.events.append(gap)
+            continue
+        except tw.CorruptRecord as damage:
+            story.events.append(damage)
+            if reader.skip_damaged().bytes == 0:
+                return story
+            continue
+        except (tw.SegmentMissing, tw.CorruptMetadata) as missing:
+            story.events.append(missing)
+            return story
+        if record is None:
+            return story
+        story.events.append(entry(record))
+    raise AssertionError(f"no end after {STEPS} steps: {story.events[-3:]}")
+
+
+def read_log(folder):
+    with tw.open_log(folder) as reader:
+        return follow(reader)
+
+
+def check_shown(story, begun, dense, expected=None):
+    """Only what was appended, in rising order, and no hole without a word."""
+    warned = False
+    for event in story.events:
+        if not isinstance(event, Entry):
+            warned = True
+            continue
+        assert event in begun, f"never appended: {event}"
+        if expected is not None:
+            assert event.seq >= expected, f"expected {expected} or more, got {event.seq}"
+            silent = dense and event.seq > expected and not warned
+            assert not silent, f"{expected} to {event.seq - 1} are passed over in silence"
+        expected = event.seq + 1
+        warned = False
+
+
+def segments_of(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*.q*")}
+
+
+class Aftermath:
+    """One image, looked at from all sides. `kept`: what must be there, by number."""
+
+    def __init__(self, folder, begun, kept, sparse):
+        self.folder = folder
+        self.begun = set(begun)
+        self.kept = kept
+        self.dense = not sparse
+
+    def judge(self):
+        resumes = self.reader_positions()
+        before = self.before_recovery()
+        if not self.is_there():
+            return
+        next_seq = self.recover()
+        self.recover_again(next_seq)
+        with tw.open_publisher(self.folder, preallocate=False) as writer:
+            assert writer.next_seq == next_seq
+            known = [*before.numbers, *self.kept]
+            assert next_seq > max(known, default=-1), f"{next_seq} and more are used again"
+            mended = self.stored()
+            early = {name: self.resume(name) for name in resumes if name < "two"}
+            new = self.go_on(writer)
+            self.check_log(read_log(self.folder), before, new)
+            for name, slot in resumes.items():
+                with early.get(name) or self.resume(name) as reader:
+                    self.check_resumed(reader, slot, mended)
+
+    def resume(self, name):
+        return tw.open_subscriber(self.folder, name)
+
+    def stored(self):
+        """``(segment, offset, Stored)`` up to where the writer is; what is ahead holds nothing."""
+        data = (self.folder / "control.meta").read_bytes()
+        here = qf.unpack("ControlBlock", data)["current_segment"]
+        return [
+            (segment, record.offset, record)
+            for segment in qf.segment_ids(self.folder)
+            if segment <= here
+            for record in qf.parse_segment(qf.segment_path(self.folder, segment))[1]
+            if not record.is_pad
+        ]
+
+    def is_there(self):
+        """A queue exists once control.meta does, and a flush covers that."""
+        there = (self.folder / "control.meta").exists()
+        assert there or not self.kept, "the queue is gone"
+        return there
+
+    def before_recovery(self):
+        """A reader that comes before any writer may be refused, but never be shown what is wrong."""
+        try:
+            story = read_log(self.folder)
+        except (tw.TapewireError, FileNotFoundError):
+            return Story()
+        check_shown(story, self.begun, self.dense)
+        return story
+
+    def recover(self):
+        with tw.open_publisher(self.folder, preallocate=False) as writer:
+            return writer.next_seq
+
+    def recover_again(self, next_seq):
+        mended = segments_of(self.folder)
+        assert self.recover() == next_seq
+        again = segments_of(self.folder)
+        changed = [name for name in mended | again if mended.get(name) != again.get(name)]
+        assert not changed, f"a second recovery changed {changed}"
+
+    def go_on(self, writer):
+        """Appends through a roll, into whatever lies ahead."""
+        payload = bytes(range(256)) * 4
+        first = writer.next_seq
+        new = [
+            Entry(first + i, BASE_NS, NEW_TYPE, 0, payload)
+            for i in range(writer.segment_bytes // len(payload) + 2)
+        ]
+        self.begun.update(new)
+        for record in new:
+            assert writer.append(NEW_TYPE, payload, timestamp_ns=BASE_NS) == record.seq
+        return new
+
+    def check_log(self, after, before, new):
+        first = qf.segment_ids(self.folder)[0]
+        control = qf.unpack("ControlBlock", (self.folder / "control.meta").read_bytes())
+        expected = control["first_seq"] if first == 0 else None
+        check_shown(after, self.begun, self.dense, expected)
+        shown = {record.seq: record for record in after.shown}
+        last = after.events[-1]
+        for seq, record in self.kept.items():
+            assert shown.get(seq) == record, f"acknowledged and lost: {seq}; the last was {last!r}"
+        assert after.shown[-len(new) :] == new, f"new records are not reached: {last!r}"
+        lost = [record.seq for record in before.shown if shown.get(record.seq) != record]
+        assert not lost, f"shown before recovery, not after: {lost}"
+
+    def reader_positions(self):
+        return {
+            path.stem: qf.parse_reader_meta(path.read_bytes().ljust(80, b"\0"))
+            for path in self.folder.glob("readers/*.meta")
+        }
+
+    def check_resumed(self, reader, slot, mended):
+        """From its committed place on it is shown all there is; of a lost place, from the end."""
+        place = (slot["segment_id"], slot["offset"]) if slot else (0, 0)
+        end = (mended[-1][0], mended[-1][2].end) if mended else (0, 0)
+        place = min(place, end)
+        wanted = [r.seq for segment, offset, r in self.stored() if (segment, offset) >= place]
+        story = follow(reader)
+        check_shown(story, self.begun, self.dense)
+        said = [event for event in story.events if not isinstance(event, Entry)]
+        assert story.numbers == wanted, (
+            f"reader {reader.name!r}, committed {slot and (slot['segment_id'], slot['offset'])}, "
+            f"end {end}, was shown {story.numbers[:3]}…, not {wanted[:3]}…: {said}"
+        )
+
+
+def of(folder, crash):
+    """The aftermath of a recorded crash whose image lies in `folder`."""
+    told = crash.told
+    kept = told.kept
+    if told.options.get("retention"):
+        # What retention had removed by then may be gone; the rest may not.
+        first = lowest_number(crash.image_of_all())
+        kept = {seq: record for seq, record in kept.items() if seq >= first}
+    return Aftermath(folder, told.begun, dict(kept), told.options.get("sparse", False))
+
+
+def lowest_number(image):
+    """Of the records of a whole image."""
+    for name in sorted(name for name in image if name.endswith(".q")):
+        if records := [r for r in qf.parse_records(image[name]) if not r.is_pad]:
+            return records[0].seq
+    return 0
