@@ -1,11 +1,12 @@
-"""Opens what a loss of power left, with readers and with writers, and holds it against the model."""
+"""Opens what a loss of power left, by readers and by writers, and holds it against the model."""
 
 import tapewire as tw
 from tests.support import queue_format as qf
-from tests.support.entries import BASE_NS, Entry, entry
+from tests.support.entries import BASE_NS, Entry, entry, first_at_or_after
 
 STEPS = 100_000  # more than any image can ask for: a reader that needs them goes round in circles
 NEW_TYPE = 0x7777
+NEW_NS = BASE_NS + 10**10  # later than all that was there: an index left from before does not know
 
 
 class Story:
@@ -13,6 +14,12 @@ class Story:
 
     def __init__(self):
         self.events = []
+        self.places = []  # of the entries: segment and offset
+
+    def take(self, record, position):
+        self.events.append(entry(record))
+        segment, end = position
+        self.places.append((segment, end - qf.record_bytes(len(record))))
 
     @property
     def shown(self):
@@ -23,10 +30,10 @@ class Story:
         return [shown.seq for shown in self.shown]
 
 
-def follow(reader):
+def follow(reader, most=STEPS):
     """Reads to the end as a careful program would: goes on behind gaps and damage."""
     story = Story()
-    for _ in range(STEPS):
+    for _ in range(most):
         try:
             record = reader.next()
         except tw.GapDetected as gap:
@@ -42,8 +49,9 @@ def follow(reader):
             return story
         if record is None:
             return story
-        story.events.append(entry(record))
-    raise AssertionError(f"no end after {STEPS} steps: {story.events[-3:]}")
+        story.take(record, reader.position)
+    assert most < STEPS, f"no end after {most} steps: {story.events[-3:]}"
+    return story
 
 
 def read_log(folder):
@@ -91,28 +99,23 @@ class Aftermath:
             assert writer.next_seq == next_seq
             known = [*before.numbers, *self.kept]
             assert next_seq > max(known, default=-1), f"{next_seq} and more are used again"
-            mended = self.stored()
+            end = self.end_of_log()
             early = {name: self.resume(name) for name in resumes if name < "two"}
             new = self.go_on(writer)
-            self.check_log(read_log(self.folder), before, new)
+            after = read_log(self.folder)
+            self.check_log(after, before, new)
+            self.check_seeks(after.shown)
             for name, slot in resumes.items():
                 with early.get(name) or self.resume(name) as reader:
-                    self.check_resumed(reader, slot, mended)
+                    self.check_resumed(reader, slot, end, after)
 
     def resume(self, name):
         return tw.open_subscriber(self.folder, name)
 
-    def stored(self):
-        """``(segment, offset, Stored)`` up to where the writer is; what is ahead holds nothing."""
-        data = (self.folder / "control.meta").read_bytes()
-        here = qf.unpack("ControlBlock", data)["current_segment"]
-        return [
-            (segment, record.offset, record)
-            for segment in qf.segment_ids(self.folder)
-            if segment <= here
-            for record in qf.parse_segment(qf.segment_path(self.folder, segment))[1]
-            if not record.is_pad
-        ]
+    def end_of_log(self):
+        """Where the writer will go on, before it does."""
+        control = qf.unpack("ControlBlock", (self.folder / "control.meta").read_bytes())
+        return control["current_segment"], control["write_offset"]
 
     def is_there(self):
         """A queue exists once control.meta does, and a flush covers that."""
@@ -121,9 +124,11 @@ class Aftermath:
         return there
 
     def before_recovery(self):
-        """A reader that comes before any writer may be refused, but never be shown what is wrong."""
+        """A reader that comes before any writer may be refused, but is never shown a wrong byte."""
         try:
-            story = read_log(self.folder)
+            with tw.open_log(self.folder) as reader:
+                story = follow(reader)
+                reader.wait(0)
         except (tw.TapewireError, FileNotFoundError):
             return Story()
         check_shown(story, self.begun, self.dense)
@@ -145,12 +150,12 @@ class Aftermath:
         payload = bytes(range(256)) * 4
         first = writer.next_seq
         new = [
-            Entry(first + i, BASE_NS, NEW_TYPE, 0, payload)
+            Entry(first + i, NEW_NS + i, NEW_TYPE, 0, payload)
             for i in range(writer.segment_bytes // len(payload) + 2)
         ]
         self.begun.update(new)
         for record in new:
-            assert writer.append(NEW_TYPE, payload, timestamp_ns=BASE_NS) == record.seq
+            assert writer.append(NEW_TYPE, payload, timestamp_ns=record.timestamp_ns) == record.seq
         return new
 
     def check_log(self, after, before, new):
@@ -166,41 +171,38 @@ class Aftermath:
         lost = [record.seq for record in before.shown if shown.get(record.seq) != record]
         assert not lost, f"shown before recovery, not after: {lost}"
 
+    def check_seeks(self, shown):
+        """By number and by time, from one end of the log to the other, whatever the indexes say."""
+        times = [record.timestamp_ns for record in shown]
+        with tw.open_log(self.folder) as reader:
+            for wanted in shown[:: max(1, len(shown) // 8)]:
+                reader.seek_seq(wanted.seq)
+                self.check_found(reader, wanted)
+                reader.seek_time(wanted.timestamp_ns)
+                self.check_found(reader, shown[first_at_or_after(times, wanted.timestamp_ns)])
+
+    @staticmethod
+    def check_found(reader, wanted):
+        story = follow(reader, 1)
+        damaged = isinstance(story.events[0], tw.CorruptRecord)
+        assert damaged or story.events == [wanted], f"sought {wanted}, found {story.events}"
+
     def reader_positions(self):
         return {
             path.stem: qf.parse_reader_meta(path.read_bytes().ljust(80, b"\0"))
             for path in self.folder.glob("readers/*.meta")
         }
 
-    def check_resumed(self, reader, slot, mended):
+    def check_resumed(self, reader, slot, end, after):
         """From its committed place on it is shown all there is; of a lost place, from the end."""
-        place = (slot["segment_id"], slot["offset"]) if slot else (0, 0)
-        end = (mended[-1][0], mended[-1][2].end) if mended else (0, 0)
-        place = min(place, end)
-        wanted = [r.seq for segment, offset, r in self.stored() if (segment, offset) >= place]
+        committed = (slot["segment_id"], slot["offset"]) if slot else (0, 0)
+        place = min(committed, end)
+        both = zip(after.places, after.numbers, strict=True)
+        wanted = [seq for at, seq in both if at >= place]
         story = follow(reader)
         check_shown(story, self.begun, self.dense)
         said = [event for event in story.events if not isinstance(event, Entry)]
         assert story.numbers == wanted, (
-            f"reader {reader.name!r}, committed {slot and (slot['segment_id'], slot['offset'])}, "
-            f"end {end}, was shown {story.numbers[:3]}…, not {wanted[:3]}…: {said}"
+            f"reader {reader.name!r}, committed {committed}, the log ended at {end}, "
+            f"was shown {story.numbers[:3]}…, not {wanted[:3]}…: {said}"
         )
-
-
-def of(folder, crash):
-    """The aftermath of a recorded crash whose image lies in `folder`."""
-    told = crash.told
-    kept = told.kept
-    if told.options.get("retention"):
-        # What retention had removed by then may be gone; the rest may not.
-        first = lowest_number(crash.image_of_all())
-        kept = {seq: record for seq, record in kept.items() if seq >= first}
-    return Aftermath(folder, told.begun, dict(kept), told.options.get("sparse", False))
-
-
-def lowest_number(image):
-    """Of the records of a whole image."""
-    for name in sorted(name for name in image if name.endswith(".q")):
-        if records := [r for r in qf.parse_records(image[name]) if not r.is_pad]:
-            return records[0].seq
-    return 0

@@ -1,14 +1,14 @@
 """What a loss of power can leave of a recorded run: any mixture of old and new since the last sync.
 
-A page holds what it held at the beginning of its file's last sync, or anything it held later. A length
-likewise. Of the changes to a folder since its last sync each may have reached the disk or not. Which of
-these it is, is an adversary's choice.
+A page holds what it held at the beginning of its file's last sync, or anything it held later. A
+length likewise. Of the changes to a folder since its last sync each may have reached the disk or
+not. Which of these it is, is an adversary's choice.
 """
 
-import random
 from dataclasses import dataclass
 
 from tests.crash.recording import PAGE, Folder
+from tests.support import queue_format as qf
 
 SECTOR = 512
 METADATA = (".meta", ".idx", ".lock")
@@ -16,7 +16,7 @@ METADATA = (".meta", ".idx", ".lock")
 
 @dataclass(eq=False)
 class Doubt:
-    """Something with more than one possible state: the first is what was synced, the last what was."""
+    """Something with several possible states: the first was synced, the last is the newest."""
 
     kind: str  # "naming", "size" or "page"
     path: str
@@ -99,9 +99,23 @@ class Crash:
         del content[size:]
         return bytes(content)
 
-    def image_of_all(self):
-        """Nothing is lost: what a kill of the process leaves."""
-        return self.image(newest(self.doubts))
+    @property
+    def kept(self):
+        """By number: what must be there whatever is lost."""
+        kept = self.told.kept
+        if not self.told.options.get("retention"):
+            return kept
+        # What retention had removed by then may be gone; the rest may not.
+        first = lowest_number(self.image(newest(self.doubts)))
+        return {seq: entry for seq, entry in kept.items() if seq >= first}
+
+
+def lowest_number(image):
+    """Of the records of an image that lacks nothing."""
+    for name in sorted(name for name in image if name.endswith(".q")):
+        if records := [r for r in qf.parse_records(image[name]) if not r.is_pad]:
+            return records[0].seq
+    return 0
 
 
 def newest(doubts):
@@ -112,7 +126,7 @@ def oldest(doubts):
     return [doubt.states[0] for doubt in doubts]
 
 
-# ---- adversaries: (random numbers, doubts) -> a state for each doubt --------------------------------
+# ---- adversaries: (random numbers, doubts) -> a state for each doubt ---------------------------
 
 
 def keep_all(rng, doubts):
@@ -160,9 +174,7 @@ def names_lost(rng, doubts):
 def names_kept(rng, doubts):
     """Folders are written at once, contents hardly: journals of metadata do that."""
     kept = rng.random() * 0.5
-    return [
-        d.states[-1 if d.kind == "naming" or rng.random() < kept else 0] for d in doubts
-    ]
+    return [d.states[-1 if d.kind == "naming" or rng.random() < kept else 0] for d in doubts]
 
 
 def metadata_lost(rng, doubts):
@@ -172,9 +184,7 @@ def metadata_lost(rng, doubts):
 def metadata_kept(rng, doubts):
     """Hints and positions are of now, the log is not."""
     kept = rng.random() * 0.7
-    return [
-        d.states[-1 if d.is_metadata or rng.random() < kept else 0] for d in doubts
-    ]
+    return [d.states[-1 if d.is_metadata or rng.random() < kept else 0] for d in doubts]
 
 
 def some_in_order(rng, doubts):
@@ -211,15 +221,6 @@ ADVERSARIES = (
     some_in_order,
     torn,
 )
-
-
-def choose(recordings, seed):
-    """The case of that number: ``(crash, adversary, image)``."""
-    rng = random.Random(seed)
-    recording = rng.choice(recordings)
-    crash = Crash(recording, rng.choice(recording.moments))
-    adversary = ADVERSARIES[seed % len(ADVERSARIES)]
-    return crash, adversary, crash.image(adversary(rng, crash.doubts))
 
 
 def write_image(image, folder):

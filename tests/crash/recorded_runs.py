@@ -1,4 +1,4 @@
-"""What is recorded: writers of every kind that says at each step what it is about to do.
+"""What is recorded: writers of every kind, which say at each step what they are about to do.
 
 Run as a program under the recorder: `python -m tests.crash.recorded_runs QUEUE RUN SEED PART`.
 """
@@ -13,7 +13,8 @@ import time
 import numpy as np
 
 import tapewire as tw
-from tests.support.entries import BASE_NS, entry
+from tests.crash.aftermath import follow
+from tests.support.entries import BASE_NS
 
 SEGMENT = 16384
 
@@ -61,7 +62,7 @@ def note(**what):
 
 
 class Script:
-    """One writer's life: random steps, each announced before and followed by a look at the files."""
+    """One writer's life: random steps, each announced before, and the files looked at behind it."""
 
     def __init__(self, queue, options, rng):
         self.queue = queue
@@ -111,11 +112,15 @@ class Script:
     def append_batch(self):
         fields, payloads = self.announce(self.rng.randrange(1, 9))
         times = np.array([f[1] for f in fields], np.int64)
-        self.insist(
-            lambda: self.writer.append_batch(
-                fields[0][2], payloads, timestamps_ns=times, flags=fields[0][3]
+        first, (*_, type_id, flags) = self.writer.next_seq, fields[0]
+
+        def rest():  # a batch that finds no segment half-way has appended what went before
+            done = self.writer.next_seq - first
+            self.writer.append_batch(
+                type_id, payloads[done:], timestamps_ns=times[done:], flags=flags
             )
-        )
+
+        self.insist(rest)
 
     def reserve(self):
         [(_, at, type_id, flags)], [payload] = self.announce(1)
@@ -177,22 +182,14 @@ class Script:
 def read_and_commit(readers, rng):
     for reader in readers:
         if rng.random() < 0.3:
-            for _ in range(rng.randrange(40)):
-                if reader.next() is None:
-                    break
+            follow(reader, rng.randrange(40))
             reader.commit()
             note(step="committed")
 
 
 def say_what_is_there(queue):
-    found = []
     with tw.open_log(queue) as reader:
-        while True:
-            with contextlib.suppress(tw.GapDetected):
-                if (record := reader.next()) is None:
-                    break
-                found.append([*entry(record)[:4], bytes(record.payload).hex()])
-    note(holds=found)
+        note(holds=[[*e[:4], e.payload.hex()] for e in follow(reader).shown])
 
 
 def main(queue, run, seed, part):
@@ -204,12 +201,13 @@ def main(queue, run, seed, part):
     if run in AGAIN:
         say_what_is_there(queue)
     pinned = "retention" in options
+    names = ("three", "four") if run in AGAIN else ("one", "two")
     with contextlib.ExitStack() as stack:
         readers = [
-            stack.enter_context(tw.open_subscriber(queue, name, pinned=pinned))
-            for name in ("one", "two")
+            stack.enter_context(tw.open_subscriber(queue, name, pinned=pinned)) for name in names
         ]
-        for _ in script.run(rng.randrange(60, 110), flushes=0.01 if part else 0.05):
+        steps = rng.randrange(60, 100) if parts == 1 else rng.randrange(25, 50)
+        for _ in script.run(steps, flushes=0.01 if part else 0.05):
             read_and_commit(readers, rng)
             if run == "reopened" and rng.random() < 0.06:
                 script.close()

@@ -26,7 +26,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define REAL(name) ((__typeof__(&name))real(#name))
 
-enum { kPage = 4096, kMostFiles = 256, kLargestFile = 1 << 20, kSyncUs = 100 };
+enum { kPage = 4096, kMostFiles = 1024, kLargestFile = 1 << 20, kSyncUs = 100 };
 
 struct entry {  // of the log; `length` bytes follow it
     uint32_t kind, length;
@@ -235,6 +235,7 @@ static int opened(int (*call)(const char *, int, ...), const char *path, int fla
     const int err = errno;
     if (fd >= 0 && is_new) watch(path, 'C');
     look_at_all();
+    if (fd >= 0 && fstat(fd, &st) == 0) put('T', st.st_ino, 0, "open", 4);
     pthread_mutex_unlock(&mutex);
     errno = err;
     return fd;
@@ -312,7 +313,7 @@ EXPORT int rename(const char *from, const char *to) {
     return rc;
 }
 
-// renameat2 is called by its number. Of the others only those matter that test_recorder would name.
+// renameat2 is called by its number.
 EXPORT long syscall(long number, ...) {
     long a[6];
     va_list rest;

@@ -1,10 +1,12 @@
 """Runs a program under `recorder.c` and reads its log: what was stored, named and synced, when.
 
-Times are places in the log. A file that was synced holds, at any later crash, each of its pages as at
-the *beginning* of that sync or later; a folder that was synced holds its entries likewise.
+Times are places in the log. A file that was synced holds, at any later crash, each of its pages as
+at the *beginning* of that sync or later; a folder that was synced holds its entries likewise.
 """
 
+import atexit
 import bisect
+import collections
 import functools
 import json
 import os
@@ -91,11 +93,13 @@ class Folder(Synced):
 class Recording:
     """One recorded run, of one or more processes one after the other."""
 
-    def __init__(self, log):
+    def __init__(self, log, before=None):
+        """`before`: what had been told of the queue that the run begins with."""
         self.log = Path(log)
+        self.before = before or Told()
         self.folders = {"": Folder()}
         self.notes = []  # (time, what the program said)
-        self.calls = []  # (name of the call, name of the file)
+        self.calls = collections.Counter()  # by name, of those that succeeded
         self.moments = []  # times at which a crash is looked at
         self._by_inode = {}
         self._begun = {}
@@ -130,21 +134,24 @@ class Recording:
                 return
             case "C":
                 self._make(inode, number, payload.decode(), time)
+                self.calls["mkdir"] += number
             case "R":
+                self.calls["rename"] += 1
                 old, name = payload.decode().split("|")
                 folder, old = self._split(old)
                 _, name = self._split(name)
                 folder.namings.append(Naming(time, name, self._by_inode[inode], old))
             case "U":
+                self.calls["unlink"] += 1
                 folder, name = self._split(payload.decode())
                 folder.namings.append(Naming(time, name, None))
             case "B":
                 self._begun[number] = time
-                self.calls.append((payload.decode(), self._by_inode[inode]))
             case "E":
                 self._by_inode[inode].syncs.append((self._begun.pop(number), time))
+                self.calls[payload.decode()] += 1
             case "T":
-                self.calls.append((payload.decode(), self._by_inode[inode]))
+                self.calls[payload.decode()] += 1
             case "N":
                 self.notes.append((time, json.loads(payload)))
             case _:
@@ -169,7 +176,7 @@ class Recording:
     @functools.cached_property
     def told(self):
         """The model's view after each note."""
-        told, views = Told(), []
+        told, views = self.before, []
         for time, note in self.notes:
             told = told.then(note)
             views.append((time, told))
@@ -177,7 +184,7 @@ class Recording:
 
     def told_at(self, time):
         index = bisect.bisect_right(self.told, time, key=lambda view: view[0])
-        return self.told[index - 1][1] if index else Told()
+        return self.told[index - 1][1] if index else self.before
 
 
 @dataclass(frozen=True)
@@ -210,18 +217,18 @@ def entries_of(records):
 
 
 @functools.cache
-def _library():
+def recorder():
+    """`recorder.c` as a library to preload."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("needs a C compiler (cc)")
-    folder = tempfile.TemporaryDirectory(prefix="tapewire-recorder-")
-    library = Path(folder.name) / "recorder.so"
+    folder = tempfile.mkdtemp(prefix="tapewire-recorder-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = Path(folder) / "recorder.so"
     source = Path(__file__).with_name("recorder.c")
-    subprocess.run(
-        [compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source, "-ldl"],
-        check=True,
-    )
-    return folder, library  # the folder lives as long as this is cached
+    options = ["-O1", "-Wall", "-Werror", "-shared", "-fPIC"]
+    subprocess.run([compiler, *options, "-o", library, source, "-ldl"], check=True)
+    return library
 
 
 def record(queue, log, program, *arguments, before=()):
@@ -230,13 +237,19 @@ def record(queue, log, program, *arguments, before=()):
         os.environ,
         PYTHONPATH=str(ROOT),
         OPENBLAS_NUM_THREADS="1",
-        LD_PRELOAD=str(_library()[1]),
+        LD_PRELOAD=str(recorder()),
         TAPEWIRE_RECORD_ROOT=str(queue),
         TAPEWIRE_RECORD_LOG=str(log),
     )
     command = [sys.executable, "-m", f"tests.crash.{program}", str(queue), *map(str, arguments)]
     done = subprocess.run(
-        [*before, *command], env=env, cwd=ROOT, capture_output=True, text=True, timeout=100
+        [*before, *command],
+        env=env,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert done.returncode in (0, -9), f"ended with {done.returncode}:\n{done.stderr}"
     return done.returncode
