@@ -96,7 +96,7 @@ class Aftermath:
         next_seq = self.recover()
         self.recover_again(next_seq)
         with tw.open_publisher(self.folder, preallocate=False) as writer:
-            assert writer.next_seq == next_seq
+            assert writer.next_seq == next_seq, f"{next_seq}, and a third time {writer.next_seq}"
             known = [*before.numbers, *self.kept]
             assert next_seq > max(known, default=-1), f"{next_seq} and more are used again"
             end = self.end_of_log()
@@ -140,7 +140,7 @@ class Aftermath:
 
     def recover_again(self, next_seq):
         mended = segments_of(self.folder)
-        assert self.recover() == next_seq
+        assert (seq := self.recover()) == next_seq, f"{next_seq}, and a second time {seq}"
         again = segments_of(self.folder)
         changed = [name for name in mended | again if mended.get(name) != again.get(name)]
         assert not changed, f"a second recovery changed {changed}"

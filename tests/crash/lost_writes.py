@@ -5,10 +5,12 @@ length likewise. Of the changes to a folder since its last sync each may have re
 not. Which of these it is, is an adversary's choice.
 """
 
-from dataclasses import dataclass
+import functools
+from dataclasses import astuple, dataclass
 
 from tests.crash.recording import PAGE, Folder
 from tests.support import queue_format as qf
+from tests.support.entries import Entry
 
 SECTOR = 512
 METADATA = (".meta", ".idx", ".lock")
@@ -99,23 +101,38 @@ class Crash:
         del content[size:]
         return bytes(content)
 
-    @property
+    @functools.cached_property
+    def whole(self):
+        """The image of which nothing is lost: what a kill of the process leaves."""
+        return self.image(newest(self.doubts))
+
+    @functools.cached_property
     def kept(self):
-        """By number: what must be there whatever is lost."""
+        """By number: what a flush has acknowledged, and so must be there whatever is lost."""
         kept = self.told.kept
         if not self.told.options.get("retention"):
             return kept
         # What retention had removed by then may be gone; the rest may not.
-        first = lowest_number(self.image(newest(self.doubts)))
+        first = min((record.seq for _, record in stored_records(self.whole)), default=0)
         return {seq: entry for seq, entry in kept.items() if seq >= first}
 
+    def before_checkpoint(self, image):
+        """By number: of the segments that are there, what the checkpoint says was on disk."""
+        checkpoint = image.get("index.meta", b"")
+        end = qf.parse_checkpoint(checkpoint) if len(checkpoint) == 24 else None
+        return {
+            record.seq: Entry(*astuple(record)[1:])
+            for name, record in stored_records(self.whole)
+            if end and name in image and (int(name[:9]), record.offset) < end
+        }
 
-def lowest_number(image):
-    """Of the records of an image that lacks nothing."""
+
+def stored_records(image):
+    """``(name of the segment, Stored)`` of an image that lacks nothing."""
     for name in sorted(name for name in image if name.endswith(".q")):
-        if records := [r for r in qf.parse_records(image[name]) if not r.is_pad]:
-            return records[0].seq
-    return 0
+        for record in qf.parse_records(image[name]):
+            if not record.is_pad:
+                yield name, record
 
 
 def newest(doubts):

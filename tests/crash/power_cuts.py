@@ -62,9 +62,7 @@ def run_cases(recordings, seeds, folder):
         for seed in seeds:
             name, crash, adversary, image = choose(recordings, seed)
             what = f"case {seed}: {name!r} cut at {crash.time}, {adversary.__name__}"
-            case = Case(
-                image, crash.told.begun, crash.kept, crash.told.options.get("sparse", False)
-            )
+            case = Case.of(crash, image)
             try:
                 case.judge(folder / "case")
             except Exception as error:
@@ -90,6 +88,11 @@ class Case:
         self.begun = begun
         self.kept = kept
         self.sparse = sparse
+
+    @classmethod
+    def of(cls, crash, image):
+        kept = crash.kept | crash.before_checkpoint(image)
+        return cls(image, crash.told.begun, kept, crash.told.options.get("sparse", False))
 
     def judge(self, folder):
         lost_writes.write_image(self.image, folder)

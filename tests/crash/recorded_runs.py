@@ -88,22 +88,22 @@ class Script:
             return self.rng.randrange(self.largest_payload + 1)
         return self.rng.randrange(self.largest if kind < 0.4 else 200)
 
-    def announce(self, count, seq=None):
+    def announce(self, count, seq=None, size=None):
         """The fields of the next records, said before any of them is stored."""
         first = self.writer.next_seq if seq is None else seq
         type_id, flags = self.rng.randrange(1, 0xFFFF), self.rng.randrange(256) << 8
         fields = [
             [first + i, BASE_NS + self.rng.randrange(10**9), type_id, flags] for i in range(count)
         ]
-        payloads = [self.rng.randbytes(self.size()) for _ in range(count)]
+        payloads = [self.rng.randbytes(self.size() if size is None else size) for _ in range(count)]
         note(about=[[*f, p.hex()] for f, p in zip(fields, payloads, strict=True)])
         return fields, payloads
 
-    def append(self):
+    def append(self, size=None):
         seq = None
         if self.writer.sparse and self.rng.random() < 0.4:
             seq = self.writer.next_seq + self.rng.randrange(1, 50)
-        [(_, at, type_id, flags)], [payload] = self.announce(1, seq)
+        [(_, at, type_id, flags)], [payload] = self.announce(1, seq, size)
         given = {} if seq is None else {"seq": seq}
         self.insist(
             lambda: self.writer.append(type_id, payload, timestamp_ns=at, flags=flags, **given)
@@ -165,13 +165,13 @@ class Script:
         note(**({"acked": upto} if in_step and self.writer.metrics()["rolls"] > rolls else {}))
         return done
 
-    def run(self, steps, flushes=0.05):
+    def run(self, steps):
         weights = [
             (self.append, 0.65),
             (self.append_batch, 0.1),
             (self.reserve, 0.06),
             (self.abort, 0.04),
-            (self.flush, flushes),
+            (self.flush, 0.05),
             (self.pause, 0.1),
         ]
         for _ in range(steps):
@@ -206,13 +206,16 @@ def main(queue, run, seed, part):
         readers = [
             stack.enter_context(tw.open_subscriber(queue, name, pinned=pinned)) for name in names
         ]
-        steps = rng.randrange(60, 100) if parts == 1 else rng.randrange(25, 50)
-        for _ in script.run(steps, flushes=0.01 if part else 0.05):
+        if part:
+            script.flush()  # of what the killed one has left, too
+        for _ in script.run(rng.randrange(60, 100) if parts == 1 else rng.randrange(15, 40)):
             read_and_commit(readers, rng)
             if run == "reopened" and rng.random() < 0.06:
                 script.close()
                 script.open()
         if part + 1 < parts:
+            for _ in range(8):  # through rolls whose segments nobody has time to sync
+                script.append(3000)
             if rng.random() < 0.5:
                 slot = script.writer.reserve(9, 200)
                 slot.buffer[:100] = b"\xcc" * 100
