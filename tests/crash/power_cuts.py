@@ -15,7 +15,7 @@ from pathlib import Path
 
 import tapewire as tw
 from tests.crash import lost_writes
-from tests.crash.aftermath import Aftermath
+from tests.crash.aftermath import Aftermath, follow
 from tests.crash.recorded_runs import AGAIN, RUNS
 from tests.crash.recording import Recording, entries_of, record, recorder
 
@@ -32,9 +32,12 @@ def record_runs(folder, seed):
     def again(run):
         queue, log = folder / run, folder / f"{run}.log"
         rng = random.Random(f"{run}/{seed}")
-        recording = recordings[rng.choice(["plain", "small segments", "reopened", "killed"])]
-        crash = lost_writes.Crash(recording, rng.choice(recording.moments[20:]))
-        lost_writes.write_image(crash.image(lost_writes.mostly_kept(rng, crash.doubts)), queue)
+        crash = None
+        while crash is None or not can_be_opened(queue):
+            shutil.rmtree(queue, ignore_errors=True)
+            recording = recordings[rng.choice(list(RUNS))]
+            crash = lost_writes.Crash(recording, rng.choice(recording.moments[20:]))
+            lost_writes.write_image(crash.image(lost_writes.any_state(rng, crash.doubts)), queue)
         record(queue, log, "recorded_runs", run, seed, 0)
         return Recording(log, replace(crash.told, log={}, kept=crash.kept))
 
@@ -43,6 +46,19 @@ def record_runs(folder, seed):
         recordings = dict(zip(RUNS, pool.map(first, RUNS), strict=True))
         recordings |= dict(zip(AGAIN, pool.map(again, AGAIN), strict=True))
     return recordings
+
+
+def can_be_opened(queue):
+    """By a writer, and read to its end; what cannot is a failing case of its own."""
+    trial = queue.with_name(f"{queue.name} on trial")
+    shutil.copytree(queue, trial)
+    try:
+        with tw.open_publisher(trial, preallocate=False), tw.open_log(trial) as reader:
+            return not any(isinstance(e, tw.SegmentMissing) for e in follow(reader).events)
+    except tw.TapewireError:
+        return False
+    finally:
+        shutil.rmtree(trial)
 
 
 @contextlib.contextmanager
