@@ -19,6 +19,8 @@ from tests.crash.aftermath import Aftermath, follow
 from tests.crash.recorded_runs import AGAIN, RUNS
 from tests.crash.recording import Recording, entries_of, record, recorder
 
+MOST_KEPT = 10
+
 
 def record_runs(folder, seed):
     """Every run once, and after them those that begin with what a cut of one of these has left."""
@@ -72,7 +74,7 @@ def threads_kept(folder):
 
 
 def run_cases(recordings, seeds, folder):
-    """Judges the cases of these numbers. Says which have failed, and where each is kept."""
+    """Judges the cases of these numbers. Says which have failed, and where the first are kept."""
     failed = []
     with threads_kept(folder):
         for seed in seeds:
@@ -82,9 +84,11 @@ def run_cases(recordings, seeds, folder):
             try:
                 case.judge(folder / "case")
             except Exception as error:
-                failed.append(f"{what}: {type(error).__name__}: {error}\n    kept in {case.keep()}")
+                where = case.keep() if len(failed) < MOST_KEPT else "none"
+                failed.append(f"{what}: {type(error).__name__}: {error}\n    kept in {where}")
             shutil.rmtree(folder / "case")
-    assert not failed, f"{len(failed)} of {len(seeds)} cases failed\n" + "\n".join(failed[:10])
+    summary = "\n".join([f"{len(failed)} of {len(seeds)} cases failed", *failed[:MOST_KEPT]])
+    assert not failed, summary
 
 
 def choose(recordings, seed):

@@ -197,7 +197,7 @@ def main(queue, run, seed, part):
     options = options_of(run)
     parts = RUNS[run].get("parts", 1) if run in RUNS else 1
     script = Script(queue, options, rng)
-    note(options={"sparse": bool(options.get("sparse")), "retention": "retention" in options})
+    note(options={"sparse": script.writer.sparse, "retention": "retention" in options})
     if run in AGAIN:
         say_what_is_there(queue)
     pinned = "retention" in options

@@ -23,7 +23,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT     __attribute__((visibility("default")))
 #define REAL(name) ((__typeof__(&name))real(#name))
 
 enum { kPage = 4096, kMostFiles = 1024, kLargestFile = 1 << 20, kSyncUs = 100 };
@@ -37,7 +37,7 @@ struct file {
     ino_t ino;
     int fd;
     off_t size;
-    char *copy;  // as last logged
+    char* copy;  // as last logged
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -51,40 +51,41 @@ static int out = -1;
 static uint64_t syncs;
 
 // A recorder that has lost its way must not be mistaken for a queue that has lost nothing.
-static void die(const char *what) {
+static void die(const char* what) {
     fprintf(stderr, "recorder: %s: %s\n", what, strerror(errno));
     _exit(86);
 }
 
-static void *real(const char *name) {
-    void *found = dlsym(RTLD_NEXT, name);
+static void* real(const char* name) {
+    void* found = dlsym(RTLD_NEXT, name);
     if (found == NULL) die(name);
     return found;
 }
 
-static void put(char kind, uint64_t file, uint64_t number, const void *data, size_t length) {
+static void put(char kind, uint64_t file, uint64_t number, const void* data, size_t length) {
     struct entry entry = {(uint32_t)kind, (uint32_t)length, file, number};
-    struct iovec parts[] = {{&entry, sizeof entry}, {(void *)data, length}};
+    struct iovec parts[] = {{&entry, sizeof entry}, {(void*)data, length}};
     if (writev(out, parts, 2) != (ssize_t)(sizeof entry + length)) die("cannot write the log");
 }
 
-static int is_ours(const char *path) {
+static int is_ours(const char* path) {
     return out >= 0 && strncmp(path, root, root_length) == 0 &&
            (path[root_length] == '/' || path[root_length] == '\0');
 }
 
-static const char *below_root(const char *path) {
+static const char* below_root(const char* path) {
     return path[root_length] == '/' ? path + root_length + 1 : "";
 }
 
-static void look_at(struct file *file) {
+static void look_at(struct file* file) {
     static char now[kLargestFile];
     struct stat st;
     if (fstat(file->fd, &st) != 0 || st.st_size > kLargestFile) die("cannot look at a file");
     const ssize_t got = pread(file->fd, now, (size_t)st.st_size, 0);
     if (got != st.st_size) die("cannot read a file");
     if (st.st_size != file->size) put('S', file->ino, (uint64_t)st.st_size, NULL, 0);
-    file->copy = realloc(file->copy, (size_t)(st.st_size > file->size ? st.st_size : file->size) + 1);
+    file->copy =
+        realloc(file->copy, (size_t)(st.st_size > file->size ? st.st_size : file->size) + 1);
     if (st.st_size > file->size)  // grown: what is new was zeros
         memset(file->copy + file->size, 0, (size_t)(st.st_size - file->size));
     file->size = st.st_size;
@@ -100,13 +101,13 @@ static void look_at_all(void) {
     for (int i = 0; i < file_count; ++i) look_at(&files[i]);
 }
 
-static struct file *find(ino_t ino) {
+static struct file* find(ino_t ino) {
     for (int i = 0; i < file_count; ++i)
         if (files[i].ino == ino) return &files[i];
     return NULL;
 }
 
-static void watch(const char *path, char kind) {
+static void watch(const char* path, char kind) {
     struct stat st;
     if (lstat(path, &st) != 0) die("cannot stat what was made");
     put(kind, st.st_ino, S_ISDIR(st.st_mode), below_root(path), strlen(below_root(path)));
@@ -122,18 +123,18 @@ static void watch(const char *path, char kind) {
 }
 
 static void forget(ino_t ino) {
-    struct file *file = find(ino);
+    struct file* file = find(ino);
     if (file == NULL) return;
     close(file->fd);
     free(file->copy);
     *file = files[--file_count];
 }
 
-static void watch_what_is_there(const char *path) {
-    DIR *dir = opendir(path);
+static void watch_what_is_there(const char* path) {
+    DIR* dir = opendir(path);
     if (dir == NULL) return;  // not made yet
     watch(path, 'F');
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+    for (struct dirent* entry; (entry = readdir(dir)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         char inside[PATH_MAX];
         snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name);
@@ -147,8 +148,8 @@ static void watch_what_is_there(const char *path) {
 }
 
 __attribute__((constructor)) static void begin(void) {
-    const char *path = getenv("TAPEWIRE_RECORD_ROOT");
-    const char *log = getenv("TAPEWIRE_RECORD_LOG");
+    const char* path = getenv("TAPEWIRE_RECORD_ROOT");
+    const char* log = getenv("TAPEWIRE_RECORD_LOG");
     if (path == NULL || log == NULL) return;
     snprintf(root, sizeof root, "%s", path);
     root_length = strlen(root);
@@ -162,7 +163,7 @@ __attribute__((constructor)) static void begin(void) {
 
 // ---- what the recorded program says -----------------------------------------------------------------
 
-EXPORT void recorder_note(const char *text) {
+EXPORT void recorder_note(const char* text) {
     pthread_mutex_lock(&mutex);
     look_at_all();
     put('N', 0, 0, text, strlen(text));
@@ -179,7 +180,7 @@ EXPORT void recorder_kill(void) {
 
 // ---- the calls --------------------------------------------------------------------------------------
 
-static int is_watched(int fd, ino_t *ino) {
+static int is_watched(int fd, ino_t* ino) {
     struct stat st;
     if (out < 0 || fstat(fd, &st) != 0) return 0;
     *ino = st.st_ino;
@@ -192,7 +193,7 @@ static int is_watched(int fd, ino_t *ino) {
 }
 
 // What was stored before the call is durable after it; what is stored meanwhile may be.
-static int synced(int (*call)(int), const char *name, int fd) {
+static int synced(int (*call)(int), const char* name, int fd) {
     ino_t ino;
     if (!is_watched(fd, &ino)) return call(fd);
     pthread_mutex_lock(&mutex);
@@ -226,7 +227,7 @@ EXPORT int sync_file_range(int fd, off_t from, off_t bytes, unsigned flags) {
     return REAL(sync_file_range)(fd, from, bytes, flags);
 }
 
-static int opened(int (*call)(const char *, int, ...), const char *path, int flags, mode_t mode) {
+static int opened(int (*call)(const char*, int, ...), const char* path, int flags, mode_t mode) {
     if ((flags & O_CREAT) == 0 || !is_ours(path)) return call(path, flags, mode);
     pthread_mutex_lock(&mutex);
     struct stat st;
@@ -241,26 +242,26 @@ static int opened(int (*call)(const char *, int, ...), const char *path, int fla
     return fd;
 }
 
-#define MODE_OF_LAST(flags)                                          \
-    mode_t mode = 0;                                                 \
-    if ((flags) & (O_CREAT | O_TMPFILE)) {                           \
-        va_list rest;                                                \
-        va_start(rest, flags);                                       \
-        mode = (mode_t)va_arg(rest, int);                            \
-        va_end(rest);                                                \
+#define MODE_OF_LAST(flags)                \
+    mode_t mode = 0;                       \
+    if ((flags) & (O_CREAT | O_TMPFILE)) { \
+        va_list rest;                      \
+        va_start(rest, flags);             \
+        mode = (mode_t)va_arg(rest, int);  \
+        va_end(rest);                      \
     }
 
-EXPORT int open(const char *path, int flags, ...) {
+EXPORT int open(const char* path, int flags, ...) {
     MODE_OF_LAST(flags)
     return opened(REAL(open), path, flags, mode);
 }
 
-EXPORT int open64(const char *path, int flags, ...) {
+EXPORT int open64(const char* path, int flags, ...) {
     MODE_OF_LAST(flags)
     return opened(REAL(open64), path, flags, mode);
 }
 
-static int sized(int fd, const char *name, int rc) {
+static int sized(int fd, const char* name, int rc) {
     const int err = errno;
     ino_t ino;
     if (is_watched(fd, &ino)) {
@@ -287,20 +288,20 @@ EXPORT int fallocate64(int fd, int how, off64_t from, off64_t bytes) {
 }
 
 // Called with the mutex held, before a name changes its meaning: a file that is replaced goes.
-static ino_t inode_at(const char *path) {
+static ino_t inode_at(const char* path) {
     struct stat st;
     look_at_all();
     return lstat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-static void put_renamed(ino_t moved, ino_t replaced, const char *from, const char *to) {
+static void put_renamed(ino_t moved, ino_t replaced, const char* from, const char* to) {
     char both[2 * PATH_MAX];
     const int length = snprintf(both, sizeof both, "%s|%s", below_root(from), below_root(to));
     put('R', moved, 0, both, (size_t)length);
     if (replaced != 0 && replaced != moved) forget(replaced);
 }
 
-EXPORT int rename(const char *from, const char *to) {
+EXPORT int rename(const char* from, const char* to) {
     if (!is_ours(from) || !is_ours(to)) return REAL(rename)(from, to);
     pthread_mutex_lock(&mutex);
     const ino_t replaced = inode_at(to);
@@ -321,9 +322,9 @@ EXPORT long syscall(long number, ...) {
     for (int i = 0; i < 6; ++i) a[i] = va_arg(rest, long);
     va_end(rest);
     long (*call)(long, ...) = REAL(syscall);
-    const int renames = number == SYS_renameat2 && is_ours((const char *)a[1]);
+    const int renames = number == SYS_renameat2 && is_ours((const char*)a[1]);
     if (!renames) return call(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-    const char *from = (const char *)a[1], *to = (const char *)a[3];
+    const char *from = (const char*)a[1], *to = (const char*)a[3];
     pthread_mutex_lock(&mutex);
     const ino_t replaced = inode_at(to);
     const ino_t moved = inode_at(from);
@@ -335,7 +336,7 @@ EXPORT long syscall(long number, ...) {
     return rc;
 }
 
-EXPORT int unlink(const char *path) {
+EXPORT int unlink(const char* path) {
     if (!is_ours(path)) return REAL(unlink)(path);
     pthread_mutex_lock(&mutex);
     const ino_t gone = inode_at(path);
@@ -350,7 +351,7 @@ EXPORT int unlink(const char *path) {
     return rc;
 }
 
-EXPORT int mkdir(const char *path, mode_t mode) {
+EXPORT int mkdir(const char* path, mode_t mode) {
     const int rc = REAL(mkdir)(path, mode);
     if (rc != 0 || !is_ours(path)) return rc;
     pthread_mutex_lock(&mutex);

@@ -1,118 +1,25 @@
-"""What a loss of power can leave: pages, lengths and names of different ages in one folder.
+"""What a loss of power can leave, put together by hand: pages and files of different ages.
 
-Writers of every kind are recorded (`recorder.c`, `recorded_runs.py`), power is cut at any moment of
-the record, and any subset of what was not synced is lost (`lost_writes.py`). Readers and writers
-then open what is left (`aftermath.py`): all that `flush_sync` acknowledged is there, no byte is
-wrong, no hole goes untold. A case that fails is kept, and can be judged again by
-`python -m tests.crash.power_cuts FOLDER`.
+Each of these is a state that `test_lost_writes.py` comes upon by chance, alone and small.
 """
 
-import collections
 import re
 import shutil
 
 import pytest
 
 import tapewire as tw
-from tests.crash.lost_writes import ADVERSARIES, Crash, newest
-from tests.crash.power_cuts import Case, choose, record_runs, run_cases
-from tests.crash.recorded_runs import AGAIN, RUNS
-from tests.crash.recording import Recording, record
+from tests.crash.aftermath import follow
 from tests.crash.scripts import calls_between_markers
-
-CASES = 300
-LONG_RECORDINGS = 6
-LONG_CASES = 2000
+from tests.support import crafted
+from tests.support import queue_format as qf
 
 
-@pytest.fixture(scope="module")
-def recordings(module_tmp):
-    return record_runs(module_tmp, seed=0)
-
-
-@pytest.mark.parametrize("first", range(0, CASES, 100))
-def test_what_was_acknowledged_outlives_any_loss(recordings, tmp, first):
-    run_cases(recordings, range(first, first + 100), tmp)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", range(1, LONG_RECORDINGS + 1))
-def test_what_was_acknowledged_outlives_thousands_of_losses(tmp, seed):
-    recordings = record_runs(tmp, seed)
-    run_cases(recordings, range(seed * LONG_CASES, (seed + 1) * LONG_CASES), tmp)
-
-
-def test_the_cases_cover_every_run_and_every_adversary(recordings):
-    chosen = [choose(recordings, seed) for seed in range(CASES)]
-    assert {name for name, *_ in chosen} == {*RUNS, *AGAIN}
-    assert {adversary for _, _, adversary, _ in chosen} == set(ADVERSARIES)
-    assert sum(bool(crash.kept) for _, crash, _, _ in chosen) > CASES / 2
-    assert sum(len(crash.doubts) > 3 for _, crash, _, _ in chosen) > CASES / 2
-
-
-def test_where_nothing_is_lost_the_image_is_the_folder(tmp):
-    queue, log = tmp / "q", tmp / "log"
-    record(queue, log, "recorded_runs", "reopened", 1, 0)
-    recording = Recording(log)
-    crash = Crash(recording, recording.moments[-1])
-    image = crash.image(newest(crash.doubts))
-    there = {
-        str(path.relative_to(queue)): None if path.is_dir() else path.read_bytes()
-        for path in queue.glob("**/*")
-    }
-    assert set(image) == set(there)
-    beating = {"control.meta", "stats.meta", "readers/one.meta", "readers/two.meta"}
-    assert [name for name in set(there) - beating if image[name] != there[name]] == []
-
-
-def test_an_acknowledged_record_that_is_missing_is_found_out(recordings, tmp):
-    recording = recordings["plain"]
-    crash = Crash(recording, next(time for time, note in recording.notes if note.get("acked")))
-    image = crash.image(newest(crash.doubts))
-    image["000000000.q"] = image["000000000.q"][:64].ljust(len(image["000000000.q"]), b"\0")
-    with pytest.raises(AssertionError, match=r"used again|acknowledged and lost"):
-        Case(image, crash.told.begun, crash.kept, sparse=False).judge(tmp / "q")
-
-
-# Every call that syncs a file or changes a folder: one that the recorder does not know is traced
-# here and not there.
-TRACED = (
-    "sync,fsync,fdatasync,syncfs,msync,sync_file_range,"
-    "rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,mkdir,mkdirat,"
-    "open,openat,openat2,creat,truncate,ftruncate,fallocate,copy_file_range,io_uring_enter"
-)
-
-
-@pytest.mark.parametrize("run", ["plain", "retained, made when needed"])
-def test_the_recorder_sees_every_call_that_the_kernel_sees(tmp, run):
-    if shutil.which("strace") is None:
-        pytest.skip("needs strace")
-    queue, log, trace = tmp / "q", tmp / "log", tmp / "trace"
-    strace = ["strace", "-f", "-qq", "-y", "-e", f"trace={TRACED}", "-o", str(trace)]
-    record(queue, log, "recorded_runs", run, 1, 0, before=strace)
-    traced = collections.Counter(
-        re.sub(r"(at2?)?$", "", name)
-        for name, arguments in finished_calls(trace.read_text().splitlines())
-        if str(queue) in arguments and (not name.startswith("open") or "O_CREAT" in arguments)
-    )
-    assert traced == Recording(log).calls
-    assert traced["fdatasync"] > 5
-    assert traced["rename"] > 3
-
-
-def finished_calls(lines):
-    """``(name, arguments)`` of those that succeeded; strace splits what others cut short."""
-    begun = {}
-    for line in lines:
-        thread, text = line.split(None, 1)
-        if text.endswith("<unfinished ...>"):
-            begun[thread] = text.removesuffix("<unfinished ...>")
-            continue
-        if text.startswith("<... "):
-            text = begun.pop(thread) + text.split("resumed>", 1)[1]
-        if found := re.match(r"(\w+)\((.*)\)\s+= (?!-1)", text):
-            yield found[1], found[2]
+def put_reader(queue, segment, offset):
+    """A reader `r` that had committed there; its page was written back."""
+    (queue / "readers").mkdir()
+    meta = qf.reader_meta(qf.reader_slot(segment, offset, generation=1))
+    (queue / "readers" / "r.meta").write_bytes(meta)
 
 
 def test_a_reader_ahead_of_the_recovered_tail_stands_at_the_tail(tmp):
@@ -184,3 +91,99 @@ def test_a_flush_covers_what_a_killed_predecessor_left_unsynced(tmp, checkpoint)
             synced.add(int(opened))
             opened = ""
     assert synced >= {0, 1, 2, 3}  # sealed by the predecessor, 42 records each
+
+
+@pytest.mark.parametrize("size", [100, 300])
+def test_a_reader_ahead_of_the_tail_that_comes_late_is_shown_every_new_record(tmp, size):
+    # By 100: its place is the boundary of a new record. By 300: it is in the middle of one.
+    queue = crafted.write(tmp, crafted.numbered(0, 10, 100))
+    put_reader(queue, 0, 64 + 192 * 15)
+    with tw.open_publisher(queue, preallocate=False) as writer:
+        for _ in range(20):
+            writer.append(1, bytes(size))
+        with tw.open_subscriber(queue, "r") as reader:
+            assert [record.seq for record in reader] == list(range(10, 30))
+
+
+def test_a_reader_ahead_of_the_tail_whose_segment_was_lost_stands_at_the_tail(tmp):
+    queue = crafted.write(tmp, crafted.numbered(0, 10, 100))
+    put_reader(queue, 2, 640)
+    with (
+        tw.open_publisher(queue, preallocate=False) as writer,
+        tw.open_subscriber(queue, "r") as reader,
+    ):
+        writer.append(1, b"new")
+        assert [record.seq for record in reader] == [10]
+
+
+def test_a_reader_inside_what_became_a_pad_is_shown_all_that_lies_behind(tmp):
+    records = crafted.numbered(0, 30, 100)
+    queue = crafted.write(tmp, records, crafted.numbered(30, 1))
+    put_reader(queue, 0, crafted.offset_of(records, 12))
+    hole = slice(crafted.offset_of(records, 10), crafted.offset_of(records, 20))
+    crafted.patch(queue, 0, hole.start, bytes(hole.stop - hole.start))
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))
+    with tw.open_publisher(queue, preallocate=False):
+        pass
+    with tw.open_subscriber(queue, "r") as reader:
+        assert follow(reader).numbers == list(range(20, 31))
+
+
+def test_a_segment_whose_name_was_lost_leaves_a_gap_that_is_told_and_passed(tmp):
+    queue = crafted.write(tmp, *(crafted.numbered(10 * i, 10) for i in range(3)))
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))
+    qf.segment_path(queue, 1).unlink()
+    with tw.open_publisher(queue, preallocate=False) as writer:
+        assert writer.next_seq == 30
+    assert crafted.read(queue) == ([*range(10), *range(20, 30)], [("gap", 10, 19)])
+
+
+@pytest.mark.parametrize("left", [0, crafted.BYTES])
+def test_a_segment_of_which_only_the_name_is_left_stops_no_writer(tmp, left):
+    queue = crafted.write(tmp, *(crafted.numbered(10 * i, 10) for i in range(3)))
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))
+    qf.segment_path(queue, 1).write_bytes(bytes(left))
+    with tw.open_publisher(queue, preallocate=False) as writer:
+        assert writer.next_seq == 30
+    assert crafted.read(queue) == ([*range(10), *range(20, 30)], [("gap", 10, 19)])
+
+
+def test_a_log_that_ends_in_a_pad_goes_on_behind_its_last_number(tmp):
+    # Recovery gives a PAD its header and leaves what lies under it: here a record.
+    pad = bytearray(qf.pad(crafted.BYTES - 64))
+    pad[512:640] = qf.record(40, bytes(64))
+    queue = crafted.write(tmp, crafted.numbered(0, 26), [bytes(pad)], [])
+    (queue / "index.meta").write_bytes(qf.checkpoint(2, 64))
+    assert crafted.reopen(queue)["next_seq"] == 26
+
+
+def test_an_index_that_outlived_its_records_hides_no_new_one(tmp):
+    queue = crafted.write(tmp, crafted.full(0, 5))
+    lost = qf.parse_records(qf.segment(1, crafted.numbered(5, 50), crafted.BYTES))
+    qf.index_path(queue, 1).write_bytes(qf.seek_index(1, crafted.BYTES, lost))
+    late = 2_000_000_000
+    with tw.open_publisher(queue, preallocate=False) as writer:
+        writer.append(1, b"new", timestamp_ns=late)
+        shutil.copytree(queue, tmp / "killed")  # before a thread has written a new index
+    with tw.open_log(tmp / "killed") as reader:
+        assert reader.seek_time(late)
+        assert reader.next().seq == 5
+
+
+def test_the_folder_is_synced_before_the_checkpoint_speaks_for_it(tmp):
+    calls = calls_between_markers(
+        """
+        import sys, tapewire as tw
+        with tw.open_publisher(sys.argv[1], segment_bytes=8192, preallocate=False) as writer:
+            writer.append_batch(1, [bytes(1000)] * 20)
+            os.write(mark, b"BEGIN")
+            writer.flush_sync()
+            os.write(mark, b"END")
+        """,
+        tmp / "q",
+        log=tmp / "trace",
+        trace="fsync,pwrite64",
+    )
+    names = [re.match(r"\w+", call)[0] for call in calls]
+    assert sorted(names) == ["fsync", "pwrite64"]  # the folder, and the checkpoint's text
+    assert names == ["fsync", "pwrite64"]
