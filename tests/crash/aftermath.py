@@ -165,6 +165,9 @@ class Aftermath:
         self.begun.update(new)
         for record in new:
             assert writer.append(NEW_TYPE, payload, timestamp_ns=record.timestamp_ns) == record.seq
+            if record is new[0]:  # before it is overwritten: nothing old may lie behind the end
+                last = read_log(self.folder).events[-1]
+                assert last == record, f"behind the first new record: {last!r}"
         return new
 
     def check_log(self, after, before, new):

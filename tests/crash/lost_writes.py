@@ -219,14 +219,16 @@ def some_in_order(rng, doubts):
 
 
 def torn(rng, doubts):
-    """Pages mixed by the sector, or by the cache line: one may be stored to while it is written."""
+    """Pages mixed by the sector, or by the line: one may be stored to while it is being written."""
     states = any_state(rng, doubts)
     grain = rng.choice([SECTOR, LINE])
     for i, doubt in enumerate(doubts):
         if doubt.kind == "page":
-            states[i] = b"".join(
-                rng.choice(doubt.states)[at : at + grain] for at in range(0, PAGE, grain)
-            )
+            among = doubt.states
+            if grain == LINE:  # only what was stored last can be under way
+                newer = rng.randrange(1, len(among))
+                among = among[newer - 1 : newer + 1]
+            states[i] = b"".join(rng.choice(among)[at : at + grain] for at in range(0, PAGE, grain))
     return states
 
 

@@ -19,7 +19,7 @@ from tests.crash.recorded_runs import AGAIN, RUNS
 from tests.crash.recording import Recording, record
 
 CASES = 300
-LONG_RECORDINGS = 6
+LONG_RECORDINGS = 5
 LONG_CASES = 2000
 
 
