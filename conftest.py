@@ -17,12 +17,22 @@ def _scratch_root():
     return Path(tempfile.gettempdir())
 
 
-@pytest.fixture
-def tmp():
-    """An empty folder, in memory where there is one: tests sync often, and a disk is slow."""
+def _scratch():
     path = Path(tempfile.mkdtemp(prefix="tapewire-test-", dir=_scratch_root()))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def tmp():
+    """An empty folder, in memory where there is one: tests sync often, and a disk is slow."""
+    yield from _scratch()
+
+
+@pytest.fixture(scope="module")
+def module_tmp():
+    """The same, for what several tests of a module share."""
+    yield from _scratch()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,7 @@
-"""What a loss of power can leave: pages and files of different ages, put together by hand."""
+"""What a loss of power can leave, put together by hand: pages and files of different ages.
+
+Each of these is a state that `test_lost_writes.py` comes upon by chance, alone and small.
+"""
 
 import re
 import shutil
@@ -6,7 +9,17 @@ import shutil
 import pytest
 
 import tapewire as tw
+from tests.crash.aftermath import follow
 from tests.crash.scripts import calls_between_markers
+from tests.support import crafted
+from tests.support import queue_format as qf
+
+
+def put_reader(queue, segment, offset):
+    """A reader `r` that had committed there; its page was written back."""
+    (queue / "readers").mkdir()
+    meta = qf.reader_meta(qf.reader_slot(segment, offset, generation=1))
+    (queue / "readers" / "r.meta").write_bytes(meta)
 
 
 def test_a_reader_ahead_of_the_recovered_tail_stands_at_the_tail(tmp):
@@ -78,3 +91,99 @@ def test_a_flush_covers_what_a_killed_predecessor_left_unsynced(tmp, checkpoint)
             synced.add(int(opened))
             opened = ""
     assert synced >= {0, 1, 2, 3}  # sealed by the predecessor, 42 records each
+
+
+@pytest.mark.parametrize("size", [100, 300])
+def test_a_reader_ahead_of_the_tail_that_comes_late_is_shown_every_new_record(tmp, size):
+    # By 100: its place is the boundary of a new record. By 300: it is in the middle of one.
+    queue = crafted.write(tmp, crafted.numbered(0, 10, 100))
+    put_reader(queue, 0, 64 + 192 * 15)
+    with tw.open_publisher(queue, preallocate=False) as writer:
+        for _ in range(20):
+            writer.append(1, bytes(size))
+        with tw.open_subscriber(queue, "r") as reader:
+            assert [record.seq for record in reader] == list(range(10, 30))
+
+
+def test_a_reader_ahead_of_the_tail_whose_segment_was_lost_stands_at_the_tail(tmp):
+    queue = crafted.write(tmp, crafted.numbered(0, 10, 100))
+    put_reader(queue, 2, 640)
+    with (
+        tw.open_publisher(queue, preallocate=False) as writer,
+        tw.open_subscriber(queue, "r") as reader,
+    ):
+        writer.append(1, b"new")
+        assert [record.seq for record in reader] == [10]
+
+
+def test_a_reader_inside_what_became_a_pad_is_shown_all_that_lies_behind(tmp):
+    records = crafted.numbered(0, 30, 100)
+    queue = crafted.write(tmp, records, crafted.numbered(30, 1))
+    put_reader(queue, 0, crafted.offset_of(records, 12))
+    hole = slice(crafted.offset_of(records, 10), crafted.offset_of(records, 20))
+    crafted.patch(queue, 0, hole.start, bytes(hole.stop - hole.start))
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))
+    with tw.open_publisher(queue, preallocate=False):
+        pass
+    with tw.open_subscriber(queue, "r") as reader:
+        assert follow(reader).numbers == list(range(20, 31))
+
+
+def test_a_segment_whose_name_was_lost_leaves_a_gap_that_is_told_and_passed(tmp):
+    queue = crafted.write(tmp, *(crafted.numbered(10 * i, 10) for i in range(3)))
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))
+    qf.segment_path(queue, 1).unlink()
+    with tw.open_publisher(queue, preallocate=False) as writer:
+        assert writer.next_seq == 30
+    assert crafted.read(queue) == ([*range(10), *range(20, 30)], [("gap", 10, 19)])
+
+
+@pytest.mark.parametrize("left", [0, crafted.BYTES])
+def test_a_segment_of_which_only_the_name_is_left_stops_no_writer(tmp, left):
+    queue = crafted.write(tmp, *(crafted.numbered(10 * i, 10) for i in range(3)))
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))
+    qf.segment_path(queue, 1).write_bytes(bytes(left))
+    with tw.open_publisher(queue, preallocate=False) as writer:
+        assert writer.next_seq == 30
+    assert crafted.read(queue) == ([*range(10), *range(20, 30)], [("gap", 10, 19)])
+
+
+def test_a_log_that_ends_in_a_pad_goes_on_behind_its_last_number(tmp):
+    # Recovery gives a PAD its header and leaves what lies under it: here a record.
+    pad = bytearray(qf.pad(crafted.BYTES - 64))
+    pad[512:640] = qf.record(40, bytes(64))
+    queue = crafted.write(tmp, crafted.numbered(0, 26), [bytes(pad)], [])
+    (queue / "index.meta").write_bytes(qf.checkpoint(2, 64))
+    assert crafted.reopen(queue)["next_seq"] == 26
+
+
+def test_an_index_that_outlived_its_records_hides_no_new_one(tmp):
+    queue = crafted.write(tmp, crafted.full(0, 5))
+    lost = qf.parse_records(qf.segment(1, crafted.numbered(5, 50), crafted.BYTES))
+    qf.index_path(queue, 1).write_bytes(qf.seek_index(1, crafted.BYTES, lost))
+    late = 2_000_000_000
+    with tw.open_publisher(queue, preallocate=False) as writer:
+        writer.append(1, b"new", timestamp_ns=late)
+        shutil.copytree(queue, tmp / "killed")  # before a thread has written a new index
+    with tw.open_log(tmp / "killed") as reader:
+        assert reader.seek_time(late)
+        assert reader.next().seq == 5
+
+
+def test_the_folder_is_synced_before_the_checkpoint_speaks_for_it(tmp):
+    calls = calls_between_markers(
+        """
+        import sys, tapewire as tw
+        with tw.open_publisher(sys.argv[1], segment_bytes=8192, preallocate=False) as writer:
+            writer.append_batch(1, [bytes(1000)] * 20)
+            os.write(mark, b"BEGIN")
+            writer.flush_sync()
+            os.write(mark, b"END")
+        """,
+        tmp / "q",
+        log=tmp / "trace",
+        trace="fsync,pwrite64",
+    )
+    names = [re.match(r"\w+", call)[0] for call in calls]
+    assert sorted(names) == ["fsync", "pwrite64"]  # the folder, and the checkpoint's text
+    assert names == ["fsync", "pwrite64"]
