@@ -7,7 +7,7 @@ namespace fuzz {
 
 QueueImage::QueueImage(std::span<const std::uint8_t> input) {
     std::memset(&head, 0, sizeof head);
-    std::memcpy(&head, input.data(), std::min(sizeof head, input.size()));
+    if (!input.empty()) std::memcpy(&head, input.data(), std::min(sizeof head, input.size()));
     input = input.subspan(std::min(sizeof head, input.size()));
     for (std::size_t i = 0; i < segment_count(); ++i) {
         std::vector<std::byte> segment(segment_bytes());

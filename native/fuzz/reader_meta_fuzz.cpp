@@ -1,5 +1,6 @@
 // readers/NAME.meta: of two slots the right one with the higher generation counts; a store always makes
 // the other slot the one that counts, whatever was there before.
+#include <algorithm>
 #include <cstring>
 
 #include "fuzz_kit.hpp"
@@ -40,7 +41,7 @@ void put_log(const Layout& layout) {
 // By the words of the format, with the portable checksum.
 std::optional<format::ReaderMetaSlot> counting_slot(const std::uint8_t* data, std::size_t size) {
     format::ReaderMeta meta{};
-    std::memcpy(&meta, data, std::min(size, sizeof meta));
+    if (size != 0) std::memcpy(&meta, data, std::min(size, sizeof meta));
     std::optional<format::ReaderMetaSlot> best;
     for (std::uint64_t i : {0, 1}) {
         const format::ReaderMetaSlot& slot = meta.slots[i];
