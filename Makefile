@@ -96,6 +96,23 @@ test-native-plain test-native-asan test-native-tsan: test-native-%: setup
 	$(RUN) ctest --test-dir build/native-$* -j $(JOBS) --output-on-failure --no-tests=error \
 	    --test-output-size-passed 65536 --output-junit $(CURDIR)/$(RESULTS)/native-$*.xml
 
+# One after the other, each from its corpus; what is new is kept in build/fuzz-corpus, not in the tree.
+FUZZ_SECONDS := 60
+FUZZ_TARGETS = $(patsubst native/fuzz/%_fuzz.cpp,%,$(wildcard native/fuzz/*_fuzz.cpp))
+.PHONY: fuzz fuzz-build
+fuzz-build: setup
+	@cmake -S . -B build/fuzz -G Ninja --log-level=WARNING -DTAPEWIRE_FUZZ=ON \
+	    -DCMAKE_CXX_COMPILER=clang++
+	cmake --build build/fuzz
+
+fuzz: fuzz-build ## libFuzzer on everything the engine reads from disk, FUZZ_SECONDS each
+	@for target in $(FUZZ_TARGETS); do \
+	    mkdir -p build/fuzz-corpus/$$target; \
+	    build/fuzz/native/fuzz/$${target}_fuzz build/fuzz-corpus/$$target native/fuzz/corpus/$$target \
+	        -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+	        -artifact_prefix=build/fuzz-corpus/$$target- -print_final_stats=1; \
+	done
+
 .PHONY: lint
 lint: setup ## ruff, mypy, import-linter, clang-format; changes nothing
 	ruff check

@@ -40,10 +40,10 @@ std::string Layout::reader_meta(std::string_view name) const {
     return readers() + "/" + std::string(name) + std::string(kMetaSuffix);
 }
 
-std::vector<std::uint32_t> Layout::segments() const {
+std::vector<std::uint32_t> Layout::numbers_of(std::string_view suffix) const {
     std::vector<std::uint32_t> ids;
     for (const std::string& name : list_directory(root)) {
-        if (name.size() != 11 || !ends_with(name, ".q")) continue;
+        if (name.size() != 9 + suffix.size() || !ends_with(name, suffix)) continue;
         std::uint32_t id = 0;
         bool digits = true;
         for (std::size_t i = 0; i < 9; ++i) {
@@ -55,6 +55,9 @@ std::vector<std::uint32_t> Layout::segments() const {
     std::sort(ids.begin(), ids.end());
     return ids;
 }
+
+std::vector<std::uint32_t> Layout::segments() const { return numbers_of(".q"); }
+std::vector<std::uint32_t> Layout::indexes() const { return numbers_of(".idx"); }
 
 std::vector<std::string> Layout::temporary_files() const {
     std::vector<std::string> paths;

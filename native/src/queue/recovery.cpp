@@ -438,7 +438,7 @@ class Recovery {
             (index->complete || index->max_seq >= tail_.next_seq)) {
             dropped = remove_file(layout_.index(current));
         }
-        for (std::uint32_t id : layout_.segments()) {
+        for (std::uint32_t id : layout_.indexes()) {
             if (id > current) dropped = remove_file(layout_.index(id)) || dropped;
         }
         if (dropped) sync_directory(layout_.root);

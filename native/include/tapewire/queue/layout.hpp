@@ -24,9 +24,13 @@ struct Layout {
 
     // Ids of the published segments, ascending.
     std::vector<std::uint32_t> segments() const;
+    std::vector<std::uint32_t> indexes() const;
     // Files that a killed process left half-made.
     std::vector<std::string> temporary_files() const;
     std::vector<std::string> reader_names() const;
+
+  private:
+    std::vector<std::uint32_t> numbers_of(std::string_view suffix) const;
 };
 
 // Reader names become file names: letters, digits, '.', '_', '-', not starting with '.', 1 to 128.

@@ -1,0 +1,126 @@
+// control.meta: whatever it holds, it is refused by name, or the whole log is there to be read. Its hints
+// never decide whether a record exists.
+#include <cstring>
+
+#include "fuzz_kit.hpp"
+#include "mutate.hpp"
+#include "tapewire/format/control.hpp"
+#include "tapewire/format/segment.hpp"
+#include "tapewire/queue/control.hpp"
+#include "tapewire/queue/recovery.hpp"
+#include "tapewire/queue/segment.hpp"
+
+namespace {
+
+using namespace fuzz;
+namespace format = tapewire::format;
+using tapewire::queue::Control;
+using tapewire::queue::Segment;
+
+constexpr std::uint64_t kSegmentBytes = 512;
+
+// Three segments, the last one open, written by the engine once and put down again for each input.
+const std::vector<std::string>& log_files() {
+    static const std::vector<std::string> files = [] {
+        const Layout layout = fresh_queue();
+        Segment::prepare(layout, 0, kSegmentBytes, false).publish(layout);
+        Control::create(layout, {kSegmentBytes, 0});
+        WriterOptions options;
+        options.preallocate = false;
+        {
+            Writer writer(layout.root, options);
+            for (int i = 0; i < 7; ++i) kit::append(writer, std::string(40, 'c'));
+        }
+        std::vector<std::string> made;
+        for (std::uint32_t id : layout.segments()) made.push_back(get_file(layout.segment(id)));
+        return made;
+    }();
+    return files;
+}
+
+void check_fields(const Control& control, const std::string& bytes) {
+    format::ControlBlock block;
+    REQUIRE(bytes.size() == sizeof block, "control.meta of another size was opened");
+    std::memcpy(&block, bytes.data(), sizeof block);
+    REQUIRE(block.magic == format::kControlMagic && block.version == format::kControlVersion &&
+                block.init_state == format::kControlReady,
+            "control.meta of another kind was opened");
+    REQUIRE(control.segment_bytes() == block.segment_size && block.segment_size >= 128 &&
+                block.segment_size <= format::kSegmentBytesMax && block.segment_size % 64 == 0,
+            std::to_string(control.segment_bytes()));
+    const auto at = control.position();
+    REQUIRE(at.has_value() == (block.segment_gen % 2 == 0), "a position under an odd generation");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::vector<std::string>& files = log_files();
+    const Layout layout = fresh_queue();
+    for (std::uint32_t id = 0; id < files.size(); ++id)
+        put_file(layout.segment(id), files[id].data(), files[id].size());
+    put_file(layout.control(), data, size);
+
+    std::uint64_t first_seq = 0;
+    try {
+        const Control control = Control::open(layout, false);
+        check_fields(control, {reinterpret_cast<const char*>(data), size});
+        if (control.segment_bytes() != kSegmentBytes) {
+            REQUIRE(!read_all(layout), "a segment of the wrong length was read");
+            return 0;
+        }
+        first_seq = control.first_seq();
+    } catch (const Error& error) {
+        require_refusal(error);
+        REQUIRE(
+            get_file(layout.control()) == std::string(reinterpret_cast<const char*>(data), size),
+            "what was refused is left as it is");
+        return 0;
+    }
+    const std::optional<Tape> tape = read_all(layout);
+    REQUIRE(tape && tape->shown.size() == 7, "records are missing");
+    REQUIRE(!tape->gaps, "no number is missing between them");
+    check_seeks(layout, *tape, first_seq, 1);
+
+    Control control = Control::open(layout, true);
+    const auto tail = recover(layout, control, {});
+    REQUIRE(tail.next_seq == 7 && tail.segment->id() + 1 == files.size(),
+            place({tail.segment->id(), tail.offset}));
+    REQUIRE(tail.report.empty(), tail.report.front());
+    return 0;
+}
+
+// One field of the block, to a value near another one that matters.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned int seed) {
+    static_assert(sizeof(format::ControlBlock) == 512);
+    if (seed % 4 != 0 || size != sizeof(format::ControlBlock))
+        return LLVMFuzzerMutate(data, size, max_size);
+    format::ControlBlock block;
+    std::memcpy(&block, data, sizeof block);
+    const std::uint64_t near = seed / 64 % 8 - 4;
+    switch (seed / 4 % 6) {
+        case 0:
+            block.segment_size = (seed / 512 % 2 == 0 ? kSegmentBytes : 128) + 64 * near;
+            break;
+        case 1:
+            block.current_segment = static_cast<std::uint32_t>(1 + near);
+            break;
+        case 2:
+            block.write_offset = 64 + 64 * near;
+            break;
+        case 3:
+            block.first_seq = near;
+            break;
+        case 4:
+            ++block.segment_gen;
+            break;
+        default:
+            block.segment_size = kSegmentBytes;
+            block.magic = format::kControlMagic;
+            block.version = format::kControlVersion;
+            block.init_state = format::kControlReady;
+    }
+    std::memcpy(data, &block, sizeof block);
+    return size;
+}

@@ -1,0 +1,87 @@
+// A whole queue as a user meets it: a reader, then a writer that recovers and appends, then readers again,
+// one of them with a name.
+#include "queue_image.hpp"
+
+namespace {
+
+using namespace fuzz;
+
+// Numbers of what was appended; empty when the writer refuses the queue.
+std::vector<std::uint64_t> append_some(const Layout& layout) {
+    WriterOptions options;
+    options.preallocate = false;  // the next segment by the appending thread: runs can be repeated
+    options.index_stride = 2;
+    std::vector<std::uint64_t> numbers;
+    try {
+        Writer writer(layout.root, options);
+        for (std::size_t length : {0u, 1u, 40u, 64u}) {
+            const std::string payload(std::min<std::size_t>(length, writer.max_payload_bytes()),
+                                      'w');
+            numbers.push_back(kit::append(writer, payload, 50 + length));
+        }
+        writer.flush_sync();
+        writer.close();
+    } catch (const Error& error) {
+        require_refusal(error);
+    }
+    return numbers;
+}
+
+void check_resuming(const Layout& layout, const Tape& tape) {
+    const std::size_t half = tape.shown.size() / 2;
+    ReaderOptions options = anonymous();
+    options.name = "r";
+    RecordView record;
+    {
+        Reader reader(layout.root, options);
+        reader.register_position();
+        for (std::size_t i = 0; i < half;) {
+            try {
+                REQUIRE(reader.next(record), "shown before");
+                ++i;
+            } catch (const Error& error) {
+                REQUIRE(error.code == Errc::gap_detected, error.message);
+            }
+        }
+        reader.commit();
+    }
+    Reader reader(layout.root, options);
+    REQUIRE(reader.resume_committed(), "committed before");
+    const Tape rest = read_on(reader, layout.segments().size());
+    REQUIRE(rest.shown.size() == tape.shown.size() - half, std::to_string(rest.shown.size()));
+    REQUIRE(rest.shown.front().same_record(tape.shown[half]), place(rest.shown.front().at));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const QueueImage image({data, size});
+    const Layout layout = fresh_queue();
+    image.write_to(layout);
+    const std::optional<Tape> before = read_all(layout);
+    const std::vector<std::uint64_t> appended = append_some(layout);
+    if (appended.empty()) return 0;
+
+    const std::optional<Tape> after = read_all(layout);
+    if (!after || after->stopped) return 0;  // an older segment is gone or is not one
+    if (after->last_numbers) return 0;
+    // Behind a gap and damage together a reader knows more of the numbers than recovery does.
+    if (before && !(before->gaps && before->damaged)) {
+        for (const Shown& record : before->shown)
+            REQUIRE(after->has(record), place(record.at) + " is not shown any more");
+    }
+    REQUIRE(after->shown.size() >= appended.size(), "what was appended is not shown");
+    for (std::size_t i = 0; i < appended.size(); ++i) {
+        const Shown& record = after->shown[after->shown.size() - appended.size() + i];
+        REQUIRE(record.seq == appended[i], place(record.at));
+        REQUIRE(i == 0 || appended[i] == appended[i - 1] + 1, place(record.at));
+    }
+    check_seeks(layout, *after, image.head.seek_seq, image.head.seek_ns);
+    if (!after->damaged) check_resuming(layout, *after);
+    return 0;
+}
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned int seed) {
+    return fuzz::mutate_image(data, size, max_size, seed);
+}

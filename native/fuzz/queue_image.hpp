@@ -1,0 +1,51 @@
+// A small queue in one run of bytes, the input of the targets that read whole queues: a head, then up to
+// four segment files one behind the other, raw. Whatever is missing at the end is zero.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fuzz_kit.hpp"
+#include "tapewire/format/tail_checkpoint.hpp"
+
+namespace fuzz {
+
+struct ImageHead {
+    std::uint8_t units;             // segment_bytes = 64 * (2 + units % 62)
+    std::uint8_t segments;          // how many, less one, modulo 4
+    std::uint8_t missing;           // bit i: segment i has no file
+    std::uint8_t checkpoint_bytes;  // length of index.meta, modulo 25; 0 = no file
+    std::uint32_t current_segment;  // control.meta's hints
+    std::uint64_t write_offset;
+    std::uint64_t first_seq;
+    tapewire::format::TailCheckpoint checkpoint;
+    std::uint64_t seek_seq;  // where else to seek
+    std::uint64_t seek_ns;
+};
+static_assert(sizeof(ImageHead) == 64);
+
+class QueueImage {
+  public:
+    explicit QueueImage(std::span<const std::uint8_t> input);
+
+    ImageHead head;
+    std::vector<std::vector<std::byte>> segments;
+
+    std::uint64_t segment_bytes() const { return 64 * (2 + head.units % 62u); }
+    std::size_t segment_count() const { return 1 + head.segments % 4u; }
+
+    void write_to(const Layout& layout) const;
+    // Back to bytes, zeros at the end left out.
+    std::vector<std::uint8_t> bytes() const;
+
+    // One random step that keeps or makes checksums right, so that what lies behind them is reached.
+    void mutate(std::uint32_t random);
+    void make_checks_right();
+};
+
+// LLVMFuzzerCustomMutator of such an input.
+std::size_t mutate_image(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned seed);
+
+}  // namespace fuzz
