@@ -157,6 +157,25 @@ def test_a_log_that_ends_in_a_pad_goes_on_behind_its_last_number(tmp):
     assert crafted.reopen(queue)["next_seq"] == 26
 
 
+def test_a_checkpoint_of_a_retired_segment_still_tells_where_to_look(tmp):
+    records = crafted.numbered(10, 10)
+    queue = crafted.write(tmp, crafted.numbered(0, 10), records, crafted.numbered(20, 10))
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, 640))
+    qf.segment_path(queue, 0).unlink()
+    crafted.patch(queue, 1, 64, bytes(crafted.offset_of(records, 5) - 64))
+    with tw.open_publisher(queue, preallocate=False):
+        pass
+    assert crafted.read(queue)[0] == list(range(15, 30))
+
+
+def test_half_a_record_in_a_segment_ahead_misleads_no_seek(tmp):
+    half = qf.record(14, b"lost" * 20)[:64].ljust(192, b"\0")
+    queue = crafted.write(tmp, crafted.numbered(0, 30), [half], sealed=[False, False])
+    with tw.open_publisher(queue, preallocate=False), tw.open_log(queue) as reader:
+        assert reader.seek_seq(22)
+        assert reader.next().seq == 22
+
+
 def test_an_index_that_outlived_its_records_hides_no_new_one(tmp):
     queue = crafted.write(tmp, crafted.full(0, 5))
     lost = qf.parse_records(qf.segment(1, crafted.numbered(5, 50), crafted.BYTES))
