@@ -69,6 +69,7 @@ class Recovery {
         }
         seal_below();
         list_unsynced();
+        set_aside_ahead();
         drop_outlived_indexes();
         call_back_readers();
         return std::move(tail_);
@@ -155,7 +156,7 @@ class Recovery {
             const std::byte* place = segment.data() + at;
             const Commit commit = Commit::at(place);
             if (!commit) {
-                // A segment prepared ahead is all zeros: pass over it by the page.
+                // Mostly zeros: pass over them by the page.
                 const std::uint64_t page = (at + 4095) & ~std::uint64_t{4095};
                 if (at == page && at + 4096 <= segment.size() && all_zero(place, 4096)) {
                     at += 4096 - format::kRecordAlign;
@@ -188,7 +189,10 @@ class Recovery {
         for (std::size_t i = ids_.size(); i-- > 0;) {
             const Segment segment = open(ids_[i]);
             if (i + 1 == ids_.size()) tail_.sparse = segment.sparse();
+            if (all_zero(segment.data() + kSegmentDataOffset, segment.size() - kSegmentDataOffset))
+                continue;  // prepared ahead
             if (holds_record(segment)) return i;
+            unfinished_.push_back(ids_[i]);
         }
         return kNone;
     }
@@ -210,28 +214,38 @@ class Recovery {
         std::uint64_t synced = 0;  // in `first`, everything before this offset is on disk
         const std::optional<Position>& checkpoint = checkpoint_;
         if (checkpoint) {
-            const auto it = std::find(ids_.begin(), ids_.end(), checkpoint->segment);
-            if (it != ids_.end()) {
-                const auto at = static_cast<std::size_t>(it - ids_.begin());
-                first = std::min(top, at);
-                synced = at > top ? control_.segment_bytes() : checkpoint->offset;
+            // Retention may have removed that segment itself: then from the first one there is.
+            const auto it = std::lower_bound(ids_.begin(), ids_.end(), checkpoint->segment);
+            const auto at = static_cast<std::size_t>(it - ids_.begin());
+            first = std::min(top, at);
+            if (at > top) {
+                synced = control_.segment_bytes();
+            } else if (*it == checkpoint->segment) {
+                synced = checkpoint->offset;
             }
         }
-        for (std::size_t i = first; i <= top; ++i) {
-            Segment segment = open(ids_[i]);
-            const std::uint64_t end = scan(segment, i == first ? synced : 0);
-            if (i == top) {
-                if (!numbers_) {
-                    numbers_ = numbers_before(layout_, control_.first_seq(), segment, end);
-                    if (numbers_) tail_.next_seq = numbers_->next;
-                }
-                go_on_behind(std::move(segment), end);
-            } else {
-                fence_rest(segment, end);
-                numbers_ = in_next_segment(numbers_, segment.size());
-            }
+        std::uint64_t end = scan_segments(first, top, synced);
+        while (!accepted_ && first > 0) {
+            // What was taken for a record is none by its number: then what lies before is the end of
+            // the log, and wants to be looked at as well.
+            do --first;
+            while (first > 0 && !holds_record(open(ids_[first])));
+            numbers_.reset();
+            end = scan_segments(first, top, 0);
         }
+        go_on_behind(open(ids_[top]), end);
         if (checkpoint) report_if_shorter_than(*checkpoint);
+    }
+
+    // Returns where the log ends in the last of them.
+    std::uint64_t scan_segments(std::size_t first, std::size_t last, std::uint64_t synced) {
+        for (std::size_t i = first;; ++i, synced = 0) {
+            Segment segment = open(ids_[i]);
+            const std::uint64_t end = scan(segment, synced);
+            if (i == last) return end;
+            fence_rest(segment, end);
+            numbers_ = in_next_segment(numbers_, segment.size());
+        }
     }
 
     void report_if_shorter_than(Position checkpoint) {
@@ -304,6 +318,7 @@ class Recovery {
         }
         tail_.next_seq = header.seq + 1;
         numbers_ = {tail_.next_seq, static_cast<std::int64_t>(end)};
+        accepted_ = true;
     }
 
     void mend(Segment& segment, std::uint64_t at, std::uint64_t found) {
@@ -428,6 +443,21 @@ class Recovery {
         }
     }
 
+    // A segment ahead of the end, with something in it that is no right record, would mislead seeks until
+    // the writer comes there. No reader is in it: none leaves a segment that is open.
+    void set_aside_ahead() {
+        bool any = false;
+        for (std::uint32_t id : unfinished_) {
+            if (id <= tail_.segment->id()) continue;
+            rename_over(layout_.segment(id), layout_.damaged_copy(id));
+            tail_.report.push_back("segment " + std::to_string(id) +
+                                   " lies ahead of the log and was not empty: it is kept as " +
+                                   layout_.damaged_copy(id));
+            any = true;
+        }
+        if (any) sync_directory(layout_.root);
+    }
+
     // An index may have reached the disk when its records have not. It is right in itself, and would hide
     // the new ones from seeks until the index thread has written it again.
     void drop_outlived_indexes() {
@@ -476,7 +506,9 @@ class Recovery {
     RecoveredTail tail_;
     std::optional<Position> checkpoint_ = load_tail_checkpoint(layout_);
     std::vector<std::uint32_t> sealed_now_;
-    std::optional<Numbering> numbers_;  // of what was scanned so far
+    std::vector<std::uint32_t> unfinished_;  // above the last record, and not empty
+    std::optional<Numbering> numbers_;       // of what was scanned so far
+    bool accepted_ = false;                  // any record of it
 };
 
 }  // namespace
