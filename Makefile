@@ -44,7 +44,7 @@ build/sources.list: FORCE
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # ---- what people run -------------------------------------------------------------------------------
-.PHONY: demo bench bench-smoke docs
+.PHONY: demo bench bench-smoke bench-page docs
 demo: setup ## one writer, two readers, a kill and a resume, with latencies
 	$(PYTHON_RUN) examples/demo.py
 
@@ -53,6 +53,9 @@ bench: setup ## every row of the performance table, full size
 
 bench-smoke: setup ## the same, tiny: shows only that it runs
 	$(PYTHON_RUN) -m benchmarks --smoke
+
+bench-page: setup ## the last `make bench` into README.md and docs/
+	$(PYTHON_RUN) tools/readme_numbers.py
 
 docs: setup ## the documentation, into site/
 	mkdocs build --strict

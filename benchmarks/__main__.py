@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, markdown, plots, report, rival_plots
+from benchmarks import machine, markdown, report
 from benchmarks.compare import RIVALS, tables
 from benchmarks.compare.measure import bars, identity, measure
 from benchmarks.harness import Row, Scale
@@ -115,7 +115,9 @@ def main() -> None:
 
 def _show(rows: list[Row], rivals: list[dict[str, Any]]) -> None:
     if rows:
-        print("", report.table(rows), "", report.percentile_table(rows), sep="\n")
+        print("", report.table(rows), sep="\n")
+    if any("percentiles" in row.detail for row in rows):
+        print("", report.percentile_table(rows), sep="\n")
     if tables.with_latency(rivals):
         lines = tables.latency_lines(rivals)
         print("", report.aligned(lines, right=range(2, len(lines[0]))), sep="\n")
@@ -127,6 +129,8 @@ def _show(rows: list[Row], rivals: list[dict[str, Any]]) -> None:
 
 
 def _write(folder: Path, results: dict[str, Any], rows: list[Row]) -> None:
+    from benchmarks import plots, rival_plots  # not in every child: Matplotlib takes its time
+
     folder.mkdir(parents=True, exist_ok=True)
     report.save(folder / "results.json", results)
     (folder / "RESULTS.md").write_text(markdown.results_page(results))

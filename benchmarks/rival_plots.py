@@ -10,14 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from benchmarks.compare import OURS
+from benchmarks.compare import OURS, RIVALS
 from benchmarks.compare.tables import rate, with_latency, with_throughput
 from benchmarks.harness import PERCENTILES
 from benchmarks.plots import INK, OURS_COLOR, THEIRS, percentile_axis, save
 
-# Told apart by hue and by lightness; blue is Tapewire's alone.
-COLORS = ("#cf222e", "#1a7f37", "#bf8700", "#8250df", "#bc4c00", "#0a7d91", "#a40e6b", "#57606a",
-          "#7c5c00", "#4b9e2f", "#6e40aa", "#d4649b", "#2f4858")  # fmt: skip
+# Told apart by hue and by lightness, the same in every run; blue is Tapewire's alone.
+HUES = ("#57606a", "#a40e6b", "#bc4c00", "#8250df", "#1a7f37", "#6e40aa", "#7c5c00", "#0a7d91",
+        "#bf8700", "#0d4429", "#cf222e")  # fmt: skip
+COLORS = dict(zip((name for name in RIVALS if name not in OURS), HUES, strict=True))
 
 
 def draw(folder: Path, rivals: list[dict[str, Any]]) -> list[Path]:
@@ -53,7 +54,6 @@ def _latency(rivals: list[dict[str, Any]]) -> Figure | None:
         return None
     figure, axes = plt.subplots(figsize=(10, 6.2))
     figure.subplots_adjust(right=0.74)
-    colors = iter(COLORS)
     ends, labels = [], []
     for rival in found:
         values = rival["one_way"]["percentiles"]
@@ -62,7 +62,7 @@ def _latency(rivals: list[dict[str, Any]]) -> Figure | None:
         nines = [100 / (100 - p) for p in drawn]
         heights = [values[f"p{p:g}"] for p in drawn]
         ours = rival["name"] in OURS
-        color = OURS_COLOR if ours else next(colors)
+        color = OURS_COLOR if ours else COLORS[rival["name"]]
         style = "-" if rival["waits"] == "spins" else (0, (5, 1.6))
         axes.plot(nines, heights, ls=style, lw=2.6 if ours else 1.5, color=color,
                   marker="o", ms=3.6 if ours else 2.8, zorder=3 if ours else 2)  # fmt: skip
@@ -81,15 +81,14 @@ def _name_lines(
     axes: Axes, ends: list[tuple[float, float]], labels: list[tuple[str, str, bool]]
 ) -> None:
     """Names to the right of the axes, each at the height of its line or as near as it fits."""
+    axes.autoscale_view()  # now, not when it is drawn: the next lines ask where things are
     to_axes = axes.transData + axes.transAxes.inverted()
-    places = [to_axes.transform(end) for end in ends]
-    heights = spread([place[1] for place in places], 0.047)
-    for place, height, (title, color, ours) in zip(places, heights, labels, strict=True):
+    heights = spread([to_axes.transform(end)[1] for end in ends], 0.047)
+    for end, height, (title, color, ours) in zip(ends, heights, labels, strict=True):
         axes.annotate(
             title,
-            xy=(place[0], place[1]),
+            xy=end,
             xytext=(1.035, height),
-            xycoords="axes fraction",
             textcoords="axes fraction",
             va="center",
             fontsize=9.5,
@@ -117,7 +116,7 @@ def _throughput(rivals: list[dict[str, Any]]) -> Figure | None:
     axes.set_xscale("log")
     lowest = 10 ** int(f"{min(values):e}".partition("e")[2])
     axes.set_xlim(lowest / 2, max(values) * 6)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _decade(x)))
+    axes.xaxis.set_major_formatter(FuncFormatter(_decade))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("records a second, 64 B, from one process to another (logarithmic)")
     axes.set_title("Throughput")
@@ -125,7 +124,9 @@ def _throughput(rivals: list[dict[str, Any]]) -> Figure | None:
     return figure
 
 
-def _decade(records_per_s: float) -> str:
+def _decade(records_per_s: float, _: object = None) -> str:
     """As `rate`, without digits that say nothing: 10 k/s."""
-    figure, unit = rate(records_per_s).split()
-    return f"{float(figure):g} {unit}"
+    for size, unit in ((1e6, "M/s"), (1e3, "k/s")):
+        if records_per_s >= size:
+            return f"{records_per_s / size:g} {unit}"
+    return f"{records_per_s:g} /s"

@@ -18,8 +18,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-NEAR_GAP_NS, NEAR = 250_000, 25_000
-BROKER_GAP_NS, BROKER = 1_000_000, 22_500
+NEAR_GAP_NS, NEAR = 250_000, 22_500
+BROKER_GAP_NS, BROKER = 800_000, 22_500
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def _broker(module: str, flow: int) -> Rival:
 RIVALS = {
     "tapewire": Rival("tapewire_queue", flow=2_000_000),
     "tapewire-parked": Rival("tapewire_parked", "sleeps"),
-    "tapewire-batch": Rival("tapewire_batch", batched=True, flow=10_000_000),
+    "tapewire-batch": Rival("tapewire_batch", batched=True, flow=4_000_000),
     "pyzmq": Rival("pyzmq_ipc", "sleeps"),
     "pyzmq-spinning": Rival("pyzmq_spinning"),
     "iceoryx2": Rival("iceoryx2_python"),

@@ -7,23 +7,23 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.compare import server, two_ends
+from benchmarks.compare import server
 from benchmarks.latency import pair
 
 TITLE = "NATS JetStream"
 WHAT = (
     "a server on a loopback port, file storage, so persisted; publish answered by the server, "
-    "an ordered push consumer; publish_async (throughput)"
+    "a push consumer with a callback and without acknowledgements; publish_async (throughput)"
 )
 PROGRAM = "nats-server"
 STREAM, SUBJECT = "BENCH", "bench"
-SECONDS = 30
 
 
 def missing() -> str | None:
@@ -74,8 +74,25 @@ class _Client:
     def add_stream(self) -> None:
         self.run(self.stream.add_stream(name=STREAM, subjects=[SUBJECT], storage="file"))
 
-    def subscribe(self) -> Any:
-        return self.run(self.stream.subscribe(SUBJECT, ordered_consumer=True))
+    def consume(self, shared: pair.Shared, note: Callable[[int, bytes], object]) -> None:
+        """Every message to `note`, with its number, until all have come."""
+        from nats.js.api import AckPolicy, ConsumerConfig
+
+        done = self._loop.create_future()
+        numbers = iter(range(shared.count))
+
+        async def arrived(message: Any) -> None:
+            number = next(numbers)
+            note(number, message.data)
+            if number + 1 == shared.count:
+                pair.end_receiving(shared)
+                done.set_result(None)
+
+        # Not ordered_consumer=True: its flow control has been seen to stall a busy client for good.
+        unacknowledged = ConsumerConfig(ack_policy=AckPolicy.NONE)
+        self.run(self.stream.subscribe(SUBJECT, cb=arrived, config=unacknowledged))
+        pair.begin_receiving(shared)
+        self.run(done)
 
 
 @contextlib.contextmanager
@@ -85,33 +102,31 @@ def _sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
         yield lambda message: client.run(client.stream.publish(SUBJECT, message))
 
 
-@contextlib.contextmanager
-def _receiver(folder: Path) -> Iterator[Callable[[], bytes]]:
-    with _Client(folder) as client:
-        next_message = client.subscribe().next_msg
-        yield lambda: client.run(next_message(SECONDS)).data
-
-
 def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
     """Each message is acknowledged by the server before the next is published."""
+
+    def receive(shared: pair.Shared) -> None:
+        def note(number: int, message: bytes) -> None:
+            stamp[number] = unpack(message)[0]
+            got[number] = now()
+
+        now, unpack = time.perf_counter_ns, pair.STAMP.unpack_from
+        stamp, got = shared.stamp, shared.got
+        with _Client(folder) as client:
+            client.consume(shared, note)
+
     with _server(folder):
-        return two_ends.one_way(
-            messages, size, gap_ns, lambda: _sender(folder), lambda: _receiver(folder)
-        )
+        return pair.run_pair(messages, size, gap_ns, lambda: _sender(folder), receive).from_due()
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """`publish_async`, thousands unacknowledged at a time; taken message by message."""
+    """`publish_async`, thousands unacknowledged at a time; a callback per message."""
 
     async def publish(stream: Any) -> None:
         message = bytes(size)
         for _ in range(messages):
             await stream.publish_async(SUBJECT, message)
         await stream.publish_async_completed()
-
-    async def take(subscription: Any, count: int) -> None:
-        for _ in range(count):
-            await subscription.next_msg(SECONDS)
 
     @contextlib.contextmanager
     def flow() -> Iterator[Callable[[], object]]:
@@ -121,10 +136,7 @@ def throughput(messages: int, size: int, folder: Path) -> float:
 
     def receive(shared: pair.Shared) -> None:
         with _Client(folder) as client:
-            subscription = client.subscribe()
-            pair.begin_receiving(shared)
-            client.run(take(subscription, shared.count))
-            pair.end_receiving(shared)
+            client.consume(shared, lambda number, message: None)
 
     with _server(folder):
         return pair.run_flow(messages, flow, receive)

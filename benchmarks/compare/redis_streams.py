@@ -38,7 +38,8 @@ def version() -> str:
 def _client(folder: Path) -> Iterator[Any]:
     import redis
 
-    with redis.Redis(unix_socket_path=str(folder / "redis.sock")) as client:
+    path = str(folder / "redis.sock")
+    with redis.Redis(unix_socket_path=path, socket_timeout=60) as client:  # longer than any BLOCK
         yield client
 
 

@@ -19,13 +19,13 @@ __all__ = ["TITLE", "WHAT", "missing", "one_way", "throughput", "version"]
 ROWS = 1_000
 
 TITLE = "Tapewire, batched"
-WHAT = f"the same queue; append_batch of {ROWS:,} numpy rows, read_batch; checksums on"
+WHAT = f"the same queue; append_batch of {ROWS:,} numpy rows, read_batch"
 
 one_way = None  # a record's latency: see "Tapewire"
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """`append_batch` of 1,000 rows; `read_batch` of what is there, at most as many."""
+    """`append_batch` of 1,000 numpy rows; `read_batch` of what is there, at most as many."""
 
     @contextlib.contextmanager
     def flow() -> Iterator[Callable[[], object]]:

@@ -39,6 +39,6 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
         messages,
         size,
         gap_ns,
-        lambda: tapewire_queue.sender(folder),
+        lambda: tapewire_queue.sender(folder, require_prealloc=True),
         lambda shared: _receive(folder, shared),
     ).from_due()

@@ -18,7 +18,7 @@ from benchmarks.harness import TYPE_ID
 from benchmarks.latency import pair
 
 TITLE = "Tapewire"
-WHAT = "persisted queue in mapped files; append and next, the reader spins; checksums on"
+WHAT = "persisted, mapped files; append and next, the reader spins; checksums made and verified"
 
 
 def missing() -> str | None:
@@ -29,9 +29,8 @@ def version() -> str:
     return importlib.metadata.version("tapewire")
 
 
-def open_writer(folder: Path) -> tw.queue.Writer:
-    """Segments of the default size, always prepared ahead and their pages in place."""
-    return tw.open_publisher(folder / "queue", require_prealloc=True, prealloc_wait=1.0)
+def open_writer(folder: Path, **options: object) -> tw.queue.Writer:
+    return tw.open_publisher(folder / "queue", **options)
 
 
 def open_reader(folder: Path, wait: object) -> tw.Reader:
@@ -39,8 +38,8 @@ def open_reader(folder: Path, wait: object) -> tw.Reader:
 
 
 @contextlib.contextmanager
-def sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
-    with open_writer(folder) as writer:
+def sender(folder: Path, **options: object) -> Iterator[Callable[[bytes], object]]:
+    with open_writer(folder, **options) as writer:
         yield functools.partial(writer.append, TYPE_ID)
 
 
@@ -69,11 +68,16 @@ def _receiver(folder: Path) -> Iterator[Callable[[], object]]:
 
 
 def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+    """All messages fit one segment, its pages in place before the first."""
     return pair.run_pair(
-        messages, size, gap_ns, lambda: sender(folder), lambda shared: _receive(folder, shared)
+        messages,
+        size,
+        gap_ns,
+        lambda: sender(folder, require_prealloc=True),
+        lambda shared: _receive(folder, shared),
     ).from_due()
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """`append` and `next`, one record a call."""
+    """`append` and `next`, one record a call; every option as it is by default."""
     return two_ends.throughput(messages, size, lambda: sender(folder), lambda: _receiver(folder))

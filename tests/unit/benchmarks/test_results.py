@@ -1,0 +1,148 @@
+"""What is made of results: percentiles, bars, tables, losses, and the published page."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import markdown
+from benchmarks.compare import measure, tables
+from benchmarks.harness import percentiles
+from benchmarks.rival_plots import spread
+from tools import readme_numbers
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def rival(name, p50=None, rate=None, *, waits="spins", batched=False, **fields):
+    """A result whose percentiles are 1, 2, 3 … times its p50."""
+    result = {
+        "name": name,
+        "title": name.title(),
+        "what": "",
+        "waits": waits,
+        "batched": batched,
+        "missing": None,
+    }
+    if p50 is not None:
+        found = {key: p50 * (i + 1) for i, key in enumerate(tables.SHOWN)} | {"count": 9}
+        result["one_way"] = {"percentiles": found, "gap_ns": 1000}
+    if rate is not None:
+        result["throughput"] = {"records_per_s": rate, "messages": 7, "how": "so"}
+    return result | fields
+
+
+def run_of(*rivals, rows=()):
+    return {"rivals": list(rivals), "rows": list(rows)}
+
+
+def test_percentiles_are_those_of_the_samples_to_three_digits():
+    found = percentiles(np.arange(1, 100_001))
+    for p in (50, 90, 99, 99.9, 99.99):
+        assert found[f"p{p:g}"] == pytest.approx(p * 1000, rel=1e-3)
+    assert found["max"] == 100_000
+    assert found["count"] == 100_000
+
+
+def test_a_bar_holds_tapewire_against_the_faster_form_of_the_rival():
+    rows = measure.bars(
+        [rival("tapewire", 1000), rival("pyzmq", 50_000), rival("pyzmq-spinning", 25_000)]
+    )
+    assert [(row.value, row.against_value, row.bar, row.verdict) for row in rows] == [
+        (1.0, 25.0, ("≤", 0.05), "pass")
+    ]
+
+
+def test_a_bar_needs_both_sides_in_the_same_run():
+    assert measure.bars([rival("tapewire", 1000), rival("iceoryx2", missing="no")]) == []
+    assert measure.bars([rival("iceoryx2", 1000)]) == []
+
+
+def test_tables_have_the_best_first_and_leave_out_what_was_not_measured():
+    rivals = [rival("slow", 9, 10), rival("none", missing="no"), rival("quick", 3, 20)]
+    assert [line[0] for line in tables.latency_lines(rivals)[1:]] == ["Quick", "Slow"]
+    assert [line[0] for line in tables.throughput_lines(rivals)[1:]] == ["Quick", "Slow"]
+
+
+def test_what_was_not_measured_is_listed_with_its_reason():
+    rivals = [rival("absent", missing="not installed"), rival("broken", failed="it hung")]
+    assert tables.absent(rivals) == [("Absent", "not installed"), ("Broken", "it hung")]
+    assert "- **Absent**: not installed" in markdown.absent({"rivals": rivals})
+
+
+def test_each_figure_in_which_a_rival_is_better_is_a_loss():
+    quick = rival("quick", 100, 2_000_000)
+    quick["one_way"]["percentiles"]["max"] = 10_000
+    ours = rival("tapewire", 200, 1_000_000)
+    assert tables.losses(run_of(ours, quick)) == [
+        ("one way, p50", "Tapewire: 200 ns", "Quick: 100 ns", "2 ×"),
+        ("one way, p90", "Tapewire: 400 ns", "Quick: 200 ns", "2 ×"),
+        ("one way, p99", "Tapewire: 600 ns", "Quick: 300 ns", "2 ×"),
+        ("one way, p99.9", "Tapewire: 800 ns", "Quick: 400 ns", "2 ×"),
+        ("one way, p99.99", "Tapewire: 1.00 µs", "Quick: 500 ns", "2 ×"),
+        ("throughput", "Tapewire: 1.00 M/s", "Quick: 2.00 M/s", "2 ×"),
+    ]
+
+
+def test_losses_compare_sleepers_with_sleepers_and_batches_with_batches():
+    ours = (
+        rival("tapewire", 1, 100),
+        rival("tapewire-parked", 500, waits="sleeps"),
+        rival("tapewire-batch", rate=1000, batched=True),
+    )
+    spinner = rival("spinner", 10, 90)  # quicker than our sleeper: no wonder
+    sleeper = rival("sleeper", 600, 500, waits="sleeps", batched=True)  # more than our single calls
+    assert tables.losses(run_of(*ours, spinner, sleeper)) == []
+    sleeper = rival("sleeper", 400, 2000, waits="sleeps", batched=True)
+    lost = tables.losses(run_of(*ours, spinner, sleeper))
+    assert {line[1].partition(":")[0] for line in lost} == {"Tapewire-Parked", "Tapewire-Batch"}
+
+
+def test_an_even_figure_is_no_loss():
+    assert tables.losses(run_of(rival("tapewire", 5, 5), rival("other", 5, 5))) == []
+
+
+def test_the_section_on_losses_names_missed_bars_and_says_when_there_is_nothing():
+    row = {
+        "family": "next",
+        "what": "next()",
+        "value": 60.0,
+        "unit": "ns",
+        "against": "call",
+        "against_value": 20.0,
+        "ratio": 3.0,
+        "bar": ["≤", 2.5],
+        "verdict": "miss",
+    }
+    text = markdown.losses(run_of(rival("tapewire", 5), rows=[row]))
+    assert "no rival was better" in text
+    assert "- next: next(): 3 ×, the bar is ≤ 2.5 ×" in text
+    text = markdown.losses(run_of(rival("tapewire", 5), rows=[row | {"verdict": "pass"}]))
+    assert "No bar was missed." in text
+
+
+def test_names_of_lines_are_moved_apart_and_keep_their_order():
+    assert spread([0.9, 0.1, 0.5], 0.1) == [0.9, 0.1, 0.5]
+    moved = spread([0.5, 0.52, 0.51, 0.9], 0.1)
+    assert moved[3] == 0.9
+    assert sorted(moved) == [moved[0], moved[2], moved[1], moved[3]]
+    assert np.diff(sorted(moved)).min() >= 0.1 - 1e-9
+    assert np.mean(moved[:3]) == pytest.approx(0.51)
+
+
+def test_the_published_page_is_what_the_published_results_give():
+    results = json.loads(readme_numbers.PUBLISHED.read_text())
+    assert (ROOT / "docs/benchmarks.md").read_text() == readme_numbers.page(results)
+
+
+def test_the_figures_of_the_readme_are_those_of_the_published_results():
+    results = json.loads(readme_numbers.PUBLISHED.read_text())
+    text = (ROOT / "README.md").read_text()
+    assert text == readme_numbers.readme(text, results)
+
+
+def test_published_results_are_of_a_whole_and_full_run():
+    results = json.loads(readme_numbers.PUBLISHED.read_text())
+    assert results["smoke"] is False
+    assert {"append", "next", "one_way"} <= {row["family"] for row in results["rows"]}
