@@ -62,9 +62,14 @@ def _in_child(name: str, scale: Scale) -> Any:
     command += ["--smoke"] if scale.smoke else []
     started = time.monotonic()
     print(f"{name} …", end=" ", flush=True)
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, cwd=machine.ROOT)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=machine.ROOT)
+    try:
+        said, _ = child.communicate()
+    except KeyboardInterrupt:
+        child.wait(30)  # Ctrl-C is for it as well: it stops its servers and removes its files
+        raise
     print(f"{time.monotonic() - started:.1f} s", end="", flush=True)
-    return json.loads(run.stdout) if run.returncode == 0 else None
+    return json.loads(said) if child.returncode == 0 else None
 
 
 def _rows(name: str, scale: Scale) -> list[Row]:

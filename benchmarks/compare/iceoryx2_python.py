@@ -35,7 +35,7 @@ def _message(size: int) -> type[ctypes.Array[ctypes.c_uint8]]:
 
 
 def _prefix(folder: Path) -> str:
-    return f"{folder.parent.name}-{folder.name}-"
+    return f"{folder.name}-"
 
 
 @contextlib.contextmanager

@@ -42,7 +42,8 @@ def _ends() -> tuple[two_ends.OpenSender, two_ends.OpenReceiver]:
 
 
 def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
-    return two_ends.one_way(messages, size, gap_ns, *_ends())
+    # A sender that spins would keep the GIL from the feeding thread.
+    return two_ends.one_way(messages, size, gap_ns, *_ends(), patient=True)
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:

@@ -116,7 +116,9 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
             client.consume(shared, note)
 
     with _server(folder):
-        return pair.run_pair(messages, size, gap_ns, lambda: _sender(folder), receive).from_due()
+        return pair.run_pair(
+            messages, size, gap_ns, lambda: _sender(folder), receive, patient=True
+        ).from_due()
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:

@@ -23,6 +23,7 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
         gap_ns,
         lambda: pyzmq_ipc.sender(folder),
         lambda: pyzmq_ipc.spinning(folder),
+        patient=True,  # the receiver has a core; the threads of libzmq need the other
     )
 
 

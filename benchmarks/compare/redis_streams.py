@@ -102,7 +102,7 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
     """An XADD per message, answered before the next."""
     with _server(folder):
         return two_ends.one_way(
-            messages, size, gap_ns, lambda: _sender(folder), lambda: _receiver(folder)
+            messages, size, gap_ns, lambda: _sender(folder), lambda: _receiver(folder), patient=True
         )
 
 

@@ -25,13 +25,18 @@ OpenReceiver = Callable[[], AbstractContextManager[Callable[[], Any]]]
 
 
 def one_way(
-    messages: int, size: int, gap_ns: int, open_sender: OpenSender, open_receiver: OpenReceiver
+    messages: int,
+    size: int,
+    gap_ns: int,
+    open_sender: OpenSender,
+    open_receiver: OpenReceiver,
+    patient: bool = False,
 ) -> np.ndarray[Any, Any]:
     def receive(shared: Shared) -> None:
         with open_receiver() as poll:
             _note_each(shared, poll)
 
-    return run_pair(messages, size, gap_ns, open_sender, receive).from_due()
+    return run_pair(messages, size, gap_ns, open_sender, receive, patient).from_due()
 
 
 def _note_each(shared: Shared, poll: Callable[[], Any]) -> None:

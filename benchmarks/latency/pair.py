@@ -21,8 +21,7 @@ from benchmarks.harness import die_with_parent, pin, quiet, unpin, until
 
 STAMP = struct.Struct("<q")  # how every message begins: when it was due, CLOCK_MONOTONIC in ns
 SECONDS = 60.0  # for anything to happen that is due at once: then it hangs
-PATIENT_NS = 200_000  # apart so far, the sender sleeps between messages: others need its core
-AWAKE_NS = 120_000  # and is awake again so long before a message is due
+AWAKE_NS = 120_000  # so long before a message is due, a sender that sleeps is awake again
 
 _READY, _GO, _START, _END, _HEADER = 0, 1, 2, 3, 16
 
@@ -76,17 +75,19 @@ def run_pair(
     gap_ns: int,
     open_sender: OpenSender,
     receive: Callable[[Shared], None],
+    patient: bool = False,
 ) -> Trips:
     """Fork, pin, send `count` messages of `size` bytes `gap_ns` apart; both processes' times.
 
     `receive` runs in the other process, calls `begin_receiving` when it is about to read, and fills
-    `shared.got`.
+    `shared.got`. Between messages the sender spins; a `patient` one sleeps for most of the time,
+    which is for transports with threads or a server that need its core or its GIL.
     """
     shared = Shared(count)
     with _receiving(shared, receive) as alive, open_sender() as send:
         _await_receiver(shared, alive)
         with quiet():
-            begin = _send_all(send, shared, size, gap_ns)
+            begin = _send_all(send, shared, size, gap_ns, patient)
         shared.hear(_END, alive)
     due = begin + np.arange(count) * gap_ns
     return Trips(due, *(np.array(times) for times in (shared.sent, shared.got, shared.stamp)))
@@ -104,10 +105,12 @@ def run_flow(messages: int, open_flow: OpenFlow, receive: Callable[[Shared], Non
     return messages * 1e9 / (shared.words[_END] - shared.words[_START])
 
 
-def _send_all(send: Callable[[bytes], object], shared: Shared, size: int, gap_ns: int) -> int:
+def _send_all(
+    send: Callable[[bytes], object], shared: Shared, size: int, gap_ns: int, patient: bool
+) -> int:
     """When the first one was due."""
     now, sleep, pack = time.perf_counter_ns, time.sleep, STAMP.pack
-    sent, rest, patient = shared.sent, bytes(size - STAMP.size), gap_ns >= PATIENT_NS
+    sent, rest = shared.sent, bytes(size - STAMP.size)
     begin = due = now() + 1_000_000
     for i in range(shared.count):
         message = pack(due) + rest  # made while there is time
