@@ -38,6 +38,17 @@ def where(results: Results) -> str:
     )
 
 
+def busy(results: Results) -> str:
+    """A warning, if other things ran: nothing that spins has two cores to itself then."""
+    load, cpus = results["load_at_start"], results["cpus"]
+    if load < cpus / 2:
+        return ""
+    return (
+        f"**The machine was busy**, with a load of {load:.1f} on {cpus} CPUs before the run began. "
+        "These figures show that everything runs, and nothing about speed.\n\n"
+    )
+
+
 def bars(results: Results) -> str:
     """Every row with a bar, and what it was held against."""
     lines = [("what", "measured", "against, in the same run", "ratio", "bar")]
@@ -144,6 +155,7 @@ def results_page(results: Results) -> str:
         "# Results of one run\n\nWritten by `make bench`; the words are in "
         "[README.md](README.md), pictures in `plots/`, every number in `results.json`.\n"
     )
+    head += f"\n{busy(results)}".rstrip("\n") + "\n"
     return head + "".join(f"\n## {title}\n\n{text}\n" for title, text in sections.items())
 
 
@@ -151,6 +163,7 @@ def documentation(results: Results, words: str) -> str:
     """The page of the documentation: `words` with {names} where the run's own parts belong."""
     parts = {
         "where": where(results),
+        "busy": busy(results),
         "machine": machine(results),
         "latency": latency(results),
         "throughput": throughput(results),

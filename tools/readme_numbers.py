@@ -22,9 +22,10 @@ def readme(text: str, results: dict[str, Any]) -> str:
     more = (
         "Throughput, methods, and where Tapewire loses: [docs/benchmarks.md](docs/benchmarks.md)."
     )
-    parts = (f"{markdown.where(results)}.", markdown.bars(results), plot, more)
+    parts = (markdown.bars(results), plot, more)
     head, rest = text.split(BEGIN)
-    return f"{head}{BEGIN}\n" + "\n\n".join(parts) + f"\n{END}{rest.split(END)[1]}"
+    lead = f"{markdown.where(results)}.\n\n{markdown.busy(results)}"
+    return f"{head}{BEGIN}\n{lead}" + "\n\n".join(parts) + f"\n{END}{rest.split(END)[1]}"
 
 
 def page(results: dict[str, Any]) -> str:
