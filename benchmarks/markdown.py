@@ -122,11 +122,10 @@ def absent(results: Results) -> str:
 
 def losses(results: Results) -> str:
     """Where a rival was better, and the bars that were missed."""
-    beaten, missed = tables.losses(results), tables.missed(results)
-    parts = []
-    if beaten:
-        parts.append(table([("what", "Tapewire", "better", "by"), *beaten], right=(3,)))
-    else:
+    beaten = [lines for lines in (tables.slower(results), tables.fewer(results)) if len(lines) > 1]
+    missed = tables.missed(results)
+    parts = [table(lines) for lines in beaten]
+    if not beaten:
         parts.append("In this run no rival was better in any figure of these tables.")
     if missed:
         lines = (

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks.compare import OURS, RIVALS
 from benchmarks.compare.tables import rate, with_latency, with_throughput
-from benchmarks.harness import PERCENTILES
+from benchmarks.harness import PAYLOAD_BYTES, PERCENTILES
 from benchmarks.plots import INK, OURS_COLOR, THEIRS, percentile_axis, save
 
 # Told apart by hue and by lightness, the same in every run; blue is Tapewire's alone.
@@ -71,7 +71,7 @@ def _latency(rivals: list[dict[str, Any]]) -> Figure | None:
     percentile_axis(axes)
     axes.text(0, 1.01, "lower is better; solid: the receiver spins, dashed: it sleeps until woken",
               transform=axes.transAxes, fontsize=9, color="#57606a", va="bottom")  # fmt: skip
-    axes.set_title("One way between two processes, 64 B", pad=20)
+    axes.set_title(f"One way between two processes, {PAYLOAD_BYTES} B", pad=20)
     axes.margins(x=0.02)
     _name_lines(axes, ends, labels)
     return figure
@@ -94,7 +94,14 @@ def _name_lines(
             fontsize=9.5,
             color=color,
             fontweight="bold" if ours else "normal",
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.7, "shrinkA": 1, "shrinkB": 2},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": color,
+                "lw": 0.7,
+                "shrinkA": 1,
+                "shrinkB": 2,
+                "relpos": (0, 0.5),
+            },
         )
 
 
@@ -118,7 +125,9 @@ def _throughput(rivals: list[dict[str, Any]]) -> Figure | None:
     axes.set_xlim(lowest / 2, max(values) * 6)
     axes.xaxis.set_major_formatter(FuncFormatter(_decade))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("records a second, 64 B, from one process to another (logarithmic)")
+    axes.set_xlabel(
+        f"records of {PAYLOAD_BYTES} B a second, from one process to another (logarithmic)"
+    )
     axes.set_title("Throughput")
     axes.grid(axis="x")
     return figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.compare import OURS
@@ -70,54 +70,56 @@ def absent(rivals: Iterable[Result]) -> list[tuple[str, str]]:
     return [(title, reason) for title, reason in found if reason]
 
 
-def losses(results: dict[str, Any]) -> Lines:
-    """Every figure in which a rival was better than Tapewire; empty when there is none.
+def slower(results: dict[str, Any]) -> Lines:
+    """The latencies in which a rival was better, a line per rival; a head alone if there is none.
 
-    A reader that spins is held against everybody, one that sleeps against those that sleep; a
-    record a call against the same, batches against batches.
+    A reader that spins is held against everybody, one that sleeps against those that sleep.
     """
-    rivals = {rival["name"]: rival for rival in results["rivals"]}
-    others = [rival for rival in results["rivals"] if rival["name"] not in OURS]
-    sleepers = [rival for rival in others if rival["waits"] == "sleeps"]
-    lines = [
-        *_slower(rivals.get("tapewire"), others),
-        *_slower(rivals.get("tapewire-parked"), sleepers),
-    ]
-    for name, batched in (("tapewire", False), ("tapewire-batch", True)):
-        same = [rival for rival in others if rival["batched"] == batched]
-        lines += _less(rivals.get(name), same)
+    ours, others = _sides(results)
+    lines: Lines = [("Tapewire", "better", *SHOWN)]
+    for name, rivals in (
+        ("tapewire", others),
+        ("tapewire-parked", [rival for rival in others if rival["waits"] == "sleeps"]),
+    ):
+        for mine in with_latency(ours.get(name, ())):
+            for theirs in with_latency(rivals):
+                cells = [_behind(mine, theirs, percentile) for percentile in SHOWN]
+                if any(cells):
+                    lines.append((mine["title"], theirs["title"], *cells))
     return lines
 
 
-def _slower(ours: Result | None, others: list[Result]) -> Iterator[tuple[str, ...]]:
-    if ours is None or "one_way" not in ours:
-        return
-    mine = ours["one_way"]["percentiles"]
-    for rival in with_latency(others):
-        theirs = rival["one_way"]["percentiles"]
-        for name in SHOWN:
-            if theirs[name] < mine[name]:
-                yield (
-                    f"one way, {name}",
-                    f"{ours['title']}: {duration(mine[name])}",
-                    f"{rival['title']}: {duration(theirs[name])}",
-                    f"{mine[name] / theirs[name]:.3g} ×",
-                )
+def _behind(mine: Result, theirs: Result, percentile: str) -> str:
+    """The rival's figure and how many times it is better; nothing if it is not."""
+    ours = mine["one_way"]["percentiles"][percentile]
+    better = theirs["one_way"]["percentiles"][percentile]
+    if better >= ours:
+        return ""
+    return f"{duration(better)} ({ours / better:.3g} ×)"
 
 
-def _less(ours: Result | None, others: list[Result]) -> Iterator[tuple[str, ...]]:
-    if ours is None or "throughput" not in ours:
-        return
-    mine = ours["throughput"]["records_per_s"]
-    for rival in with_throughput(others):
-        theirs = rival["throughput"]["records_per_s"]
-        if theirs > mine:
-            yield (
-                "throughput",
-                f"{ours['title']}: {rate(mine)}",
-                f"{rival['title']}: {rate(theirs)}",
-                f"{theirs / mine:.3g} ×",
-            )
+def fewer(results: dict[str, Any]) -> Lines:
+    """The throughputs in which a rival was better; a head alone if there is none.
+
+    A record a call is held against the same, and batches against batches.
+    """
+    ours, others = _sides(results)
+    lines: Lines = [("Tapewire", "better", "throughput")]
+    for name, batched in (("tapewire", False), ("tapewire-batch", True)):
+        for mine in with_throughput(ours.get(name, ())):
+            own = mine["throughput"]["records_per_s"]
+            for theirs in with_throughput(others):
+                better = theirs["throughput"]["records_per_s"]
+                if theirs["batched"] == batched and better > own:
+                    cell = f"{rate(better)} ({better / own:.3g} ×)"
+                    lines.append((mine["title"], theirs["title"], cell))
+    return lines
+
+
+def _sides(results: dict[str, Any]) -> tuple[dict[str, list[Result]], list[Result]]:
+    """Ours by name, and the others."""
+    ours = {rival["name"]: [rival] for rival in results["rivals"] if rival["name"] in OURS}
+    return ours, [rival for rival in results["rivals"] if rival["name"] not in OURS]
 
 
 def missed(results: dict[str, Any]) -> list[dict[str, Any]]:

@@ -71,18 +71,26 @@ def test_what_was_not_measured_is_listed_with_its_reason():
     assert "- **Absent**: not installed" in markdown.absent({"rivals": rivals})
 
 
-def test_each_figure_in_which_a_rival_is_better_is_a_loss():
-    quick = rival("quick", 100, 2_000_000)
+def test_each_percentile_in_which_a_rival_is_better_is_a_loss():
+    quick = rival("quick", 100)
     quick["one_way"]["percentiles"]["max"] = 10_000
-    ours = rival("tapewire", 200, 1_000_000)
-    assert tables.losses(run_of(ours, quick)) == [
-        ("one way, p50", "Tapewire: 200 ns", "Quick: 100 ns", "2 ×"),
-        ("one way, p90", "Tapewire: 400 ns", "Quick: 200 ns", "2 ×"),
-        ("one way, p99", "Tapewire: 600 ns", "Quick: 300 ns", "2 ×"),
-        ("one way, p99.9", "Tapewire: 800 ns", "Quick: 400 ns", "2 ×"),
-        ("one way, p99.99", "Tapewire: 1.00 µs", "Quick: 500 ns", "2 ×"),
-        ("throughput", "Tapewire: 1.00 M/s", "Quick: 2.00 M/s", "2 ×"),
+    assert tables.slower(run_of(rival("tapewire", 200), quick))[1:] == [
+        (
+            "Tapewire",
+            "Quick",
+            "100 ns (2 ×)",
+            "200 ns (2 ×)",
+            "300 ns (2 ×)",
+            "400 ns (2 ×)",
+            "500 ns (2 ×)",
+            "",
+        )
     ]
+
+
+def test_a_higher_throughput_is_a_loss():
+    run = run_of(rival("tapewire", rate=1e6), rival("quick", rate=2e6), rival("slow", rate=9e5))
+    assert tables.fewer(run)[1:] == [("Tapewire", "Quick", "2.00 M/s (2 ×)")]
 
 
 def test_losses_compare_sleepers_with_sleepers_and_batches_with_batches():
@@ -93,14 +101,16 @@ def test_losses_compare_sleepers_with_sleepers_and_batches_with_batches():
     )
     spinner = rival("spinner", 10, 90)  # quicker than our sleeper: no wonder
     sleeper = rival("sleeper", 600, 500, waits="sleeps", batched=True)  # more than our single calls
-    assert tables.losses(run_of(*ours, spinner, sleeper)) == []
-    sleeper = rival("sleeper", 400, 2000, waits="sleeps", batched=True)
-    lost = tables.losses(run_of(*ours, spinner, sleeper))
-    assert {line[1].partition(":")[0] for line in lost} == {"Tapewire-Parked", "Tapewire-Batch"}
+    run = run_of(*ours, spinner, sleeper)
+    assert (tables.slower(run)[1:], tables.fewer(run)[1:]) == ([], [])
+    run = run_of(*ours, spinner, rival("sleeper", 400, 2000, waits="sleeps", batched=True))
+    assert [line[:2] for line in tables.slower(run)[1:]] == [("Tapewire-Parked", "Sleeper")]
+    assert [line[:2] for line in tables.fewer(run)[1:]] == [("Tapewire-Batch", "Sleeper")]
 
 
 def test_an_even_figure_is_no_loss():
-    assert tables.losses(run_of(rival("tapewire", 5, 5), rival("other", 5, 5))) == []
+    run = run_of(rival("tapewire", 5, 5), rival("other", 5, 5))
+    assert (tables.slower(run)[1:], tables.fewer(run)[1:]) == ([], [])
 
 
 def test_the_section_on_losses_names_missed_bars_and_says_when_there_is_nothing():
@@ -117,9 +127,17 @@ def test_the_section_on_losses_names_missed_bars_and_says_when_there_is_nothing(
     }
     text = markdown.losses(run_of(rival("tapewire", 5), rows=[row]))
     assert "no rival was better" in text
+    assert "no rival was better" not in markdown.losses(
+        run_of(rival("tapewire", 5), rival("quick", 4))
+    )
     assert "- next: next(): 3 ×, the bar is ≤ 2.5 ×" in text
     text = markdown.losses(run_of(rival("tapewire", 5), rows=[row | {"verdict": "pass"}]))
     assert "No bar was missed." in text
+
+
+def test_a_page_made_on_a_busy_machine_says_so():
+    assert "a load of 1.5 on 2 CPUs" in markdown.busy({"load_at_start": 1.5, "cpus": 2})
+    assert markdown.busy({"load_at_start": 0.3, "cpus": 2}) == ""
 
 
 def test_names_of_lines_are_moved_apart_and_keep_their_order():
