@@ -125,9 +125,7 @@ def _throughput(rivals: list[dict[str, Any]]) -> Figure | None:
     axes.set_xlim(lowest / 2, max(values) * 6)
     axes.xaxis.set_major_formatter(FuncFormatter(_decade))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(
-        f"records of {PAYLOAD_BYTES} B a second, from one process to another (logarithmic)"
-    )
+    axes.set_xlabel(f"records of {PAYLOAD_BYTES} B a second between two processes (logarithmic)")
     axes.set_title("Throughput")
     axes.grid(axis="x")
     return figure
