@@ -13,7 +13,7 @@ from benchmarks.harness import Series, percentiles
 
 TITLE = "Chronicle Queue (Java)"
 WHAT = (
-    "persisted, a mapped file; DocumentContext with raw bytes, no checksum; one mapping, its pages "
+    "persisted, a mapped file; writeBytes, read in place, no checksum; one mapping, its pages "
     "faulted in; busy-spinning tailer; two JVMs, each confined to one core, SerialGC, warmed up"
 )
 
@@ -51,7 +51,7 @@ def one_way(
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """One document per message on both sides; warmed up by two million messages."""
+    """One call per message on both sides; warmed up by two million messages."""
     return jvm.throughput("chronicle", _FLAGS, messages, size, folder)
 
 

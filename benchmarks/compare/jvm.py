@@ -34,7 +34,11 @@ START_S = 120  # for two JVMs to start and warm up, on a busy machine
 
 # Two JVMs on two cores have none to spare: a collector without threads of its own (neither rival
 # makes garbage while it sends and receives), and no statistics file that the kernel may write back.
-FLAGS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+FLAGS = (
+    *("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
+    # The JVM's own warnings go to stderr: stdout is for what our programs say.
+    *("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr"),
+)
 
 
 # ---- is it there? --------------------------------------------------------------------------------
@@ -86,7 +90,9 @@ def _build(home: Path) -> str | None:
     # Made aside: two runs at once may both build, and a build cut short must not look whole.
     made = Path(tempfile.mkdtemp(dir=home.parent, prefix="new-"))
     pom, libraries = PROJECT / "pom.xml", made / "lib"
-    fetch = ["mvn", "--quiet", "--batch-mode", "--file", str(pom), "dependency:copy-dependencies"]
+    # The goal in full: by its short name Maven would first have to ask the network what it means.
+    fetch = ["mvn", "--quiet", "--batch-mode", "--file", str(pom)]
+    fetch += ["org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies"]
     fetch += ["-DincludeScope=runtime", f"-DoutputDirectory={libraries}"]
     compile_ = ["javac", "--release", str(OLDEST_JAVA), "-cp", f"{libraries}/*"]
     compile_ += ["-d", str(made / "classes"), *map(str, _sources())]
@@ -105,7 +111,8 @@ def _build(home: Path) -> str | None:
 
 
 def _first_error(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    plain = re.sub(r"\x1b\[[\d;]*m", "", output)  # Maven colours even what goes into a pipe
+    lines = [line.strip() for line in plain.splitlines()]
     return next((line for line in lines if "error" in line.lower()), "no message")[:300]
 
 
@@ -172,7 +179,10 @@ class _Crew:
     """The JVMs of one measurement and the time they have."""
 
     def __init__(self, flags: tuple[str, ...], seconds: float) -> None:
-        self._java = ["java", *FLAGS, *flags, "-cp", f"{_home()}/classes:{_home()}/lib/*"]
+        home = _home()
+        if not home.exists() and (reason := missing()):
+            raise RuntimeError(reason)
+        self._java = ["java", *FLAGS, *flags, "-cp", f"{home}/classes:{home}/lib/*"]
         self._deadline = time.monotonic() + seconds
         self._running: list[_Jvm] = []
         self._all: list[_Jvm] = []

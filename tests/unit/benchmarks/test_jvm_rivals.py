@@ -52,7 +52,7 @@ def test_without_a_compiler_or_maven_that_is_the_reason(programs):
 def test_what_maven_could_not_fetch_is_the_reason_and_nothing_is_left(programs):
     programs("java", JAVA_17)
     programs("javac", "true")
-    programs("mvn", "echo '[ERROR] Unknown host'; exit 1")
+    programs("mvn", r"printf 'Wait\n\033[0m[ERROR] Unknown host\n'; exit 1")
     assert chronicle_java.missing() == "mvn failed: [ERROR] Unknown host"
     assert list(jvm.BUILT.iterdir()) == []
 
@@ -96,8 +96,9 @@ def test_a_latency_file_of_another_length_is_refused(tmp_path, size):
 
 # ---- the two processes ---------------------------------------------------------------------------
 @pytest.fixture
-def left_running(monkeypatch):
+def left_running(programs, monkeypatch):
     """The numbers of the processes that were started and are still there, zombies included."""
+    jvm._home().mkdir(parents=True)  # what the pretended java runs
     started, start = [], subprocess.Popen
 
     def remembered(*args, **options):
@@ -137,10 +138,12 @@ def test_a_sender_that_fails_ends_the_receiver_and_says_why(programs, left_runni
     assert left_running() == []
 
 
-def test_a_sender_that_fails_before_its_go_says_why(programs, left_running, tmp_path):
-    mark = tmp_path / "sender-ended"
+def test_a_sender_that_no_longer_hears_its_go_says_why(programs, left_running, tmp_path):
+    mark = tmp_path / "deaf"
     receiver = f"echo ready; until [ -e {mark} ]; do sleep 0.01; done; echo warm; exec sleep 1000"
-    programs("java", ends(receiver, f"exec 0<&-; echo no room >&2; touch {mark}; exit 4"))
+    programs(
+        "java", ends(receiver, f"exec 0<&-; touch {mark}; sleep 0.2; echo no room >&2; exit 4")
+    )
     with pytest.raises(RuntimeError, match="Main chronicle send ended with 4: no room"):
         chronicle_java.throughput(10, 64, tmp_path)
     assert left_running() == []
@@ -161,6 +164,11 @@ def test_an_end_that_hangs_is_ended_when_the_time_is_up(
     with pytest.raises(TimeoutError, match="Main chronicle receive"):
         chronicle_java.throughput(10, 64, tmp_path)
     assert left_running() == []
+
+
+def test_it_does_not_run_where_something_is_missing(programs, tmp_path):
+    with pytest.raises(RuntimeError, match="no java on PATH"):
+        chronicle_java.throughput(10, 64, tmp_path)
 
 
 def test_a_message_too_small_for_its_stamp_is_refused(tmp_path):
