@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import machine, markdown, report
 from benchmarks.compare import RIVALS, tables
-from benchmarks.compare.measure import bars, identity, measure
+from benchmarks.compare.measure import bars, identity, measured_or_failed
 from benchmarks.harness import Row, Scale
 
 HERE = Path(__file__).parent
@@ -50,7 +50,7 @@ def _arguments() -> argparse.Namespace:
 
 def _child(name: str, scale: Scale) -> None:
     if name in RIVALS:
-        json.dump(measure(name, scale), sys.stdout)
+        json.dump(measured_or_failed(name, scale), sys.stdout)
     else:
         rows = importlib.import_module(FAMILIES[name]).run(scale)
         json.dump([asdict(row) for row in rows], sys.stdout)
@@ -85,7 +85,7 @@ def _rival(name: str, scale: Scale) -> dict[str, Any]:
     if scale.smoke and not RIVALS[name].smoke:
         left_out = "only in the full run: starting it takes longer than all the others together"
         return identity(name) | {"missing": left_out}
-    result = _in_child(name, scale) or identity(name) | {"failed": "it failed in this run"}
+    result = _in_child(name, scale) or identity(name) | {"failed": "its process was killed"}
     reason = result["missing"] or result.get("failed")
     print(f" (not measured: {reason})" if reason else "", flush=True)
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,12 +42,22 @@ def measure(name: str, scale: Scale) -> dict[str, Any]:
     return result
 
 
+def measured_or_failed(name: str, scale: Scale) -> dict[str, Any]:
+    """The same; of a rival that fails the reason, for one must not cost all the others."""
+    try:
+        return measure(name, scale)
+    except Exception as error:
+        traceback.print_exc()
+        reason = (str(error).splitlines() or [""])[0]
+        return identity(name) | {"failed": f"{type(error).__name__}: {reason}"}
+
+
 def _one_way(rival: Rival, module: Any, scale: Scale) -> dict[str, Any]:
     messages = scale.pick(rival.messages, SMOKE_MESSAGES)
     warm = messages // 10
     runs = []
     for _ in range(scale.pick(rival.runs, 1)):
-        with scratch() as folder, _limit(180 + 3 * messages * rival.gap_ns / 1e9):
+        with scratch() as folder, time_limit(180 + 3 * messages * rival.gap_ns / 1e9):
             trips = module.one_way(messages, PAYLOAD_BYTES, rival.gap_ns, folder)
         if len(trips) != messages:
             raise RuntimeError(f"{module.TITLE}: {messages} sent, {len(trips)} received")
@@ -63,7 +74,7 @@ def _throughput(rival: Rival, module: Any, scale: Scale) -> dict[str, Any]:
     messages = scale.pick(rival.flow, SMOKE_MESSAGES)
     rates = []
     for _ in range(scale.pick(FLOWS, 1)):
-        with scratch() as folder, _limit(180):
+        with scratch() as folder, time_limit(180):
             rates.append(module.throughput(messages, PAYLOAD_BYTES, folder))
     return {
         "messages": messages,
@@ -74,7 +85,7 @@ def _throughput(rival: Rival, module: Any, scale: Scale) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """An exception, so that everything is still tidied up, when something hangs."""
 
     def stop(*_: object) -> None:

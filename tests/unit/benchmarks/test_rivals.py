@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from benchmarks import compare
-from benchmarks.compare import measure, nats_jetstream, pyzmq_ipc, server
+from benchmarks.compare import measure, nats_jetstream, pyzmq_ipc, server, tables
+from benchmarks.harness import Scale
 from benchmarks.latency.pair import Trips
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,6 +38,28 @@ def test_a_package_or_a_server_that_is_not_there_is_named(monkeypatch):
     assert nats_jetstream.missing() == (
         "the package nats-py is not installed; there is no program nats-server"
     )
+
+
+def test_a_rival_that_fails_is_reported_with_the_reason(monkeypatch, capsys):
+    def broken(*_):
+        raise ValueError("not today\nand more")
+
+    monkeypatch.setattr(pyzmq_ipc, "one_way", broken)
+    result = measure.measured_or_failed("pyzmq", Scale(smoke=True))
+    assert result["failed"] == "ValueError: not today"
+    assert "not today" in capsys.readouterr().err
+    assert tables.absent([result]) == [("pyzmq ipc://", "ValueError: not today")]
+
+
+def test_a_rival_that_hangs_is_stopped():
+    with pytest.raises(TimeoutError, match="not done within"), measure.time_limit(0.05):
+        signal.pause()
+
+
+def test_fewer_messages_than_were_sent_are_a_failure(monkeypatch):
+    monkeypatch.setattr(pyzmq_ipc, "one_way", lambda *_: np.zeros(3, np.int64))
+    with pytest.raises(RuntimeError, match="200 sent, 3 received"):
+        measure.measure("pyzmq", Scale(smoke=True))
 
 
 def trips(stamp):
