@@ -25,7 +25,7 @@ one_way = None  # a record's latency: see "Tapewire"
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """`append_batch` of 1,000 numpy rows; `read_batch` of what is there, at most as many."""
+    """`append_batch` of 1,000 numpy rows, `read_batch` of as many or fewer; several segments."""
 
     @contextlib.contextmanager
     def flow() -> Iterator[Callable[[], object]]:
