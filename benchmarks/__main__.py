@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import machine, markdown, report
 from benchmarks.compare import RIVALS, tables
-from benchmarks.compare.measure import bars, identity, measured_or_failed
+from benchmarks.compare.measure import bars, better, identity, measured_or_failed
 from benchmarks.harness import Row, Scale
 
 HERE = Path(__file__).parent
@@ -91,6 +91,15 @@ def _rival(name: str, scale: Scale) -> dict[str, Any]:
     return result
 
 
+def _rivals(names: list[str], scale: Scale) -> list[dict[str, Any]]:
+    """All of them in a round, then those that are quick once more: a busy minute hits them alike."""
+    results = {name: _rival(name, scale) for name in names}
+    for name in names:
+        if not scale.smoke and RIVALS[name].rounds > 1 and "version" in results[name]:
+            results[name] = better(results[name], _rival(name, scale))
+    return list(results.values())
+
+
 def main() -> None:
     arguments = _arguments()
     scale = Scale(arguments.smoke)
@@ -101,7 +110,7 @@ def main() -> None:
     facts = machine.facts() | {"smoke": scale.smoke}
     print(report.header(facts))
     rows = [row for name in FAMILIES if name in chosen for row in _rows(name, scale)]
-    rivals = [_rival(name, scale) for name in RIVALS if name in chosen or EVERY_RIVAL in chosen]
+    rivals = _rivals([n for n in RIVALS if n in chosen or EVERY_RIVAL in chosen], scale)
     rows += bars(rivals)
     results = report.document(facts, rows, rivals)
     _show(rows, rivals)

@@ -22,7 +22,7 @@ from typing import Any
 # so. The number of messages leaves at least two samples beyond the 99.99th percentile.
 SPIN_GAP_NS, SPIN_MESSAGES = 100_000, 50_000
 THREADS: dict[str, Any] = {"gap_ns": 250_000, "messages": 22_500}
-BROKER: dict[str, Any] = {"gap_ns": 800_000, "messages": 22_500, "runs": 1}
+BROKER: dict[str, Any] = {"gap_ns": 800_000, "messages": 22_500, "rounds": 1}
 BROKER |= {"waits": "sleeps", "batched": True}
 
 
@@ -33,7 +33,7 @@ class Rival:
     module: str
     gap_ns: int = SPIN_GAP_NS
     messages: int = SPIN_MESSAGES  # of `one_way`
-    runs: int = 2  # of which the one with the best median is shown
+    rounds: int = 2  # of which the one with the best median is shown
     flow: int = 300_000  # messages of `throughput`
     waits: str = "spins"  # or "sleeps": how the receiver waits for a message
     batched: bool = False  # many records a call, in `throughput`

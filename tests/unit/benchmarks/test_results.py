@@ -59,6 +59,24 @@ def test_a_bar_needs_both_sides_in_the_same_run():
     assert measure.bars([rival("iceoryx2", 1000)]) == []
 
 
+def test_of_two_rounds_the_lower_median_and_the_higher_throughput_are_kept():
+    first, second = rival("it", 9, 10), rival("it", 7, 8)
+    for one in (first, second):
+        one["one_way"]["p50_of_each_run"] = [one["one_way"]["percentiles"]["p50"]]
+        one["throughput"]["of_each_run"] = [one["throughput"]["records_per_s"]]
+    for kept in (measure.better(first, second), measure.better(second, first)):
+        assert kept["one_way"]["percentiles"]["p50"] == 7
+        assert sorted(kept["one_way"]["p50_of_each_run"]) == [7, 9]
+        assert kept["throughput"]["records_per_s"] == 10
+        assert sorted(kept["throughput"]["of_each_run"]) == [8, 10]
+
+
+def test_a_rival_that_fails_in_any_round_has_failed():
+    good, broken = rival("it", 9, 10), rival("it", failed="it hung")
+    assert measure.better(good, broken) == broken
+    assert measure.better(broken, good) == broken
+
+
 def test_tables_have_the_best_first_and_leave_out_what_was_not_measured():
     rivals = [rival("slow", 9, 10), rival("none", missing="no"), rival("quick", 3, 20)]
     assert [line[0] for line in tables.latency_lines(rivals)[1:]] == ["Quick", "Slow"]
