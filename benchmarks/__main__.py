@@ -92,7 +92,7 @@ def _rival(name: str, scale: Scale) -> dict[str, Any]:
 
 
 def _rivals(names: list[str], scale: Scale) -> list[dict[str, Any]]:
-    """All of them in a round, then those that are quick once more: a busy minute hits them alike."""
+    """All of them, then the quick ones once more: a busy minute hits one round alone."""
     results = {name: _rival(name, scale) for name in names}
     for name in names:
         if not scale.smoke and RIVALS[name].rounds > 1 and "version" in results[name]:
