@@ -28,16 +28,17 @@ def draw(folder: Path, rivals: list[dict[str, Any]]) -> list[Path]:
 
 
 def spread(places: list[float], apart: float) -> list[float]:
-    """The same places in the same order, moved until each is `apart` from the next."""
+    """The same places in the same order, from 0 to 1, moved until each is `apart` from the next."""
     order = sorted(range(len(places)), key=lambda i: places[i])
     # Neighbours that would overlap become one block around their middle, until no two blocks do.
     blocks: list[tuple[float, int]] = []  # middle, members
     for i in order:
-        middle, members = places[i], 1
+        middle, members = _inside(places[i], 1, apart), 1
         while blocks and middle - blocks[-1][0] < apart * (members + blocks[-1][1]) / 2:
             before, count = blocks.pop()
             middle = (before * count + middle * members) / (count + members)
             members += count
+            middle = _inside(middle, members, apart)
         blocks.append((middle, members))
     result = list(places)
     ranked = iter(order)
@@ -45,6 +46,12 @@ def spread(places: list[float], apart: float) -> list[float]:
         for k in range(members):
             result[next(ranked)] = middle + (k - (members - 1) / 2) * apart
     return result
+
+
+def _inside(middle: float, members: int, apart: float) -> float:
+    """The middle of a block that neither begins below 0 nor ends above 1."""
+    half = (members - 1) / 2 * apart
+    return min(max(middle, half), 1 - half)
 
 
 def _latency(rivals: list[dict[str, Any]]) -> Figure | None:

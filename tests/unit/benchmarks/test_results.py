@@ -167,6 +167,15 @@ def test_names_of_lines_are_moved_apart_and_keep_their_order():
     assert np.mean(moved[:3]) == pytest.approx(0.51)
 
 
+@pytest.mark.parametrize("places", [[0.99, 0.97, 0.98], [0.0, 0.02, 0.01], [0.7, 0.99, 0.98]])
+def test_names_of_lines_stay_within_the_picture(places):
+    moved = spread(places, 0.2)
+    assert np.argsort(moved).tolist() == np.argsort(places).tolist()
+    assert min(moved) >= 0
+    assert max(moved) <= 1
+    assert np.diff(sorted(moved)).min() >= 0.2 - 1e-9
+
+
 def test_the_published_page_is_what_the_published_results_give():
     results = json.loads(readme_numbers.PUBLISHED.read_text())
     assert (ROOT / "docs/benchmarks.md").read_text() == readme_numbers.page(results)
