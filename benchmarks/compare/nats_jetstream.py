@@ -88,7 +88,8 @@ class _Client:
                 pair.end_receiving(shared)
                 done.set_result(None)
 
-        # Not ordered_consumer=True: its flow control has been seen to stall a busy client for good.
+        # Not ordered_consumer=True: with it, and next_msg in place of a callback, a flow on a busy
+        # machine once waited 30 s for its next message. The cause was not found.
         unacknowledged = ConsumerConfig(ack_policy=AckPolicy.NONE)
         self.run(self.stream.subscribe(SUBJECT, cb=arrived, config=unacknowledged))
         pair.begin_receiving(shared)
