@@ -44,7 +44,7 @@ build/sources.list: FORCE
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # ---- what people run -------------------------------------------------------------------------------
-.PHONY: demo bench bench-smoke bench-instructions docs
+.PHONY: demo bench bench-smoke bench-page bench-instructions docs
 demo: setup ## one writer, two readers, a kill and a resume, with latencies
 	$(PYTHON_RUN) examples/demo.py
 
@@ -56,6 +56,9 @@ bench-smoke: setup ## the same, tiny: shows only that it runs
 
 bench-instructions: setup ## instructions per hot call, as the new baseline
 	$(PYTHON_RUN) -m benchmarks.instructions --write
+
+bench-page: setup ## the last `make bench` into README.md and docs/
+	$(PYTHON_RUN) tools/readme_numbers.py
 
 docs: setup ## the documentation, into site/
 	mkdocs build --strict

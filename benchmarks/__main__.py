@@ -11,8 +11,11 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from benchmarks import machine, plots, report
+from benchmarks import machine, markdown, report
+from benchmarks.compare import RIVALS, tables
+from benchmarks.compare.measure import bars, better, identity, measured_or_failed
 from benchmarks.harness import Row, Scale
 
 HERE = Path(__file__).parent
@@ -27,39 +30,74 @@ FAMILIES = {
     "seek": "benchmarks.micro.seek",
     "open": "benchmarks.micro.recovery",
     "one-way": "benchmarks.latency.one_way",
-    "zmq": "benchmarks.latency.zmq_ipc",
 }
+EVERY_RIVAL = "compare"
 
 
 def _arguments() -> argparse.Namespace:
+    names = [*FAMILIES, *RIVALS]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="tiny: shows only that every row runs")
     parser.add_argument(
-        "--only", action="append", choices=FAMILIES, help="this family (repeatable)"
+        "--only",
+        action="append",
+        choices=[*names, EVERY_RIVAL],
+        help=f"this family or rival (repeatable); {EVERY_RIVAL}: every rival",
     )
-    parser.add_argument("--child", choices=FAMILIES, help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=names, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def _child(name: str, scale: Scale) -> None:
-    rows = importlib.import_module(FAMILIES[name]).run(scale)
-    json.dump([asdict(row) for row in rows], sys.stdout)
+    if name in RIVALS:
+        json.dump(measured_or_failed(name, scale), sys.stdout)
+    else:
+        rows = importlib.import_module(FAMILIES[name]).run(scale)
+        json.dump([asdict(row) for row in rows], sys.stdout)
 
 
-def _measure(name: str, scale: Scale) -> list[Row]:
+def _in_child(name: str, scale: Scale) -> Any:
+    """What the child says, or None when it failed: it has said why."""
     command = [sys.executable, "-m", "benchmarks", "--child", name]
     command += ["--smoke"] if scale.smoke else []
     started = time.monotonic()
     print(f"{name} …", end=" ", flush=True)
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, cwd=machine.ROOT)
-    if run.returncode != 0:
-        print()
-        raise SystemExit(f"benchmark {name!r} failed")
-    print(f"{time.monotonic() - started:.1f} s", flush=True)
-    rows = [Row(**fields) for fields in json.loads(run.stdout)]
-    if not rows:
-        raise SystemExit(f"benchmark {name!r} gave no row")
-    return rows
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=machine.ROOT)
+    try:
+        said, _ = child.communicate()
+    except KeyboardInterrupt:
+        child.wait(30)  # Ctrl-C is for it as well: it stops its servers and removes its files
+        raise
+    print(f"{time.monotonic() - started:.1f} s", end="", flush=True)
+    return json.loads(said) if child.returncode == 0 else None
+
+
+def _rows(name: str, scale: Scale) -> list[Row]:
+    found = _in_child(name, scale)
+    print()
+    if not found:
+        raise SystemExit(f"benchmark {name!r} {'failed' if found is None else 'gave no row'}")
+    return [Row(**fields) for fields in found]
+
+
+def _rival(name: str, scale: Scale) -> dict[str, Any]:
+    """Of one that fails, too: it must not cost the figures of all the others."""
+    if scale.smoke and not RIVALS[name].smoke:
+        left_out = "only in the full run: starting it takes longer than all the others together"
+        return identity(name) | {"missing": left_out}
+    result = _in_child(name, scale) or identity(name) | {"failed": "its process was killed"}
+    reason = result["missing"] or result.get("failed")
+    print(f" (not measured: {reason})" if reason else "", flush=True)
+    return result
+
+
+def _rivals(names: list[str], scale: Scale) -> list[dict[str, Any]]:
+    """All of them, then the quick ones once more: a busy minute hits one round alone."""
+    results = {name: _rival(name, scale) for name in names}
+    for name in names:
+        if not scale.smoke and RIVALS[name].rounds > 1 and "version" in results[name]:
+            results[name] = better(results[name], _rival(name, scale))
+    return list(results.values())
 
 
 def main() -> None:
@@ -68,25 +106,52 @@ def main() -> None:
     if arguments.child:
         _child(arguments.child, scale)
         return
+    chosen = arguments.only or [*FAMILIES, *RIVALS]
     facts = machine.facts() | {"smoke": scale.smoke}
     print(report.header(facts))
-    rows = [row for name in arguments.only or FAMILIES for row in _measure(name, scale)]
-    print("", report.table(rows), "", report.percentile_table(rows), "", sep="\n")
+    rows = [row for name in FAMILIES if name in chosen for row in _rows(name, scale)]
+    rivals = _rivals([n for n in RIVALS if n in chosen or EVERY_RIVAL in chosen], scale)
+    rows += bars(rivals)
+    results = report.document(facts, rows, rivals)
+    _show(rows, rivals)
     if scale.smoke:
         with tempfile.TemporaryDirectory() as folder:
-            _write(Path(folder), facts, rows)
+            _write(Path(folder), results, rows)
         print("smoke: every row runs; numbers this small mean nothing")
     else:
         print(report.summary(rows))
         # A part of the table must not pass for the whole.
-        _write(HERE if not arguments.only else HERE / "plots" / "partial", facts, rows)
+        _write(HERE if not arguments.only else HERE / "plots" / "partial", results, rows)
+    failed = [rival["title"] for rival in rivals if "failed" in rival]
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
-def _write(folder: Path, facts: dict[str, object], rows: list[Row]) -> None:
+def _show(rows: list[Row], rivals: list[dict[str, Any]]) -> None:
+    if rows:
+        print("", report.table(rows), sep="\n")
+    if any("percentiles" in row.detail for row in rows):
+        print("", report.percentile_table(rows), sep="\n")
+    if tables.with_latency(rivals):
+        lines = tables.latency_lines(rivals)
+        print("", report.aligned(lines, right=range(2, len(lines[0]))), sep="\n")
+    if tables.with_throughput(rivals):
+        print("", report.aligned(tables.throughput_lines(rivals), right=(1, 2)), sep="\n")
+    for title, reason in tables.absent(rivals):
+        print(f"not measured: {title}: {reason}")
+    print()
+
+
+def _write(folder: Path, results: dict[str, Any], rows: list[Row]) -> None:
+    from benchmarks import plots, rival_plots  # not in every child: Matplotlib takes its time
+
     folder.mkdir(parents=True, exist_ok=True)
-    report.save(folder / "results.json", facts, rows)
+    report.save(folder / "results.json", results)
+    (folder / "RESULTS.md").write_text(markdown.results_page(results))
     drawn = plots.draw(folder / "plots", rows)
-    print(f"wrote {folder / 'results.json'} and {', '.join(path.name for path in drawn)}")
+    drawn += rival_plots.draw(folder / "plots", results["rivals"])
+    names = ", ".join(path.name for path in drawn)
+    print(f"wrote results.json, RESULTS.md and {names} in {folder}")
 
 
 if __name__ == "__main__":

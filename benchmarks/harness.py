@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import shutil
+import signal
 import statistics
 import tempfile
 import time
@@ -181,6 +183,12 @@ def pin(which: int) -> int:
 
 def unpin() -> None:
     os.sched_setaffinity(0, ALL_CPUS)
+
+
+def die_with_parent() -> None:
+    """For a new process: whatever becomes of the one that started it, this one ends as well."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager

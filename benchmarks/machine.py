@@ -41,7 +41,10 @@ def _commit() -> str:
         return run.stdout.strip() if run.returncode == 0 else ""
 
     commit = git("rev-parse", "HEAD") or "none"
-    return commit + ("+changes" if git("status", "--porcelain") else "")
+    # Of what can change a figure; RESULTS.md is what an earlier run has written.
+    sources = ("src", "native", "benchmarks", "CMakeLists.txt", "pyproject.toml", "constraints.txt")
+    changed = git("status", "--porcelain", "--", *sources, ":!benchmarks/RESULTS.md")
+    return commit + ("+changes" if changed else "")
 
 
 def _filesystem_of_scratch() -> str:
@@ -68,9 +71,7 @@ def facts() -> dict[str, Any]:
         "load_at_start": os.getloadavg()[0],
         "filesystem": _filesystem_of_scratch(),
         "python": platform.python_version(),
-        "versions": {
-            name: _version(name) for name in ("tapewire", "numpy", "pyzmq", "hdrhistogram")
-        },
+        "versions": {name: _version(name) for name in ("tapewire", "numpy", "hdrhistogram")},
         "checksum": _native.select_checksum("automatic"),
         "commit": _commit(),
         "payload_bytes": harness.PAYLOAD_BYTES,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -16,7 +17,7 @@ from benchmarks.harness import PERCENTILES, Row
 from benchmarks.report import bar, duration, number
 
 LABEL = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # readable where a line passes
-OURS, THEIRS, MISS, INK = "#1f6feb", "#8b949e", "#d1242f", "#24292f"
+OURS_COLOR, THEIRS, MISS, INK = "#1f6feb", "#8b949e", "#d1242f", "#24292f"
 CUT = 3.0
 LINES = ("#1f6feb", "#2da44e", "#bf8700", "#8250df", "#cf222e")
 STYLE = {
@@ -37,7 +38,6 @@ STYLE = {
 
 def draw(folder: Path, rows: list[Row]) -> list[Path]:
     """Every picture for which there are rows; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
     pictures = {
         "bars.png": _bars,
         "throughput.png": _throughput,
@@ -45,10 +45,16 @@ def draw(folder: Path, rows: list[Row]) -> list[Path]:
         "latency.png": _latency,
         "segments.png": _segments,
     }
+    return save(folder, pictures, rows)
+
+
+def save(folder: Path, pictures: dict[str, Callable[[Any], Any]], results: Any) -> list[Path]:
+    """Those that have something to show."""
+    folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     with plt.rc_context(STYLE):
         for name, picture in pictures.items():
-            if (figure := picture(rows)) is not None:
+            if (figure := picture(results)) is not None:
                 figure.savefig(folder / name, bbox_inches="tight")
                 plt.close(figure)
                 drawn.append(folder / name)
@@ -71,7 +77,7 @@ def _bars(rows: list[Row]):
     used = [_used(row) for row in judged]
     figure, axes = plt.subplots(figsize=(9, 0.36 * len(judged) + 1.2))
     places = range(len(judged))
-    colors = [MISS if value > 1 else OURS for value in used]
+    colors = [MISS if value > 1 else OURS_COLOR for value in used]
     used = [min(value, CUT) for value in used]  # a disturbed run must not flatten all the others
     axes.barh(places, used, color=colors, height=0.62)
     axes.axvline(1, color=INK, linewidth=1.2)
@@ -89,7 +95,7 @@ def _bars(rows: list[Row]):
     return figure
 
 
-def _tick(ns: float, _: object = None) -> str:
+def tick(ns: float, _: object = None) -> str:
     """As `duration`, without digits that say nothing: 10 µs."""
     for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if ns >= size:
@@ -111,7 +117,7 @@ def _pairs(axes: Axes, rows: list[Row], label: str, title: str) -> None:
     )
     pad = reach * 0.008
     for place, row in enumerate(rows):
-        axes.barh(place - 0.19, row.value, 0.36, color=OURS)
+        axes.barh(place - 0.19, row.value, 0.36, color=OURS_COLOR)
         axes.barh(place + 0.19, row.against_value, 0.36, color=THEIRS)
         axes.text(
             row.value + pad,
@@ -168,25 +174,30 @@ def _throughput(rows: list[Row]):
 
 
 def _curves(axes: Axes, named: Iterable[tuple[str, dict[str, float]]], title: str) -> None:
-    """Percentiles: nines to the right, time upwards, both logarithmic."""
+    """Lines of percentiles, with a legend."""
     for color, (name, values) in zip(LINES, named, strict=False):
         # A percentile beyond the number of samples would only repeat the maximum.
         drawn = [p for p in PERCENTILES if values["count"] * (100 - p) >= 100]
         nines = [100 / (100 - p) for p in drawn]
         heights = [values[f"p{p:g}"] for p in drawn]
         axes.plot(nines, heights, "o-", ms=3.5, lw=1.6, color=color, label=name)
+    percentile_axis(axes)
+    axes.set_title(title)
+    axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def percentile_axis(axes: Axes) -> None:
+    """Nines to the right, time upwards, both logarithmic."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     shown = (50, 90, 99, 99.9, 99.99)
     axes.xaxis.set_major_locator(FixedLocator([100 / (100 - p) for p in shown]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 - 100 / x:g} %"))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.yaxis.set_major_formatter(FuncFormatter(tick))
     axes.set_xlabel("percentile")
     axes.set_ylabel("time")
-    axes.set_title(title)
     axes.grid(which="major")
-    axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _with_percentiles(rows: list[Row], *families: str) -> list[tuple[str, dict[str, float]]]:
@@ -253,7 +264,7 @@ def _segments(rows: list[Row]):
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.yaxis.set_major_formatter(FuncFormatter(tick))
     axes.set_xlabel("segments in the queue")
     axes.set_ylabel("time (seeks p50, opening best)")
     axes.set_title("A longer history")

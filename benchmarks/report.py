@@ -1,4 +1,4 @@
-"""What a run says: a table to read and results.json to compare."""
+"""What a run says: tables to read and results.json to compare."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ def bar(row: Row) -> str:
     return f"{sign} {limit:g} {'×' if row.against else row.unit}"
 
 
-def _aligned(lines: list[tuple[str, ...]], right: set[int]) -> Iterable[str]:
+def aligned(lines: list[tuple[str, ...]], right: Iterable[int] = ()) -> str:
+    """Columns by spaces; those whose numbers are in `right` end together."""
+    ending = set(right)
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    for line in lines:
-        cells = (
-            text.rjust(width) if i in right else text.ljust(width)
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if i in ending else text.ljust(width)
             for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()
+        ).rstrip()
+        for line in lines
+    )
 
 
 def table(rows: list[Row]) -> str:
@@ -66,7 +69,7 @@ def table(rows: list[Row]) -> str:
                 {"pass": "pass", "miss": "MISS", "": ""}[row.verdict],
             )
         )
-    return "\n".join(_aligned(lines, right={1, 4, 5}))
+    return aligned(lines, right={1, 4, 5})
 
 
 def percentile_table(rows: list[Row]) -> str:
@@ -81,7 +84,7 @@ def percentile_table(rows: list[Row]) -> str:
                 name = row.what.strip().removesuffix(", p50").removesuffix(", p99")
                 cells = (duration(found[p]) for p in SHOWN)
                 lines.append((f"{row.family}: {name}{suffix}", *cells, f"{found['count']:,}"))
-    return "\n".join(_aligned(lines, right=set(range(1, len(SHOWN) + 2))))
+    return aligned(lines, right=range(1, len(SHOWN) + 2))
 
 
 def header(facts: dict[str, Any]) -> str:
@@ -103,9 +106,16 @@ def summary(rows: list[Row]) -> str:
     return text + "".join(f"\n  missed: {row.family}: {row.what.strip()}" for row in missed)
 
 
-def save(path: Path, facts: dict[str, Any], rows: list[Row]) -> None:
-    document = {
+def document(
+    facts: dict[str, Any], rows: list[Row], rivals: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """All that is known of a run: results.json."""
+    return {
         **facts,
         "rows": [asdict(row) | {"ratio": row.ratio, "verdict": row.verdict} for row in rows],
+        "rivals": rivals,
     }
+
+
+def save(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")

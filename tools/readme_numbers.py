@@ -2,60 +2,48 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # started as a script, it would find its own folder alone
+
+from benchmarks import markdown  # noqa: E402
+
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-# Rows whose neighbours say the same.
-LEFT_OUT = ("1 segment", "10 segments", "100 segments, in the active")
-PLOTS = {"latency.png": "latency.png", "bars.png": "bars.png"}
+PUBLISHED = ROOT / "docs/assets/benchmarks.json"
+PLOTS = ("bars.png", "rivals-latency.png", "rivals-throughput.png")
 
 
-def number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def readme(text: str, results: dict[str, Any]) -> str:
+    """README.md with the figures of these results between its two marks."""
+    plot = "![One-way latency by percentile, beside others](docs/assets/rivals-latency.png)"
+    more = (
+        "Throughput, methods, and where Tapewire loses: [docs/benchmarks.md](docs/benchmarks.md)."
+    )
+    parts = (markdown.bars(results), plot, more)
+    head, rest = text.split(BEGIN)
+    lead = f"{markdown.where(results)}.\n\n{markdown.busy(results)}"
+    return f"{head}{BEGIN}\n{lead}" + "\n\n".join(parts) + f"\n{END}{rest.split(END)[1]}"
 
 
-def table(results: dict) -> str:
-    lines = [
-        "| what | measured | against, in the same run | ratio | bar |",
-        "|---|---|---|---|---|",
-    ]
-    for row in results["rows"]:
-        if row["bar"] is None or row["what"].lstrip().startswith(LEFT_OUT):
-            continue
-        sign, limit = row["bar"]
-        against = ratio = ""
-        unit = "" if row["against"] else f" {row['unit']}"
-        if row["against"]:
-            against = f"{row['against']}: {number(row['against_value'])} {row['unit']}"
-            ratio = f"{number(row['ratio'])} ×"
-            unit = " ×"
-        what = f"{row['family'].replace('_', ' ')}: {row['what'].strip()}"
-        bar = f"{sign} {number(limit)}{unit}" + (" **missed**" if row["verdict"] == "miss" else "")
-        lines.append(
-            f"| {what} | {number(row['value'])} {row['unit']} | {against} | {ratio} | {bar} |"
-        )
-    return "\n".join(lines)
+def page(results: dict[str, Any]) -> str:
+    """docs/benchmarks.md."""
+    return markdown.documentation(results, (ROOT / "benchmarks/page.md").read_text())
 
 
 def main() -> None:
     results = json.loads((ROOT / "benchmarks/results.json").read_text())
     if results["smoke"]:
         raise SystemExit("these are smoke figures: run `make bench`")
-    where = (
-        f"{results['cpu']}{' (virtual)' if results['virtual'] else ''}, {results['cpus']} CPUs, "
-        f"Linux {results['kernel'].split('-')[0]}, Python {results['python']}, payload "
-        f"{results['payload_bytes']} B, queues on {results['filesystem']}, commit "
-        f"{results['commit'][:12]}"
-    )
-    plot = "![One-way latency by percentile, beside pyzmq](docs/assets/latency.png)"
-    text = f"{BEGIN}\n{where}.\n\n{table(results)}\n\n{plot}\n{END}"
-    readme = ROOT / "README.md"
-    old = readme.read_text()
-    head, rest = old.split(BEGIN)
-    readme.write_text(head + text + rest.split(END)[1])
-    for source, target in PLOTS.items():
-        shutil.copy(ROOT / "benchmarks/plots" / source, ROOT / "docs/assets" / target)
+    results = markdown.published(results)
+    PUBLISHED.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    path = ROOT / "README.md"
+    path.write_text(readme(path.read_text(), results))
+    (ROOT / "docs/benchmarks.md").write_text(page(results))
+    for name in PLOTS:
+        shutil.copy(ROOT / "benchmarks/plots" / name, ROOT / "docs/assets" / name)
 
 
 if __name__ == "__main__":

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import tapewire as tw
 from benchmarks import bare
-from benchmarks.harness import PAYLOAD, TYPE_ID, Row, Scale, pin, repeat, scratch, unpin
-from benchmarks.latency.pair import OneWay, Sender, Shared, begin_receiving, run_pair
+from benchmarks.harness import (
+    PAYLOAD_BYTES,
+    TYPE_ID,
+    Row,
+    Scale,
+    percentiles,
+    pin,
+    repeat,
+    scratch,
+    unpin,
+)
+from benchmarks.latency.pair import Shared, begin_receiving, end_receiving, run_pair
 from benchmarks.micro import append, read
 
 SPIN_GAP_NS = 10_000
 PARK_GAP_NS = 200_000  # well beyond the 10 µs that SpinThenPark spins
 
 
-def _open_sender(path: Path, records: int) -> Sender:
-    writer = append.open_prefaulted(path, records)
-    return Sender(writer.append, TYPE_ID, PAYLOAD, writer.close)
+@dataclass(frozen=True)
+class OneWay:
+    """Percentiles in nanoseconds from before the sending call to behind the receiving one."""
+
+    from_send: dict[str, float]
+    from_schedule: dict[str, float]  # from when it was due: a sender held up is not forgiven
+
+
+@contextlib.contextmanager
+def _sender(path: Path, records: int) -> Iterator[Callable[[bytes], object]]:
+    with append.open_prefaulted(path, records) as writer:
+        yield functools.partial(writer.append, TYPE_ID)
+
+
+def _run(path: Path, count: int, gap_ns: int, receive: Callable[[Path, Shared], None]) -> OneWay:
+    trips = run_pair(
+        count, PAYLOAD_BYTES, gap_ns, lambda: _sender(path, count), lambda s: receive(path, s)
+    )
+    warm = count // 10
+    return OneWay(
+        percentiles((trips.got - trips.sent)[warm:]), percentiles((trips.got - trips.due)[warm:])
+    )
 
 
 def _poll(path: Path, shared: Shared) -> None:
@@ -32,6 +65,7 @@ def _poll(path: Path, shared: Shared) -> None:
                 continue
             got[i] = now()
             i += 1
+        end_receiving(shared)
 
 
 def _follow(path: Path, wait: object, shared: Shared) -> None:
@@ -44,19 +78,16 @@ def _follow(path: Path, wait: object, shared: Shared) -> None:
             got[i - 1] = now()
             if i == count:
                 break
+        end_receiving(shared)
 
 
-def poll_once(path: Path, count: int) -> OneWay:
+def _poll_once(path: Path, count: int) -> OneWay:
     """One run: `append` on one core, a spin over `next` on the other."""
-    return run_pair(
-        count, SPIN_GAP_NS, lambda: _open_sender(path, count), lambda shared: _poll(path, shared)
-    )
+    return _run(path, count, SPIN_GAP_NS, _poll)
 
 
 def _follow_once(path: Path, wait: object, count: int, gap_ns: int) -> OneWay:
-    return run_pair(
-        count, gap_ns, lambda: _open_sender(path, count), lambda shared: _follow(path, wait, shared)
-    )
+    return _run(path, count, gap_ns, lambda path, shared: _follow(path, wait, shared))
 
 
 def _detail(best: OneWay, runs: list[OneWay]) -> dict[str, object]:
@@ -86,7 +117,7 @@ def _spinning(folder: Path, scale: Scale) -> list[Row]:
     runs: list[tuple[OneWay, OneWay, float, float]] = []
     for i in range(scale.pick(5, 1)):
         before = bare.line_ns(scale)
-        poll = poll_once(folder / f"poll{i}", count)
+        poll = _poll_once(folder / f"poll{i}", count)
         follow = _follow_once(folder / f"follow{i}", tw.BusySpin(), count, SPIN_GAP_NS)
         runs.append((poll, follow, before, bare.line_ns(scale)))
 

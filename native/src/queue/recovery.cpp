@@ -60,10 +60,11 @@ class Recovery {
             append_to(open(ids_.front()), kSegmentDataOffset);
             return std::move(tail_);
         }
-        const std::size_t top = highest_with_record();
+        std::size_t top = highest_with_record();
         if (top == kNone) {
             begin_empty();
         } else {
+            fill_holes(top);
             tail_.last_record_segment = ids_[top];
             scan_from_checkpoint(top);
         }
@@ -113,19 +114,18 @@ class Recovery {
             file.write_at(&header, sizeof header, 0);
             tail_.report.push_back("the header of " + file.path() + " was lost and written again");
         }
-        fill_holes();
     }
 
     bool is_unborn(const File& file) const {
         return file.size() < control_.segment_bytes() && file_is_zero(file, 0);
     }
 
-    // Where nothing was synced yet a name may be missing between others. (Below, only retention or a
+    // Where nothing was synced yet a name may be missing below the last record. (Below, only retention or a
     // user removes names: nothing is put into their place.)
-    void fill_holes() {
+    void fill_holes(std::size_t& top) {
         constexpr std::uint32_t kMost = 64;
         bool filled = false;
-        for (std::size_t i = 1; i < ids_.size(); ++i) {
+        for (std::size_t i = 1; i <= top; ++i) {
             const std::uint32_t missing = ids_[i - 1] + 1;
             if (ids_[i] == missing || missing < synced_below() || ids_[i] - missing > kMost)
                 continue;
@@ -133,6 +133,7 @@ class Recovery {
             tail_.report.push_back("segment " + std::to_string(missing) +
                                    " was lost: an empty one takes its place");
             ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(i), missing);
+            ++top;
             filled = true;
         }
         if (filled) sync_directory(layout_.root);

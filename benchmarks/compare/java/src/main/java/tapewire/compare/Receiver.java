@@ -1,0 +1,10 @@
+package tapewire.compare;
+
+/** The receiving end of a rival. */
+interface Receiver extends AutoCloseable {
+    /** Takes what is there, a handful at most, without waiting. */
+    void poll(Arrivals arrivals);
+
+    @Override
+    void close();
+}

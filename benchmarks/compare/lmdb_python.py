@@ -1,0 +1,110 @@
+"""LMDB as a queue: numbered keys in a memory-mapped B-tree, the reader polling for the next one."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compare import two_ends
+from benchmarks.latency import pair
+
+BATCH = 1_000
+
+TITLE = "LMDB"
+WHAT = (
+    "persisted B-tree in a mapped file, sync off; the reader polls; a transaction is one record "
+    f"(latency) or {BATCH:,} (throughput)"
+)
+KEY = struct.Struct(">Q")  # keys sort as the numbers do
+
+
+def missing() -> str | None:
+    return None if importlib.util.find_spec("lmdb") else "the package lmdb is not installed"
+
+
+def version() -> str:
+    import lmdb
+
+    library = ".".join(map(str, lmdb.version()))
+    return f"{importlib.metadata.version('lmdb')} (LMDB {library})"
+
+
+def _open(folder: Path) -> Any:
+    import lmdb
+
+    # What outlives the process but not a loss of power, as Tapewire between two flushes.
+    return lmdb.open(str(folder), map_size=4 << 30, sync=False, metasync=False, writemap=True)
+
+
+@contextlib.contextmanager
+def _sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
+    with _open(folder) as environment:
+        begin, pack, number = environment.begin, KEY.pack, 0
+
+        def send(message: bytes) -> None:
+            nonlocal number
+            with begin(write=True) as transaction:
+                transaction.put(pack(number), message, append=True)
+            number += 1
+
+        yield send
+
+
+@contextlib.contextmanager
+def _receiver(folder: Path) -> Iterator[Callable[[], bytes | None]]:
+    with _open(folder) as environment:
+        begin, pack, number = environment.begin, KEY.pack, 0
+
+        def poll() -> bytes | None:
+            nonlocal number
+            with begin() as transaction:  # a renewed one: the environment keeps it for us
+                message = transaction.get(pack(number))
+            if message is not None:
+                number += 1
+            return message
+
+        yield poll
+
+
+def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+    """A transaction per message."""
+    return two_ends.one_way(
+        messages, size, gap_ns, lambda: _sender(folder), lambda: _receiver(folder)
+    )
+
+
+def throughput(messages: int, size: int, folder: Path) -> float:
+    """1,000 records a transaction; the reader walks over all that each look shows."""
+
+    @contextlib.contextmanager
+    def flow() -> Iterator[Callable[[], object]]:
+        message = bytes(size)
+
+        def send_all() -> None:
+            for first in range(0, messages, BATCH):
+                with environment.begin(write=True) as transaction:
+                    for number in range(first, min(first + BATCH, messages)):
+                        transaction.put(KEY.pack(number), message, append=True)
+
+        with _open(folder) as environment:
+            yield send_all
+
+    def receive(shared: pair.Shared) -> None:
+        with _open(folder) as environment:
+            pair.begin_receiving(shared)
+            number = 0
+            while number < shared.count:
+                with environment.begin(buffers=True) as transaction:
+                    cursor = transaction.cursor()
+                    if cursor.set_range(KEY.pack(number)):
+                        number += sum(1 for _ in cursor.iternext(keys=False))
+            pair.end_receiving(shared)
+
+    return pair.run_flow(messages, flow, receive)

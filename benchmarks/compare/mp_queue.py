@@ -1,0 +1,51 @@
+"""`multiprocessing.Queue`: the standard library's queue of objects."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compare import two_ends
+from benchmarks.compare.mp_pipe import missing, version
+
+__all__ = ["TITLE", "WHAT", "missing", "one_way", "throughput", "version"]
+
+TITLE = "multiprocessing.Queue"
+WHAT = "a pipe behind a feeding thread, pickled bytes, put and blocking get; in memory, no broker"
+
+
+def _ends() -> tuple[two_ends.OpenSender, two_ends.OpenReceiver]:
+    """The queue is made before the fork: both processes have it."""
+    queue = multiprocessing.get_context("fork").Queue()
+
+    @contextlib.contextmanager
+    def sender() -> Iterator[Callable[[bytes], object]]:
+        try:
+            yield queue.put
+        except BaseException:
+            queue.cancel_join_thread()  # what nobody will take must not hold this process up
+            raise
+        finally:
+            queue.close()
+            queue.join_thread()
+
+    @contextlib.contextmanager
+    def receiver() -> Iterator[Callable[[], bytes]]:
+        yield queue.get
+
+    return sender, receiver
+
+
+def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+    # A sender that spins would keep the GIL from the feeding thread.
+    return two_ends.one_way(messages, size, gap_ns, *_ends(), patient=True)
+
+
+def throughput(messages: int, size: int, folder: Path) -> float:
+    """One message a call."""
+    return two_ends.throughput(messages, size, *_ends())

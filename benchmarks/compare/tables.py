@@ -1,0 +1,127 @@
+"""What the rivals' results say, as lines of cells: for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks.compare import OURS
+from benchmarks.report import duration, number
+
+SHOWN = ("p50", "p90", "p99", "p99.9", "p99.99", "max")
+
+Result = dict[str, Any]
+Lines = list[tuple[str, ...]]
+
+
+def rate(records_per_s: float) -> str:
+    for size, unit in ((1e6, "M/s"), (1e3, "k/s")):
+        if records_per_s >= size:
+            return f"{number(records_per_s / size)} {unit}"
+    return f"{number(records_per_s)} /s"
+
+
+def with_latency(rivals: Iterable[Result]) -> list[Result]:
+    """Those that have it, the quickest first."""
+    found = [rival for rival in rivals if "one_way" in rival]
+    return sorted(found, key=lambda rival: rival["one_way"]["percentiles"]["p50"])
+
+
+def with_throughput(rivals: Iterable[Result]) -> list[Result]:
+    """Those that have it, the fastest first."""
+    found = [rival for rival in rivals if "throughput" in rival]
+    return sorted(found, key=lambda rival: -rival["throughput"]["records_per_s"])
+
+
+def latency_lines(rivals: Iterable[Result]) -> Lines:
+    lines: Lines = [("one way", "receiver", *SHOWN, "n", "one every")]
+    for rival in with_latency(rivals):
+        found = rival["one_way"]["percentiles"]
+        lines.append(
+            (
+                rival["title"],
+                rival["waits"],
+                *(duration(found[name]) for name in SHOWN),
+                f"{found['count']:,}",
+                duration(rival["one_way"]["gap_ns"]),
+            )
+        )
+    return lines
+
+
+def throughput_lines(rivals: Iterable[Result]) -> Lines:
+    lines: Lines = [("throughput", "records", "n", "how")]
+    for rival in with_throughput(rivals):
+        found = rival["throughput"]
+        lines.append(
+            (
+                rival["title"],
+                rate(found["records_per_s"]),
+                f"{found['messages']:,}",
+                found["how"],
+            )
+        )
+    return lines
+
+
+def absent(rivals: Iterable[Result]) -> list[tuple[str, str]]:
+    """Title and reason of those that were not measured."""
+    found = ((rival["title"], rival["missing"] or rival.get("failed")) for rival in rivals)
+    return [(title, reason) for title, reason in found if reason]
+
+
+def slower(results: dict[str, Any]) -> Lines:
+    """The latencies in which a rival was better, a line per rival; a head alone if there is none.
+
+    A reader that spins is held against everybody, one that sleeps against those that sleep.
+    """
+    ours, others = _sides(results)
+    lines: Lines = [("Tapewire", "better", *SHOWN)]
+    for name, rivals in (
+        ("tapewire", others),
+        ("tapewire-parked", [rival for rival in others if rival["waits"] == "sleeps"]),
+    ):
+        for mine in with_latency(ours.get(name, ())):
+            for theirs in with_latency(rivals):
+                cells = [_behind(mine, theirs, percentile) for percentile in SHOWN]
+                if any(cells):
+                    lines.append((mine["title"], theirs["title"], *cells))
+    return lines
+
+
+def _behind(mine: Result, theirs: Result, percentile: str) -> str:
+    """The rival's figure and how many times it is better; nothing if it is not."""
+    ours = mine["one_way"]["percentiles"][percentile]
+    better = theirs["one_way"]["percentiles"][percentile]
+    if better >= ours:
+        return ""
+    return f"{duration(better)} ({ours / better:.3g} ×)"
+
+
+def fewer(results: dict[str, Any]) -> Lines:
+    """The throughputs in which a rival was better; a head alone if there is none.
+
+    A record a call is held against the same, and batches against batches.
+    """
+    ours, others = _sides(results)
+    lines: Lines = [("Tapewire", "better", "throughput")]
+    for name, batched in (("tapewire", False), ("tapewire-batch", True)):
+        for mine in with_throughput(ours.get(name, ())):
+            own = mine["throughput"]["records_per_s"]
+            for theirs in with_throughput(others):
+                better = theirs["throughput"]["records_per_s"]
+                if theirs["batched"] == batched and better > own:
+                    cell = f"{rate(better)} ({better / own:.3g} ×)"
+                    lines.append((mine["title"], theirs["title"], cell))
+    return lines
+
+
+def _sides(results: dict[str, Any]) -> tuple[dict[str, list[Result]], list[Result]]:
+    """Ours by name, and the others."""
+    ours = {rival["name"]: [rival] for rival in results["rivals"] if rival["name"] in OURS}
+    return ours, [rival for rival in results["rivals"] if rival["name"] not in OURS]
+
+
+def missed(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows whose bar was not held."""
+    return [row for row in results["rows"] if row["verdict"] == "miss"]

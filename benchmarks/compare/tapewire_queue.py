@@ -1,0 +1,83 @@
+"""Tapewire, a record a call, the reader spinning."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tapewire as tw
+from benchmarks.compare import two_ends
+from benchmarks.harness import TYPE_ID
+from benchmarks.latency import pair
+
+TITLE = "Tapewire"
+WHAT = "persisted, mapped files; append and next, the reader spins; checksums made and verified"
+
+
+def missing() -> str | None:
+    return None
+
+
+def version() -> str:
+    return importlib.metadata.version("tapewire")
+
+
+def open_writer(folder: Path, **options: object) -> tw.queue.Writer:
+    return tw.open_publisher(folder / "queue", **options)
+
+
+def open_reader(folder: Path, wait: object) -> tw.Reader:
+    return tw.open_subscriber(folder / "queue", "bench", wait=wait)
+
+
+@contextlib.contextmanager
+def sender(folder: Path, **options: object) -> Iterator[Callable[[bytes], object]]:
+    with open_writer(folder, **options) as writer:
+        yield functools.partial(writer.append, TYPE_ID)
+
+
+def _receive(folder: Path, shared: pair.Shared) -> None:
+    """As in two_ends.py, with the payload taken from the record."""
+    now, unpack, count = time.perf_counter_ns, pair.STAMP.unpack_from, shared.count
+    stamp, got = shared.stamp, shared.got
+    with open_reader(folder, tw.BusySpin()) as reader:
+        next_ = reader.next
+        pair.begin_receiving(shared)
+        i = 0
+        while i < count:
+            record = next_()
+            if record is None:
+                continue
+            stamp[i] = unpack(record.payload)[0]
+            got[i] = now()
+            i += 1
+        pair.end_receiving(shared)
+
+
+@contextlib.contextmanager
+def _receiver(folder: Path) -> Iterator[Callable[[], object]]:
+    with open_reader(folder, tw.BusySpin()) as reader:
+        yield reader.next
+
+
+def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+    """All messages fit one segment, its pages in place before the first."""
+    return pair.run_pair(
+        messages,
+        size,
+        gap_ns,
+        lambda: sender(folder, require_prealloc=True),
+        lambda shared: _receive(folder, shared),
+    ).from_due()
+
+
+def throughput(messages: int, size: int, folder: Path) -> float:
+    """`append` and `next`, one record a call; every option as it is by default."""
+    return two_ends.throughput(messages, size, lambda: sender(folder), lambda: _receiver(folder))
