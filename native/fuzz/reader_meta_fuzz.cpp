@@ -45,7 +45,7 @@ std::optional<format::ReaderMetaSlot> counting_slot(const std::uint8_t* data, st
     std::optional<format::ReaderMetaSlot> best;
     for (std::uint64_t i : {0, 1}) {
         const format::ReaderMetaSlot& slot = meta.slots[i];
-        const bool right = slot.generation != 0 && slot.generation != ~std::uint64_t{0} &&
+        const bool right = slot.generation != 0 && slot.generation < format::kReaderGenerationEnd &&
                            slot.generation % 2 == i &&
                            slot.crc == tapewire::crc32_portable(&slot, 32);
         if (right && (!best || slot.generation > best->generation)) best = slot;

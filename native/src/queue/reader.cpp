@@ -163,15 +163,17 @@ inline bool Reader::look(RecordView& out) {
             offset_ += commit.record_bytes();
             continue;
         }
+        const bool wanted = !filter_ || filter_->wants(header.type_id);
+        // First: a number is believed when the whole record is right.
+        if (wanted && check_payload(commit) != Fault::none) [[unlikely]]
+            throw_fault(Fault::payload_crc);
         if (header.seq > expected_ && !segment_.sparse()) [[unlikely]]
             note_gap(header.seq);
-        if (filter_ && !filter_->wants(header.type_id)) {
+        if (!wanted) {
             expected_ = header.seq + 1;
             offset_ += commit.record_bytes();
             continue;
         }
-        if (check_payload(commit) != Fault::none) [[unlikely]]
-            throw_fault(Fault::payload_crc);
         if (map_->lost()) [[unlikely]]
             map_->check_not_lost();
         out.payload = commit.payload();

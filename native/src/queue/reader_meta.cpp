@@ -17,8 +17,7 @@ using format::ReaderMetaSlot;
 namespace {
 
 bool slot_is_right(const ReaderMetaSlot& slot, unsigned index) {
-    // The highest generation has no successor: a commit behind it would be lost.
-    return slot.generation != 0 && slot.generation != ~std::uint64_t{0} &&
+    return slot.generation != 0 && slot.generation < format::kReaderGenerationEnd &&
            slot.generation % 2 == index &&
            slot.crc == crc32(&slot, format::kReaderMetaCheckedBytes);
 }

@@ -104,8 +104,7 @@ class Recovery {
         }
         for (std::size_t i = ids_.size(); i-- > 0 && ids_[i] >= synced_below();) {
             const File file(layout_.segment(ids_[i]), O_RDWR);
-            if (is_unborn(file))
-                file.resize(control_.segment_bytes());  // sealed soon: holes will do
+            if (is_unborn(file)) file.allocate(control_.segment_bytes());
             format::SegmentHeader header;
             if (file.read_at(&header, sizeof header, 0) != sizeof header) continue;
             const std::byte* bytes = reinterpret_cast<const std::byte*>(&header);

@@ -28,6 +28,8 @@ struct ReaderMeta {
 };
 
 inline constexpr std::uint32_t kReaderPinned = 0xFFFFFFFF;
+// Nobody commits that often. A slot beyond is not right, so that each has a successor.
+inline constexpr std::uint64_t kReaderGenerationEnd = std::uint64_t{1} << 63;
 inline constexpr std::size_t kReaderMetaCheckedBytes = 32;
 inline constexpr std::size_t kReaderMetaBytes = 80;
 
