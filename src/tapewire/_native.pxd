@@ -114,3 +114,4 @@ cdef class CursorReader:
     cdef int _enter_call(self) except -1
     cdef int _leave_call(self) except -1
     cdef object _wrap(self, RecordView* view)
+    cdef int _remember(self, RecordView* view) except -1

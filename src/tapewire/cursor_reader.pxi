@@ -58,12 +58,20 @@ cdef class CursorReader:
         record._data = view.payload
         record._size = view.payload_len
         if self._keeper is None or not (self._keeper.ref == deref(view.owner)):
-            self._keeper = Keeper.__new__(Keeper)
-            self._keeper.ref = deref(view.owner)
-            self._views = Views.__new__(Views)
-            self._views.whole = PyMemoryView_FromObject(self._keeper)
+            self._remember(view)
         record._keeper = self._views
         return record
+
+    # Allocating may run the collector, hence anybody's code, which may even close this reader: all is
+    # made before any of it is ours.
+    cdef int _remember(self, RecordView* view) except -1:
+        cdef Keeper keeper = Keeper.__new__(Keeper)
+        cdef Views views = Views.__new__(Views)
+        keeper.ref = deref(view.owner)
+        views.whole = PyMemoryView_FromObject(keeper)
+        self._keeper = keeper
+        self._views = views
+        return 0
 
     def next(self):
         """The next record, or None at the end. Never blocks."""

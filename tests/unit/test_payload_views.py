@@ -1,6 +1,7 @@
 """Payload views are used again once nobody can tell; what somebody still holds stays as it was."""
 
 import ctypes
+import gc
 import weakref
 
 import numpy as np
@@ -99,3 +100,27 @@ def test_a_view_stays_read_only_after_it_was_used_again(reader):
         with pytest.raises(TypeError, match="not writable"):
             ctypes.c_char.from_buffer(view)
         del view
+
+
+def test_a_collection_inside_next_may_close_the_reader(tmp):
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
+        writer.append(1, b"x")
+    reader = tw.open_log(tmp / "q")
+
+    class ClosesTheReader:
+        def __del__(self):
+            reader.close()
+
+    gc.collect()
+    in_a_cycle = ClosesTheReader()
+    in_a_cycle.itself = in_a_cycle
+    del in_a_cycle
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        record = reader.next()  # allocates what the collector counts
+    finally:
+        gc.set_threshold(*threshold)
+    assert record.payload == b"x"
+    gc.collect()
+    assert reader.closed
