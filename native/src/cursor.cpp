@@ -1,5 +1,6 @@
 #include "tapewire/cursor.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tapewire/clock.hpp"
@@ -30,9 +31,14 @@ void BatchColumns::grow() {
 
 Walked for_each_record(Cursor& cursor, RecordCallback callback, void* data, std::size_t max_records,
                        std::int64_t slice_ns) {
-    constexpr std::size_t kRecordsPerLookAtTheClock = 16;
     Walked walked;
-    const std::int64_t until = mono_ns() + slice_ns;
+    std::int64_t looked = mono_ns();
+    const std::int64_t until = looked + slice_ns;
+    // Rarely while the callback is quick, after each record when it is slow.
+    constexpr std::size_t kLongestStride = 16;
+    constexpr std::int64_t kSlowNs = 1'000'000;
+    std::size_t stride = 1;
+    std::size_t next_look = 1;
     RecordView record;
     while (walked.records < max_records) {
         if (!cursor.next(record)) {
@@ -45,7 +51,12 @@ Walked for_each_record(Cursor& cursor, RecordCallback callback, void* data, std:
             walked.refused = true;
             break;
         }
-        if (walked.records % kRecordsPerLookAtTheClock == 0 && mono_ns() >= until) break;
+        if (walked.records < next_look) continue;
+        const std::int64_t now = mono_ns();
+        if (now >= until) break;
+        stride = now - looked > kSlowNs ? 1 : std::min(2 * stride, kLongestStride);
+        next_look = walked.records + stride;
+        looked = now;
     }
     return walked;
 }

@@ -21,11 +21,14 @@ constexpr std::int64_t kLookAgainNs = 1'000'000'000;
 constexpr std::int64_t kNapNs = 1'000'000;
 
 bool changed(const ReadyFd::Watch& watch) noexcept {
-    return std::any_of(watch.words.begin(), watch.words.end(), [](const ReadyFd::Word& word) {
-        // atomic_ref wants a mutable word; the mapping may be read-only, and nothing is stored.
-        return word.at != nullptr &&
-               std::atomic_ref(*const_cast<std::uint32_t*>(word.at)).load() != word.then;
-    });
+    const bool any =
+        std::any_of(watch.words.begin(), watch.words.end(), [](const ReadyFd::Word& word) {
+            // atomic_ref wants a mutable word; the mapping may be read-only, and nothing is stored.
+            return word.at != nullptr &&
+                   std::atomic_ref(*const_cast<std::uint32_t*>(word.at)).load() != word.then;
+        });
+    // After the loads, which find out: where a file was cut short, zeros may look like before.
+    return any || (watch.owner && watch.owner->lost());
 }
 
 }  // namespace

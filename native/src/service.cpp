@@ -36,7 +36,7 @@ void Service::add(Client* client) {
     if (!thread_.joinable()) {
         try {
             thread_ = start_thread(name_, [this] { loop(); });
-        } catch (const Error&) {
+        } catch (...) {
             clients_.pop_back();
             throw;
         }

@@ -18,14 +18,16 @@ std::thread start_thread(const char* name, std::function<void()> body) {
     for (int fault : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     std::thread thread;
-    int failed = 0;
     try {
         thread = std::thread(std::move(body));
     } catch (const std::system_error& e) {
-        failed = e.code().value();
+        pthread_sigmask(SIG_SETMASK, &old, nullptr);
+        throw_os_error(e.code().value(), std::string("cannot start the thread ") + name, "");
+    } catch (...) {  // no memory
+        pthread_sigmask(SIG_SETMASK, &old, nullptr);
+        throw;
     }
     pthread_sigmask(SIG_SETMASK, &old, nullptr);
-    if (failed != 0) throw_os_error(failed, std::string("cannot start the thread ") + name, "");
     pthread_setname_np(thread.native_handle(), name);
     return thread;
 }

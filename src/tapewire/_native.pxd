@@ -100,6 +100,10 @@ cdef class Record:
     cdef object _keeper       # what keeps the bytes: the views of a mapping, or a batch
 
 
+cdef class Descriptor:
+    cdef int fd
+
+
 cdef class CursorReader:
     cdef Cursor* _cursor      # owned by the subclass; NULL once closed
     cdef Keeper _keeper       # of the mapping that the last record lay in
@@ -115,3 +119,6 @@ cdef class CursorReader:
     cdef int _leave_call(self) except -1
     cdef object _wrap(self, RecordView* view)
     cdef int _remember(self, RecordView* view) except -1
+    cdef bint _closed(self)
+    cdef int _close_now_as_asked(self) except -1
+    cdef Descriptor _ready_copy(self)

@@ -11,8 +11,10 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cython.operator cimport dereference as deref
 from libcpp.memory cimport make_shared
+from posix.unistd cimport close
 
 import os
+import sys
 from collections import namedtuple
 from math import inf
 

@@ -4,6 +4,10 @@ A compiled callback gets the fields of a record, the address of its payload and 
 `data` that was given to `for_each`. It runs without the GIL, so it must not touch Python objects;
 it returns True to go on and False to stop. The payload is valid during the call.
 
+No exception can leave compiled code. numba prints one and the walk stops. A Python function that
+ctypes wraps must catch its own, Ctrl-C included, and return False: ctypes prints what escapes, and
+the result is undefined.
+
 Example:
     A C function of a shared library has this shape, and its ctypes pointer must say so by `restype`
     and `argtypes` (those of `RECORD_CALLBACK`):
@@ -35,7 +39,7 @@ import ctypes
 from _ctypes import CFuncPtr
 from typing import Any
 
-__all__ = ["RECORD_CALLBACK", "address_of", "numba_signature"]
+__all__ = ["RECORD_CALLBACK", "address_of", "numba_signature", "pointer_of"]
 
 # seq, timestamp_ns, type_id, flags, payload, size, data
 RECORD_CALLBACK = ctypes.CFUNCTYPE(
@@ -74,8 +78,8 @@ def numba_signature() -> Any:
     )
 
 
-def address_of(fn: Any) -> int:
-    """The address of compiled code, or 0 when `fn` is an ordinary Python callable.
+def pointer_of(fn: Any) -> Any:
+    """The ctypes pointer to compiled code, or None when `fn` is an ordinary Python callable.
 
     Raises:
         TypeError: The code is compiled for other arguments, or does not say for which.
@@ -83,19 +87,26 @@ def address_of(fn: Any) -> int:
     # A numba cfunc has its ctypes pointer as an attribute.
     pointer = fn if isinstance(fn, CFuncPtr) else getattr(fn, "ctypes", None)
     if not isinstance(pointer, CFuncPtr):
-        if not callable(fn):
-            raise TypeError(f"fn must be callable: fn={fn!r}")
-        return 0
+        return None
     if not _fits(pointer):
         raise TypeError(f"a compiled callback must be declared as {_SHAPE}: fn={fn!r}")
-    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
+    return pointer
+
+
+def address_of(pointer: Any) -> int:
+    """Where a function pointer points to."""
+    # Not by a cast, which would tie both into a reference cycle.
+    return ctypes.c_void_p.from_buffer(pointer).value or 0
 
 
 def _fits(pointer: Any) -> bool:
     wanted: Any = RECORD_CALLBACK
     given = pointer.argtypes or ()
+    needs_gil = pointer._flags_ & 4  # FUNCFLAG_PYTHONAPI: ctypes.pythonapi, PyDLL
     return (
-        pointer.restype is wanted._restype_
+        bool(pointer)
+        and not needs_gil
+        and pointer.restype is wanted._restype_
         and len(given) == len(wanted._argtypes_)
         and all(
             have is want or (want is ctypes.c_void_p and issubclass(have, ctypes._Pointer))

@@ -6,6 +6,25 @@ cdef int64_t SLICE_NS = 100_000_000
 cdef int64_t TURN_NS = 1_000_000
 
 
+cdef int64_t _deadline(int64_t now, timeout) except -1:
+    if timeout is None or timeout == inf:
+        return (<int64_t> 1) << 62
+    if not timeout >= 0:
+        raise ValueError(f"timeout must be at least 0: timeout={timeout!r}")
+    return now + <int64_t> (min(float(timeout), 1e9) * 1e9)
+
+
+cdef class Descriptor:
+    """A descriptor that is closed with the last reference to it."""
+
+    def __cinit__(self):
+        self.fd = -1
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            close(self.fd)
+
+
 def _settle(future):
     if not future.done():
         future.set_result(None)
@@ -46,7 +65,11 @@ cdef class CursorReader:
         self._busy = False
         if self._close_later:
             self._close_later = False
-            self.close()
+            self._close_now_as_asked()
+        return 0
+
+    cdef int _close_now_as_asked(self) except -1:
+        self.close()
         return 0
 
     cdef object _wrap(self, RecordView* view):
@@ -113,17 +136,25 @@ cdef class CursorReader:
         `fn` is called with the `Record`; or it is compiled code (a numba `cfunc`, a ctypes function
         pointer; see `tapewire.callback`) that is called with the record's fields and the address of
         `data`, any writable buffer, and runs without the GIL. The walk ends where the log does, or
-        with `follow` waits there for more, at most `timeout` seconds at a time.
+        with `follow` waits there for more, at most `timeout` seconds at a time. It also ends when the
+        reader is closed meanwhile.
         """
         cdef uint64_t most = <uint64_t> -1 if max_records is None else _count("max_records", max_records)
         cdef uint64_t seen = 0
-        from tapewire.callback import address_of
-        cdef size_t address = address_of(fn)
-        if address != 0:
-            return self._for_each_native(address, most, data, follow, timeout)
+        _deadline(0, timeout)
+        self._check()
+        # Whoever holds a compiled callback has loaded ctypes.
+        pointer = None
+        if "_ctypes" in sys.modules:
+            from tapewire.callback import pointer_of
+            pointer = pointer_of(fn)
+        if pointer is not None:
+            return self._for_each_native(pointer, most, data, follow, timeout)
+        if not callable(fn):
+            raise TypeError(f"fn must be callable: fn={fn!r}")
         if data is not None:
             raise TypeError("data is for compiled callbacks; a Python function has its own")
-        while seen < most:
+        while seen < most and not self._closed():
             record = self.next()
             if record is None:
                 if follow and self.wait(timeout):
@@ -134,7 +165,13 @@ cdef class CursorReader:
                 break
         return seen
 
-    def _for_each_native(self, size_t address, uint64_t most, data, follow, timeout):
+    cdef bint _closed(self):
+        return self._closing or self._cursor is NULL
+
+    # `pointer` is kept alive by this call.
+    def _for_each_native(self, pointer, uint64_t most, data, follow, timeout):
+        from tapewire.callback import address_of
+        cdef size_t address = address_of(pointer)
         cdef Walked walked
         cdef uint64_t seen = 0
         cdef Py_buffer buffer
@@ -151,10 +188,14 @@ cdef class CursorReader:
                 finally:
                     self._leave_call()
                 seen += walked.records
-                if walked.refused or self._closing:
+                if walked.refused or self._closed():
                     break
                 PyErr_CheckSignals()
+                if self._closed():  # by a signal handler
+                    break
                 if walked.at_end and not (follow and self.wait(timeout)):
+                    break
+                if self._closed():
                     break
         finally:
             if data is not None:
@@ -166,15 +207,10 @@ cdef class CursorReader:
 
         Releases the GIL; Ctrl-C ends it.
         """
-        cdef int64_t deadline, left
-        cdef WaitOutcome outcome
         cdef int64_t now = mono_ns()
-        if timeout is None or timeout == inf:
-            deadline = (<int64_t> 1) << 62
-        else:
-            if not timeout >= 0:
-                raise ValueError(f"timeout must be at least 0: timeout={timeout!r}")
-            deadline = now + <int64_t> (min(float(timeout), 1e9) * 1e9)
+        cdef int64_t deadline = _deadline(now, timeout)
+        cdef int64_t left
+        cdef WaitOutcome outcome
         self._check()
         while True:
             left = min(deadline - now, SLICE_NS)
@@ -197,7 +233,7 @@ cdef class CursorReader:
 
     def follow(self, timeout=None):
         """Iterate and wait for more; ends after `timeout` seconds without a record, or when closed."""
-        while not self._closing and self._cursor is not NULL:
+        while not self._closed():
             record = self.next()
             if record is not None:
                 yield record
@@ -222,32 +258,43 @@ cdef class CursorReader:
         """The same as `follow`, inside asyncio: ends when the reader is closed."""
         return self._follow_async()
 
+    # A copy of our own: close(), which makes it readable first, cannot take it from under a loop.
+    cdef Descriptor _ready_copy(self):
+        cdef Descriptor copy = Descriptor.__new__(Descriptor)
+        cdef int fd
+        self._enter_call()
+        try:
+            with nogil:
+                fd = self._cursor.ready_fd()
+            copy.fd = os.dup(fd)  # before anybody can close it
+        finally:
+            self._leave_call()
+        return copy
+
     async def _follow_async(self):
         import asyncio
-        cdef int64_t pause_at = mono_ns() + TURN_NS
-        cdef unsigned int since_clock = 0
+        cdef Descriptor ready
+        cdef int64_t pause_at
+        if self._closed():
+            return
         loop = asyncio.get_running_loop()
-        # A copy of our own: close(), which makes it readable first, cannot take it from under the loop.
-        fd = os.dup(self.fileno())
-        try:
-            while not self._closing and self._cursor is not NULL:
-                record = self.next()
-                if record is not None:
-                    yield record
-                    since_clock += 1
-                    if since_clock % 16 == 0 and mono_ns() >= pause_at:
-                        await asyncio.sleep(0)  # a long backlog must not starve the other tasks
-                        pause_at = mono_ns() + TURN_NS
-                    continue
-                readable = loop.create_future()
-                loop.add_reader(fd, _settle, readable)
-                try:
-                    await readable
-                finally:
-                    loop.remove_reader(fd)
-                pause_at = mono_ns() + TURN_NS
-        finally:
-            os.close(fd)
+        ready = self._ready_copy()
+        pause_at = mono_ns() + TURN_NS
+        while not self._closed():
+            record = self.next()
+            if record is not None:
+                yield record
+                if mono_ns() >= pause_at:
+                    await asyncio.sleep(0)  # a long backlog must not starve the other tasks
+                    pause_at = mono_ns() + TURN_NS
+                continue
+            readable = loop.create_future()
+            loop.add_reader(ready.fd, _settle, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(ready.fd)
+            pause_at = mono_ns() + TURN_NS
 
     def seek_seq(self, seq):
         """To the first record with at least this number; False, and at the end, when there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
@@ -15,6 +15,7 @@ from tapewire._native import Batch, Record, SkippedSpan
 from tapewire.errors import NotALog, TapewireError
 
 if TYPE_CHECKING:
+    import numpy as np
     from typing_extensions import Buffer
 
     from tapewire.clock import TimeLike
@@ -63,7 +64,7 @@ class Reader(Protocol):
         fn: Callable[..., object],
         max_records: int | None = None,
         *,
-        data: Buffer | None = None,
+        data: Buffer | np.ndarray[Any, Any] | None = None,
         follow: bool = False,
         timeout: float | None = None,
     ) -> int:
@@ -74,7 +75,7 @@ class Reader(Protocol):
         """A descriptor for event loops, readable while there may be something to read."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[Record]: ...
+    def __aiter__(self) -> AsyncGenerator[Record, None]: ...
 
     def seek_seq(self, seq: int) -> bool:
         """To the first record with at least this number."""

@@ -224,3 +224,30 @@ def test_two_readers_in_one_loop(log, read):
 
     first, second = asyncio.run(asyncio.wait_for(main(), 60))
     assert first == second == log.model
+
+
+@needs("wait")
+def test_async_for_over_a_closed_reader_ends(log, read):
+    async def main():
+        reader = read()
+        reader.close()
+        return [record async for record in reader]
+
+    log.fill(3)
+    assert asyncio.run(main()) == []
+
+
+@needs("wait")
+def test_an_iteration_that_is_dropped_leaves_no_descriptor(log, read):
+    async def main(reader):
+        iteration = aiter(reader)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(iteration), 0.01)
+        return iteration
+
+    reader = read()
+    reader.fileno()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        asyncio.run(main(reader))
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,7 +1,9 @@
 """for_each with Python functions and with compiled code."""
 
 import ctypes
+import gc
 import threading
+import weakref
 
 import numba
 import numpy as np
@@ -168,6 +170,8 @@ def too_short(seq):
         too_short,
         ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0),
         ctypes.CDLL(None).getpid,  # says nothing of its arguments
+        RECORD_CALLBACK(),  # points nowhere
+        ctypes.PYFUNCTYPE(RECORD_CALLBACK._restype_, *RECORD_CALLBACK._argtypes_)(lambda *_: True),
     ],
 )
 def test_a_callback_of_another_shape_is_refused(log, read, fn):
@@ -190,3 +194,39 @@ def test_data_must_be_writable_and_for_compiled_code(log, read):
         read().for_each(add_up, data=b"read-only")
     with pytest.raises(TypeError, match="compiled"):
         read().for_each(lambda record: None, data=bytearray(8))
+
+
+@needs("wait")
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_that_cannot_be_is_refused_before_the_first_record(log, read, timeout):
+    log.fill(1)
+    reader = read()
+    with pytest.raises(ValueError, match="timeout"):
+        reader.for_each(add_up, data=np.zeros(1, TOTALS), follow=True, timeout=timeout)
+    assert reader.next().seq == 0
+
+
+@needs()
+def test_closing_the_reader_from_its_own_function_ends_the_walk(log, read):
+    log.fill(10)
+    reader = read()
+    assert reader.for_each(lambda record: reader.close()) == 1
+
+
+@needs()
+def test_a_compiled_callback_is_not_kept_alive_by_a_cycle(log, read):
+    log.fill(1)
+
+    class Held:
+        pass
+
+    held = Held()
+    weak = weakref.ref(held)
+    callback = RECORD_CALLBACK(lambda *_, held=held: True)
+    assert read().for_each(callback) == 1
+    gc.disable()
+    try:
+        del callback, held
+        assert weak() is None
+    finally:
+        gc.enable()

@@ -59,12 +59,19 @@ std::vector<std::uint32_t> Layout::numbers_of(std::string_view suffix) const {
 std::vector<std::uint32_t> Layout::segments() const { return numbers_of(".q"); }
 std::vector<std::uint32_t> Layout::indexes() const { return numbers_of(".idx"); }
 
+std::string Layout::free_damaged_name(std::uint32_t id) const {
+    std::string name = damaged_copy(id);
+    for (int n = 2; file_exists(name); ++n) name = damaged_copy(id) + "." + std::to_string(n);
+    return name;
+}
+
 std::vector<std::string> Layout::temporary_files() const {
     std::vector<std::string> paths;
     for (const std::string& name : list_directory(root)) {
         // Ours alone: others may prepare files of their own in this folder.
         if (name == "control.meta.tmp" || ends_with(name, ".q.tmp") ||
-            ends_with(name, ".idx.tmp") || ends_with(name, ".q.damaged.tmp")) {
+            ends_with(name, ".idx.tmp") ||
+            (ends_with(name, ".tmp") && name.find(".q.damaged") == 9)) {
             paths.push_back(root + "/" + name);
         }
     }

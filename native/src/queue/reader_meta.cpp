@@ -61,10 +61,10 @@ std::optional<ReaderState> read_reader_state(const std::string& path) {
     return state;
 }
 
-ReaderMeta::ReaderMeta(const Layout& layout, const std::string& name) {
+ReaderMeta::ReaderMeta(const Layout& layout, const std::string& name, Open how) {
     const std::string path = layout.reader_meta(name);
     for (;;) {
-        file_ = File(path, O_RDWR | O_CREAT);
+        file_ = File(path, how == Open::or_create ? O_RDWR | O_CREAT : O_RDWR);
         if (!lock_patiently(file_)) {
             throw Error(Errc::reader_already_active,
                         "this reader name is in use: name='" + name + "'", path, -1,

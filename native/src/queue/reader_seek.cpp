@@ -50,6 +50,10 @@ constexpr int kTries = 10;
 template <class Seek>
 bool Reader::or_stay(Seek seek) {
     check_usable();
+    if (const std::uint64_t epoch = control_.writer_epoch(); epoch != catalog_epoch_) {
+        catalog_.forget_all();  // recovery may have put other segments under the same numbers
+        catalog_epoch_ = epoch;
+    }
     const Segment before = segment_.share();  // by its mapping: the file may be gone by then
     const std::uint64_t offset = offset_;
     const std::uint64_t expected = expected_;
@@ -78,6 +82,7 @@ bool Reader::or_stay(Seek seek) {
 bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
     if (!enter_id(id, offset)) throw_gone();
     expected_ = kAnySeq;
+    unnumbered_ = {kAnySeq, 0};
     last_seq_.reset();
     // The one place where the very first number is known beforehand.
     if (id == 0 && offset == kSegmentDataOffset && !segment_.sparse()) {
@@ -89,6 +94,7 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
                 const bool pad = check_header(commit, end_ - offset_) == Fault::none &&
                                  commit.header().type_id == format::kPadType;
                 if (!pad) return true;  // a record, or damage that the next call will name
+                pass_unnumbered(commit.record_bytes());
                 offset_ += commit.record_bytes();
                 continue;
             }
@@ -127,7 +133,7 @@ void Reader::find_end() {
             walk_by_index(layout_, first_seq(), segment_, false, [](const auto&) { return true; });
         bool any = false;
         while (walk.step()) any = true;
-        if (!any && i != 0) continue;  // prepared ahead, still empty
+        if (i != 0 && (!any || lies_ahead())) continue;  // still empty, or not part of the log
         offset_ = walk.offset();
         expected_ = kAnySeq;
         last_seq_.reset();
@@ -251,16 +257,30 @@ bool Reader::find_time(std::uint64_t wanted) {
 void Reader::stand_on_the_log() {
     const std::uint64_t committed = offset_;
     const std::uint32_t id = segment_.id();
+    unnumbered_ = {kAnySeq, 0};
     std::uint64_t last = 0;  // the last record that begins before the position
-    std::optional<Numbering> numbers;
     Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
                               [committed](const auto& entry) { return entry.offset <= committed; });
+    std::optional<Numbering> numbers = walk.numbers();
     bool more = false;
-    while ((more = walk.step()) && walk.offset() < committed) {
-        last = walk.offset();
-        numbers = walk.numbers();
+    if (!lies_ahead()) {
+        CandidateBudget budget(end_);
+        for (;;) {
+            more = walk.step();
+            if (!more && walk.offset() < committed) {
+                // A walk ends at zeros; records may lie behind them, by which the position was reached.
+                const std::uint64_t found = find_right_record(
+                    base_, walk.offset(), end_, walk.numbers(), !segment_.sparse(), budget);
+                if (found == end_) break;
+                walk = Walk(segment_, found, walk.numbers());
+                continue;
+            }
+            if (!more || walk.offset() >= committed) break;
+            last = walk.offset();
+            numbers = walk.numbers();
+        }
     }
-    if (more && walk.offset() == committed) return;
+    if (more && walk.offset() == committed && committed != kSegmentDataOffset) return;
     if (last != 0) {
         const auto behind = static_cast<std::uint64_t>(numbers->counted_to);
         if (behind > committed) {
@@ -269,11 +289,20 @@ void Reader::stand_on_the_log() {
         }
         expected_ = numbers->next;
         // At the end of a sealed segment nothing will come: what was skipped there stays skipped.
-        if (!(committed == end_ && segment_.sealed())) offset_ = behind;
+        if (committed == end_ && segment_.sealed()) {
+            pass_unnumbered(committed - behind);
+        } else {
+            offset_ = behind;
+        }
+        return;
+    }
+    if (more) {
+        // The first record of the segment: what was lost before it is told, by what lies below.
+        offset_ = kSegmentDataOffset;
+        if (numbers) expected_ = numbers->next;
         return;
     }
     offset_ = kSegmentDataOffset;
-    if (more) return;
     // Nothing is in this segment. The log goes on here when the one before is over, else it ends there.
     for (std::uint32_t below = id; below-- > 0;) {
         auto segment = open_or_nothing(layout_, below, segment_bytes());
@@ -282,13 +311,31 @@ void Reader::stand_on_the_log() {
             walk_by_index(layout_, first_seq(), *segment, false, [](const auto&) { return true; });
         while (tail.step()) {
         }
-        if (!tail.numbers()) continue;
+        if (!tail.numbers() || tail.numbers()->counted_to <= std::int64_t{kSegmentDataOffset})
+            continue;
+        const auto behind = static_cast<std::uint64_t>(tail.numbers()->counted_to);
         expected_ = tail.numbers()->next;
-        if (below + 1 != id || !segment->sealed()) {
-            enter(std::move(*segment), static_cast<std::uint64_t>(tail.numbers()->counted_to));
+        if (below + 1 == id && segment->sealed()) {
+            pass_unnumbered(segment->size() - behind);
+        } else {
+            enter(std::move(*segment), behind);
         }
         return;
     }
+}
+
+// After a loss of power a segment ahead of the log may hold something that looks like records: the one
+// below is open, and of none here the payload is right. Recovery will set it aside.
+bool Reader::lies_ahead() const {
+    if (segment_.id() == 0) return false;
+    const auto below = open_or_nothing(layout_, segment_.id() - 1, segment_bytes());
+    if (!below || below->sealed()) return false;
+    CandidateBudget budget(end_);
+    for (Walk walk(segment_, kSegmentDataOffset); walk.step();) {
+        const Commit commit = Commit::at(base_ + walk.offset());
+        if (budget.allows(commit) && check_payload(commit) == Fault::none) return false;
+    }
+    return true;
 }
 
 std::optional<Numbering> Reader::numbers_here() {
@@ -300,7 +347,10 @@ std::optional<Numbering> Reader::numbers_here() {
 
 // At the end of a sealed segment whose successor is gone: to the next one there is.
 bool Reader::skip_missing_segment(Skipped& skipped) {
-    if (offset_ + kRecordHeaderBytes <= end_ && load_commit(base_ + offset_) != 0) return false;
+    if (offset_ + kRecordHeaderBytes <= end_ &&
+        (load_commit(base_ + offset_) != 0 || !rest_of_header_is_zero(base_ + offset_))) {
+        return false;
+    }
     if (!segment_.sealed() && !passed_over()) return false;
     const auto ids = layout_.segments();
     const auto next = std::upper_bound(ids.begin(), ids.end(), segment_.id());
@@ -334,11 +384,12 @@ Skipped Reader::skip_damaged() {
     const std::optional<Numbering> numbers = numbers_here();
     const bool known = numbers.has_value();
     if (known) expected_ = numbers->next;
-    UncheckedBudget budget(end_);
+    CandidateBudget budget(end_);
     const std::uint64_t found =
         find_right_record(base_, offset_, end_, numbers, !segment_.sparse(), budget);
     if (found == end_ && !segment_.sealed()) return skipped;  // nothing right behind it yet: stay
     skipped.bytes = found - offset_;
+    pass_unnumbered(skipped.bytes);
     offset_ = found;
     if (ready_) ready_->make_readable();
     if (found != end_ && known) {

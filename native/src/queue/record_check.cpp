@@ -79,7 +79,7 @@ namespace {
 
 std::uint64_t find_from(const std::byte* base, std::uint64_t from, std::uint64_t end,
                         const std::optional<Numbering>& numbers, bool dense,
-                        UncheckedBudget& budget) noexcept {
+                        CandidateBudget& budget) noexcept {
     for (std::uint64_t at = from; at + kRecordHeaderBytes <= end; at += format::kRecordAlign) {
         const Commit commit = Commit::at(base + at);
         if (!commit) continue;
@@ -91,8 +91,8 @@ std::uint64_t find_from(const std::byte* base, std::uint64_t from, std::uint64_t
                 static_cast<std::uint64_t>(static_cast<std::int64_t>(at) - numbers->counted_to);
             if (dense && header.seq - numbers->next > passed / format::kRecordAlign) continue;
         }
-        if (!budget.allows(commit)) continue;
-        if (check_record(commit, end - at) == Fault::none) return at;
+        if (check_header(commit, end - at) != Fault::none || !budget.allows(commit)) continue;
+        if (check_payload(commit) == Fault::none) return at;
     }
     return end;
 }
@@ -101,7 +101,7 @@ std::uint64_t find_from(const std::byte* base, std::uint64_t from, std::uint64_t
 
 std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
                                 const std::optional<Numbering>& numbers, bool dense,
-                                UncheckedBudget& budget) noexcept {
+                                CandidateBudget& budget) noexcept {
     const Commit commit = Commit::at(base + bad);
     const bool vouched = commit && commit.header().header_check != 0 &&
                          check_header(commit, end - bad) == Fault::none;

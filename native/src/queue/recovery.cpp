@@ -1,6 +1,7 @@
 #include "tapewire/queue/recovery.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <cstring>
@@ -58,6 +59,8 @@ class Recovery {
 
         if (options_.created) {
             append_to(open(ids_.front()), kSegmentDataOffset);
+            drop_outlived_indexes();  // of a queue whose other files were removed
+            call_back_readers();
             return std::move(tail_);
         }
         std::size_t top = highest_with_record();
@@ -65,7 +68,6 @@ class Recovery {
             begin_empty();
         } else {
             fill_holes(top);
-            tail_.last_record_segment = ids_[top];
             scan_from_checkpoint(top);
         }
         seal_below();
@@ -102,13 +104,19 @@ class Recovery {
                                    ": no byte of it had reached the disk");
             ids_.pop_back();
         }
-        for (std::size_t i = ids_.size(); i-- > 0 && ids_[i] >= synced_below();) {
-            const File file(layout_.segment(ids_[i]), O_RDWR);
-            if (is_unborn(file)) file.allocate(control_.segment_bytes());
+        // From below: a header that is written again takes SPARSE from its neighbour.
+        for (std::size_t i = 0; i < ids_.size(); ++i) {
+            if (ids_[i] < synced_below()) continue;
             format::SegmentHeader header;
-            if (file.read_at(&header, sizeof header, 0) != sizeof header) continue;
-            const std::byte* bytes = reinterpret_cast<const std::byte*>(&header);
-            if (!all_zero(bytes, sizeof header)) continue;
+            {
+                const File file(layout_.segment(ids_[i]), O_RDONLY);
+                const bool whole = file.read_at(&header, sizeof header, 0) == sizeof header &&
+                                   file.size() >= control_.segment_bytes();
+                const std::byte* bytes = reinterpret_cast<const std::byte*>(&header);
+                if (whole ? !all_zero(bytes, sizeof header) : !is_unborn(file)) continue;
+            }
+            const File file(layout_.segment(ids_[i]), O_RDWR);
+            file.allocate(control_.segment_bytes());
             header = new_segment_header(ids_[i], sparse_of_neighbour(i));
             file.write_at(&header, sizeof header, 0);
             tail_.report.push_back("the header of " + file.path() + " was lost and written again");
@@ -141,21 +149,28 @@ class Recovery {
     // Every segment below is on disk, with its name. Without a checkpoint nothing is known.
     std::uint64_t synced_below() const { return checkpoint_ ? checkpoint_->segment : 0; }
 
+    // Of the one below, which is mended already; of the lowest, that of the next whole one above.
     bool sparse_of_neighbour(std::size_t i) const {
-        if (i == 0) return options_.sparse;
-        const File file(layout_.segment(ids_[i - 1]), O_RDONLY);
-        format::SegmentHeader header{};
-        file.read_at(&header, sizeof header, 0);
-        return (header.flags & format::kSegmentSparse) != 0;
+        for (std::size_t other = i == 0 ? 1 : i - 1; other < ids_.size(); ++other) {
+            const File file(layout_.segment(ids_[other]), O_RDONLY);
+            format::SegmentHeader header{};
+            file.read_at(&header, sizeof header, 0);
+            if (header.magic == format::kSegmentMagic)
+                return (header.flags & format::kSegmentSparse) != 0;
+            if (i != 0) break;
+        }
+        return options_.sparse;
     }
 
     static bool holds_record(const Segment& segment) {
-        UncheckedBudget budget(segment.size());
+        CandidateBudget budget(segment.size());
+        bool chained = true;  // only PADs so far: what lies behind damage may be some payload
         for (std::uint64_t at = kSegmentDataOffset; at + kRecordHeaderBytes <= segment.size();
              at += format::kRecordAlign) {
             const std::byte* place = segment.data() + at;
             const Commit commit = Commit::at(place);
             if (!commit) {
+                chained = false;
                 // Mostly zeros: pass over them by the page.
                 const std::uint64_t page = (at + 4095) & ~std::uint64_t{4095};
                 if (at == page && at + 4096 <= segment.size() && all_zero(place, 4096)) {
@@ -163,15 +178,18 @@ class Recovery {
                 }
                 continue;
             }
-            if (!budget.allows(commit)) continue;
-            const Fault fault = check_record(commit, segment.size() - at);
+            const Fault fault = check_header(commit, segment.size() - at);
+            if (fault == Fault::later_version && chained) refuse_later_version(segment, at, commit);
             if (fault == Fault::none && commit.header().type_id == format::kPadType) {
                 // What was fenced off still lies inside.
-                at += commit.record_bytes() - format::kRecordAlign;
+                if (chained) at += commit.record_bytes() - format::kRecordAlign;
                 continue;
             }
-            if (fault == Fault::later_version) refuse_later_version(segment, at, commit);
-            if (fault == Fault::none) return true;
+            chained = false;
+            if (fault == Fault::none && budget.allows(commit) &&
+                check_payload(commit) == Fault::none) {
+                return true;
+            }
         }
         return false;
     }
@@ -239,6 +257,7 @@ class Recovery {
 
     // Returns where the log ends in the last of them.
     std::uint64_t scan_segments(std::size_t first, std::size_t last, std::uint64_t synced) {
+        scanned_from_ = ids_[first];
         for (std::size_t i = first;; ++i, synced = 0) {
             Segment segment = open(ids_[i]);
             const std::uint64_t end = scan(segment, synced);
@@ -277,7 +296,7 @@ class Recovery {
         std::uint64_t at = start_of_scan(segment, synced);
         bool indexed = tail_.index->count() != 0;  // the record to begin with has its entry already
         std::byte* base = segment.data();
-        UncheckedBudget budget(segment.size());
+        CandidateBudget budget(segment.size());
         while (at + kRecordHeaderBytes <= segment.size()) {
             const Commit commit = Commit::at(base + at);
             const Fault fault =
@@ -317,6 +336,7 @@ class Recovery {
                                    segment.path());
         }
         tail_.next_seq = header.seq + 1;
+        tail_.last_record_segment = segment.id();
         numbers_ = {tail_.next_seq, static_cast<std::int64_t>(end)};
         accepted_ = true;
     }
@@ -327,13 +347,14 @@ class Recovery {
         ++tail_.damaged_spans;
         tail_.report.push_back("damaged: " + std::to_string(found - at) + " bytes at offset " +
                                std::to_string(at) + " of " + segment.path() +
-                               " became a PAD; the segment as it was is in " +
-                               layout_.damaged_copy(segment.id()));
+                               " became a PAD; the segment as it was is in " + copy_path_);
     }
 
     void keep_copy(const Segment& segment) {
-        const std::string path = layout_.damaged_copy(segment.id());
-        if (file_exists(path)) return;  // the older copy holds more of the truth
+        if (copied_ == segment.id()) return;  // this time, with all the damage in it
+        copied_ = segment.id();
+        const std::string path = layout_.free_damaged_name(segment.id());
+        copy_path_ = path;
         const std::string temp = path + ".tmp";
         {
             File copy(temp, O_RDWR | O_CREAT | O_TRUNC);
@@ -351,6 +372,8 @@ class Recovery {
     }
 
     void pad_rest(Segment& segment, std::uint64_t end) {
+        // What was on disk is damaged, not unfinished: it is not overwritten without a copy.
+        if (checkpoint_ && Position{segment.id(), end} < *checkpoint_) keep_copy(segment);
         write_pad(segment.data() + end, segment.size() - end);
         ++tail_.pads;
         tail_.report.push_back("unfinished bytes at offset " + std::to_string(end) + " of " +
@@ -425,7 +448,8 @@ class Recovery {
             if (id >= tail_.segment->id()) break;
             const bool touched =
                 std::find(sealed_now_.begin(), sealed_now_.end(), id) != sealed_now_.end();
-            if (id >= synced_below() || touched) tail_.unsynced.push_back(id);
+            if (id >= std::min<std::uint64_t>(synced_below(), scanned_from_) || touched)
+                tail_.unsynced.push_back(id);
         }
     }
 
@@ -449,10 +473,11 @@ class Recovery {
         bool any = false;
         for (std::uint32_t id : unfinished_) {
             if (id <= tail_.segment->id()) continue;
-            rename_over(layout_.segment(id), layout_.damaged_copy(id));
+            const std::string kept = layout_.free_damaged_name(id);
+            rename_over(layout_.segment(id), kept);
             tail_.report.push_back("segment " + std::to_string(id) +
                                    " lies ahead of the log and was not empty: it is kept as " +
-                                   layout_.damaged_copy(id));
+                                   kept);
             any = true;
         }
         if (any) sync_directory(layout_.root);
@@ -466,12 +491,22 @@ class Recovery {
         if (const auto index = load_index(layout_, current, control_.segment_bytes());
             index && !index->entries.empty() &&
             (index->complete || index->max_seq >= tail_.next_seq)) {
-            dropped = remove_file(layout_.index(current));
+            dropped = drop_index(current);
         }
         for (std::uint32_t id : layout_.indexes()) {
-            if (id > current) dropped = remove_file(layout_.index(id)) || dropped;
+            if (id > current) dropped = drop_index(id) || dropped;
         }
         if (dropped) sync_directory(layout_.root);
+    }
+
+    bool drop_index(std::uint32_t id) {
+        try {
+            return remove_file(layout_.index(id));
+        } catch (const Error& e) {
+            tail_.report.push_back("an old index could not be removed: " + e.message + " (" +
+                                   e.path + ")");
+            return false;
+        }
     }
 
     // A loss of power may take records that a reader has committed past: its file's page was written
@@ -479,20 +514,38 @@ class Recovery {
     // back to the end of the log. One that is open has found its place by itself.
     void call_back_readers() {
         const Position end{tail_.segment->id(), tail_.offset};
+        std::optional<FolderLock>
+            quiet;  // SYNC registration: none is between its name and its place
         for (const std::string& name : layout_.reader_names()) {
-            const auto state = read_reader_state(layout_.reader_meta(name));
-            if (!state || state->generation == 0 || !(end < state->position)) continue;
             try {
-                ReaderMeta meta(layout_, name);
+                auto state = read_reader_state(layout_.reader_meta(name));
+                if (!state || !lies_beyond(*state, end)) continue;
+                if (!quiet) {
+                    quiet.emplace(layout_.readers(), LOCK_EX, 1'000'000'000);
+                    state = read_reader_state(layout_.reader_meta(name));
+                    if (!state || !lies_beyond(*state, end)) continue;
+                }
+                ReaderMeta meta(layout_, name, ReaderMeta::Open::existing);
                 meta.commit(end, state->pinned);
                 meta.sync();
+                tail_.report.push_back("reader '" + name +
+                                       "' had committed past the end of the log (" +
+                                       place(state->position) + "): it goes on at the end");
             } catch (const Error& e) {
-                if (e.code != Errc::reader_already_active) throw;
-                continue;
+                if (e.code == Errc::reader_already_active) continue;
+                tail_.report.push_back("reader '" + name + "' could not be looked at: " +
+                                       e.message + " (" + e.path + ")");
             }
-            tail_.report.push_back("reader '" + name + "' had committed past the end of the log (" +
-                                   place(state->position) + "): it goes on at the end");
         }
+    }
+
+    // A position that cannot be at all is the reader's to refuse.
+    bool lies_beyond(const ReaderState& state, Position end) const {
+        return state.generation != 0 && end < state.position &&
+               state.position.segment <= format::kSegmentIdMax &&
+               state.position.offset >= kSegmentDataOffset &&
+               state.position.offset <= control_.segment_bytes() &&
+               state.position.offset % format::kRecordAlign == 0;
     }
 
     static std::string place(Position at) {
@@ -509,6 +562,10 @@ class Recovery {
     std::vector<std::uint32_t> unfinished_;  // above the last record, and not empty
     std::optional<Numbering> numbers_;       // of what was scanned so far
     bool accepted_ = false;                  // any record of it
+    std::uint64_t scanned_from_ =
+        ~std::uint64_t{0};                      // repairs may be in every segment from here on
+    std::uint64_t copied_ = ~std::uint64_t{0};  // the segment that was copied last
+    std::string copy_path_;
 };
 
 }  // namespace

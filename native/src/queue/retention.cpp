@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tapewire/clock.hpp"
 #include "tapewire/file.hpp"
 
 namespace tapewire::queue {
@@ -13,6 +14,7 @@ namespace {
 
 // Passes are at most a second apart; a slow disk may add to it.
 constexpr std::int64_t kLongestPauseNs = 2'000'000'000;
+constexpr std::int64_t kLongestPassNs = 100'000'000;
 
 std::uint64_t lag_bytes(Position head, Position at, std::uint64_t segment_bytes) {
     if (at.segment > head.segment) return 0;
@@ -87,6 +89,8 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     sync_directory(layout.readers());
     for (std::uint32_t id : ids) {
         if (id >= floor) break;
+        // Readers that register wait for us: the rest, with a fresh list of them, is the next pass's.
+        if (result.retired != 0 && mono_ns() - now_mono_ns > kLongestPassNs) break;
         sync_directory(layout.root);  // one at a time: else the disk may show a hole
         // The segment first: the index thread looks for it after each write, and clears up behind us.
         if (remove_file(layout.segment(id))) ++result.retired;

@@ -330,13 +330,16 @@ std::shared_ptr<WriterSegment> Writer::make_segment(std::uint32_t id, bool durab
     auto made = std::make_shared<WriterSegment>();
     std::optional<Segment> ahead =
         Segment::open(layout_, id, control_.segment_bytes(), Mapping::Access::read_write);
-    // Published ahead by a predecessor, which may have died in its first append. No reader can be in
-    // it while the segment before it is open, so whatever is not empty is set aside whole.
-    if (ahead && (ahead->sealed() || !all_zero(ahead->data() + kSegmentDataOffset,
-                                               ahead->size() - kSegmentDataOffset))) {
-        rename_over(ahead->path(), layout_.damaged_copy(id));
-        note("a segment ahead of the writer was not empty: it is kept as " +
-             layout_.damaged_copy(id));
+    // Published ahead by a predecessor. No reader can be in it while the segment before it is open, so
+    // whatever is not empty is set aside whole.
+    if (ahead &&
+        !all_zero(ahead->data() + kSegmentDataOffset, ahead->size() - kSegmentDataOffset)) {
+        const std::string kept = layout_.free_damaged_name(id);
+        rename_over(ahead->path(), kept);
+        note("a segment ahead of the writer was not empty: it is kept as " + kept);
+        ahead.reset();
+    } else if (ahead && ahead->sealed()) {
+        remove_file(ahead->path());  // nothing is in it
         ahead.reset();
     }
     if (ahead) {

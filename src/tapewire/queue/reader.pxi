@@ -8,6 +8,7 @@ cdef class Reader(CursorReader):
     cdef readonly object name
     cdef readonly object caps
     cdef readonly str kind
+    cdef bint _forget_later   # what close() was asked for inside a call
 
     def __init__(self, path, name, start, wait, types, pinned):
         cdef ReaderOptions options
@@ -166,6 +167,10 @@ cdef class Reader(CursorReader):
             return DisconnectReason.HEARTBEAT_STALE
         return DisconnectReason.SEGMENT_MISSING
 
+    cdef int _close_now_as_asked(self) except -1:
+        self.close(self._forget_later)
+        return 0
+
     def close(self, forget=False):
         """Give the reader up; `forget=True` also removes its meta file. Closing twice is fine.
 
@@ -177,6 +182,7 @@ cdef class Reader(CursorReader):
             return
         if self._busy and self._busy_thread == PyThread_get_thread_ident() and not self._forked():
             self._close_later = True  # a signal handler inside a call of ours: when that ends
+            self._forget_later = self._forget_later or c_forget
             return
         self._closing = True
         self._r.interrupt()

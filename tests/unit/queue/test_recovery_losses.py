@@ -1,6 +1,7 @@
 """Recovery and resuming readers after a loss: damage twice, lost tails, pages and names."""
 
 import os
+import time
 
 import pytest
 
@@ -169,3 +170,113 @@ def test_a_new_queue_knows_what_is_on_disk_from_its_beginning_on(tmp):
     with tw.open_publisher(queue, segment_bytes=BYTES):
         assert qf.unpack("TailCheckpoint", (queue / "index.meta").read_bytes())["offset"] == 64
     assert untouched(reopen(queue))
+
+
+# ---- payloads that look like something else ------------------------------------------------------
+
+
+def test_a_pad_inside_a_damaged_payload_hides_nothing(tmp):
+    image = qf.pad(BYTES - 256)[:64]
+    second = [qf.record(40, image + bytes(64)), *numbered(41, 10)]
+    queue = write(tmp, numbered(0, 40), second, sealed=[True, False])
+    (queue / "index.meta").write_bytes(qf.checkpoint(1, offset_of(second, 11)))
+    damage(queue, 1, 64)
+    found = reopen(queue)
+    assert (found["next_seq"], found["damaged_spans"]) == (51, 1)
+    assert read(queue)[0] == [*range(40), *range(41, 52)]
+
+
+def test_a_later_record_inside_an_unfinished_payload_keeps_no_writer_out(tmp):
+    image = bytearray(qf.record(7, b"from a later release"))
+    image[4] = 2
+    image[32:36] = qf.crc32c(bytes(image[:32])).to_bytes(4, "little")
+    queue = write(tmp, numbered(0, 5), [], sealed=[True, False])
+    patch(queue, 1, 128, bytes(image))  # a writer was killed before it had committed the record
+    assert reopen(queue)["next_seq"] == 5
+
+
+def test_a_segment_of_copies_is_not_where_the_log_ends(tmp):
+    """Retention keeps from the segment of the last record on: it must be that one."""
+    queue = write(tmp, numbered(0, 40), [], sealed=[True, False])
+    patch(queue, 1, 128, qf.record(1_000_000, b"a copy from elsewhere"))
+    with tw.open_publisher(queue, retention=tw.Retention(), preallocate=False) as writer:
+        assert writer.next_seq == 40
+        with tw.open_subscriber(queue, "x") as reader:
+            assert [r.seq for r in reader] == [*range(40)]
+            reader.commit()
+            time.sleep(0.3)  # some passes of retention, of 10 ms at the least
+    assert reopen(queue)["next_seq"] == 40
+
+
+def test_two_lost_header_pages_in_a_row_of_a_sparse_log(tmp):
+    segments = [[qf.record(n, bytes(40)) for n in range(s, s + 500, 100)] for s in (0, 1000, 2000)]
+    queue = write(tmp, *segments, sparse=True)
+    for segment in (1, 2):
+        patch(queue, segment, 0, bytes(64))
+    with tw.open_publisher(queue, sparse=True, preallocate=False) as writer:
+        assert writer.next_seq == 2401
+    assert read(queue)[0] == [n for s in (0, 1000, 2000) for n in range(s, s + 500, 100)]
+
+
+# ---- readers over what was mended ----------------------------------------------------------------
+
+
+def test_a_reader_that_resumes_where_a_segment_lost_its_beginning_is_told(tmp):
+    second = numbered(40, 20)
+    queue = write(tmp, numbered(0, 40), second)
+    for n in range(5):
+        damage(queue, 1, offset_of(second, n))
+    reopen(queue)
+    set_position(queue, 1, 64)
+    assert resumed(queue) == ([*range(45, 61)], [(40, 44)])
+
+
+def test_a_position_behind_a_hole_of_zeros_stays(tmp):
+    records = numbered(0, 20)
+    queue = write(tmp, records)
+    patch(queue, 0, offset_of(records, 5), bytes(512))  # four records
+    set_position(queue, 0, offset_of(records, 15))
+    assert resumed(queue) == ([*range(15, 20)], [])
+
+
+def test_skipping_damage_right_behind_a_leading_pad(tmp):
+    records = numbered(0, 20)
+    queue = write(tmp, records)
+    for n in range(10):
+        damage(queue, 0, offset_of(records, n))
+    reopen(queue)
+    damage(queue, 0, offset_of(records, 10))
+    for _ in range(2):
+        assert read(queue)[0] == [*range(11, 21)]
+
+
+def test_a_lost_commit_word_before_a_missing_segment_hides_no_record(tmp):
+    first = numbered(0, 10)
+    queue = write(tmp, first, numbered(10, 5), numbered(15, 5))
+    qf.segment_path(queue, 1).unlink()
+    patch(queue, 0, offset_of(first, 5), bytes(4))
+    with tw.open_log(queue) as reader:
+        for _ in range(5):
+            reader.next()
+        assert reader.skip_damaged().bytes == 128
+        assert [reader.next().seq for _ in range(4)] == [6, 7, 8, 9]
+
+
+def test_a_file_that_is_none_keeps_no_writer_out(tmp, caplog):
+    queue = write(tmp, numbered(0, 5))
+    (queue / "readers" / "x.meta").mkdir(parents=True)
+    (queue / "000000999.idx").mkdir()
+    assert reopen(queue)["next_seq"] == 5
+    assert "could not be looked at" in caplog.text
+    assert "could not be removed" in caplog.text
+
+
+def test_what_was_kept_is_not_replaced(tmp):
+    records = numbered(0, 10)
+    queue = write(tmp, records)
+    kept = queue / "000000000.q.damaged"
+    kept.write_bytes(b"of another day")
+    damage(queue, 0, offset_of(records, 3))
+    reopen(queue)
+    assert kept.read_bytes() == b"of another day"
+    assert (queue / "000000000.q.damaged.2").stat().st_size == BYTES

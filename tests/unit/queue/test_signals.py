@@ -1,10 +1,12 @@
 """A signal handler may close a handle in the middle of any of its calls, errors included."""
 
 import signal
+import time
 
 import pytest
 
 import tapewire as tw
+from tapewire.callback import RECORD_CALLBACK
 
 
 @pytest.fixture
@@ -67,3 +69,31 @@ def test_closing_a_writer_that_waits_for_room(tmp, alarm):
         writer.append(1, bytes(1000))
     with pytest.raises(tw.ClosedHandle):
         writer.append(1, bytes(1000))
+
+
+def test_closing_a_reader_inside_a_compiled_walk_ends_it(tmp, alarm):
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        writer.append_batch(1, [b"x"] * 20)
+    for follow in (False, True):
+        reader = tw.open_log(tmp / "q")
+        callback = RECORD_CALLBACK(lambda *_: time.sleep(0.005) is None)
+        alarm(0.03, reader.close)
+        assert 1 <= reader.for_each(callback, follow=follow) <= 20
+        assert reader.closed
+
+
+def test_a_reader_closed_inside_its_own_callback_is_forgotten_when_asked(tmp):
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        writer.append(1, b"x")
+    reader = tw.open_subscriber(tmp / "q", "strategy")
+    meta = tmp / "q" / "readers" / "strategy.meta"
+    assert meta.exists()
+
+    @RECORD_CALLBACK
+    def close(*_):
+        reader.close(forget=True)
+        return False
+
+    assert reader.for_each(close) == 1
+    assert reader.closed
+    assert not meta.exists()

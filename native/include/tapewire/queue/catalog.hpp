@@ -28,6 +28,10 @@ class Catalog {
     // the front.
     const std::vector<std::uint32_t>& ids();
     void forget() noexcept { ids_.clear(); }  // something was not where it was expected
+    void forget_all() noexcept {
+        ids_.clear();
+        facts_.clear();
+    }
 
     // Number of the first record; looks into the file. Empty: the segment holds no record.
     const Facts& first_record(std::uint32_t id);

@@ -25,6 +25,8 @@ struct Layout {
     // Ids of the published segments, ascending.
     std::vector<std::uint32_t> segments() const;
     std::vector<std::uint32_t> indexes() const;
+    // Where a copy of this segment, or the segment itself, can be kept without replacing another.
+    std::string free_damaged_name(std::uint32_t id) const;
     // Files that a killed process left half-made.
     std::vector<std::string> temporary_files() const;
     std::vector<std::string> reader_names() const;

@@ -108,6 +108,7 @@ class Reader final : public Cursor, private ForkAware {
     bool seek_newest_run(std::uint64_t seq);
     bool settle(std::uint32_t id, std::uint64_t offset);
     void stand_on_the_log();
+    bool lies_ahead() const;
     void pass_unnumbered(std::uint64_t bytes) noexcept;
     std::optional<Numbering> numbers_here();
     bool skip_missing_segment(Skipped& skipped);
@@ -135,6 +136,7 @@ class Reader final : public Cursor, private ForkAware {
     ReaderOptions options_;
     Control control_;
     Catalog catalog_;
+    std::uint64_t catalog_epoch_ = 0;  // of the writer when it was begun
     std::unique_ptr<ReaderMeta> meta_;
     FolderLock
         registering_;  // held until the position is written: retention does not run meanwhile

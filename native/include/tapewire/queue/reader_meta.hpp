@@ -35,8 +35,10 @@ std::optional<ReaderState> read_reader_state(const std::string& path);
 // The holder's end: a flock on the file for as long as the reader lives.
 class ReaderMeta {
   public:
+    enum class Open { or_create, existing };
+
     // Throws reader_already_active when somebody holds the name.
-    ReaderMeta(const Layout& layout, const std::string& name);
+    ReaderMeta(const Layout& layout, const std::string& name, Open how = Open::or_create);
     ReaderMeta(const ReaderMeta&) = delete;
     ReaderMeta& operator=(const ReaderMeta&) = delete;
     ~ReaderMeta();

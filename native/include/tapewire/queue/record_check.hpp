@@ -111,14 +111,13 @@ bool rest_of_header_is_zero(const std::byte* at) noexcept;
 bool all_zero(const std::byte* from, std::size_t bytes) noexcept;
 bool file_is_zero(const File& file, std::uint64_t from);
 
-// A candidate without a header check of its own costs a CRC over all it says it holds. Hostile bytes can say
-// that at every step: this is how much is spent on such in one segment before they are passed over.
-struct UncheckedBudget {
-    explicit UncheckedBudget(std::uint64_t segment_bytes) noexcept
+// Whoever looks for records behind damage computes a CRC over all that a candidate says it holds. Hostile bytes
+// can say that at every step: this is how much is spent in one segment before candidates are passed over.
+struct CandidateBudget {
+    explicit CandidateBudget(std::uint64_t segment_bytes) noexcept
         : bytes(16 * segment_bytes + (std::uint64_t{1} << 20)) {}
 
     bool allows(Commit commit) noexcept {
-        if (commit.header().header_check != 0) return true;
         if (commit.word() > bytes) return false;
         bytes -= commit.word();
         return true;
@@ -140,7 +139,7 @@ struct Numbering {
 // was lost. Returns `end` when there is none.
 std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
                                 const std::optional<Numbering>& numbers, bool dense,
-                                UncheckedBudget& budget) noexcept;
+                                CandidateBudget& budget) noexcept;
 
 // Fills the fixed fields of a PAD that spans [at, at + bytes) and commits it last.
 void write_pad(std::byte* at, std::uint64_t bytes) noexcept;

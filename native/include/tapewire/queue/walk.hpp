@@ -72,7 +72,7 @@ class Walk {
     std::uint64_t damage_ = 0;
     std::optional<Numbering> numbers_;
     bool dense_;
-    UncheckedBudget budget_;
+    CandidateBudget budget_;
 };
 
 // The end of a segment is the first record's place in the next.
