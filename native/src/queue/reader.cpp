@@ -159,7 +159,8 @@ inline bool Reader::look(RecordView& out) {
         }
         const format::RecordHeader& header = commit.header();
         if (header.type_id == kPadType) [[unlikely]] {
-            pass_unnumbered(commit.record_bytes());
+            pass_unnumbered(commit.record_bytes(),
+                            {segment_.id(), offset_ + commit.record_bytes()});
             offset_ += commit.record_bytes();
             continue;
         }
@@ -250,16 +251,16 @@ bool Reader::leave_segment() {
             Segment::open(layout_, next, control_.segment_bytes(), Mapping::Access::read_only);
         if (!segment) throw_segment_missing(next);
     }
-    pass_unnumbered(end_ - offset_);
+    pass_unnumbered(end_ - offset_, {next, kSegmentDataOffset});
     enter(std::move(*segment), kSegmentDataOffset);
     return true;
 }
 
 // Lost records may have lain in bytes that hold none now: skip_damaged must know how many there are
-// since the last number. No reset: a record that is read changes what is expected.
-void Reader::pass_unnumbered(std::uint64_t bytes) noexcept {
-    if (unnumbered_.next != expected_) unnumbered_ = {expected_, 0};
-    unnumbered_.counted_to += static_cast<std::int64_t>(bytes);
+// since the last number. Told by the place: next() need not reset it.
+void Reader::pass_unnumbered(std::uint64_t bytes, Position to) noexcept {
+    const bool goes_on = unnumbered_.expected == expected_ && unnumbered_.to == position();
+    unnumbered_ = {expected_, (goes_on ? unnumbered_.bytes : 0) + bytes, to};
 }
 
 void Reader::enter(Segment segment, std::uint64_t offset) noexcept {

@@ -82,7 +82,7 @@ bool Reader::or_stay(Seek seek) {
 bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
     if (!enter_id(id, offset)) throw_gone();
     expected_ = kAnySeq;
-    unnumbered_ = {kAnySeq, 0};
+    unnumbered_ = {};
     last_seq_.reset();
     // The one place where the very first number is known beforehand.
     if (id == 0 && offset == kSegmentDataOffset && !segment_.sparse()) {
@@ -94,7 +94,8 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
                 const bool pad = check_header(commit, end_ - offset_) == Fault::none &&
                                  commit.header().type_id == format::kPadType;
                 if (!pad) return true;  // a record, or damage that the next call will name
-                pass_unnumbered(commit.record_bytes());
+                pass_unnumbered(commit.record_bytes(),
+                                {segment_.id(), offset_ + commit.record_bytes()});
                 offset_ += commit.record_bytes();
                 continue;
             }
@@ -257,7 +258,7 @@ bool Reader::find_time(std::uint64_t wanted) {
 void Reader::stand_on_the_log() {
     const std::uint64_t committed = offset_;
     const std::uint32_t id = segment_.id();
-    unnumbered_ = {kAnySeq, 0};
+    unnumbered_ = {};
     std::uint64_t last = 0;  // the last record that begins before the position
     Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
                               [committed](const auto& entry) { return entry.offset <= committed; });
@@ -290,7 +291,7 @@ void Reader::stand_on_the_log() {
         expected_ = numbers->next;
         // At the end of a sealed segment nothing will come: what was skipped there stays skipped.
         if (committed == end_ && segment_.sealed()) {
-            pass_unnumbered(committed - behind);
+            pass_unnumbered(committed - behind, position());
         } else {
             offset_ = behind;
         }
@@ -316,7 +317,7 @@ void Reader::stand_on_the_log() {
         const auto behind = static_cast<std::uint64_t>(tail.numbers()->counted_to);
         expected_ = tail.numbers()->next;
         if (below + 1 == id && segment->sealed()) {
-            pass_unnumbered(segment->size() - behind);
+            pass_unnumbered(segment->size() - behind, position());
         } else {
             enter(std::move(*segment), behind);
         }
@@ -340,9 +341,9 @@ bool Reader::lies_ahead() const {
 
 std::optional<Numbering> Reader::numbers_here() {
     if (expected_ == kAnySeq) return numbers_before(layout_, first_seq(), segment_, offset_);
-    const std::int64_t unnumbered =
-        unnumbered_.next == expected_ ? unnumbered_.counted_to : std::int64_t{0};
-    return Numbering{expected_, static_cast<std::int64_t>(offset_) - unnumbered};
+    const bool passed = unnumbered_.expected == expected_ && unnumbered_.to == position();
+    return Numbering{expected_, static_cast<std::int64_t>(offset_) -
+                                    static_cast<std::int64_t>(passed ? unnumbered_.bytes : 0)};
 }
 
 // At the end of a sealed segment whose successor is gone: to the next one there is.
@@ -358,7 +359,7 @@ bool Reader::skip_missing_segment(Skipped& skipped) {
     skipped.segment = segment_.id() + 1;
     skipped.offset = 0;
     skipped.bytes = (*next - skipped.segment) * segment_bytes();
-    pass_unnumbered(end_ - offset_ + skipped.bytes);
+    pass_unnumbered(end_ - offset_ + skipped.bytes, {*next, kSegmentDataOffset});
     return enter_id(*next, kSegmentDataOffset);
 }
 
@@ -389,7 +390,7 @@ Skipped Reader::skip_damaged() {
         find_right_record(base_, offset_, end_, numbers, !segment_.sparse(), budget);
     if (found == end_ && !segment_.sealed()) return skipped;  // nothing right behind it yet: stay
     skipped.bytes = found - offset_;
-    pass_unnumbered(skipped.bytes);
+    pass_unnumbered(skipped.bytes, {segment_.id(), found});
     offset_ = found;
     if (ready_) ready_->make_readable();
     if (found != end_ && known) {

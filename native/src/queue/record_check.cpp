@@ -84,7 +84,7 @@ std::uint64_t find_from(const std::byte* base, std::uint64_t from, std::uint64_t
         const Commit commit = Commit::at(base + at);
         if (!commit) continue;
         const RecordHeader& header = commit.header();
-        if (header.type_id == format::kPadType) continue;
+        if (header.type_id == format::kPadType || has_no_successor(commit)) continue;
         if (numbers) {
             if (header.seq < numbers->next) continue;
             const auto passed =
@@ -110,11 +110,10 @@ std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::u
     // are not looked at: they may hold copies of records. It vouches for its number, too: what is
     // missing before it is missing, and does not count against those behind.
     const std::uint64_t behind = bad + commit.record_bytes();
-    if (numbers && dense && commit.header().type_id != format::kPadType &&
-        commit.header().seq >= numbers->next) {
+    if (commit.header().type_id != format::kPadType &&
+        (!numbers || commit.header().seq >= numbers->next)) {
         const Numbering own{commit.header().seq + 1, static_cast<std::int64_t>(behind)};
-        const std::uint64_t found = find_from(base, behind, end, own, dense, budget);
-        if (found != end) return found;
+        return find_from(base, behind, end, own, dense, budget);
     }
     return find_from(base, behind, end, numbers, dense, budget);
 }

@@ -130,20 +130,22 @@ class Recovery {
     // Where nothing was synced yet a name may be missing below the last record. (Below, only retention or a
     // user removes names: nothing is put into their place.)
     void fill_holes(std::size_t& top) {
-        constexpr std::uint32_t kMost = 64;
-        bool filled = false;
+        constexpr std::uint32_t kMost = 64;  // more are not what a loss of power does
+        std::uint32_t filled = 0;
         for (std::size_t i = 1; i <= top; ++i) {
             const std::uint32_t missing = ids_[i - 1] + 1;
-            if (ids_[i] == missing || missing < synced_below() || ids_[i] - missing > kMost)
+            if (ids_[i] == missing || missing < synced_below() ||
+                ids_[i] - missing + filled > kMost) {
                 continue;
+            }
             place_empty_segment(layout_, missing, control_.segment_bytes(), sparse_of_neighbour(i));
             tail_.report.push_back("segment " + std::to_string(missing) +
                                    " was lost: an empty one takes its place");
             ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(i), missing);
             ++top;
-            filled = true;
+            ++filled;
         }
-        if (filled) sync_directory(layout_.root);
+        if (filled != 0) sync_directory(layout_.root);
     }
 
     // Every segment below is on disk, with its name. Without a checkpoint nothing is known.
@@ -302,7 +304,7 @@ class Recovery {
             const Fault fault =
                 commit ? check_record(commit, segment.size() - at) : Fault::uncommitted;
             if (fault == Fault::later_version) refuse_later_version(segment, at, commit);
-            if (fault != Fault::none) {
+            if (fault != Fault::none || has_no_successor(commit)) {
                 if (!numbers_) {
                     // By what lies before: a payload may hold a copy of some other record.
                     numbers_ = numbers_before(layout_, control_.first_seq(), segment, at);
@@ -329,15 +331,17 @@ class Recovery {
     void accept(const format::RecordHeader& header, const Segment& segment, std::uint64_t end) {
         // Lower: another implementation's restart. Higher in a dense log: records are missing before
         // it; they cannot be brought back, and what follows is right.
-        if (numbers_ && !segment.sparse() && header.seq > tail_.next_seq) {
+        if (numbers_ && !segment.sparse() && header.seq > numbers_->next) {
             ++tail_.gaps;
-            tail_.report.push_back("numbers " + std::to_string(tail_.next_seq) + " to " +
+            tail_.report.push_back("numbers " + std::to_string(numbers_->next) + " to " +
                                    std::to_string(header.seq - 1) + " are missing in " +
                                    segment.path());
         }
-        tail_.next_seq = header.seq + 1;
+        // Ours never fall: a lower one is a copy, and no number is given twice because of it.
+        const bool ours = header.header_check != 0;
+        tail_.next_seq = std::max(ours && numbers_ ? tail_.next_seq : 0, header.seq + 1);
         tail_.last_record_segment = segment.id();
-        numbers_ = {tail_.next_seq, static_cast<std::int64_t>(end)};
+        numbers_ = {header.seq + 1, static_cast<std::int64_t>(end)};
         accepted_ = true;
     }
 

@@ -109,7 +109,7 @@ class Reader final : public Cursor, private ForkAware {
     bool settle(std::uint32_t id, std::uint64_t offset);
     void stand_on_the_log();
     bool lies_ahead() const;
-    void pass_unnumbered(std::uint64_t bytes) noexcept;
+    void pass_unnumbered(std::uint64_t bytes, Position to) noexcept;
     std::optional<Numbering> numbers_here();
     bool skip_missing_segment(Skipped& skipped);
     template <class Seek>
@@ -129,7 +129,12 @@ class Reader final : public Cursor, private ForkAware {
     MappingRef map_;
 
     // Cold.
-    Numbering unnumbered_{kAnySeq, 0};  // bytes passed without a record while `next` was expected
+    // Bytes passed without a record, up to a place, while a number was expected.
+    struct Unnumbered {
+        std::uint64_t expected = kAnySeq;
+        std::uint64_t bytes = 0;
+        Position to;
+    } unnumbered_;
     Segment segment_;
     std::optional<std::uint64_t> last_seq_;
     Layout layout_;

@@ -103,6 +103,11 @@ inline Fault check_payload(Commit commit) noexcept {
     return Fault::none;
 }
 
+// The highest number of all was never given: behind it they would begin anew.
+inline bool has_no_successor(Commit commit) noexcept {
+    return commit.header().type_id != format::kPadType && commit.header().seq == ~std::uint64_t{0};
+}
+
 // Both, for a record that is judged off the hot path. A PAD has no payload to check.
 Fault check_record(Commit commit, std::uint64_t room) noexcept;
 
