@@ -180,6 +180,12 @@ ReaderOptions anonymous() {
     return options;
 }
 
+bool Tape::numbers_rise() const {
+    return std::adjacent_find(shown.begin(), shown.end(), [](const Shown& a, const Shown& b) {
+               return b.seq <= a.seq;
+           }) == shown.end();
+}
+
 bool Tape::has(const Shown& record) const {
     return std::any_of(shown.begin(), shown.end(),
                        [&](const Shown& other) { return other.same_record(record); });

@@ -72,6 +72,8 @@ struct Tape {
     bool last_numbers = false;
 
     bool has(const Shown& record) const;
+    // Where numbers fall, it depends on where one begins which of the records are the log's.
+    bool numbers_rise() const;
     void note_number(std::uint64_t seq) { last_numbers = last_numbers || seq >= ~std::uint64_t{1}; }
 };
 

@@ -9,12 +9,6 @@ namespace fuzz {
 
 namespace {
 
-bool rises(const std::vector<Shown>& shown) {
-    return std::adjacent_find(shown.begin(), shown.end(), [](const Shown& a, const Shown& b) {
-               return b.seq <= a.seq;
-           }) == shown.end();
-}
-
 bool has_foreign(const std::vector<Shown>& shown) {
     return std::any_of(shown.begin(), shown.end(), [](const Shown& s) { return s.foreign; });
 }
@@ -39,9 +33,9 @@ class SeekCheck {
         : tape_(tape),
           segments_(layout.segments().size()),
           reader_(layout.root, anonymous()),
-          exact_(rises(tape.shown) && !tape.last_numbers && !tape.damaged &&
+          exact_(tape.numbers_rise() && !tape.last_numbers && !tape.damaged &&
                  ends_clean(layout, reader_, tape)),
-          comparable_(rises(tape.shown) && !tape.last_numbers && !tape.unchecked_damage &&
+          comparable_(tape.numbers_rise() && !tape.last_numbers && !tape.unchecked_damage &&
                       !tape.hole_skipped && !has_foreign(tape.shown) &&
                       reached_the_last(layout, tape)) {}
 
