@@ -339,8 +339,7 @@ class Recovery {
         }
         // Ours never fall: a lower one is a copy, and no number is given twice because of it.
         const bool ours = header.header_check != 0;
-        tail_.next_seq =
-            std::max(ours && numbers_ ? tail_.next_seq : control_.first_seq(), header.seq + 1);
+        tail_.next_seq = std::max(ours && numbers_ ? tail_.next_seq : 0, header.seq + 1);
         tail_.last_record_segment = segment.id();
         numbers_ = {header.seq + 1, static_cast<std::int64_t>(end)};
         accepted_ = true;
