@@ -52,11 +52,8 @@ ReadyFd::~ReadyFd() {
         stop_ = true;
     }
     make_readable();
-    if (bell_ != nullptr) {
-        // It may sleep on the shared bell: one more ring is a spurious wake-up to all other readers.
-        std::atomic_ref(*bell_).fetch_add(1, std::memory_order_seq_cst);
-        futex_wake_all(bell_);
-    }
+    // It may sleep on the shared bell: one more ring is a spurious wake-up to all other readers.
+    if (bell_ != nullptr) futex_ring(bell_);
     thread_.join();
     close_descriptor(fd_);
 }
@@ -78,8 +75,7 @@ void ReadyFd::change(bool armed, const Watch* watch) {
         watch_ = Watch();
     }
     armed_.store(armed, std::memory_order_release);
-    std::atomic_ref(changes_).fetch_add(1);
-    futex_wake_all(&changes_);
+    futex_ring(&changes_);
 }
 
 void ReadyFd::arm(const Watch& watch) { change(true, &watch); }

@@ -57,8 +57,7 @@ void Service::remove(Client* client) {
         stop_ = true;
         leaving = std::move(thread_);
     }
-    std::atomic_ref(bell_).fetch_add(1);
-    futex_wake_all(&bell_);
+    futex_ring(&bell_);
     leaving.join();
     {
         std::lock_guard lock(mutex_);

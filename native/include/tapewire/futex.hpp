@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
@@ -34,6 +35,12 @@ inline FutexResult futex_wait(std::uint32_t* word, std::uint32_t expected,
 
 inline void futex_wake_all(std::uint32_t* word) noexcept {
     ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// Changes the word, so that nobody falls asleep on its old value, and wakes whoever has.
+inline void futex_ring(std::uint32_t* word) noexcept {
+    std::atomic_ref(*word).fetch_add(1, std::memory_order_seq_cst);
+    futex_wake_all(word);
 }
 
 inline void cpu_relax() noexcept {

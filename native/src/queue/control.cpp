@@ -115,8 +115,7 @@ std::optional<std::pair<std::uint32_t, std::uint64_t>> Control::position() const
 
 void Control::wake_waiters() noexcept {
     word(block_->waiters_pending).store(0, std::memory_order_seq_cst);
-    word(block_->notify_seq).fetch_add(1, std::memory_order_seq_cst);
-    futex_wake_all(&block_->notify_seq);
+    futex_ring(&block_->notify_seq);
 }
 
 }  // namespace tapewire::queue

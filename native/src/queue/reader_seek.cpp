@@ -297,13 +297,12 @@ void Reader::stand_on_the_log() {
         }
         return;
     }
+    offset_ = kSegmentDataOffset;
     if (more) {
-        // The first record of the segment: what was lost before it is told, by what lies below.
-        offset_ = kSegmentDataOffset;
+        // To the first record of the segment: what was lost before it is told, by what lies below.
         if (numbers) expected_ = numbers->next;
         return;
     }
-    offset_ = kSegmentDataOffset;
     // Nothing is in this segment. The log goes on here when the one before is over, else it ends there.
     for (std::uint32_t below = id; below-- > 0;) {
         auto segment = open_or_nothing(layout_, below, segment_bytes());

@@ -127,8 +127,8 @@ class Recovery {
         return file.size() < control_.segment_bytes() && file_is_zero(file, 0);
     }
 
-    // Where nothing was synced yet a name may be missing below the last record. (Below, only retention or a
-    // user removes names: nothing is put into their place.)
+    // From the checkpoint's segment up to the last record a name may be missing. (Before the checkpoint only
+    // retention or a user removes names: nothing is put into their place.)
     void fill_holes(std::size_t& top) {
         constexpr std::uint32_t kMost = 64;  // more are not what a loss of power does
         std::uint32_t filled = 0;

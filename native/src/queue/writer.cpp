@@ -80,8 +80,7 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     start_workers();
     resume();
     // The predecessor may have died between clearing the flag and waking: ring always, reset nothing.
-    std::atomic_ref(*control_.notify_word()).fetch_add(1, std::memory_order_seq_cst);
-    futex_wake_all(control_.notify_word());
+    futex_ring(control_.notify_word());
 }
 
 // For those who watch from outside; the queue does without it where there is no room for it.
