@@ -1,0 +1,1 @@
+"""What a person types: `tapewire COMMAND`. One module a command; `app` joins them."""

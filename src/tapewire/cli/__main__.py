@@ -1,0 +1,5 @@
+"""`python -m tapewire.cli` is `tapewire`."""
+
+from tapewire.cli.app import main
+
+main()

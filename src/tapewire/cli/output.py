@@ -1,0 +1,71 @@
+"""How every command answers: for people, as JSON with ``--json``, and by its exit code."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from tapewire.errors import CorruptMetadata, CorruptRecord, NotALog, SegmentMissing, TapewireError
+
+__all__ = ["Exit", "JsonOption", "answer", "console", "errors", "explain", "fail", "print_json"]
+
+
+class Exit(enum.IntEnum):
+    """Exit codes, the same for every command."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    DAMAGED = 3
+    NOT_FOUND = 4
+
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead, for programs.", show_default=False)
+]
+
+# Results go to standard output, everything about the run (progress, warnings, errors) to the other.
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object on one line, at once: a program may be following."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+def answer(value: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    """The result of a command: `value` as JSON, or whatever `show` prints for people."""
+    if as_json:
+        print_json(value)
+    else:
+        show()
+
+
+def fail(code: Exit, message: str, hint: str | None = None) -> NoReturn:
+    """End the command: `message` and what to do about it on standard error."""
+    errors.print(f"tapewire: {message}", markup=False, soft_wrap=True)
+    if hint:
+        errors.print(f"  {hint}", markup=False, soft_wrap=True)
+    raise SystemExit(int(code))
+
+
+def explain(error: Exception) -> NoReturn:
+    """End the command with what an error says and the exit code that fits it."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        where = getattr(error, "filename", None)
+        fail(Exit.NOT_FOUND, f"nothing there: {where}" if where else str(error))
+    if isinstance(error, NotALog):
+        fail(Exit.NOT_FOUND, str(error))
+    if isinstance(error, CorruptMetadata | CorruptRecord | SegmentMissing):
+        fail(Exit.DAMAGED, str(error))
+    if isinstance(error, TapewireError | OSError | ValueError):
+        fail(Exit.USAGE, str(error))
+    raise error
