@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from tapewire.cli.export import export
 from tapewire.cli.output import Exit, explain, fail
+from tapewire.cli.tail import tail
 
 __all__ = ["app", "main"]
 
@@ -36,6 +38,10 @@ def _every_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None: ...
+
+
+app.command()(export)
+app.command()(tail)
 
 
 def main() -> None:
