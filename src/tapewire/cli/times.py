@@ -56,7 +56,7 @@ def parse_time(text: str, now_ns: int | None = None) -> int:
     try:
         return to_ns(text)
     except ValueError as error:
-        if "time=" in str(error):  # what `to_ns` itself has to say
+        if "time=" in str(error) and not text.startswith("-"):  # `to_ns` knows better
             raise
         raise ValueError(
             f"not a time: time={text!r}; give ISO with a zone (2024-03-01T12:00Z), "
