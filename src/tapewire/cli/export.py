@@ -126,12 +126,12 @@ def export(
         elif from_seq is not None:
             reader.seek_seq(from_seq)
         with written_whole(to, force) as file, _Progress(part, done) as progress:
-            sink = make_sink(chosen, file, columns, messages, Show.AUTO)
-            for batch in part.batches(reader, damage):
-                sink.write(batch)
-                done.count(batch)
-                progress.update()
-            sink.close()
+            # Closed in any case: a writer of pyarrow's must not outlive its file.
+            with contextlib.closing(make_sink(chosen, file, columns, messages, Show.AUTO)) as sink:
+                for batch in part.batches(reader, damage):
+                    sink.write(batch)
+                    done.count(batch)
+                    progress.update()
             size = file.tell()
     _conclude(to, chosen, size, time.monotonic() - started, done, json)
 
