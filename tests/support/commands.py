@@ -1,4 +1,4 @@
-"""The command line, run inside the test's own process: a new interpreter takes a third of a second."""
+"""The command line inside the test's own process: a new interpreter takes a third of a second."""
 
 import contextlib
 import io
