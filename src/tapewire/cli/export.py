@@ -14,17 +14,18 @@ import numpy as np
 import typer
 
 import tapewire as tw
+from tapewire.cli.export_columns import Columns, MessageColumns, RawColumns
 from tapewire.cli.export_files import (
     FORMATS,
-    RawColumns,
     format_of,
     make_sink,
     written_whole,
 )
-from tapewire.cli.output import Exit, JsonOption, answer, console, errors, fail
+from tapewire.cli.output import Exit, JsonOption, answer, console, errors, fail, warn
 from tapewire.cli.records import Messages, Show
 from tapewire.cli.times import parse_time, seconds_text
 from tapewire.cli.walking import DAMAGE, last_seq, pass_damage
+from tapewire.errors import CorruptRecord
 from tapewire.log import Batch, Reader
 
 __all__ = ["export"]
@@ -77,6 +78,12 @@ def export(
         list[str] | None,
         typer.Option("--type", metavar="TYPE", help="Only this type: 4097, 0x1001 or a name."),
     ] = None,
+    decode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE", help="Only this message; its fields become the columns (types.json)."
+        ),
+    ] = None,
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Report what is damaged and go on behind it.")
     ] = False,
@@ -103,9 +110,12 @@ def export(
         fail(Exit.USAGE, "give --to-seq or --to-time, not both")
     if os.path.lexists(to) and not force:
         fail(Exit.USAGE, f"there is a file already: {to}", "--force replaces it")
-    messages = Messages.of(log)
-    only = {messages.type_id_of(text) for text in types} if types else None
-    columns = RawColumns()
+    if decode and types:
+        fail(Exit.USAGE, "give --decode or --type, not both", "--decode takes one type only")
+    messages = Messages(log, warn)
+    chosen_types = [decode] if decode else types or []
+    only = {messages.type_id_of(text) for text in chosen_types} or None
+    columns = _columns(messages, decode)
     done = _Done()
     started = time.monotonic()
 
@@ -114,9 +124,17 @@ def export(
         if not skip_damaged:
             raise error
         told = pass_damage(reader, error)
-        done.damaged.append(told or f"{error} (nothing right behind it)")
-        errors.print(f"tapewire: damaged: {done.damaged[-1]}", markup=False, soft_wrap=True)
+        note(told or f"{error} (nothing right behind it)")
         return told is not None
+
+    def refused(error: CorruptRecord) -> None:
+        if not skip_damaged:
+            raise error
+        note(str(error))
+
+    def note(line: str) -> None:
+        done.damaged.append(line)
+        warn(f"damaged: {line}")
 
     end = None if to_time is None else parse_time(to_time)
     with tw.open_log(log, only) as reader, _interruptible():
@@ -129,11 +147,21 @@ def export(
             # Closed in any case: a writer of pyarrow's must not outlive its file.
             with contextlib.closing(make_sink(chosen, file, columns, messages, Show.AUTO)) as sink:
                 for batch in part.batches(reader, damage):
-                    sink.write(batch)
-                    done.count(batch)
+                    for piece in columns.admit(batch, refused):
+                        sink.write(piece)
+                        done.count(piece)
                     progress.update()
             size = file.tell()
     _conclude(to, chosen, size, time.monotonic() - started, done, json)
+
+
+def _columns(messages: Messages, decode: str | None) -> Columns:
+    if decode is None:
+        return RawColumns()
+    layouts = messages.layouts_of(messages.type_id_of(decode))
+    if not layouts:
+        fail(Exit.USAGE, f"no message of this type is in the log's types.json: --decode {decode}")
+    return MessageColumns(layouts)
 
 
 def _conclude(to: str, format_: str, size: int, seconds: float, done: _Done, as_json: bool) -> None:

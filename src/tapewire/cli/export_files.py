@@ -13,10 +13,11 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from tapewire.cli.export_columns import Columns, sizes_of
 from tapewire.cli.records import Messages, Show, record_line
 from tapewire.log import Batch
 
-__all__ = ["FORMATS", "Columns", "RawColumns", "Sink", "format_of", "make_sink", "written_whole"]
+__all__ = ["FORMATS", "Sink", "format_of", "make_sink", "written_whole"]
 
 # Formats, and the endings of file names that mean them.
 FORMATS = {
@@ -40,50 +41,6 @@ def format_of(name: str) -> str | None:
     """
     ending = Path(name).suffix.lower()
     return next((found for found, endings in FORMATS.items() if ending in endings), None)
-
-
-class Columns(Protocol):
-    """How a batch becomes columns."""
-
-    names: tuple[str, ...]
-
-    def text_rows(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
-        """The rows as CSV has them."""
-        ...
-
-    def arrow_schema(self) -> Any:
-        """A `pyarrow.Schema`."""
-        ...
-
-    def arrow(self, batch: Batch) -> Any:
-        """The rows as a `pyarrow.RecordBatch` of that schema, which holds nothing of the log."""
-        ...
-
-
-class RawColumns:
-    """The record as it is: number, time, type, flags, bytes."""
-
-    names: tuple[str, ...] = ("seq", "timestamp_ns", "type_id", "flags", "payload")
-
-    def text_rows(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
-        """Payloads in hexadecimal."""
-        numbers = (batch.seq, batch.timestamp_ns, batch.type_id, batch.flags)
-        columns = [column.tolist() for column in numbers]
-        for i, row in enumerate(zip(*columns, strict=True)):
-            yield (*row, batch.payload(i).hex())
-
-    def arrow_schema(self) -> Any:
-        """Payloads as plain `binary`, which every reader of Parquet and Arrow knows."""
-        import pyarrow as pa
-
-        kinds = (pa.uint64(), pa.int64(), pa.uint16(), pa.uint16(), pa.binary())
-        return pa.schema(
-            [pa.field(n, k, nullable=False) for n, k in zip(self.names, kinds, strict=True)]
-        )
-
-    def arrow(self, batch: Batch) -> Any:
-        """Copies the payloads."""
-        return batch.to_arrow().cast(self.arrow_schema())
 
 
 class Sink(Protocol):
@@ -191,8 +148,7 @@ def _parts(batch: Batch) -> Iterator[Batch]:
 
     A column of `binary` ends at 2 GiB, and 65,536 records can be much more than that.
     """
-    sizes = np.fromiter((len(record) for record in batch), np.int64, len(batch))
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(sizes_of(batch))
     start = 0
     while start < len(batch):
         before = int(ends[start - 1]) if start else 0

@@ -13,7 +13,17 @@ from rich.console import Console
 
 from tapewire.errors import CorruptMetadata, CorruptRecord, NotALog, SegmentMissing, TapewireError
 
-__all__ = ["Exit", "JsonOption", "answer", "console", "errors", "explain", "fail", "print_json"]
+__all__ = [
+    "Exit",
+    "JsonOption",
+    "answer",
+    "console",
+    "errors",
+    "explain",
+    "fail",
+    "print_json",
+    "warn",
+]
 
 
 class Exit(enum.IntEnum):
@@ -47,6 +57,11 @@ def answer(value: Mapping[str, Any], as_json: bool, show: Callable[[], None]) ->
         print_json(value)
     else:
         show()
+
+
+def warn(message: str) -> None:
+    """Say on standard error what does not end the command."""
+    errors.print(f"tapewire: {message}", markup=False, soft_wrap=True)
 
 
 def fail(code: Exit, message: str, hint: str | None = None) -> NoReturn:

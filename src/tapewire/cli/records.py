@@ -7,11 +7,17 @@ import enum
 import json
 import math
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from tapewire.cli.times import iso
+from tapewire.errors import CorruptRecord, TapewireError
 from tapewire.log import Record
+from tapewire.protocol.messages import asdict
+from tapewire.protocol.types_file import FILE_NAME
+
+if TYPE_CHECKING:
+    from tapewire.protocol import Layout, TypeTable
 
 __all__ = ["Messages", "Show", "fields_text", "hexdump", "record_line", "record_object"]
 
@@ -28,37 +34,110 @@ class Show(enum.Enum):
 class Messages:
     """The messages that a log knows by its `types.json`; a log without one knows none.
 
+    A writer puts a message into that file before it appends the first one, so the file is read
+    again when an unknown record is met: a follower decodes what was declared after it began.
+
     Example:
         >>> import tapewire as tw
+        >>> from tapewire.protocol.orders import CancelOrder
         >>> with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
-        ...     Messages.of(tmp / "q").name_of(0x1001) is None
-        True
+        ...     _ = writer.append_message(CancelOrder("alpha", "BTCUSDT", 7))
+        >>> messages = Messages(tmp / "q")
+        >>> messages.name_of(CancelOrder.type_id), messages.type_id_of("CancelOrder")
+        ('CancelOrder', 4354)
+        >>> with tw.open_log(tmp / "q") as log:
+        ...     messages.fields_of(log.next())["symbol"]
+        'BTCUSDT'
     """
 
-    @classmethod
-    def of(cls, where: str | os.PathLike[str]) -> Messages:
-        """Those of a log; `where` need not be a folder."""
-        return cls()
+    def __init__(
+        self, where: str | os.PathLike[str], report: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._folder = os.fspath(where)
+        self._path = os.path.join(self._folder, FILE_NAME)
+        self._report = report
+        self._read: tuple[int, ...] | None = None
+        self._table: TypeTable | None = None
+        self._names: dict[int, str] = {}
+        self._load_if_changed()
+
+    def _load_if_changed(self) -> bool:
+        try:
+            found = os.stat(self._path)
+        except OSError:  # of a log that is no folder too
+            return False
+        signature = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        if signature == self._read:
+            return False
+        from tapewire.protocol import TypeTable
+
+        self._read = signature
+        try:
+            self._table = TypeTable.load(self._folder)
+        except (TapewireError, OSError) as error:
+            # A log can be read without: payloads are bytes then.
+            self._report(f"{error} (messages are not decoded)")
+            return False
+        # In the order of versions: the newest name counts.
+        self._names = {cls.type_id: cls.__name__ for cls in self._table}
+        return True
 
     def name_of(self, type_id: int) -> str | None:
         """The name of a type, or None."""
-        return None
+        name = self._names.get(type_id)
+        if name is None and self._load_if_changed():
+            name = self._names.get(type_id)
+        return name
 
     def type_id_of(self, text: str) -> int:
         """A type as it is typed: ``4097``, ``0x1001``, or the name of a message."""
         try:
             type_id = int(text, 0)
         except ValueError:
-            pass
-        else:
-            if 0 <= type_id < 0xFFFF:
-                return type_id
+            named = {cls.type_id for cls in self._table or () if cls.__name__ == text}
+            if len(named) == 1:
+                return named.pop()
+            if named:
+                ids = ", ".join(f"0x{type_id:04X}" for type_id in sorted(named))
+                raise ValueError(f"several types have this name: type={text}; use {ids}") from None
+            known = ", ".join(sorted(set(self._names.values()))) or "none"
+            raise ValueError(
+                f"no message of this name is in the log's types.json: type={text}; known: {known}"
+            ) from None
+        if not 0 <= type_id < 0xFFFF:
             raise ValueError(f"a type id is from 0 to 0xFFFE: type={text}")
-        raise ValueError(f"no message of this name is in the log's types.json: type={text}")
+        return type_id
+
+    def layouts_of(self, type_id: int) -> list[Layout]:
+        """Every version of a message, the oldest first."""
+        found = [cls.layout() for cls in self._table or () if cls.type_id == type_id]
+        return sorted(found, key=lambda layout: layout.version)
 
     def fields_of(self, record: Record) -> dict[str, Any] | None:
         """The fields of a record by name, as JSON has them; None when they cannot be had."""
-        return None
+        cls = self._table.find(record) if self._table is not None else None
+        if cls is None:
+            if not self._load_if_changed() or self._table is None:
+                return None
+            cls = self._table.find(record)
+            if cls is None:
+                return None
+        try:
+            values = asdict(cls.decode(record))
+        except CorruptRecord:
+            return None  # text that is none: its bytes are shown
+        return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A field's value as JSON has it: bytes in hexadecimal, null for what is no finite number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 def record_object(
@@ -94,15 +173,6 @@ def record_line(
     """`record_object` as one line of JSON, with its newline."""
     value = record_object(record, messages, show, fields)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """`value` with null for the numbers that JSON does not have: not-a-number, infinities."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return value
 
 
 def fields_text(name: str, fields: dict[str, Any]) -> str:

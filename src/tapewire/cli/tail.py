@@ -12,7 +12,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 import tapewire as tw
-from tapewire.cli.output import Exit, JsonOption, console, errors, fail
+from tapewire.cli.output import Exit, JsonOption, console, fail, warn
 from tapewire.cli.records import Messages, Show, fields_text, hexdump, record_line
 from tapewire.cli.times import iso, parse_time
 from tapewire.cli.walking import last_records, walk
@@ -71,7 +71,7 @@ def tail(
     if hex_ + decode + headers > 1:
         fail(Exit.USAGE, "give one of --hex, --decode and --headers")
     show = Show.HEX if hex_ else Show.DECODE if decode else Show.HEADERS if headers else Show.AUTO
-    messages = Messages.of(log)
+    messages = Messages(log, warn)
     only = {messages.type_id_of(text) for text in types} if types else None
     pick = _Pick(messages, grep)
     since = None if from_time is None else parse_time(from_time)
@@ -168,7 +168,7 @@ class _Damage:
     def __call__(self, line: str) -> None:
         self.met = True
         self._before()
-        errors.print(f"tapewire: damaged: {line}", markup=False, soft_wrap=True)
+        warn(f"damaged: {line}")
 
 
 class _Pick:
@@ -249,5 +249,5 @@ class _Printer:
                 break_on_hyphens=False,
             )
         if self._show is Show.DECODE:
-            return ("not decoded: its type is not in types.json",)
+            return ("not decoded: types.json has no message of this type and size",)
         return (f"{self._dim}{line}{self._plain}" for line in hexdump(record.payload))
