@@ -20,7 +20,7 @@ from tapewire.log import Reader, Record
 
 __all__ = ["tail"]
 
-HEADINGS = f"{'seq':>14}  {'time (UTC)':<30}  {'type':<15} {'flags':>6} {'size':>8}"
+HEADINGS = f"{'seq':>14}  {'time (UTC)':<30}  {'type':<6}  {'flags':<6}  {'size':>8}"
 
 
 def tail(
@@ -224,12 +224,12 @@ class _Printer:
             self._out.write(record_line(record, self._messages, self._show, fields))
             return
         name = self._messages.name_of(record.type_id)
-        number = f"0x{record.type_id:04X}"
-        kind = f"{number} {name}" if name else number
         time = iso(record.timestamp_ns).replace("T", " ")
+        # A decoded message begins with its name anyway.
+        named = name and (fields is None or self._show in (Show.HEX, Show.HEADERS))
         self._out.write(
-            f"{self._bold}{record.seq:>14}{self._plain}  {time}  {kind:<15} "
-            f"0x{record.flags:04X} {len(record):>8}\n"
+            f"{self._bold}{record.seq:>14}{self._plain}  {time}  0x{record.type_id:04X}  "
+            f"0x{record.flags:04X}  {len(record):>8}{f'  {name}' if named else ''}\n"
         )
         for line in self._payload(record, name, fields):
             self._out.write(f"    {line}\n")

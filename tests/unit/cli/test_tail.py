@@ -95,8 +95,8 @@ def test_a_record_as_json_has_the_documented_keys(queue):
 def test_lines_for_people_are_aligned_within_80_columns(queue):
     ran = tapewire("tail", queue, "-n", 1)
     assert ran.out.splitlines() == [
-        "           seq  time (UTC)                      type             flags     size",
-        "           299  2023-11-14 22:18:19.000000000Z  0x1003          0x0100        9",
+        "           seq  time (UTC)                      type    flags       size",
+        "           299  2023-11-14 22:18:19.000000000Z  0x1003  0x0100         9",
         "    0000  6f 72 64 65 72 20 32 39  39                       |order 299|",
     ]
 
