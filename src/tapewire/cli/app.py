@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tapewire.cli.bench import bench
 from tapewire.cli.export import export
 from tapewire.cli.output import Exit, explain, fail
 from tapewire.cli.tail import tail
@@ -40,6 +41,7 @@ def _every_command(
 ) -> None: ...
 
 
+app.command()(bench)
 app.command()(export)
 app.command()(tail)
 

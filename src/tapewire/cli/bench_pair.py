@@ -172,6 +172,9 @@ def _receiving(shared: Shared, receive: Callable[[Shared], None]) -> Iterator[Ca
         code = 1
         try:
             die_with_parent()
+            # Ctrl-C reaches both: the parent ends this process, without a word from it.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             shared.hear(_GO)
             receive(shared)
             code = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from tapewire.cli.export_files import (
     make_sink,
     written_whole,
 )
-from tapewire.cli.output import Exit, JsonOption, answer, console, errors, fail, warn
+from tapewire.cli.output import Exit, JsonOption, answer, console, errors, fail, interruptible, warn
 from tapewire.cli.records import Messages, Show
 from tapewire.cli.times import parse_time, seconds_text
 from tapewire.cli.walking import DAMAGE, last_seq, pass_damage
@@ -137,7 +136,7 @@ def export(
         warn(f"damaged: {line}")
 
     end = None if to_time is None else parse_time(to_time)
-    with tw.open_log(log, only) as reader, _interruptible():
+    with tw.open_log(log, only) as reader, interruptible():
         part = _Part.of(log, to_seq, end)
         if from_time is not None:
             reader.seek_time(parse_time(from_time))
@@ -297,21 +296,6 @@ class _Progress:
     def __exit__(self, *exc: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C and SIGTERM unwind, so that nothing half is left; the exit code says which it was."""
-
-    def end(signum: int, _: object) -> None:
-        raise SystemExit(128 + signum)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _need_pyarrow() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -21,6 +23,7 @@ __all__ = [
     "errors",
     "explain",
     "fail",
+    "interruptible",
     "print_json",
     "warn",
 ]
@@ -70,6 +73,21 @@ def fail(code: Exit, message: str, hint: str | None = None) -> NoReturn:
     if hint:
         errors.print(f"  {hint}", markup=False, soft_wrap=True)
     raise SystemExit(int(code))
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C and SIGTERM unwind, so that nothing half is left; the exit code says which it was."""
+
+    def end(signum: int, _: object) -> None:
+        raise SystemExit(128 + signum)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def explain(error: Exception) -> NoReturn:
