@@ -8,7 +8,6 @@ import errno
 import io
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
@@ -17,30 +16,11 @@ from tapewire.cli.export_columns import Columns, sizes_of
 from tapewire.cli.records import Messages, Show, record_line
 from tapewire.log import Batch
 
-__all__ = ["FORMATS", "Sink", "format_of", "make_sink", "written_whole"]
-
-# Formats, and the endings of file names that mean them.
-FORMATS = {
-    "csv": (".csv",),
-    "jsonl": (".jsonl", ".ndjson"),
-    "parquet": (".parquet", ".pq"),
-    "arrow": (".arrow", ".feather", ".ipc"),
-}
+__all__ = ["Sink", "make_sink", "written_whole"]
 
 # A row group of a Parquet file: large enough to scan well, small enough to hold in memory.
 _ROW_GROUP_ROWS = 1 << 18
 _ROW_GROUP_BYTES = 64 << 20
-
-
-def format_of(name: str) -> str | None:
-    """The format that a file's name ends with, or None.
-
-    Example:
-        >>> format_of("trades.parquet"), format_of("trades")
-        ('parquet', None)
-    """
-    ending = Path(name).suffix.lower()
-    return next((found for found, endings in FORMATS.items() if ending in endings), None)
 
 
 class Sink(Protocol):

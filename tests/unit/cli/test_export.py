@@ -137,7 +137,7 @@ def test_only_the_types_asked_for(queue, tmp):
 
 
 def test_what_is_appended_meanwhile_is_not_part_of_it(queue, tmp, monkeypatch):
-    from tapewire.cli import export as command
+    from tapewire.cli import export_run as command
 
     with tw.open_publisher(queue) as writer:
 
@@ -145,8 +145,8 @@ def test_what_is_appended_meanwhile_is_not_part_of_it(queue, tmp, monkeypatch):
             writer.append(1, b"meanwhile")
             return counted(self, batch)
 
-        counted = command._Done.count
-        monkeypatch.setattr(command._Done, "count", and_then_append)
+        counted = command.Done.count
+        monkeypatch.setattr(command.Done, "count", and_then_append)
         monkeypatch.setattr(command, "_BATCH", 10)
         assert seqs(queue, tmp) == list(range(300))
 
@@ -189,6 +189,12 @@ def test_damage_is_skipped_reported_and_counted_when_asked(queue, tmp, spoil):
     assert "record 200" in summary["damaged"][1]
 
 
+def test_a_damaged_first_record_is_skipped_when_asked(queue, tmp, spoil):
+    spoil(queue, (b"order 0" + bytes(9)))
+    middle = str(FIRST_NS + 3 * SECOND)
+    assert seqs(queue, tmp, "--skip-damaged", "--to-time", middle) == [1, 2]
+
+
 @pytest.mark.parametrize("name", ["all.parquet", "all.arrow"])
 def test_without_pyarrow_the_extra_is_named(queue, tmp, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -217,17 +223,17 @@ def test_what_is_used_wrongly_is_explained(queue, arguments, said):
 # Ends itself by a signal in the middle, when something is in the temporary file.
 INTERRUPTED = """
 import os, sys
-from tapewire.cli import export as command
+from tapewire.cli import export_run as command
 from tapewire.cli.app import main
 
 folder, signum, *sys.argv[1:] = sys.argv[1:]
-counted = command._Done.count
+counted = command.Done.count
 def count(self, batch):
     counted(self, batch)
     if self.records == 20:
         print(os.listdir(folder), flush=True)
         os.kill(os.getpid(), int(signum))
-command._Done.count = count
+command.Done.count = count
 command._BATCH = 10
 main()
 """
