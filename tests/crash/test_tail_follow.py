@@ -1,6 +1,7 @@
 """`tapewire tail -f` beside a writer that rolls, is killed, and comes back."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def tail(tmp):
                     [sys.executable, "-m", "tapewire.cli", "tail", *arguments, str(tmp / "q")],
                     stdout=stdout,
                     stderr=stderr,
+                    env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"},
                 )
             )
         return running[-1], out
@@ -80,18 +82,22 @@ def test_tail_follows_across_rolls_and_a_killed_writer_and_shows_what_export_wri
     assert shown == export(queue, tmp / "all.jsonl")
 
 
+def spoil(queue, seq):
+    """Turns a bit of a record's payload."""
+    segment = queue / "000000000.q"
+    place = segment.read_bytes().index(payload_of(seq))
+    with segment.open("r+b") as file:
+        file.seek(place)
+        file.write(bytes([payload_of(seq)[0] ^ 1]))
+
+
 def test_a_follower_tells_of_a_damaged_record_and_goes_on_behind_it(crew, tmp, tail, eventually):
     queue = tmp / "q"
     writer = crew.start("actors.appender", queue=str(queue), segment_bytes=SEGMENT_BYTES)
     writer.expect("open")
     writer.say("append", 10)
     writer.expect("done")
-    segment = queue / "000000000.q"
-    data = bytearray(segment.read_bytes())
-    place = data.index(payload_of(5))
-    with segment.open("r+b") as file:
-        file.seek(place)
-        file.write(bytes([data[place] ^ 1]))
+    spoil(queue, 5)
     process, out = tail("-f", "--json", "-n", "100")
     eventually(lambda: lines_of(out) == 9)
     writer.say("append", 1)
@@ -104,6 +110,26 @@ def test_a_follower_tells_of_a_damaged_record_and_goes_on_behind_it(crew, tmp, t
     told = out.with_suffix(".err").read_text()
     assert told.count("tapewire: damaged:") == 1
     assert "record 5" in told
+
+
+def test_a_follower_waits_at_a_damaged_end_until_more_comes(crew, tmp, tail, eventually):
+    queue = tmp / "q"
+    writer = crew.start("actors.appender", queue=str(queue), segment_bytes=SEGMENT_BYTES)
+    writer.expect("open")
+    writer.say("append", 10)
+    writer.expect("done")
+    spoil(queue, 9)
+    process, out = tail("-f", "--json", "--from-seq", "0")
+    told = out.with_suffix(".err")
+    eventually(lambda: "nothing right behind it" in told.read_text())
+    writer.say("append", 2)
+    writer.expect("done")
+    eventually(lambda: lines_of(out) == 11)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    seqs = [json.loads(line)["seq"] for line in out.read_bytes().splitlines()]
+    assert seqs == [*range(9), 10, 11]
+    assert told.read_text().count("nothing right behind it") == 1
 
 
 def test_a_follower_ends_when_the_log_is_removed(crew, tmp, tail, eventually):

@@ -123,6 +123,7 @@ def test_text_that_is_not_utf8_is_shown_as_bytes(fills):
 
 def test_a_follower_decodes_what_is_declared_after_it_began(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        protocol.declare(writer, OldQuote)
         writer.append(0x1001, b"first")
         command = [sys.executable, "-m", "tapewire.cli", "tail", tmp / "q", "--json", "-f"]
         with subprocess.Popen(
