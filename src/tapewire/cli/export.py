@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,8 +88,11 @@ def export(
         fail(Exit.USAGE, "give --from-seq or --from-time, not both")
     if to_seq is not None and to_time is not None:
         fail(Exit.USAGE, "give --to-seq or --to-time, not both")
-    if os.path.lexists(to) and not force:
-        fail(Exit.USAGE, f"there is a file already: {to}", "--force replaces it")
+    if os.path.lexists(to):
+        if not stat.S_ISREG(os.lstat(to).st_mode):
+            fail(Exit.USAGE, f"not a plain file: {to}", "give a name that is free")
+        if not force:
+            fail(Exit.USAGE, f"there is a file already: {to}", "--force replaces it")
     if decode and types:
         fail(Exit.USAGE, "give --decode or --type, not both", "--decode takes one type only")
     since = None if from_time is None else parse_time(from_time)

@@ -7,6 +7,7 @@ import csv
 import errno
 import io
 import os
+import stat
 from collections.abc import Iterator
 from typing import IO, Any, Protocol
 
@@ -145,11 +146,15 @@ def written_whole(path: str, force: bool) -> Iterator[IO[bytes]]:
     Until then it has a name of its own beside it; readable by its owner alone.
 
     Raises:
-        FileExistsError: There is something under this name already, and `force` is not set.
+        FileExistsError: There is something under this name already, and `force` is not set; or it
+            is no plain file, which is never replaced.
+        FileNotFoundError: There is no such folder.
     """
     folder, name = os.path.split(os.path.abspath(path))
-    if not force and os.path.lexists(path):
-        raise FileExistsError(errno.EEXIST, "there is a file already", path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
+    if os.path.lexists(path) and not (force and stat.S_ISREG(os.lstat(path).st_mode)):
+        raise FileExistsError(errno.EEXIST, "there is something already", path)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -161,6 +161,16 @@ def test_a_file_that_exists_is_kept_unless_forced(queue, tmp):
     assert (tmp / "all.csv").read_text() != "mine"
 
 
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("elsewhere", path)])
+def test_what_is_no_plain_file_is_never_replaced(queue, tmp, make):
+    make(tmp / "all.csv")
+    before = (tmp / "all.csv").lstat()
+    ran = tapewire("export", queue, "--to", tmp / "all.csv", "--force")
+    assert ran.code == 2
+    assert "not a plain file" in ran.err
+    assert (tmp / "all.csv").lstat() == before
+
+
 def test_the_file_is_private_and_nothing_is_left_beside_it(queue, tmp):
     export(queue, tmp / "all.csv")
     assert (tmp / "all.csv").stat().st_mode & 0o777 == 0o600
