@@ -18,7 +18,7 @@ from tapewire.log import Batch, Reader
 
 __all__ = ["Damage", "Done", "Part", "Progress"]
 
-_BATCH = 65536
+_BATCH = 16384
 
 
 @dataclass

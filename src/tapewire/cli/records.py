@@ -17,9 +17,12 @@ from tapewire.protocol.messages import asdict
 from tapewire.protocol.types_file import FILE_NAME
 
 if TYPE_CHECKING:
-    from tapewire.protocol import Layout, TypeTable
+    from tapewire.protocol import Layout, Message, TypeTable
 
 __all__ = ["Messages", "Show", "fields_text", "hexdump", "record_line", "record_object"]
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 class Show(enum.Enum):
@@ -59,6 +62,7 @@ class Messages:
         self._read: tuple[int, ...] | None = None
         self._table: TypeTable | None = None
         self._names: dict[int, str] = {}
+        self._unknown: set[tuple[int, int]] = set()  # type and size, when the file was last read
         self._load_if_changed()
 
     def _load_if_changed(self) -> bool:
@@ -78,16 +82,14 @@ class Messages:
             # A log can be read without: payloads are bytes then.
             self._report(f"{error} (messages are not decoded)")
             return False
+        self._unknown.clear()
         # In the order of versions: the newest name counts.
         self._names = {cls.type_id: cls.__name__ for cls in self._table}
         return True
 
     def name_of(self, type_id: int) -> str | None:
         """The name of a type, or None."""
-        name = self._names.get(type_id)
-        if name is None and self._load_if_changed():
-            name = self._names.get(type_id)
-        return name
+        return self._names.get(type_id)
 
     def type_id_of(self, text: str) -> int:
         """A type as it is typed: ``4097``, ``0x1001``, or the name of a message."""
@@ -115,18 +117,24 @@ class Messages:
 
     def fields_of(self, record: Record) -> dict[str, Any] | None:
         """The fields of a record by name, as JSON has them; None when they cannot be had."""
-        cls = self._table.find(record) if self._table is not None else None
+        cls = self._class_of(record)
         if cls is None:
-            if not self._load_if_changed() or self._table is None:
-                return None
-            cls = self._table.find(record)
-            if cls is None:
-                return None
+            return None
         try:
             values = asdict(cls.decode(record))
         except CorruptRecord:
             return None  # text that is none: its bytes are shown
         return {name: _plain(value) for name, value in values.items()}
+
+    def _class_of(self, record: Record) -> type[Message] | None:
+        cls = self._table.find(record) if self._table is not None else None
+        if cls is not None or (record.type_id, len(record)) in self._unknown:
+            return cls
+        if self._load_if_changed() and self._table is not None:
+            cls = self._table.find(record)
+        if cls is None:
+            self._unknown.add((record.type_id, len(record)))
+        return cls
 
 
 def _plain(value: Any) -> Any:
@@ -147,6 +155,8 @@ def record_object(
 
     `fields` are those of the record where they are at hand already.
     """
+    if fields is None:  # first of all: it looks whether types.json knows more by now
+        fields = messages.fields_of(record)
     result: dict[str, Any] = {
         "seq": record.seq,
         "timestamp_ns": record.timestamp_ns,
@@ -158,11 +168,9 @@ def record_object(
     }
     if show is Show.HEADERS:
         return result
-    if show is not Show.HEX:
-        fields = messages.fields_of(record) if fields is None else fields
-        if fields is not None:
-            result["fields"] = fields
-            return result
+    if show is not Show.HEX and fields is not None:
+        result["fields"] = fields
+        return result
     result["payload"] = base64.b64encode(record.payload).decode()
     return result
 
@@ -171,8 +179,7 @@ def record_line(
     record: Record, messages: Messages, show: Show = Show.AUTO, fields: dict[str, Any] | None = None
 ) -> str:
     """`record_object` as one line of JSON, with its newline."""
-    value = record_object(record, messages, show, fields)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+    return _ENCODER.encode(record_object(record, messages, show, fields)) + "\n"
 
 
 def fields_text(name: str, fields: dict[str, Any]) -> str:

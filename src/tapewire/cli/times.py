@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 
@@ -30,11 +31,13 @@ def iso(timestamp_ns: int) -> str:
         '2024-03-01T12:00:00.000000001Z'
     """
     seconds, ns = divmod(timestamp_ns, 1_000_000_000)
+    return f"{_to_the_second(seconds)}.{ns:09}Z"
+
+
+@functools.lru_cache(maxsize=16)  # neighbours on a tape share their second
+def _to_the_second(seconds: int) -> str:
     t = time.gmtime(seconds)
-    return (
-        f"{t.tm_year:04}-{t.tm_mon:02}-{t.tm_mday:02}"
-        f"T{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}.{ns:09}Z"
-    )
+    return f"{t.tm_year:04}-{t.tm_mon:02}-{t.tm_mday:02}T{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}"
 
 
 def parse_time(text: str, now_ns: int | None = None) -> int:
