@@ -232,6 +232,10 @@ cdef class Record:
     def __len__(self):
         return self._size
 
+    def __bool__(self):
+        """Always: ``while record := reader.next()`` does not end at an empty payload."""
+        return True
+
     def __eq__(self, other):
         if not isinstance(other, Record):
             return NotImplemented
