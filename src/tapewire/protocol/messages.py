@@ -291,8 +291,8 @@ def make_class(
         own.pop(name, None)
     functions, tell_class = compile_functions(layout, defaults, declare)
     # namedtuple's getters are the fastest that Python has.
-    fastest = vars(namedtuple("_", names))
-    getters = {name: fastest[name] for name in names}
+    fastest = namedtuple("_", names)  # type: ignore[misc]
+    getters = {name: getattr(fastest, name) for name in names}
     cls: type[Message] = type(
         layout.name,
         (Message,),
