@@ -185,8 +185,9 @@ def declare(writer: Writer, *messages: type[Any]) -> None:
     from tapewire.protocol import types_file
 
     missing = [cls for cls in messages if cls not in writer.declared]
-    types_file.merge(writer.path, [cls.layout() for cls in missing])
-    writer.declared.update(missing)
+    if missing:
+        types_file.merge(writer.path, [cls.layout() for cls in missing])
+        writer.declared.update(missing)
 
 
 @dataclass_transform(frozen_default=True)
