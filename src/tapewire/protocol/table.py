@@ -1,0 +1,87 @@
+"""Decoding a log by its own `types.json`: for tools that do not have the program's classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tapewire.log import Record
+from tapewire.protocol import types_file
+from tapewire.protocol.layout import Layout
+from tapewire.protocol.messages import Message, asdict, make_class
+
+__all__ = ["TypeTable", "load_types"]
+
+
+class TypeTable:
+    """The messages of one log, by type id and size. Nothing is registered.
+
+    Example:
+        >>> import tapewire as tw
+        >>> from tapewire.protocol import TypeTable
+        >>> from tapewire.protocol.orders import CancelOrder
+        >>> with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
+        ...     _ = writer.append_message(CancelOrder("alpha", "BTCUSDT", 7))
+        >>> table = TypeTable.load(tmp / "q")
+        >>> table
+        <TypeTable CancelOrder version 1>
+        >>> with tw.open_log(tmp / "q") as log:
+        ...     table.decode(log.next())["client_order_id"]
+        7
+    """
+
+    def __init__(self, layouts: Iterable[Layout] = ()) -> None:
+        # A class is made when a record asks for it: a tool may never meet most of them.
+        self._layouts = {(layout.type_id, layout.size): layout for layout in layouts}
+        self._classes: dict[tuple[int, int], type[Message]] = {}
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> TypeTable:
+        """The table of a log's folder; empty where there is no `types.json`.
+
+        Raises:
+            CorruptMetadata: The file is damaged; the message names file and field.
+            UnsupportedVersion: A later release wrote it.
+        """
+        return cls(types_file.read(folder))
+
+    def find(self, record: Record) -> type[Message] | None:
+        """The class of a record's message, or None where type id and size are not in the table."""
+        return self._class((record.type_id, len(record)))
+
+    def _class(self, key: tuple[int, int]) -> type[Message] | None:
+        if key not in self._classes and key in self._layouts:
+            self._classes[key] = make_class(self._layouts[key])
+        return self._classes.get(key)
+
+    def decode(self, record: Record) -> dict[str, Any] | None:
+        """The fields of a record by name, or None where the table does not know it.
+
+        Raises:
+            CorruptRecord: A `char` field does not hold UTF-8.
+        """
+        cls = self.find(record)
+        return None if cls is None else asdict(cls.__tapewire_make__(record))
+
+    def __iter__(self) -> Iterator[type[Message]]:
+        for key in self._layouts:
+            cls = self._class(key)
+            assert cls is not None
+            yield cls
+
+    def __len__(self) -> int:
+        return len(self._layouts)
+
+    def __repr__(self) -> str:
+        names = (f" {each.name} version {each.version}" for each in self._layouts.values())
+        return f"<TypeTable{','.join(names)}>"
+
+
+def load_types(folder: str | os.PathLike[str]) -> list[type[Message]]:
+    """Message classes made of a log's `types.json`, in the order of type id and version.
+
+    They decode, and their instances can be appended; `Record.decode` does not know them, unless
+    `register` is called with them.
+    """
+    return list(TypeTable.load(folder))
