@@ -9,6 +9,7 @@ from tapewire.cli.bench_pair import (
     end_receiving,
     run_flow,
     run_pair,
+    sleep_nearly_until,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "end_receiving",
     "run_flow",
     "run_pair",
+    "sleep_nearly_until",
 ]

@@ -95,7 +95,7 @@ def test_the_hot_loop_of_the_examples_makes_no_system_call(tmp):
     records = 2_000
     feeding = ["examples/feed.py", tmp / "prices", "--seconds", "90", "--rate", "20000"]
     with subprocess.Popen([sys.executable, *feeding], cwd=ROOT, stdout=subprocess.DEVNULL) as feed:
-        # -ff, a file for each thread: in one file strace splits calls that another thread interrupts.
+        # -ff, a file for each thread: in one, strace splits calls that other threads interrupt.
         command = ["strace", "-ff", "-qq", "-o", tmp / "calls", sys.executable]
         command += ["examples/hot_loop.py", tmp / "prices", tmp / "orders"]
         done = subprocess.run(

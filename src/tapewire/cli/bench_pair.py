@@ -29,6 +29,7 @@ __all__ = [
     "end_receiving",
     "run_flow",
     "run_pair",
+    "sleep_nearly_until",
 ]
 
 STAMP = struct.Struct("<q")  # how every message begins: when it was due, CLOCK_MONOTONIC in ns
@@ -125,13 +126,13 @@ def _send_all(
     send: Callable[[bytes], object], shared: Shared, size: int, gap_ns: int, patient: bool
 ) -> int:
     """When the first one was due."""
-    now, sleep, pack = time.perf_counter_ns, time.sleep, STAMP.pack
+    now, pack = time.perf_counter_ns, STAMP.pack
     sent, rest = shared.sent, bytes(size - STAMP.size)
     begin = due = now() + 1_000_000
     for i in range(shared.count):
         message = pack(due) + rest  # made while there is time
-        if patient and (left := due - AWAKE_NS - now()) > 0:
-            sleep(left * 1e-9)
+        if patient:
+            sleep_nearly_until(due)
         while now() < due:
             pass
         start = now()
@@ -139,6 +140,12 @@ def _send_all(
         sent[i] = start
         due += gap_ns
     return begin
+
+
+def sleep_nearly_until(due: int) -> None:
+    """Leave the core to others, but be awake when something is due."""
+    if (left := due - AWAKE_NS - time.perf_counter_ns()) > 0:
+        time.sleep(left * 1e-9)
 
 
 def begin_receiving(shared: Shared) -> None:

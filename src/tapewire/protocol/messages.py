@@ -13,7 +13,7 @@ from tapewire.log import Batch, Record
 from tapewire.protocol import registry
 from tapewire.protocol.codegen import compile_functions, misfit
 from tapewire.protocol.fields import FieldType
-from tapewire.protocol.layout import Layout
+from tapewire.protocol.layout import RESERVED, Layout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -185,8 +185,9 @@ def declare(writer: Writer, *messages: type[Any]) -> None:
     from tapewire.protocol import types_file
 
     missing = [cls for cls in messages if cls not in writer.declared]
-    types_file.merge(writer.path, [cls.layout() for cls in missing])
-    writer.declared.update(missing)
+    if missing:
+        types_file.merge(writer.path, [cls.layout() for cls in missing])
+        writer.declared.update(missing)
 
 
 @dataclass_transform(frozen_default=True)
@@ -199,7 +200,7 @@ def message(type_id: int, *, version: int = 1) -> Callable[[type[_T]], type[_T]]
 
     Raises:
         InvalidMessage: A field has no type of Tapewire's, a name that is taken, or a wrong default.
-        LayoutConflict: Another message has this type id and version.
+        LayoutConflict: Its size does not tell it from another version of this type id.
 
     Example:
         >>> import tapewire as tw
@@ -282,7 +283,7 @@ def make_class(
                 hint="give it a default, or put it further ahead",
             )
     own: dict[str, Any] = dict(vars(written)) if written is not None else {}
-    for name in ("__new__", "__init__", "__slots__"):
+    for name in ("__new__", "__init__", "__slots__", *sorted(RESERVED)):
         if name in own:
             raise InvalidMessage(
                 f"{layout.name}: @message makes {name} itself", hint="leave it out"
@@ -291,7 +292,8 @@ def make_class(
         own.pop(name, None)
     functions, tell_class = compile_functions(layout, defaults, declare)
     # namedtuple's getters are the fastest that Python has.
-    getters = {name: vars(namedtuple("_", names))[name] for name in names}
+    fastest = namedtuple("_", names)  # type: ignore[misc]
+    getters = {name: getattr(fastest, name) for name in names}
     cls: type[Message] = type(
         layout.name,
         (Message,),
