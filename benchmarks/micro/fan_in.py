@@ -9,9 +9,9 @@ import numpy as np
 
 import tapewire as tw
 from benchmarks.harness import TYPE_ID, Row, Scale, Series, pin, quiet, rows_of, scratch
-from benchmarks.micro.append import segment_bytes_for
 from benchmarks.micro.read import BATCH, next_ns
 from tapewire import bus
+from tapewire.cli.bench_work import segment_bytes_for
 
 SOURCES = 8
 
