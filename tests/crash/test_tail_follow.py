@@ -1,5 +1,6 @@
 """`tapewire tail -f` beside a writer that rolls, is killed, and comes back."""
 
+import itertools
 import json
 import os
 import signal
@@ -130,6 +131,34 @@ def test_a_follower_waits_at_a_damaged_end_until_more_comes(crew, tmp, tail, eve
     seqs = [json.loads(line)["seq"] for line in out.read_bytes().splitlines()]
     assert seqs == [*range(9), 10, 11]
     assert told.read_text().count("nothing right behind it") == 1
+
+
+def test_a_follower_that_was_overtaken_tells_and_goes_on(crew, tmp, tail, eventually):
+    queue = tmp / "q"
+    writer = crew.start("actors.appender", queue=str(queue), segment_bytes=SEGMENT_BYTES)
+    writer.expect("open")
+    writer.say("append", 10)
+    writer.expect("done")
+    process, out = tail("-f", "--json", "--from-seq", "0")
+    eventually(lambda: lines_of(out) == 10)
+    process.send_signal(signal.SIGSTOP)
+    writer.say("append", 300)
+    upto, metrics = writer.expect("done")
+    assert metrics["rolls"] >= 4
+    for segment in (0, 1, 2):  # what retention does to a reader that it need not wait for
+        (queue / f"{segment:09d}.q").unlink()
+    process.send_signal(signal.SIGCONT)
+    eventually(lambda: f'{{"seq":{upto - 1},'.encode() in out.read_bytes())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    seqs = [json.loads(line)["seq"] for line in out.read_bytes().splitlines()]
+    gaps = [(a, b) for a, b in itertools.pairwise(seqs) if b != a + 1]
+    assert len(gaps) == 1
+    assert gaps[0][0] < gaps[0][1]
+    segments, numbers = out.with_suffix(".err").read_text().splitlines()
+    assert "segment=1" in segments
+    assert str(gaps[0][0] + 1) in numbers
+    assert str(gaps[0][1] - 1) in numbers
 
 
 def test_a_follower_ends_when_the_log_is_removed(crew, tmp, tail, eventually):

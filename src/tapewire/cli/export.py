@@ -120,6 +120,7 @@ def _write(
     from tapewire.cli.export_files import make_sink, written_whole
     from tapewire.cli.export_run import Damage, Done, Part, Progress
     from tapewire.cli.records import Messages, Show
+    from tapewire.cli.walking import seek_near
 
     messages = Messages(log, warn)
     chosen_types = [decode] if decode else types or []
@@ -128,12 +129,12 @@ def _write(
     done = Done()
     damage = Damage(done, skip_damaged)
     with tw.open_log(log, only) as reader:
-        part = Part.of(log, *stop)
         from_seq, from_time_ns = start
+        part = Part.of(log, from_seq, *stop)
         if from_time_ns is not None:
             reader.seek_time(from_time_ns)
         elif from_seq is not None:
-            reader.seek_seq(from_seq)
+            seek_near(reader, from_seq)
         with written_whole(to, force) as file, Progress(part, done) as progress:
             # Closed in any case: a writer of pyarrow's must not outlive its file.
             with contextlib.closing(make_sink(format_, file, columns, messages, Show.AUTO)) as sink:

@@ -197,10 +197,7 @@ class MessageColumns:
 
 
 def _refusal(seq: int, why: str) -> CorruptRecord:
-    return CorruptRecord(
-        f"a record is not the message it says it is: seq={seq}, {why}",
-        hint="--skip-damaged leaves it out",
-    )
+    return CorruptRecord(f"a record is not the message it says it is: seq={seq}, {why}")
 
 
 def _text_of(values: list[Any]) -> list[Any]:

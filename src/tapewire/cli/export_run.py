@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 import tapewire as tw
 from tapewire.cli.export_columns import sizes_of
 from tapewire.cli.output import Exit, errors, fail, warn
-from tapewire.cli.walking import DAMAGE, last_seq, pass_damage, walk
-from tapewire.errors import CorruptRecord
+from tapewire.cli.walking import DAMAGE, last_seq, pass_damage, said, walk
+from tapewire.errors import CorruptRecord, TapewireError
 from tapewire.log import Batch, Reader
 
 __all__ = ["Damage", "Done", "Part", "Progress"]
@@ -47,19 +47,22 @@ class Damage:
         self._done = done
         self._skip = skip
 
-    def passed(self, reader: Reader, error: Exception) -> bool:
+    def passed(self, reader: Reader, error: TapewireError) -> bool:
         """Whether the reader stands behind the damage and can go on."""
         if not self._skip:
-            raise error
+            self._give_up(error)
         told = pass_damage(reader, error)
-        self._note(told or f"{error} (nothing right behind it)")
+        self._note(told or f"{said(error)} (nothing right behind it)")
         return told is not None
 
     def refused(self, error: CorruptRecord) -> None:
         """A record is right, but cannot be written as was asked."""
         if not self._skip:
-            raise error
-        self._note(str(error))
+            self._give_up(error)
+        self._note(said(error))
+
+    def _give_up(self, error: TapewireError) -> NoReturn:
+        fail(Exit.DAMAGED, said(error), "--skip-damaged goes on behind it")
 
     def _note(self, line: str) -> None:
         self._done.damaged.append(line)
@@ -70,11 +73,12 @@ class Damage:
 class Part:
     """The part of a log to be exported."""
 
+    start: int  # no record before this number
     stop: int | None  # no record beyond this number
     end: Any  # where the log ended when we began; None where a kind's positions have no order
 
     @classmethod
-    def of(cls, log: str, to_seq: int | None, to_time_ns: int | None) -> Part:
+    def of(cls, log: str, from_seq: int | None, to_seq: int | None, to_time_ns: int | None) -> Part:
         """Finds where to end: what is appended from now on is not part of it."""
         with tw.open_log(log) as scout:
             rising = "seek_seq" in scout.caps and not _numbers_begin_again(scout)
@@ -85,14 +89,14 @@ class Part:
                     "leave out --to-seq and --to-time",
                 )
             stop = last_seq(scout) if rising else None
-            if stop is not None and to_seq is not None:
-                stop = min(stop, to_seq)
-            if stop is not None and to_time_ns is not None and scout.seek_time(to_time_ns):
+            if to_seq is not None:
+                stop = to_seq if stop is None else min(stop, to_seq)
+            if to_time_ns is not None and scout.seek_time(to_time_ns):
                 beyond = next(walk(scout, _ignore), None)
                 stop = stop if beyond is None else beyond.seq - 1  # -1: nothing at all
             scout.seek_end()
             end = scout.position
-        return cls(stop, end if isinstance(end, tuple) else None)
+        return cls(from_seq or 0, stop, end if isinstance(end, tuple) else None)
 
     def batches(self, reader: Reader, damage: Damage) -> Iterator[Batch]:
         """From where the reader stands."""
@@ -105,6 +109,10 @@ class Part:
                 return
             if len(batch) == 0:
                 return
+            if int(batch.seq[0]) < self.start:
+                batch = batch[int(np.searchsorted(batch.seq, self.start)) :]
+                if len(batch) == 0:
+                    continue
             if self.stop is None or int(batch.seq[-1]) <= self.stop:
                 yield batch
                 continue

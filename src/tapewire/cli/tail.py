@@ -15,7 +15,7 @@ import tapewire as tw
 from tapewire.cli.output import Exit, JsonOption, console, fail, warn
 from tapewire.cli.records import Messages, Show, fields_text, hexdump, record_line
 from tapewire.cli.times import iso, parse_time
-from tapewire.cli.walking import last_records, walk
+from tapewire.cli.walking import last_records, seek_near, walk
 from tapewire.log import Reader, Record
 
 __all__ = ["tail"]
@@ -114,7 +114,7 @@ def _chosen(
             return
         count = None
     elif from_seq is not None:
-        reader.seek_seq(from_seq)
+        seek_near(reader, from_seq)
     elif since is not None:
         reader.seek_time(since)
     reached = not from_there

@@ -6,10 +6,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from tapewire.errors import CorruptRecord, GapDetected, Overrun, SegmentMissing
+from tapewire.errors import CorruptRecord, GapDetected, Overrun, SegmentMissing, TapewireError
 from tapewire.log import Reader, Record
 
-__all__ = ["DAMAGE", "first_seq", "last_records", "last_seq", "pass_damage", "walk"]
+__all__ = [
+    "DAMAGE",
+    "first_seq",
+    "last_records",
+    "last_seq",
+    "pass_damage",
+    "said",
+    "seek_near",
+    "walk",
+]
 
 DAMAGE = (CorruptRecord, SegmentMissing, GapDetected, Overrun)
 Report = Callable[[str], None]
@@ -20,13 +29,18 @@ _MENDED_YET_SECONDS = 0.05
 _STILL_THERE_SECONDS = 1.0
 
 
-def pass_damage(reader: Reader, error: Exception) -> str | None:
+def said(error: TapewireError) -> str:
+    """What an error says without its hint, which is for who writes Python."""
+    return str(error).removesuffix(f"; {error.hint}")
+
+
+def pass_damage(reader: Reader, error: TapewireError) -> str | None:
     """Move the reader past what made it raise `error`; what was skipped, in words.
 
     None when there is nothing right behind it yet: the reader stays where it is.
     """
     if isinstance(error, GapDetected | Overrun):
-        return f"{error}; reading on"  # raised once: the reader has gone on by itself
+        return said(error)  # raised once: the reader has gone on by itself
     seen = reader.last_seq
     skipped = reader.skip_damaged()
     if skipped.bytes:
@@ -36,11 +50,11 @@ def pass_damage(reader: Reader, error: Exception) -> str | None:
                 lost += f", records {skipped.first_seq} to {skipped.last_seq}"
             elif skipped.last_seq == skipped.first_seq:
                 lost += f", record {skipped.first_seq}"
-        return f"{error} (skipped: {lost})"
+        return f"{said(error)} (skipped: {lost})"
     if isinstance(error, SegmentMissing):
         ahead = error.first_available_seq if seen is None else seen + 1
         if ahead is not None and reader.seek_seq(ahead):
-            return f"{error} (went on at the next record there is)"
+            return f"{said(error)} (went on at the next record there is)"
     return None
 
 
@@ -68,7 +82,7 @@ def walk(
             if told is not None:
                 report(told)
             elif not stuck:
-                report(f"{error} (nothing right behind it)")
+                report(f"{said(error)} (nothing right behind it)")
             stuck = told is None
             if stuck and not follow:
                 return
@@ -83,6 +97,17 @@ def walk(
             return
 
 
+def seek_near(reader: Reader, seq: int) -> None:
+    """To the first record with at least this number; to the start where segments are missing there.
+
+    Then records before it come first, and the walk tells what is missing.
+    """
+    try:
+        reader.seek_seq(seq)
+    except SegmentMissing:
+        reader.seek_start()
+
+
 def first_seq(reader: Reader) -> int | None:
     """Number of the first record; None when there is none or it is damaged. Moves the reader."""
     if not reader.seek_start():
@@ -95,11 +120,18 @@ def first_seq(reader: Reader) -> int | None:
 
 
 def last_seq(reader: Reader) -> int | None:
-    """Number of the last record, by seeking alone; None when there is none. Moves the reader.
+    """Number of the last record, by seeking alone; None when there is none or a segment is gone.
 
     `seek_seq(n)` says whether any record has at least number `n`: the last number is the
-    largest for which it does, found in twice its logarithm of seeks.
+    largest for which it does, found in twice its logarithm of seeks. Moves the reader.
     """
+    try:
+        return _gallop(reader)
+    except SegmentMissing:
+        return None
+
+
+def _gallop(reader: Reader) -> int | None:
     low = first_seq(reader) or 0
     if not reader.seek_seq(low):
         low = 0  # a log whose numbers have begun again
@@ -137,7 +169,7 @@ def last_records(
         if whole or last is None:
             reader.seek_start()
         else:
-            reader.seek_seq(last - span + 1)
+            seek_near(reader, last - span + 1)
         kept.clear()
         damage: list[str] = []
         for record in walk(reader, damage.append):

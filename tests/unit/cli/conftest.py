@@ -3,6 +3,7 @@
 import pytest
 
 import tapewire as tw
+from tests.support.queue_format import segment_path, stored_records
 
 FIRST_NS = 1_700_000_000_000_000_000  # 2023-11-14T22:13:20Z
 
@@ -20,6 +21,18 @@ def queue(tmp):
             )
         assert writer.metrics()["rolls"] >= 3
     return tmp / "q"
+
+
+@pytest.fixture
+def remove_segment():
+    """`remove_segment(queue, id)` deletes a segment; the numbers of the records in it."""
+
+    def remove(queue, segment):
+        lost = [record.seq for at, record in stored_records(queue) if at == segment]
+        segment_path(queue, segment).unlink()
+        return lost
+
+    return remove
 
 
 @pytest.fixture

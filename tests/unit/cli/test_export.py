@@ -199,6 +199,15 @@ def test_damage_is_skipped_reported_and_counted_when_asked(queue, tmp, spoil):
     assert "record 200" in summary["damaged"][1]
 
 
+@pytest.mark.parametrize("arguments", [[], ["--from-seq", 70], ["--from-seq", 1, "--to-seq", 250]])
+def test_a_missing_segment_is_skipped_when_asked(queue, tmp, arguments, remove_segment):
+    whole = seqs(queue, tmp, *arguments)
+    lost = remove_segment(queue, 1)
+    assert tapewire("export", queue, "--to", tmp / "x.csv", *arguments).code == 3
+    left = seqs(queue, tmp, "--skip-damaged", *arguments)
+    assert left == [n for n in whole if n not in lost]
+
+
 def test_a_damaged_first_record_is_skipped_when_asked(queue, tmp, spoil):
     spoil(queue, (b"order 0" + bytes(9)))
     middle = str(FIRST_NS + 3 * SECOND)

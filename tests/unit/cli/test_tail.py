@@ -124,15 +124,25 @@ def test_damage_is_told_skipped_and_the_exit_code(queue, spoil):
     assert ran.err.count("damaged:") == 1
 
 
-def test_a_missing_segment_is_told_and_skipped(queue):
-    (queue / "000000001.q").unlink()
+def test_a_missing_segment_is_told_and_skipped(queue, remove_segment):
+    lost = remove_segment(queue, 1)
     ran = tapewire("tail", queue, "--from-seq", 0, "--json")
     assert ran.code == 3
-    shown = [record["seq"] for record in ran.json]
-    assert shown[0] == 0
-    assert shown[-1] == 299
-    assert 0 < len(shown) < 300
-    assert "segment" in ran.err
+    assert [record["seq"] for record in ran.json] == [n for n in range(300) if n not in lost]
+    assert "segment=1" in ran.err
+
+
+@pytest.mark.parametrize("segment", [0, 1, 2, 3])
+def test_the_last_are_shown_whichever_segment_is_missing(queue, segment, remove_segment):
+    remove_segment(queue, segment)
+    assert [r["seq"] for r in tapewire("tail", queue, "-n", 5, "--json").json] == [*range(295, 300)]
+
+
+def test_from_a_number_that_is_missing_the_next_are_shown(queue, remove_segment):
+    lost = remove_segment(queue, 1)
+    ran = tapewire("tail", queue, "--from-seq", lost[3], "-n", 2, "--json")
+    assert ran.code == 3
+    assert [record["seq"] for record in ran.json] == [lost[-1] + 1, lost[-1] + 2]
 
 
 @pytest.mark.parametrize(
