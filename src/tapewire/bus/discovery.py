@@ -15,19 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tapewire._native import is_name
 from tapewire.bus.alarm import Alarm
-from tapewire.bus.inotify import (
-    IN_DELETE_SELF,
-    IN_IGNORED,
-    IN_MOVE_SELF,
-    IN_Q_OVERFLOW,
-    Inotify,
-    OutOfWatches,
-)
+from tapewire.bus.inotify import OutOfWatches
 from tapewire.bus.layout import ORDERS_OUT, OrdersLayout
 from tapewire.bus.markers import READY
 from tapewire.bus.names import folders_below
+from tapewire.bus.watches import StrategyWatches
 from tapewire.config import check_at_least
 from tapewire.errors import ClosedHandle
 
@@ -107,7 +100,7 @@ class RouterDiscovery:
         self._ready: dict[str, _Identity] = {}
         self._due = time.monotonic()
         self._alarm = Alarm()
-        self._watches = _Watches()
+        self._watches = StrategyWatches()
 
     @property
     def strategies(self) -> list[str]:
@@ -175,15 +168,15 @@ class RouterDiscovery:
     def _scan(self) -> set[str]:
         """Everybody to look at: who is in the folder now, and who was ready."""
         folder = self.orders.folder
-        self._watches.begin_scan(folder)
+        self._watches.watch_all(folder)
         return self._ready.keys() | set(folders_below(folder))
 
     def _look_at(self, strategy: str, events: list[Added | Removed]) -> None:
         folder = self.orders.root / "orders" / "queue" / strategy
         orders_out = folder / ORDERS_OUT
         # Watched before it is looked at: what comes in between is told by the next poll.
-        watches = self._watches.watch(strategy, folder, orders_out)
-        found = _identity(folder, orders_out, watches.get(orders_out))
+        watch = self._watches.watch_strategy(strategy, folder)
+        found = _identity(folder, orders_out, watch)
         known = self._ready.pop(strategy, None)
         if found is not None:
             self._ready[strategy] = found
@@ -210,90 +203,3 @@ def _identity(folder: Path, orders_out: Path, watch: int | None) -> _Identity | 
     if not stat.S_ISDIR(queue.st_mode) or not stat.S_ISREG(ready.st_mode):
         return None
     return _Identity((queue.st_dev, queue.st_ino), (ready.st_ino, ready.st_mtime_ns), watch)
-
-
-class _Watches:
-    """Which inotify watch belongs to which strategy."""
-
-    _ROOT = ""  # no strategy has this name
-
-    def __init__(self) -> None:
-        self.complete = True
-        self._owner: dict[int, str] = {}
-        self._of: dict[str, dict[Path, int]] = {}
-        self._inotify: Inotify | None = None
-        self._warned = False
-        try:
-            self._inotify = Inotify()
-        except OutOfWatches as error:
-            self._limited(error)
-
-    @property
-    def descriptor(self) -> int | None:
-        return None if self._inotify is None else self._inotify.fileno()
-
-    def close(self) -> None:
-        inotify, self._inotify = self._inotify, None
-        if inotify is not None:
-            inotify.close()
-
-    def begin_scan(self, folder: Path) -> None:
-        """All strategies are about to be watched again; the folder they lie in is from here on."""
-        self.complete = self._inotify is not None
-        self.watch(self._ROOT, folder)
-
-    def watch(self, owner: str, *folders: Path) -> dict[Path, int]:
-        """Have changes in these folders told as changes of `owner`; the watches, by folder.
-
-        Those of folders that are gone are ended.
-        """
-        held: dict[Path, int] = {}
-        if self._inotify is None:
-            return held
-        try:
-            for folder in folders:
-                wd = self._inotify.watch(folder)
-                if wd is not None:
-                    held[folder] = wd
-                    self._owner[wd] = owner
-        except OutOfWatches as error:
-            self._limited(error)
-        for wd in set(self._of.pop(owner, {}).values()) - set(held.values()):
-            if self._owner.get(wd) == owner:  # else its folder was renamed, and is another's now
-                del self._owner[wd]
-                self._inotify.unwatch(wd)
-        if held:
-            self._of[owner] = held
-        return held
-
-    def changed(self) -> set[str] | None:
-        """Strategies to look at; None: anything may have changed."""
-        if self._inotify is None:
-            return set()
-        strategies: set[str] = set()
-        for event in self._inotify.read():
-            if event.mask & IN_Q_OVERFLOW:
-                return None
-            owner = self._owner.get(event.wd)
-            if event.mask & IN_IGNORED:
-                self._owner.pop(event.wd, None)
-            if owner is None:
-                continue  # told before its watch was ended
-            if owner != self._ROOT:
-                if event.name in ("", ORDERS_OUT, READY):
-                    strategies.add(owner)
-            elif event.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED):
-                return None
-            elif is_name(event.name):
-                strategies.add(event.name)
-        return strategies
-
-    def _limited(self, error: OutOfWatches) -> None:
-        self.complete = False
-        if not self._warned:
-            self._warned = True
-            _log.warning(
-                "%s; new strategies are found by rescans alone (raise "
-                "fs.inotify.max_user_watches or max_user_instances)",
-                error,
-            )

@@ -23,11 +23,12 @@ IN_DELETE_SELF = 0x400
 IN_MOVE_SELF = 0x800
 IN_Q_OVERFLOW = 0x4000
 IN_IGNORED = 0x8000
-IN_ONLYDIR = 0x0100_0000
 IN_DONT_FOLLOW = 0x0200_0000
 
-# Names that come and go. Never IN_MODIFY: a queue is written through a mapping, and rolls are rare.
-NAMES_CHANGED = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF
+# Names that come and go in a folder. Never IN_MODIFY: a queue is written through a mapping.
+NAMES = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO
+# That the file or folder itself goes; always told.
+ITSELF = IN_DELETE_SELF | IN_MOVE_SELF
 
 _HEADER = struct.Struct("=iIII")  # wd, mask, cookie, length of the name behind it
 _READ_BYTES = 64 << 10
@@ -59,18 +60,19 @@ class Inotify:
     def __init__(self) -> None:
         self._fd = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def watch(self, folder: str | os.PathLike[str]) -> int | None:
-        """Watch the names in a folder; its watch, or None when there is no such folder.
+    def watch(self, path: str | os.PathLike[str], mask: int = NAMES) -> int | None:
+        """Watch a folder's names, or with ``mask=0`` only whether the file or folder itself goes.
 
-        The same folder gives the same number; another one made in its place another number.
+        Returns the number of the watch, or None when there is nothing at `path`. What is watched
+        already keeps its number and gets the new mask; what is made in its place has another.
         """
-        mask = NAMES_CHANGED | IN_ONLYDIR | IN_DONT_FOLLOW
+        mask |= ITSELF | IN_DONT_FOLLOW
         try:
-            return _call("inotify_add_watch", self._fd, os.fsencode(folder), mask)
+            return _call("inotify_add_watch", self._fd, os.fsencode(path), mask)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EACCES):  # a link, or not ours to look into
+            if error.errno == errno.EACCES:  # not ours to look into
                 return None
             raise
 

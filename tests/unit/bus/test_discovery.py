@@ -13,6 +13,7 @@ import pytest
 import tapewire as tw
 from tapewire import bus
 from tapewire.bus import discovery as module
+from tapewire.bus import watches
 from tapewire.bus.inotify import Inotify, OutOfWatches
 
 LONG = 3600.0  # a rescan that never comes: what is found was told by the kernel
@@ -219,7 +220,7 @@ class Blind(Inotify):
 
 
 def test_what_inotify_loses_the_rescan_makes_up(monkeypatch, discover, strategy):
-    monkeypatch.setattr(module, "Inotify", Blind)
+    monkeypatch.setattr(watches, "Inotify", Blind)
     blind, rescanning = discover(LONG), discover(0.0)
     blind.poll(), rescanning.poll()
     out = strategy("alpha")
@@ -233,7 +234,7 @@ def test_what_inotify_loses_the_rescan_makes_up(monkeypatch, discover, strategy)
 def test_the_rescan_is_due_on_the_monotonic_clock(monkeypatch, discover, strategy):
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(module, "Inotify", Blind)
+    monkeypatch.setattr(watches, "Inotify", Blind)
     discovery = discover(5.0)
     discovery.poll()
     strategy("alpha")
@@ -311,6 +312,22 @@ def test_the_descriptor_is_readable_when_there_is_something_to_look_at(told, str
     assert not readable()
 
 
+def test_a_strategy_at_work_wakes_nobody(told, strategy):
+    """A sidecar that wakes up takes the GIL from the hot thread."""
+    out = strategy("alpha")
+    told.poll(), told.poll()
+    with tw.open_publisher(out, segment_bytes=8192) as writer:
+        for _ in range(1000):
+            writer.append(1, bytes(64))
+        bus.write_lease(out)
+        assert writer.metrics()["rolls"] > 5
+    assert select.select([told], [], [], 0)[0] == []
+    bus.clear_ready(out)
+    assert told.poll() == [bus.Removed("alpha")]
+    bus.mark_ready(out)
+    assert names(told.poll()) == [("Added", "alpha")]
+
+
 def test_a_strategy_that_cannot_be_looked_into_is_passed_over(monkeypatch, discover, strategy):
     out = strategy("alpha")
 
@@ -353,7 +370,7 @@ def test_async_for_gives_the_same_events(told, strategy):
 
 
 def test_async_for_rescans_by_its_timer(monkeypatch, discover, strategy):
-    monkeypatch.setattr(module, "Inotify", Blind)
+    monkeypatch.setattr(watches, "Inotify", Blind)
     discovery = discover(0.01)
 
     async def main():
