@@ -8,6 +8,8 @@ from tapewire.bus.discovery import (
     Removed,
     RouterDiscovery,
 )
+from tapewire.bus.feeds import Feed, MissingFeeds, load_feeds
+from tapewire.bus.handover import Handover
 from tapewire.bus.layout import (
     ArchiveLayout,
     Layout,
@@ -24,6 +26,7 @@ from tapewire.bus.markers import (
     read_lease,
     write_lease,
 )
+from tapewire.bus.pinning import pin_to_core
 from tapewire.bus.registration import (
     ReaderRegistration,
 )
@@ -39,9 +42,12 @@ __all__ = [
     "ArchiveLayout",
     "Connected",
     "Disconnected",
+    "Feed",
+    "Handover",
     "Layout",
     "Lease",
     "LeaseWatch",
+    "MissingFeeds",
     "OrdersLayout",
     "ReaderRegistration",
     "Removed",
@@ -52,7 +58,9 @@ __all__ = [
     "Waiting",
     "clear_ready",
     "is_ready",
+    "load_feeds",
     "mark_ready",
+    "pin_to_core",
     "read_lease",
     "write_lease",
 ]
