@@ -76,8 +76,6 @@ class StrategyWatches:
         except OutOfWatches as error:
             self._limited(error)
         self._hold(_ABOVE, *above)
-        if _ALL in self._of:
-            self._hold(_ABOVE)
 
     def watch_strategy(self, strategy: str, folder: Path) -> int | None:
         """Watch a strategy as it is now; the watch of its `orders_out`, if that is there."""

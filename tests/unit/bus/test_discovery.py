@@ -240,6 +240,13 @@ def test_links_and_names_that_are_none_are_passed_over(discover, layout, strateg
         assert names(discover(rescan).poll()) == [("Added", "good")]
 
 
+def test_a_link_that_comes_later_is_passed_over(told, layout, strategy, tmp):
+    strategy("good")
+    layout.orders.folder.joinpath("good").rename(tmp / "elsewhere")
+    layout.orders.folder.joinpath("linked").symlink_to(tmp / "elsewhere")
+    assert told.poll() == []
+
+
 class Blind(Inotify):
     """Loses every event, as a full kernel queue does, without even saying so."""
 
@@ -370,9 +377,15 @@ def test_a_strategy_that_cannot_be_looked_into_is_passed_over(monkeypatch, disco
     assert names(discover(LONG).poll()) == [("Added", "beta")]
 
 
-def test_a_closed_discovery_says_so(told):
+def test_a_closed_discovery_says_so_and_leaves_nothing_behind(layout, strategy):
+    strategy("alpha")
+    before = held()
+    told = bus.RouterDiscovery(layout.orders)
+    told.poll()
+    assert held() != before
     told.close()
     told.close()
+    assert held() == before
     assert "closed" in repr(told)
     with pytest.raises(tw.ClosedHandle):
         told.poll()
@@ -380,8 +393,9 @@ def test_a_closed_discovery_says_so(told):
 
 def test_async_for_gives_the_same_events(told, strategy):
     async def scenario():
-        seen = []
+        seen, descriptor = [], told.fileno()
         async for event in told:
+            assert not asyncio.get_running_loop().remove_reader(descriptor), "left behind"
             seen += names([event])
             if seen == [("Added", "alpha")]:
                 shutil.rmtree(told.orders.strategy("alpha").orders_out)
