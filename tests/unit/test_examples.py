@@ -107,11 +107,12 @@ def test_strategies_join_and_leave_the_router_while_it_runs(tmp, eventually):
             eventually(lambda: isinstance(discovery.poll(), bus.Connected))
             fills = []
             eventually(lambda: fills.extend(discovery.reader) or len(fills) == orders)
+            discovery.reader.commit()
             bus.clear_ready(me.orders_out)
         return [int(bytes(fill.payload)) for fill in fills]
 
     router = subprocess.Popen(
-        command("router_hot_loop", layout.root, "--orders", 2 * orders),
+        command("router_hot_loop", layout.root, "--orders", 3 * orders),
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -119,7 +120,8 @@ def test_strategies_join_and_leave_the_router_while_it_runs(tmp, eventually):
         try:
             assert trade("alpha") == list(range(orders))
             assert trade("beta") == list(range(orders))
-            assert "answered 100 orders of 1 strategies" in router.communicate(timeout=60)[0]
+            assert trade("alpha") == list(range(orders)), "it came back"
+            assert "answered 150 orders of 1 strategies" in router.communicate(timeout=60)[0]
         finally:
             router.kill()
     assert router.returncode == 0
