@@ -284,6 +284,8 @@ def test_the_rescan_is_due_on_the_monotonic_clock(monkeypatch, discover, strateg
 
 def test_an_overflow_of_the_kernel_queue_loses_nobody(told, layout, strategy):
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if limit > 200_000:
+        pytest.skip(f"needs a smaller fs.inotify.max_queued_events than {limit}")
     noise = layout.orders.folder / "noise"
     for _ in range(limit // 2 + 10):  # made and removed: two events each
         noise.touch()
