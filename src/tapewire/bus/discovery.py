@@ -135,9 +135,9 @@ class RouterDiscovery:
             changed = self._scan()
         events: list[Added | Removed] = []
         if changed:
-            folder = self.orders.folder
+            parent = os.fspath(self.orders.folder)
             for strategy in sorted(changed):
-                self._look_at(strategy, folder / strategy, events)
+                self._look_at(strategy, f"{parent}/{strategy}", events)
         return events
 
     def fileno(self) -> int:
@@ -180,8 +180,9 @@ class RouterDiscovery:
         self._watches.watch_all(folder)
         return self._ready.keys() | set(folders_below(folder))
 
-    def _look_at(self, strategy: str, folder: Path, events: list[Added | Removed]) -> None:
-        orders_out = folder / ORDERS_OUT
+    def _look_at(self, strategy: str, folder: str, events: list[Added | Removed]) -> None:
+        # Paths are text here: a rescan looks at every strategy, and a Path costs more than a look.
+        orders_out = f"{folder}/{ORDERS_OUT}"
         # Watched before it is looked at: what comes in between is told by the next poll.
         watch = self._watches.watch_strategy(strategy, folder)
         found = _identity(folder, orders_out, watch)
@@ -193,16 +194,16 @@ class RouterDiscovery:
         if known is not None:
             events.append(Removed(strategy))
         if found is not None:
-            events.append(Added(strategy, orders_out))
+            events.append(Added(strategy, Path(orders_out)))
 
 
-def _identity(folder: Path, orders_out: Path, watch: int | None) -> _Identity | None:
+def _identity(folder: str, orders_out: str, watch: int | None) -> _Identity | None:
     """None when the strategy is not ready, or is not what it should be."""
     try:
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
             return None
         queue = os.lstat(orders_out)
-        ready = os.lstat(orders_out / READY)
+        ready = os.lstat(f"{orders_out}/{READY}")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
