@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import tapewire as tw
 from tapewire import _native, bus
-from tests.unit.bus.conftest import Sources, given
+from tests.unit.bus.sources import Sources, given
 
 SECOND = 1_000_000_000
 

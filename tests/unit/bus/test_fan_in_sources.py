@@ -10,7 +10,7 @@ import pytest
 import tapewire as tw
 from tapewire import bus
 from tests.support import queue_format as qf
-from tests.unit.bus.conftest import given
+from tests.unit.bus.sources import given
 
 
 def test_a_source_may_be_added_while_running(sources):

@@ -10,7 +10,7 @@ import pytest
 import tapewire as tw
 from tapewire import bus
 from tapewire.bus import _native
-from tests.unit.bus.conftest import given
+from tests.unit.bus.sources import given
 
 
 @pytest.fixture(params=["several words", "old kernel"])
