@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from typing import Annotated
 
 import typer
@@ -50,10 +47,6 @@ def main() -> None:
     """Run the command line; exits 0 well, 1 findings, 2 used wrongly, 3 damaged, 4 not found."""
     try:
         app()
-    except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): nothing more to say, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(128 + signal.SIGPIPE) from None
     except ImportError as error:
         fail(Exit.USAGE, str(error), "this command needs an extra package that is not installed")
     except Exception as error:
