@@ -88,6 +88,14 @@ void WriterLock::announce(std::uint64_t epoch) const {
     file_.write_at(text, static_cast<std::size_t>(n), 0);
 }
 
+void WriterLock::withdraw() const noexcept {
+    try {
+        file_.resize(0);
+    } catch (const Error&) {
+        // Then the next one to look takes us for killed, and clears it up.
+    }
+}
+
 LockLook look_at_writer_lock(const Layout& layout) {
     LockLook look;
     const std::optional<File> file = File::open_existing(layout.writer_lock(), O_RDONLY);

@@ -121,3 +121,4 @@ cdef uint64_t _number(object value) except? 0xFFFFFFFFFFFFFFFF:
 include "payloads.pxi"
 include "writer.pxi"
 include "reader.pxi"
+include "status.pxi"

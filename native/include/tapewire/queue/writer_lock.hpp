@@ -26,6 +26,8 @@ class WriterLock {
     WriterLock& operator=(const WriterLock&) = delete;
     ~WriterLock();
     void announce(std::uint64_t epoch) const;  // "pid start_time_ticks epoch\n"
+    // At a clean end: an owner named in the file whose lock nobody holds was killed.
+    void withdraw() const noexcept;
 
   private:
     void take() const;
