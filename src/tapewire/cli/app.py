@@ -9,7 +9,12 @@ from typing import Annotated
 
 import typer
 
+from tapewire.cli.doctor import doctor
+from tapewire.cli.inspect import inspect
 from tapewire.cli.output import Exit, explain, fail
+from tapewire.cli.readers import readers
+from tapewire.cli.repair import repair
+from tapewire.cli.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -36,6 +41,13 @@ def _every_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None: ...
+
+
+app.command()(inspect)
+app.command()(verify)
+app.command()(doctor)
+app.command()(repair)
+app.add_typer(readers, name="readers")
 
 
 def main() -> None:
