@@ -39,10 +39,13 @@ def repair(
             line(f"  {action}")
         if not done.actions:
             line("nothing to mend")
+        for note in done.notes:
+            line(f"note: {note}")
         line(f"the next record gets number {done.next_seq:,}")
         if done.rehearsed and done.actions:
             line("nothing was changed: say --yes to do it")
 
-    answer({**dataclasses.asdict(done), "actions": list(done.actions)}, as_json, show)
+    lists = {"actions": list(done.actions), "notes": list(done.notes)}
+    answer({**dataclasses.asdict(done), **lists}, as_json, show)
     if done.rehearsed and done.actions:
         raise typer.Exit(int(Exit.FINDINGS))

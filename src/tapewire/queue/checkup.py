@@ -81,7 +81,7 @@ def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[Fin
         found += _left_by_writer(seen)
     for reader in seen.readers:
         found += _of_reader(seen, reader, rules)
-    return found + _notes(seen, rules)
+    return found + _notes(seen)
 
 
 def _left_by_writer(seen: QueueStatus) -> list[Finding]:
@@ -178,15 +178,10 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
     return []
 
 
-def _notes(seen: QueueStatus, rules: CheckupRules) -> list[Finding]:
+def _notes(seen: QueueStatus) -> list[Finding]:
     notes = []
-    counted = [
-        reader.segment
-        for reader in seen.readers
-        if reader.pinned or not (_is_dead(reader, rules) or reader.lag_bytes > rules.max_lag_bytes)
-    ]
     # As retention itself: without any reader nothing is known to be done with.
-    floor = min([*counted, seen.end_segment]) if seen.readers else 0
+    floor = min([*(r.segment for r in seen.readers), seen.end_segment]) if seen.readers else 0
     spare = [segment for segment in seen.segments if segment.id < floor]
     if spare:
         notes.append(
@@ -194,8 +189,8 @@ def _notes(seen: QueueStatus, rules: CheckupRules) -> list[Finding]:
                 seen.path,
                 "retention-candidates",
                 f"{spare[0].id}..{spare[-1].id}",
-                f"{len(spare)} segments, {sum(s.bytes for s in spare):,} bytes, that no reader "
-                "needs any more",
+                f"{len(spare)} segments, {sum(s.bytes for s in spare):,} bytes, that every "
+                "reader has committed past",
                 "a writer with retention=tw.Retention() removes them",
                 note=True,
             )

@@ -20,6 +20,8 @@ __all__ = ["Repair", "rehearse", "repair"]
 
 _FICLONE = 0x40049409  # share the blocks, where the filesystem can
 _CHUNK_BYTES = 1 << 20
+# How recovery's lines begin that tell of a loss and not of something done.
+_ONLY_SEEN = ("numbers ", "the log was on disk up to ")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Repair:
         path: The queue.
         rehearsed: It was done to a copy; the queue is as it was.
         actions: A line for each thing done; empty when there was nothing to do.
+        notes: A line for each thing that was seen and cannot be mended.
         next_seq: The number that the next record gets.
         padded: How many places of unfinished bytes were fenced off.
         damaged: How many damaged places were fenced off, with a copy kept.
@@ -39,6 +42,7 @@ class Repair:
     path: str
     rehearsed: bool
     actions: tuple[str, ...]
+    notes: tuple[str, ...]
     next_seq: int
     padded: int
     damaged: int
@@ -65,11 +69,13 @@ def repair(path: str | os.PathLike[str]) -> Repair:
     with _log_lines() as lines, Writer(path, WriterConfig(preallocate=False)) as writer:
         counters = writer.metrics()
     said = [line.removeprefix(f"{before.path}: ") for line in lines]
-    actions = [*_differences(before, status(path)), *said]
+    notes = [line for line in said if line.startswith(_ONLY_SEEN)]
+    done = [line for line in said if line not in notes]
     return Repair(
         path=before.path,
         rehearsed=False,
-        actions=tuple(actions),
+        actions=(*_differences(before, status(path)), *done),
+        notes=tuple(notes),
         next_seq=counters["next_seq"],
         padded=counters["recovered_pads"],
         damaged=counters["damaged_spans"],
@@ -104,6 +110,7 @@ def rehearse(path: str | os.PathLike[str]) -> Repair:
         path=before.path,
         rehearsed=True,
         actions=tuple(line.replace(copy, before.path) for line in done.actions),
+        notes=tuple(line.replace(copy, before.path) for line in done.notes),
         next_seq=done.next_seq,
         padded=done.padded,
         damaged=done.damaged,
