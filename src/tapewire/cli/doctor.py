@@ -40,11 +40,13 @@ def doctor(
 ) -> None:
     """Look at every queue for what killed processes leave behind; a line for each finding.
 
-    Found are stale locks, dead, lagging and dead but pinned readers, temporary files, old segments
-    that are not sealed, marks of processes that are gone, and what cannot be read; segments that
-    retention could remove and copies of damaged ones are noted. Exits 1 when something was found
-    (and, with --fix --yes, is left). Only what is certainly dead is touched, and its lock is held
-    meanwhile.
+    Found are stale locks, dead and lagging readers, temporary files, old
+    segments that are not sealed, marks of processes that are gone, and what
+    cannot be read. Noted are segments that no reader needs any more and copies
+    of damaged ones.
+
+    Exits 1 when something was found or, with --fix --yes, is left. Only what is
+    certainly dead is touched, and its lock is held meanwhile.
     """
     from tapewire.queue import find_queues
     from tapewire.queue.checkup import CheckupRules

@@ -35,9 +35,9 @@ def inspect(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Geometry, writer, position, liveness, and every reader with its lag. Changes nothing.
+    """Show what a queue is, who writes it, and how far behind each reader is.
 
-    Exits 1 when something could not be read.
+    Changes nothing. Exits 1 when something could not be read.
     """
     from tapewire.queue import QueueWatch
 

@@ -45,9 +45,10 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget a reader and its committed position: a new one by that name begins anew.
+    """Forget a reader and its position: a new one by that name begins anew.
 
-    A reader that is running is refused. Without --yes nothing is removed, and it exits 1.
+    A reader that is running is refused. Without --yes nothing is removed, and it
+    exits 1.
     """
     from tapewire.queue import status
     from tapewire.queue._native import remove_reader

@@ -18,11 +18,13 @@ def repair(
     yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Mend what a killed writer or a loss of power left, as opening a writer does; append nothing.
+    """Mend what a crash left, as opening a writer does; append nothing.
 
-    Without --yes it is a dry run, which changes nothing and exits 1 when there is something to do:
-    the segments that recovery would look into are copied to a hidden folder beside the queue and
-    mended there. A queue with a living writer is refused.
+    Without --yes it is a dry run, which changes nothing and exits 1 when there
+    is something to do: the segments that recovery would look into are copied to
+    a hidden folder beside the queue and mended there.
+
+    A queue with a living writer is refused.
     """
     from tapewire.queue.repair import rehearse
     from tapewire.queue.repair import repair as mend

@@ -23,10 +23,12 @@ def verify(
 ) -> None:
     """Read a whole log: is every checksum and every number right? Changes nothing.
 
-    A log that is being written is read up to where it ends at the beginning. Reported are damaged
-    places with what was lost, gaps in the numbers, and where numbers begin anew (other
-    implementations do that). Exits 3 when the log is damaged or has a gap, 1 when only something
-    that can be made again (a seek index, the counters) is.
+    A log that is being written is read up to where it ended at first. Reported
+    are damaged places with what was lost, gaps in the numbers, and where numbers
+    begin anew (other implementations do that).
+
+    Exits 3 when the log is damaged or has a gap, 1 when only something that can
+    be made again (a seek index, the counters) is.
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
