@@ -20,8 +20,14 @@ __all__ = ["Repair", "rehearse", "repair"]
 
 _FICLONE = 0x40049409  # share the blocks, where the filesystem can
 _CHUNK_BYTES = 1 << 20
-# How recovery's lines begin that tell of a loss and not of something done.
-_ONLY_SEEN = ("numbers ", "the log was on disk up to ")
+# How the lines begin that tell of a loss, or of the writer's threads, and not of something done.
+_ONLY_SEEN = (
+    "numbers ",
+    "the log was on disk up to ",
+    "writing a seek index: ",
+    "syncing a sealed segment: ",
+    "stats.meta: ",
+)
 
 
 @dataclass(frozen=True)
@@ -86,9 +92,9 @@ def repair(path: str | os.PathLike[str]) -> Repair:
 def rehearse(path: str | os.PathLike[str]) -> Repair:
     """What `repair` would do, found out on a copy in a hidden folder beside the queue.
 
-    Copied is what recovery looks into: the segments from the one before the last checkpoint on,
-    those below that are not sealed, and the small files. Where the filesystem can, blocks are
-    shared.
+    Copied is what recovery looks into: the segments from the one before the last checkpoint on (all
+    when that is lost), those below that are not sealed, and the small files. Where the filesystem
+    can, blocks are shared.
 
     Raises:
         WriterAlreadyActive: The queue has a living writer, or got one meanwhile.
@@ -176,8 +182,9 @@ def _copy_queue(seen: QueueStatus, copy: str) -> None:
     for reader in seen.readers:
         if not reader.alive:  # recovery leaves those that live alone
             _copy_file(seen, os.path.relpath(reader.path, seen.path), copy)
-    checkpoint = seen.checkpoint[0] if seen.checkpoint else seen.end_segment
-    lowest = min(checkpoint, seen.end_segment) - 1  # one below: by it numbers are told
+    # One below the checkpoint's, too: by it numbers are told. Without a checkpoint anything may be
+    # missing, anywhere.
+    lowest = min(seen.checkpoint[0], seen.end_segment) - 1 if seen.checkpoint else 0
     for segment in seen.segments:
         if segment.id >= lowest or not segment.sealed:
             name = os.path.basename(segment.path)

@@ -95,6 +95,24 @@ def test_a_dry_run_copies_no_more_than_recovery_looks_into(tmp, monkeypatch):
     assert len(segments) == 2 < len(qf.segment_ids(queue))
 
 
+def test_a_dry_run_without_a_checkpoint_copies_everything(tmp):
+    queue = faulty_bus.good(tmp / "q", records=60)
+    (queue / "index.meta").unlink()
+    qf.segment_path(queue, 2).unlink()
+    (planned,) = tapewire("repair", queue, "--json").json
+    (done,) = tapewire("repair", queue, "--yes", "--json").json
+    assert planned["actions"] == done["actions"]
+    assert "made segment 2" in done["actions"]
+
+
+def test_another_control_file_with_the_same_geometry_will_do(tmp):
+    queue = faulty_bus.good(tmp / "q")
+    other = faulty_bus.good(tmp / "other", records=3)
+    (queue / "control.meta").write_bytes((other / "control.meta").read_bytes())
+    assert tapewire("verify", queue, "--json").json[0]["records"] == 20
+    assert tapewire("repair", queue, "--yes", "--json").json[0]["next_seq"] == 20
+
+
 @pytest.mark.parametrize("flags", [[], ["--yes"]])
 def test_a_living_writer_is_left_alone(tmp, flags):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
