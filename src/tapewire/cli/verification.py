@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from tapewire.errors import (
     CorruptMetadata,
     CorruptRecord,
@@ -21,8 +23,6 @@ from tapewire.errors import (
 from tapewire.log import kind_of, open_log
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from tapewire.log import Batch, Reader
     from tapewire.queue import QueueStatus
 
@@ -157,7 +157,7 @@ class Verification:
         verdict.payload_bytes += batch.payload_bytes
 
     def _find_falls(self, numbers: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
-        for i in (numbers[1:] <= numbers[:-1]).nonzero()[0].tolist():
+        for i in np.flatnonzero(numbers[1:] <= numbers[:-1]).tolist():
             self._note_restart(self._verdict.records + i + 1, int(numbers[i]), int(numbers[i + 1]))
 
     def _note_restart(self, behind: int, before: int, after: int) -> None:

@@ -47,8 +47,8 @@ struct QueueLook {
     std::uint64_t segment_bytes = 0;
     std::uint64_t first_seq = 0;
     bool sparse = false;
-    Position hint;  // of control.meta
-    Position end;   // where the next record comes, by the segments
+    Position hint;                       // of control.meta
+    Position end;                        // where the next record comes, by the segments
     std::optional<Position> checkpoint;  // all before it is on disk, says index.meta
     std::optional<std::uint64_t> last_seq;
     std::optional<std::uint64_t> last_timestamp_ns;
