@@ -39,6 +39,16 @@ bool is_held(const std::string& path) {
     return false;
 }
 
+// Since we looked: then it may have let go of the segment that we miss.
+bool has_moved(const ReaderLook& reader) {
+    try {
+        const auto now = read_reader_state(reader.path);
+        return !now || now->position != reader.state.position;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
 bool can_be(Position at, std::uint64_t segment_bytes) {
     return at.segment <= format::kSegmentIdMax && at.offset >= kSegmentDataOffset &&
            at.offset <= segment_bytes;
@@ -68,7 +78,26 @@ std::vector<std::uint64_t> read_stats(const Layout& layout) {
     return values;
 }
 
+// Retention may remove a segment between its listing and its opening: look again. More often than that it
+// is no coincidence.
 QueueLook QueueWatch::look() {
+    constexpr int kTries = 10;
+    for (int tries = 1;; ++tries) {
+        retired_ = false;
+        QueueLook look = look_once();
+        if (!retired_ || tries == kTries) return look;
+    }
+}
+
+void QueueWatch::tell(QueueLook& look, const Error& e, const std::string& about) {
+    const bool listed = e.code == Errc::segment_missing &&
+                        std::any_of(look.segments.begin(), look.segments.end(),
+                                    [&](const auto& segment) { return segment.path == e.path; });
+    retired_ = retired_ || listed;
+    look.problems.push_back(about + line_of(e));
+}
+
+QueueLook QueueWatch::look_once() {
     QueueLook look;
     look_at_control(look);
     try {
@@ -174,7 +203,8 @@ SegmentLook QueueWatch::look_at_segment(QueueLook& look, std::uint32_t id) {
         seen.holds_records = seen.first_seq.has_value();
         if (seen.sealed) sealed_[id] = seen;
     } catch (const Error& e) {
-        look.problems.push_back(line_of(e));
+        retired_ = retired_ || e.code == Errc::segment_missing;
+        tell(look, e);
     }
     return seen;
 }
@@ -237,7 +267,7 @@ void QueueWatch::find_end(QueueLook& look) {
                 look.last_timestamp_ns = tail_last_->timestamp_ns;
             }
         } catch (const Error& e) {
-            look.problems.push_back(line_of(e));
+            tell(look, e);
         }
         break;
     }
@@ -325,8 +355,8 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
                 reader.lag_ns = *look.last_timestamp_ns - next->timestamp_ns;
         }
     } catch (const Error& e) {
-        look.problems.push_back("reader '" + reader.name +
-                                "': its lag in records is not known: " + line_of(e));
+        retired_ = retired_ || has_moved(reader);
+        tell(look, e, "reader '" + reader.name + "': its lag in records is not known: ");
     }
 }
 

@@ -1,10 +1,27 @@
 #include "tapewire/queue/upkeep.hpp"
 
+#include <time.h>
+
 #include "tapewire/queue/reader_meta.hpp"
 #include "tapewire/queue/seek_index.hpp"
 #include "tapewire/queue/walk.hpp"
 
 namespace tapewire::queue {
+
+namespace {
+
+// A writer's thread may be in the middle of rewriting it, and have lost its core there.
+std::optional<LoadedIndex> load_index_patiently(const Layout& layout, std::uint32_t id,
+                                                std::uint64_t segment_bytes) {
+    for (int tries = 0; tries < 20; ++tries) {
+        if (auto index = load_index(layout, id, segment_bytes)) return index;
+        const timespec pause{0, 5'000'000};
+        ::nanosleep(&pause, nullptr);
+    }
+    return std::nullopt;
+}
+
+}  // namespace
 
 std::vector<std::string> Upkeep::remove_temporary_files() const {
     std::vector<std::string> removed;
@@ -29,8 +46,9 @@ std::vector<std::string> wrong_indexes(const std::string& root, std::uint64_t se
     for (std::uint32_t id : layout.indexes()) {
         const auto segment = open_or_nothing(layout, id, segment_bytes);
         if (!segment) continue;  // gone or damaged itself, which is told elsewhere
-        const auto index = load_index(layout, id, segment_bytes);
+        const auto index = load_index_patiently(layout, id, segment_bytes);
         if (!index) {
+            if (!file_exists(layout.index(id))) continue;  // retired with its segment
             lines.push_back("seek index is damaged [" + layout.index(id) + "]");
             continue;
         }

@@ -30,6 +30,7 @@ __all__ = ["Place", "Verdict", "Verification"]
 
 # More than that many of a sort are counted, not listed: a hostile log has millions.
 _LISTED_MOST = 1000
+_LAG_UNKNOWN = "its lag in records is not known"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Verdict:
     gaps: list[Place] = field(default_factory=list)
     restarts: list[tuple[int, int, int]] = field(default_factory=list)  # behind records, from, to
     problems: list[str] = field(default_factory=list)  # none of them costs a record
+    retired: int = 0  # how often retention removed what was to be read next
 
     @property
     def intact(self) -> bool:
@@ -179,6 +181,10 @@ class Verification:
 
     def _pass(self, error: TapewireError) -> bool:
         """Go on behind what is damaged. False: nothing right can be found behind it."""
+        if isinstance(error, SegmentMissing) and self._was_retired():
+            self._verdict.retired += 1
+            self._reader.seek_start()
+            return True
         try:
             skipped = self._reader.skip_damaged()
         except TapewireError:
@@ -192,6 +198,17 @@ class Verification:
             return True
         self._verdict.complete = False
         return False
+
+    def _was_retired(self) -> bool:
+        """Whether the log begins behind us by now: then nothing is damaged."""
+        if self._queue is None:
+            return False
+        from tapewire.queue import status
+
+        segments = status(self._queue.path).segments
+        here = self._reader.position
+        assert isinstance(here, tuple)
+        return bool(segments) and segments[0].id > here[0]
 
     def _enter_next_readable_segment(self) -> bool:
         """Past a segment whose header is damaged; the reader cannot enter it."""
@@ -216,7 +233,8 @@ class Verification:
         if self._queue is not None:
             from tapewire.queue._native import wrong_indexes
 
-            problems = [*self._queue.problems]
+            # A reader that was overtaken has lost its place; the log has lost nothing.
+            problems = [line for line in self._queue.problems if _LAG_UNKNOWN not in line]
             if self._queue.segment_bytes:
                 problems += wrong_indexes(self._queue.path, self._queue.segment_bytes)
             self._verdict.problems = problems

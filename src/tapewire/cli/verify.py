@@ -81,6 +81,7 @@ def _as_dict(verdict: Verdict, seconds: float) -> dict[str, Any]:
             for at, before, after in verdict.restarts
         ],
         "restarts_found": verdict.restarts_found,
+        "retired": verdict.retired,
         "problems": verdict.problems,
         "seconds": seconds,
         "payload_bytes_per_second": verdict.payload_bytes / seconds if seconds else 0.0,
@@ -100,6 +101,10 @@ def _show(verdict: Verdict) -> None:
     for at, before, after in verdict.restarts:
         line(f"restart: numbers begin anew behind {count_text(at)} records: {before} → {after}")
     _more(line, "restarts", verdict.restarts_found - len(verdict.restarts))
+    if verdict.retired:
+        line(
+            "note: retention removed segments before they could be read; read on from what is left"
+        )
     for problem in verdict.problems:
         line(f"problem: {problem}")
     span = (

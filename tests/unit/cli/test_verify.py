@@ -112,6 +112,27 @@ def test_a_missing_segment_is_reported_and_read_past(tmp):
     assert (code, verdict["records"], verdict["complete"]) == (3, 6, True)
 
 
+def test_what_retention_removes_meanwhile_is_no_damage(tmp):
+    from tapewire.cli.verification import Verification
+
+    queue = crafted.write(tmp, *(crafted.numbered(n, 3) for n in (0, 3, 6)))
+    with Verification(str(queue)) as check:
+        for n in (0, 1):
+            qf.segment_path(queue, n).unlink()
+        for _ in check.run():
+            pass
+        verdict = check.verdict()
+    assert (verdict.intact, verdict.retired) == (True, 1)
+    assert (verdict.records, verdict.last_seq) == (6, 8)  # the first is mapped still
+
+
+def test_an_overtaken_reader_is_no_fault_of_the_log(tmp):
+    queue = crafted.write(tmp, *(crafted.numbered(n, 3) for n in (0, 3, 6)))
+    faulty_bus.add_dead_reader(queue)
+    qf.segment_path(queue, 0).unlink()
+    assert verify(queue)[0] == 0
+
+
 def test_a_damaged_segment_header_is_reported_and_read_past(tmp):
     queue = crafted.write(tmp, *(crafted.numbered(n, 3) for n in (0, 3, 6)))
     crafted.patch(queue, 1, 0, b"xxxx")

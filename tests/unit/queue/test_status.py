@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import threading
+import time
 
 import pytest
 
@@ -96,6 +98,31 @@ def test_looking_does_not_keep_a_writer_or_reader_out(publisher, subscriber, que
     publisher()
     subscriber()
     assert watch.look().writer.alive
+
+
+def test_segments_that_retention_removes_meanwhile_are_no_problem(publisher, subscriber, queue):
+    writer = publisher(retention=tw.Retention(reader_ttl=1000.0))
+    reader = subscriber()
+    done = threading.Event()
+    problems = []
+
+    def look():
+        watch = QueueWatch(queue)
+        while not done.is_set():
+            problems.extend(status(queue).problems)
+            problems.extend(watch.look().problems)
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    deadline = time.monotonic() + 10
+    while writer.metrics()["segments_retired"] < 300 and time.monotonic() < deadline:
+        writer.append_batch(1, [bytes(900)] * 70)
+        reader.read_batch()
+        reader.commit()
+    done.set()
+    looker.join()
+    assert writer.metrics()["segments_retired"] >= 300
+    assert problems == []
 
 
 # Becomes a user without rights, then looks.

@@ -88,6 +88,7 @@ class QueueWatch {
         Mark mark;
     };
 
+    QueueLook look_once();
     void look_at_control(QueueLook& look);
     void forget_if_changed(const QueueLook& look);
     void look_at_segments(QueueLook& look);
@@ -98,7 +99,10 @@ class QueueWatch {
     Segment open(const QueueLook& look, std::uint32_t id) const;
     std::uint64_t records_of(const QueueLook& look, std::uint32_t id);
 
+    void tell(QueueLook& look, const Error& e, const std::string& about = {});
+
     Layout layout_;
+    bool retired_ = false;  // a segment went while we looked
     Identity identity_;
     std::optional<Catalog> catalog_;
     std::map<std::uint32_t, SegmentLook> sealed_;
