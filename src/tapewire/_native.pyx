@@ -387,6 +387,15 @@ cdef class Batch:
         self._arrays["source"] = array
         return array
 
+    @property
+    def payload_bytes(self):
+        """How many bytes the payloads have together."""
+        cdef uint64_t total = 0
+        cdef size_t i
+        for i in range(self._from, self._to):
+            total += tw_payload_len(deref(self._columns), i)
+        return total
+
     def __len__(self):
         return self._to - self._from
 

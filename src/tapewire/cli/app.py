@@ -7,9 +7,14 @@ from typing import Annotated
 import typer
 
 from tapewire.cli.bench import bench
+from tapewire.cli.doctor import doctor
 from tapewire.cli.export import export
+from tapewire.cli.inspect import inspect
 from tapewire.cli.output import Exit, explain, fail
+from tapewire.cli.readers import readers
+from tapewire.cli.repair import repair
 from tapewire.cli.tail import tail
+from tapewire.cli.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -38,9 +43,14 @@ def _every_command(
 ) -> None: ...
 
 
-app.command()(bench)
-app.command()(export)
+app.command()(inspect)
 app.command()(tail)
+app.command()(verify)
+app.command()(repair)
+app.command()(export)
+app.command()(doctor)
+app.add_typer(readers, name="readers")
+app.command()(bench)
 
 
 def main() -> None:
