@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from tapewire.cli.metrics import metrics
+from tapewire.cli.monitor import monitor
 from tapewire.cli.output import Exit, explain, fail
 
 __all__ = ["app", "main"]
@@ -36,6 +38,10 @@ def _every_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None: ...
+
+
+app.command()(monitor)
+app.command()(metrics)
 
 
 def main() -> None:
