@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -17,29 +17,34 @@ from tapewire.monitor.alerts import Alert
 from tapewire.monitor.sampler import Watch
 from tapewire.monitor.snapshot import Snapshot, printable
 from tapewire.monitor.tables import COLOURS, SORTS, queue_cells, reader_cells, sorted_queues
-from tapewire.monitor.units import bytes_text, count_text, sparkline, time_text
+from tapewire.monitor.units import BARS, bytes_text, count_text, end_of, sparkline, time_text
 
 __all__ = ["LiveView"]
 
-_NUMBERS = frozenset({2, 3, 4, 5, 6})
-
 
 class _Table(DataTable[Text]):
-    """A table whose rows keep their place and the cursor from look to look."""
+    """Names, states and numbers; rows keep their place and the cursor from look to look."""
 
-    def show(self, rows: Iterable[tuple[str, tuple[Text, ...]]]) -> None:
-        rows = list(rows)
+    def head(self, *labels: str) -> None:
+        """The columns."""
+        for i, label in enumerate(labels):
+            self.add_column(Text(label, justify="right" if i > 1 else "left"), key=label)
+
+    def show(self, rows: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+        """Rows by key; the first cell is shortened to what the others leave of the width."""
+        rows = self._fitted(rows)
         keys = [key for key, _ in rows]
         if keys != [row.key.value for row in self.ordered_rows]:
             chosen = self.chosen
             self.clear()
             for key, cells in rows:
-                self.add_row(*cells, key=key)
+                self.add_row(*map(self._cell, range(len(cells)), cells), key=key)
             if chosen in keys:
                 self.move_cursor(row=keys.index(chosen), animate=False)
             return
         for key, cells in rows:
-            for column, cell in zip(self.ordered_columns, cells, strict=True):
+            for i, column in enumerate(self.ordered_columns):
+                cell = self._cell(i, cells[i])
                 if self.get_cell(key, column.key) != cell:
                     self.update_cell(key, column.key, cell, update_width=True)
 
@@ -50,18 +55,26 @@ class _Table(DataTable[Text]):
             return None
         return self.ordered_rows[self.cursor_row].key.value
 
+    def _fitted(
+        self, rows: Sequence[tuple[str, tuple[str, ...]]]
+    ) -> list[tuple[str, tuple[str, ...]]]:
+        labels = [len(column.label) for column in self.ordered_columns]
+        widths = [max([width, *(len(c[i]) for _, c in rows)]) for i, width in enumerate(labels)]
+        padding = 2 * self.cell_padding
+        left = self.size.width - sum(width + padding for width in widths[1:]) - padding
+        room = max(left - self.styles.scrollbar_size_vertical, 10)
+        return [(key, (end_of(cells[0], room), *cells[1:])) for key, cells in rows]
 
-def _cells(cells: tuple[str, ...]) -> tuple[Text, ...]:
-    """Text, never markup: a name with brackets in it stays a name."""
-    return tuple(
-        Text(
-            cell,
-            style=COLOURS[cell] if i == 1 else "",
-            justify="right" if i in _NUMBERS else "left",
-            no_wrap=True,
-        )
-        for i, cell in enumerate(cells)
-    )
+    @staticmethod
+    def _cell(index: int, text: str) -> Text:
+        """Text, never markup: a name with brackets in it stays a name."""
+        if index == 0:
+            return Text(text, no_wrap=True)
+        if index == 1:
+            return Text(text, COLOURS[text])
+        if text and text[0] in BARS:
+            return Text(text, "cyan", no_wrap=True)
+        return Text(text, justify="right", no_wrap=True)
 
 
 class LiveView(App[None]):
@@ -87,6 +100,7 @@ class LiveView(App[None]):
     _Table { height: 1fr; scrollbar-size-horizontal: 1; scrollbar-size-vertical: 1; }
     #alerts { height: auto; max-height: 45%; padding: 0 1; overflow-y: auto; }
     """
+    TITLE = "tapewire monitor"
     ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-narrow"),
@@ -129,10 +143,8 @@ class LiveView(App[None]):
     def on_mount(self) -> None:
         """Columns, theme, and the first look."""
         self.theme = "textual-light" if self._light else "textual-dark"
-        for label in ("queue", "writer", "rec/s", "bytes/s", "last seq", "lag", "disk"):
-            self._queues.add_column(label, key=label)
-        for label in ("reader", "state", "lag rec", "bytes", "time", "rec/s", "history"):
-            self._readers.add_column(label, key=label)
+        self._queues.head("queue", "writer", "rec/s", "bytes/s", "last seq", "lag", "disk")
+        self._readers.head("reader", "state", "lag rec", "bytes", "time", "rec/s", "history")
         self._queues.focus()
         self.look()
         self.set_interval(self._interval, self.look)
@@ -175,7 +187,7 @@ class LiveView(App[None]):
             title += f" of {len(self.snapshot.queues)} with {wanted!r}"
         self.query_one("#queues-title", Static).update(Text(f"{title}, by {self._sort}"))
         self._queues.show(
-            (queue.name, _cells(queue_cells(queue))) for queue in sorted_queues(queues, self._sort)
+            [(queue.name, queue_cells(queue)) for queue in sorted_queues(queues, self._sort)]
         )
         self._show_readers()
         self._show_alerts(self.snapshot.alerts)
@@ -204,19 +216,18 @@ class LiveView(App[None]):
         self.query_one("#readers-title", Static).update(Text(title))
         width = 24 if self.size.width >= 130 else 8
         self._readers.show(
-            (
-                reader.name,
+            [
                 (
-                    *_cells(reader_cells(reader)),
-                    Text(sparkline(self._lags(queue.name, reader.name), width), "cyan"),
-                ),
-            )
-            for reader in readers
-            if queue
+                    reader.name,
+                    (
+                        *reader_cells(reader),
+                        sparkline(self._watch.lag_history(queue.name, reader.name), width),
+                    ),
+                )
+                for reader in readers
+                if queue
+            ]
         )
-
-    def _lags(self, queue: str, reader: str) -> list[int]:
-        return self._watch.lag_history(queue, reader)
 
     def _show_alerts(self, alerts: tuple[Alert, ...]) -> None:
         self.query_one("#alerts-title", Static).update(Text(f"Alerts {len(alerts)}"))
@@ -234,9 +245,8 @@ class LiveView(App[None]):
             self._show_readers()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Wider or narrower: other lengths of history fit."""
-        if self.snapshot is not None:
-            self._show_readers()
+        """Wider or narrower: other lengths of names and history fit."""
+        self.call_after_refresh(self._show)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while it is typed."""

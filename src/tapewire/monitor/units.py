@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["bytes_text", "count_text", "sparkline", "time_text"]
+__all__ = ["BARS", "bytes_text", "count_text", "end_of", "sparkline", "time_text"]
 
 _UNKNOWN = "–"
-_BARS = "▁▂▃▄▅▆▇█"
+BARS = "▁▂▃▄▅▆▇█"
 
 
 def _scaled(value: float, step: float, units: Sequence[str]) -> str:
@@ -71,10 +71,20 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
     Example:
         >>> sparkline([9, 0, 1, 2, 4], 4)
-        '▁▂▄█'
+        '▁▃▅█'
     """
     shown = values[-width:] if width else []
     top = max(shown, default=0)
     if top <= 0:
-        return _BARS[0] * len(shown)
-    return "".join(_BARS[round(value / top * (len(_BARS) - 1))] for value in shown)
+        return BARS[0] * len(shown)
+    return "".join(BARS[round(value / top * (len(BARS) - 1))] for value in shown)
+
+
+def end_of(name: str, width: int) -> str:
+    """A name in at most `width` characters; of a path, its end tells most.
+
+    Example:
+        >>> end_of("orders_in", 12), end_of("streams/raw/coinbase/queue", 16)
+        ('orders_in', '…/coinbase/queue')
+    """
+    return name if len(name) <= width else "…" + name[len(name) - width + 1 :]

@@ -240,7 +240,8 @@ function showDetail(snapshot) {
   // A watch that has just begun has little to show: the axis grows with it.
   const shown = Math.min(state.window, Math.max(60, Math.ceil(snapshot.uptime / 60) * 60));
   const queue = snapshot.queues.find((one) => one.name === state.chosen);
-  text($("detail-title"), queue ? queue.name : state.chosen ? `${state.chosen}: not there` : "No queue chosen");
+  const title = queue ? queue.name : state.chosen ? `${state.chosen}: not there` : "No queue chosen";
+  if ($("detail-title").textContent !== title) pathText($("detail-title"), title);
   const facts = !queue ? [] : queue.error !== null ? [["Error", queue.error]] : [
     ["Writer", `${queue.writer.state}${queue.writer.pid == null ? "" : `, pid ${queue.writer.pid}`}`],
     ["Epoch", whole(queue.writer.epoch)],
