@@ -135,7 +135,7 @@ def _disk(disk: Filesystem, limits: Limits) -> Iterator[Finding]:
         None,
         None,
         disk.path,
-        f"the filesystem of {disk.path} is {disk.used_share:.0%} full",
+        f"the filesystem at {disk.path} is {disk.used_share:.0%} full",
         "free space there, or turn retention on",
     )
 

@@ -190,7 +190,7 @@ class BusCollector(Collector):
             ("tapewire_filesystem_size_bytes", "Size of a filesystem with queues.", "total_bytes"),
             ("tapewire_filesystem_free_bytes", "Room on it, but for root's share.", "free_bytes"),
         ):
-            room = GaugeMetricFamily(name, help_text, labels=["path"])
+            room = GaugeMetricFamily(name, help_text, labels=["mountpoint"])
             for filesystem in snapshot.filesystems:
                 room.add_metric([filesystem.path], getattr(filesystem, field))
             yield room

@@ -331,9 +331,17 @@ class Watch:
             except OSError:  # removed since it was found; the next look will not find it
                 continue
             found[device] = Filesystem(
-                printable(path), room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+                printable(_mount_point(path)),
+                room.f_blocks * room.f_frsize,
+                room.f_bavail * room.f_frsize,
             )
         return tuple(found.values())
+
+
+def _mount_point(path: str) -> str:
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _columns(rows: deque[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:

@@ -100,7 +100,7 @@ class QueueView:
 class Filesystem:
     """What holds some of the queues, and how full it is."""
 
-    path: str  # of the first queue found on it
+    path: str  # where it is mounted
     total_bytes: int
     free_bytes: int  # for users other than root
 
