@@ -108,8 +108,6 @@ def _web(
 
 
 def _full_screen(watch: Watch, interval: float, light: bool) -> None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        fail(Exit.USAGE, "the live view needs a terminal", "use --once, --json or --web")
     try:
         from tapewire.monitor.terminal import LiveView
     except ImportError as error:
@@ -120,6 +118,8 @@ def _full_screen(watch: Watch, interval: float, light: bool) -> None:
             "the live view needs the package textual, which is not installed",
             "pip install 'tapewire[monitor]', or use --web, --once or --json, which need nothing",
         )
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        fail(Exit.USAGE, "the live view needs a terminal", "use --once, --json or --web")
     LiveView(watch, interval=interval, light=light).run()
 
 
