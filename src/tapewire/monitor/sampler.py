@@ -138,9 +138,7 @@ class _QueueMemory:
 
     def _view(self, status: QueueStatus, now: float, limits: Limits) -> QueueView:
         metrics = status.metrics
-        # Numbers of a sparse log jump: there the writer's own count tells, 100 ms old at most.
-        # The position counts every byte, padding and headers too, and goes on over rolls.
-        counted = (metrics or {}).get("records") if status.sparse else status.last_seq
+        # Every byte counts, padding and headers too, and it goes on over rolls.
         position = status.end_segment * status.segment_bytes + status.end_offset
         return QueueView(
             name=self.name,
@@ -154,7 +152,7 @@ class _QueueMemory:
             last_seq=status.last_seq,
             last_timestamp_ns=status.last_timestamp_ns,
             records=status.records,
-            records_per_second=self._records.at(counted, now),
+            records_per_second=self._records.at(_count(status), now),
             bytes_per_second=self._bytes.at(position, now),
             writer=self._writer(status, now, limits),
             readers=self._readers(status, now, limits),
@@ -185,6 +183,15 @@ class _QueueMemory:
         return tuple(
             self.readers[reader.name].view(reader, now, limits) for reader in status.readers
         )
+
+
+def _count(status: QueueStatus) -> int | None:
+    """What grows by 1 with each record; None where it cannot be known."""
+    if status.sparse:  # numbers jump; the writer's own count is 100 ms old at most
+        return (status.metrics or {}).get("records")
+    if status.last_seq is not None:
+        return status.last_seq + 1
+    return status.first_seq if status.records == 0 else None
 
 
 def _state(alive: bool, heartbeat_age: float, ttl: float) -> State:

@@ -14,11 +14,11 @@ COLOURS = {
     "live": "green",
     "stale": "yellow",
     "dead": "red",
-    "closed": "bright_black",
+    "closed": "cyan",
     "unreadable": "red",
     "critical": "red",
     "warning": "yellow",
-    "info": "bright_black",
+    "info": "cyan",
 }
 
 SORTS = ("name", "rate", "lag", "disk")

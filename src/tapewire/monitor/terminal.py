@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -22,15 +21,20 @@ from tapewire.monitor.units import BARS, bytes_text, count_text, end_of, sparkli
 __all__ = ["LiveView"]
 
 
+_HISTORY = "history"
+_Rows = list[tuple[str, tuple[str, ...]]]  # key, and a cell for each column
+
+
 class _Table(DataTable[Text]):
     """Names, states and numbers; rows keep their place and the cursor from look to look."""
 
     def head(self, *labels: str) -> None:
         """The columns."""
         for i, label in enumerate(labels):
-            self.add_column(Text(label, justify="right" if i > 1 else "left"), key=label)
+            left = i < 2 or label == _HISTORY
+            self.add_column(Text(label, justify="left" if left else "right"), key=label)
 
-    def show(self, rows: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+    def show(self, rows: _Rows) -> None:
         """Rows by key; the first cell is shortened to what the others leave of the width."""
         rows = self._fitted(rows)
         keys = [key for key, _ in rows]
@@ -55,14 +59,18 @@ class _Table(DataTable[Text]):
             return None
         return self.ordered_rows[self.cursor_row].key.value
 
-    def _fitted(
-        self, rows: Sequence[tuple[str, tuple[str, ...]]]
-    ) -> list[tuple[str, tuple[str, ...]]]:
-        labels = [len(column.label) for column in self.ordered_columns]
-        widths = [max([width, *(len(c[i]) for _, c in rows)]) for i, width in enumerate(labels)]
-        padding = 2 * self.cell_padding
-        left = self.size.width - sum(width + padding for width in widths[1:]) - padding
-        room = max(left - self.styles.scrollbar_size_vertical, 10)
+    def spare(self, rows: _Rows) -> int:
+        """Characters of the width that these rows leave free; below 0, what they lack."""
+        columns = [
+            max([len(column.label), *(len(cells[i]) for _, cells in rows)])
+            for i, column in enumerate(self.ordered_columns)
+        ]
+        taken = sum(columns) + 2 * self.cell_padding * len(columns)
+        return self.size.width - taken - self.styles.scrollbar_size_vertical
+
+    def _fitted(self, rows: _Rows) -> _Rows:
+        longest = max((len(cells[0]) for _, cells in rows), default=0)
+        room = max(longest + min(self.spare(rows), 0), 10)
         return [(key, (end_of(cells[0], room), *cells[1:])) for key, cells in rows]
 
     @staticmethod
@@ -144,7 +152,7 @@ class LiveView(App[None]):
         """Columns, theme, and the first look."""
         self.theme = "textual-light" if self._light else "textual-dark"
         self._queues.head("queue", "writer", "rec/s", "bytes/s", "last seq", "lag", "disk")
-        self._readers.head("reader", "state", "lag rec", "bytes", "time", "rec/s", "history")
+        self._readers.head("reader", "state", "lag rec", "bytes", "time", "rec/s", _HISTORY)
         self._queues.focus()
         self.look()
         self.set_interval(self._interval, self.look)
@@ -214,17 +222,12 @@ class LiveView(App[None]):
         readers = queue.readers if queue else ()
         title = f"Readers {len(readers)}" + (f" of {queue.name}" if queue else "")
         self.query_one("#readers-title", Static).update(Text(title))
-        width = 24 if self.size.width >= 130 else 8
+        rows = [(reader.name, (*reader_cells(reader), "")) for reader in readers]
+        width = min(max(self._readers.spare(rows) + len(_HISTORY), 8), 40)
         self._readers.show(
             [
-                (
-                    reader.name,
-                    (
-                        *reader_cells(reader),
-                        sparkline(self._watch.lag_history(queue.name, reader.name), width),
-                    ),
-                )
-                for reader in readers
+                (name, (*cells[:-1], sparkline(self._watch.lag_history(queue.name, name), width)))
+                for name, cells in rows
                 if queue
             ]
         )

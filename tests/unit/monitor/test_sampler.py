@@ -39,6 +39,24 @@ def test_a_sparse_log_is_counted_by_its_writer_because_numbers_jump(bus):
     assert watch.sample().queues[0].records_per_second == 3.0
 
 
+def test_the_first_records_of_an_empty_log_count(bus):
+    bus["md"] = queue_status(first_seq=1, last_seq=None, records=0)
+    watch = bus.watch()
+    watch.sample()
+    bus.clock += 1.0
+    bus["md"] = queue_status(first_seq=1, last_seq=5, records=5)
+    assert watch.sample().queues[0].records_per_second == 5.0
+
+
+def test_a_log_whose_end_cannot_be_read_has_no_rate(bus):
+    bus["md"] = queue_status(last_seq=None, records=None)
+    watch = bus.watch()
+    watch.sample()
+    bus.clock += 1.0
+    bus["md"] = queue_status(last_seq=1_000_000)
+    assert watch.sample().queues[0].records_per_second is None
+
+
 def test_a_log_that_began_anew_has_no_rate_below_zero(bus):
     bus["md"] = queue_status(last_seq=1000)
     watch = bus.watch()

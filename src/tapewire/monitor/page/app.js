@@ -127,9 +127,9 @@ const queueRows = new Rows($("queue-table").tBodies[0], (queue) => {
   writer.className = "state";
   cell(element).append(writer);
   return {
-    element, name, writer, rate: cell(element, "number"), spark: new Spark(cell(element, "wide")),
-    bytes: cell(element, "number wide"), seq: cell(element, "number mid"), lag: cell(element, "number"),
-    disk: cell(element, "number wide"),
+    element, name, writer, rate: cell(element, "number"), spark: new Spark(cell(element, "if700")),
+    bytes: cell(element, "number if800"), seq: cell(element, "number if480"), lag: cell(element, "number"),
+    disk: cell(element, "number if600"),
   };
 });
 
@@ -143,7 +143,7 @@ const readerRows = new Rows($("reader-table").tBodies[0], () => {
   cell(element).append(running);
   return {
     element, name, running, records: cell(element, "number"), bytes: cell(element, "number"),
-    time: cell(element, "number"), rate: cell(element, "number wide"), spark: new Spark(cell(element, "wide")),
+    time: cell(element, "number"), rate: cell(element, "number if480"), spark: new Spark(cell(element, "if600")),
   };
 });
 

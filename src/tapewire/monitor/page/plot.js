@@ -41,7 +41,7 @@ function ticks(top, unit) {
 
 // A small line without axes.
 export class Spark {
-  constructor(parent, width = 96, height = 22) {
+  constructor(parent, width = 84, height = 22) {
     this.width = width;
     this.height = height;
     this.svg = make(parent, "svg", {
