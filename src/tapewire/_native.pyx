@@ -292,6 +292,15 @@ cdef class Batch:
         """Flags of the records, uint16."""
         return self._array("flags", tw_flags(deref(self._columns)), 2, "u2")
 
+    @property
+    def payload_bytes(self):
+        """How many bytes the payloads have together."""
+        cdef uint64_t total = 0
+        cdef size_t i
+        for i in range(self._from, self._to):
+            total += tw_payload_len(deref(self._columns), i)
+        return total
+
     def __len__(self):
         return self._to - self._from
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tapewire/format/stats.hpp"
+#include "tapewire/queue/recovery.hpp"
 #include "tapewire/queue/walk.hpp"
 
 namespace tapewire::queue {
@@ -83,6 +84,7 @@ QueueLook QueueWatch::look() {
     } catch (const Error& e) {
         look.problems.push_back(line_of(e));
     }
+    look.checkpoint = load_tail_checkpoint(layout_);
     look.temporary_files = layout_.temporary_files();
     look.damaged_copies = layout_.damaged_copies();
     if (look.version == 0) return look;
@@ -168,7 +170,8 @@ SegmentLook QueueWatch::look_at_segment(QueueLook& look, std::uint32_t id) {
         seen.sealed = segment.sealed();
         seen.sparse = segment.sparse();
         seen.readable = true;
-        seen.holds_records = catalog_->first_record(id).first_seq.has_value();
+        seen.first_seq = catalog_->first_record(id).first_seq;
+        seen.holds_records = seen.first_seq.has_value();
         if (seen.sealed) sealed_[id] = seen;
     } catch (const Error& e) {
         look.problems.push_back(line_of(e));

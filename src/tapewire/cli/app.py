@@ -9,9 +9,14 @@ from typing import Annotated
 
 import typer
 
+from tapewire.cli.doctor import doctor
+from tapewire.cli.inspect import inspect
 from tapewire.cli.metrics import metrics
 from tapewire.cli.monitor import monitor
 from tapewire.cli.output import Exit, explain, fail
+from tapewire.cli.readers import readers
+from tapewire.cli.repair import repair
+from tapewire.cli.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -40,6 +45,11 @@ def _every_command(
 ) -> None: ...
 
 
+app.command()(inspect)
+app.command()(verify)
+app.command()(doctor)
+app.command()(repair)
+app.add_typer(readers, name="readers")
 app.command()(monitor)
 app.command()(metrics)
 

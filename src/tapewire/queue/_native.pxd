@@ -158,6 +158,7 @@ cdef extern from "tapewire/queue/status.hpp" namespace "tapewire::queue":
         cbool readable
         cbool has_index
         optional[cbool] holds_records
+        optional[uint64_t] first_seq
 
     cppclass CReaderLook "tapewire::queue::ReaderLook":
         string name
@@ -177,6 +178,7 @@ cdef extern from "tapewire/queue/status.hpp" namespace "tapewire::queue":
         cbool sparse
         CPosition hint
         CPosition end
+        optional[CPosition] checkpoint
         optional[uint64_t] last_seq
         optional[uint64_t] last_timestamp_ns
         optional[uint64_t] first_available_seq
@@ -194,6 +196,17 @@ cdef extern from "tapewire/queue/status.hpp" namespace "tapewire::queue":
     cppclass CQueueWatch "tapewire::queue::QueueWatch":
         CQueueWatch(const string&) except +raise_python_error
         CQueueLook look() except +raise_python_error nogil
+
+cdef extern from "tapewire/queue/upkeep.hpp" namespace "tapewire::queue":
+    cppclass CUpkeep "tapewire::queue::Upkeep":
+        CUpkeep(const string&) except +raise_python_error nogil
+        void clear_owner()
+        vector[string] remove_temporary_files() except +raise_python_error
+
+    bint c_remove_reader "tapewire::queue::remove_reader"(
+        const string&, const string&, optional[uint64_t]) except +raise_python_error nogil
+    vector[string] c_wrong_indexes "tapewire::queue::wrong_indexes"(
+        const string&, uint64_t) except +raise_python_error nogil
 
 cdef extern from "tapewire/arrow.hpp":
     cdef struct ArrowSchema:

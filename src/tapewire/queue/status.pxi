@@ -26,7 +26,8 @@ cdef class Watch:
             look = watch.look()
         segments = [(segment.id, os.fsdecode(segment.path), segment.bytes, <bint> segment.sealed,
                      <bint> segment.readable, <bint> segment.has_index,
-                     <bint> segment.holds_records.value() if segment.holds_records.has_value() else None)
+                     <bint> segment.holds_records.value() if segment.holds_records.has_value() else None,
+                     _maybe(segment.first_seq))
                     for segment in look.segments]
         readers = [(reader.name.decode(), os.fsdecode(reader.path), <bint> reader.alive,
                     <bint> reader.state.pinned, reader.state.position.segment,
@@ -45,6 +46,8 @@ cdef class Watch:
             "sparse": <bint> look.sparse,
             "hint": (look.hint.segment, look.hint.offset),
             "end": (look.end.segment, look.end.offset),
+            "checkpoint": (look.checkpoint.value().segment, look.checkpoint.value().offset)
+                          if look.checkpoint.has_value() else None,
             "last_seq": _maybe(look.last_seq),
             "last_timestamp_ns": _maybe(look.last_timestamp_ns),
             "first_available_seq": _maybe(look.first_available_seq),

@@ -41,6 +41,7 @@ class SegmentStatus:
         readable: Its length and header are right; `problems` says what is not.
         has_index: It has a seek index beside it.
         holds_records: Whether there is a record in it; None when that cannot be found out.
+        first_seq: Number of the first record in it, or None.
     """
 
     id: int
@@ -50,6 +51,7 @@ class SegmentStatus:
     readable: bool
     has_index: bool
     holds_records: bool | None
+    first_seq: int | None
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class QueueStatus:
         write_offset: The same, in that segment.
         end_segment: Where the next record comes, by the segments themselves.
         end_offset: The same, in that segment.
+        checkpoint: Segment and offset up to which all is on disk, as the writer noted; or None.
         last_seq: Number of the last record, or None.
         last_timestamp_ns: Its time, or None.
         first_available_seq: Number of the first record that is there, or None.
@@ -152,6 +155,7 @@ class QueueStatus:
     write_offset: int
     end_segment: int
     end_offset: int
+    checkpoint: tuple[int, int] | None
     last_seq: int | None
     last_timestamp_ns: int | None
     first_available_seq: int | None
@@ -170,6 +174,7 @@ class QueueStatus:
     def to_dict(self) -> dict[str, Any]:
         """The same as plain dicts and lists, ready for JSON."""
         fields = dataclasses.asdict(self)
+        fields["checkpoint"] = None if self.checkpoint is None else list(self.checkpoint)
         for name in ("segments", "readers", "temporary_files", "damaged_copies", "problems"):
             fields[name] = list(fields[name])
         return fields
@@ -247,7 +252,9 @@ def status(path: str | os.PathLike[str]) -> QueueStatus:
 
 
 def find_queues(root: str | os.PathLike[str]) -> list[str]:
-    """The path of every queue at or below `root`, sorted. Links are not followed.
+    """The path of every queue at or below `root`, sorted.
+
+    Links are not followed, and folders whose name begins with a dot are not looked into.
 
     Example:
         >>> import tapewire as tw
@@ -259,7 +266,7 @@ def find_queues(root: str | os.PathLike[str]) -> list[str]:
     top = os.path.abspath(os.fspath(root))
     return sorted(
         os.path.dirname(entry.path)
-        for entry in _files_below(top, missing_ok=False)
+        for entry in _files_below(top, hidden=False, missing_ok=False)
         if entry.name == "control.meta" and entry.is_file(follow_symlinks=False)
     )
 
@@ -280,6 +287,7 @@ def _named(path: str, seen: dict[str, Any]) -> QueueStatus:
         write_offset=offset,
         end_segment=end_segment,
         end_offset=end_offset,
+        checkpoint=seen["checkpoint"],
         last_seq=seen["last_seq"],
         last_timestamp_ns=seen["last_timestamp_ns"],
         first_available_seq=seen["first_available_seq"],
@@ -370,7 +378,7 @@ def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
 
 def _disk_bytes(path: str) -> int:
     total = 0
-    for entry in _files_below(path, missing_ok=True):
+    for entry in _files_below(path, hidden=True):
         try:
             total += entry.stat(follow_symlinks=False).st_blocks * 512
         except FileNotFoundError:
@@ -378,7 +386,9 @@ def _disk_bytes(path: str) -> int:
     return total
 
 
-def _files_below(folder: str, missing_ok: bool) -> Iterator[os.DirEntry[str]]:
+def _files_below(
+    folder: str, *, hidden: bool, missing_ok: bool = True
+) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             found = list(entries)
@@ -387,7 +397,7 @@ def _files_below(folder: str, missing_ok: bool) -> Iterator[os.DirEntry[str]]:
             return
         raise
     for entry in found:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _files_below(entry.path, missing_ok=True)
-        else:
+        if not entry.is_dir(follow_symlinks=False):
             yield entry
+        elif hidden or not entry.name.startswith("."):
+            yield from _files_below(entry.path, hidden=hidden)

@@ -147,6 +147,17 @@ def test_lag_is_0_at_the_end_of_a_sealed_segment_with_nothing_behind_it(tmp):
     assert reader.next_seq == 1
 
 
+def test_lag_is_0_before_a_pad_with_nothing_behind_it(tmp):
+    queue = qf.write_queue(tmp / "q", [[qf.record(0), qf.pad(640)], [qf.pad(128)]])
+    (queue / "readers").mkdir()
+    (queue / "readers" / "r.meta").write_bytes(qf.reader_meta(qf.reader_slot(0, 128, 1)))
+    seen = status(queue)
+    assert (seen.end_segment, seen.end_offset) == (0, 64 + 64 + 640)
+    (reader,) = seen.readers
+    assert (reader.lag_records, reader.lag_bytes, reader.lag_segments) == (0, 0, 0)
+    assert reader.next_seq == 1
+
+
 def test_a_reader_whose_segment_is_gone_has_no_lag_in_records_and_a_line_says_why(tmp):
     queue = qf.write_queue(tmp / "q", [[qf.record(0)], [qf.record(1)], [qf.record(2)]])
     (queue / "readers").mkdir()

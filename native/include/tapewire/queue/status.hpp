@@ -27,6 +27,7 @@ struct SegmentLook {
     bool sparse = false;
     bool has_index = false;
     std::optional<bool> holds_records;  // empty: it could not be found out
+    std::optional<std::uint64_t> first_seq;
 };
 
 struct ReaderLook {
@@ -48,6 +49,7 @@ struct QueueLook {
     bool sparse = false;
     Position hint;  // of control.meta
     Position end;   // where the next record comes, by the segments
+    std::optional<Position> checkpoint;  // all before it is on disk, says index.meta
     std::optional<std::uint64_t> last_seq;
     std::optional<std::uint64_t> last_timestamp_ns;
     std::optional<std::uint64_t> first_available_seq;
