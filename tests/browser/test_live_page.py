@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +114,20 @@ def test_a_lost_connection_is_visible_and_mends_itself(writer, tmp, open_page):
         expect(page.locator("#link")).to_have_attribute("data-state", "live")
         expect(page.locator("#lost")).to_be_hidden()
         expect(row(page, "md")).to_contain_text("76")
+    finally:
+        stop(process)
+
+
+@pytest.mark.long  # it waits for the page to lose patience
+def test_a_monitor_that_hangs_is_visible_too(writer, tmp, open_page):
+    process, url = start(tmp / "bus")
+    try:
+        page = open_page(url, expected_errors=True)
+        expect(page.locator("#link")).to_have_attribute("data-state", "live")
+        process.send_signal(signal.SIGSTOP)
+        expect(page.locator("#lost")).to_contain_text("has gone silent", timeout=30_000)
+        process.send_signal(signal.SIGCONT)
+        expect(page.locator("#link")).to_have_attribute("data-state", "live", timeout=30_000)
     finally:
         stop(process)
 
@@ -244,5 +259,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(serve, open_page):
     row(page, "raw").click()
     expect(page.locator("#reader-table tbody tr")).to_be_visible()
     assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+    cut_off = "[...document.querySelectorAll('.scroll')].some((b) => b.scrollWidth > b.clientWidth)"
+    assert page.evaluate(cut_off) is False
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / "monitor-phone.png", full_page=True)

@@ -29,7 +29,7 @@ def queue_status(**changes):
     writer = WriterState(alive=True, pid=4711, epoch=1, heartbeat_ns=1, heartbeat_age=0.0)
     for name in {field.name for field in dataclasses.fields(WriterState)} & changes.keys():
         writer = dataclasses.replace(writer, **{name: changes.pop(name)})
-    values = {
+    values = dict.fromkeys(field.name for field in dataclasses.fields(QueueStatus)) | {
         "path": "",
         "version": 3,
         "segment_bytes": 1 << 20,
@@ -47,11 +47,7 @@ def queue_status(**changes):
         "disk_bytes": 1 << 20,
         "writer": writer,
         "readers": (),
-        "metrics": None,
         "ready": False,
-        "lease": None,
-        "temporary_files": (),
-        "damaged_copies": (),
         "problems": (),
     }
     return QueueStatus(**values | changes)

@@ -51,20 +51,20 @@ def serve_until_interrupted(
             soft_wrap=True,
         )
     try:
-        server = start()
+        with start() as serving:
+            url = serving.url + path
+            answer(
+                {"url": url},
+                as_json,
+                lambda: console.print(
+                    f"{what} at {url} (Ctrl-C ends)", markup=False, soft_wrap=True
+                ),
+            )
+            ready(url)
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        return
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL):
             fail(Exit.USAGE, f"cannot listen at bind={bind} port={port}: {error.strerror}")
         raise
-    with server as serving:
-        url = serving.url + path
-        answer(
-            {"url": url},
-            as_json,
-            lambda: console.print(f"{what} at {url} (Ctrl-C ends)", markup=False, soft_wrap=True),
-        )
-        ready(url)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return

@@ -97,11 +97,11 @@ def test_arrows_choose_the_queue_whose_readers_are_shown(busy):
 
 def test_s_sorts_and_the_cursor_stays_with_its_queue(busy):
     async def steps(app, pilot):
-        await pilot.press("down")
+        await pilot.press("down", "down")
         orders = []
         for _ in range(4):
             orders.append(names(app))
-            assert app.query_one("#queues").chosen == "b/orders"
+            assert app.query_one("#queues").chosen == "c/fills"
             await pilot.press("s")
         by_name, _by_rate, by_lag, by_disk = orders
         assert by_name == ["a/md", "b/orders", "c/fills"]
