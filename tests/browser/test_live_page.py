@@ -171,6 +171,12 @@ def several(tmp):
 
 
 @pytest.mark.usefixtures("several")
+def test_an_address_that_is_no_name_chooses_the_first_queue(serve, open_page):
+    page = open_page(serve.url + "#%E0%A4%A")
+    expect(page.locator("#detail-title")).to_have_text("orders/queue/alpha/orders_out")
+
+
+@pytest.mark.usefixtures("several")
 def test_keys_filter_and_sort(serve, open_page):
     page = open_page(serve.url)
     names = page.locator("#queue-table .name")

@@ -28,6 +28,7 @@ def metrics(
 ) -> None:
     """Answer Prometheus at /metrics; each scrape looks at every queue and reader of the bus."""
     from tapewire.monitor import Watch
+    from tapewire.monitor.snapshot import printable
 
     watch = Watch(bus)
     try:
@@ -49,7 +50,7 @@ def metrics(
     else:
         serve_until_interrupted(
             lambda: exporter.serve(watch, bind=bind, port=port, allow_hosts=allow_host),
-            what=f"Metrics of {watch.root}",
+            what=f"Metrics of {printable(watch.root)}",
             path="metrics",
             bind=bind,
             port=port,

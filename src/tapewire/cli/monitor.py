@@ -94,11 +94,12 @@ def _web(
 ) -> None:
     import webbrowser
 
+    from tapewire.monitor.snapshot import printable
     from tapewire.monitor.web import LivePage
 
     serve_until_interrupted(
         lambda: LivePage(watch, interval=interval, bind=bind, port=port, allow_hosts=allow_host),
-        what=f"{watch.root}, live,",
+        what=f"{printable(watch.root)}, live,",
         path="",
         bind=bind,
         port=port,

@@ -10,6 +10,7 @@ from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
+from textual.message import Message
 from textual.widgets import DataTable, Footer, Input, Static
 
 from tapewire.monitor.alerts import Alert
@@ -123,12 +124,21 @@ class LiveView(App[None]):
         Binding("t", "theme", "Light/dark"),
     ]
 
+    class Looked(Message):
+        """What a look found, or why it could not be taken."""
+
+        def __init__(self, snapshot: Snapshot | None, fault: str) -> None:
+            super().__init__()
+            self.snapshot = snapshot
+            self.fault = fault
+
     def __init__(self, watch: Watch, *, interval: float = 1.0, light: bool = False) -> None:
         super().__init__()
         self._watch = watch
         self._interval = interval
         self._sort = SORTS[0]
         self._paused = False
+        self._looking = False
         self._light = light
         self._fault = ""
         self.snapshot: Snapshot | None = None
@@ -154,8 +164,8 @@ class LiveView(App[None]):
         self._queues.head("queue", "writer", "rec/s", "bytes/s", "last seq", "lag", "disk")
         self._readers.head("reader", "state", "lag rec", "bytes", "time", "rec/s", _HISTORY)
         self._queues.focus()
-        self.look()
-        self.set_interval(self._interval, self.look)
+        self._tick()
+        self.set_interval(self._interval, self._tick)
 
     @property
     def _queues(self) -> _Table:
@@ -165,23 +175,28 @@ class LiveView(App[None]):
     def _readers(self) -> _Table:
         return self.query_one("#readers", _Table)
 
-    @work(thread=True, exclusive=True, group="look", exit_on_error=True)
-    def look(self) -> None:
-        """Look at the bus in a thread: a slow disk must not stop the keyboard."""
-        if self._paused:
-            return
+    def _tick(self) -> None:
+        if not (self._paused or self._looking):  # a slow look delays the next, they do not pile up
+            self._looking = True
+            self._look()
+
+    @work(thread=True, group="look")
+    def _look(self) -> None:
+        """In a thread: a slow disk must not stop the keyboard."""
         try:
             snapshot: Snapshot | None = self._watch.sample()
             fault = ""
         except OSError as error:  # the bus was removed; it may come back
             snapshot, fault = None, printable(str(error))
-        self.call_from_thread(self._take, snapshot, fault)
+        self.post_message(self.Looked(snapshot, fault))  # goes nowhere if the view has ended
 
-    def _take(self, snapshot: Snapshot | None, fault: str) -> None:
+    def on_live_view_looked(self, message: Looked) -> None:
+        """A look is over: show it."""
+        self._looking = False
         if self._paused:
             return
-        self._fault = fault
-        self.snapshot = snapshot or self.snapshot
+        self._fault = message.fault
+        self.snapshot = message.snapshot or self.snapshot
         self._show()
 
     def _show(self) -> None:

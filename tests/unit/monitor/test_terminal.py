@@ -1,6 +1,7 @@
 """The full-screen view, driven by Textual's pilot."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -188,6 +189,29 @@ def test_names_are_never_markup(bus):
         assert text.count(name) == 5  # queue, title, reader, and twice in the alert
 
     drive(bus, steps, size=(180, 40))
+
+
+def test_slow_looks_do_not_pile_up(busy):
+    async def steps(app, pilot):
+        sample = app._watch.sample
+        inside = []
+        most = 0
+        looks = 0
+
+        def slow():
+            nonlocal most, looks
+            inside.append(1)
+            looks += 1
+            most = max(most, len(inside))
+            time.sleep(0.05)
+            inside.pop()
+            return sample()
+
+        app._watch.sample = slow
+        await until(pilot, lambda: looks >= 3)
+        assert most == 1
+
+    drive(busy, steps, interval=0.01)
 
 
 def test_a_bus_that_goes_away_is_said_and_may_come_back(busy):

@@ -6,11 +6,20 @@ import { Plot, Spark } from "/plot.js";
 const $ = (id) => document.getElementById(id);
 const KEEP = 300;
 
+// The queue that the address names; an address may be broken.
+function named() {
+  try {
+    return decodeURIComponent(location.hash.slice(1)) || null;
+  } catch {
+    return null;
+  }
+}
+
 const state = {
   hello: null,
   snapshot: null,
   history: new Map(), // queue name → {uptime, records_per_second, bytes_per_second, readers: Map}
-  chosen: decodeURIComponent(location.hash.slice(1)) || null,
+  chosen: named(),
   filter: "",
   sort: { by: "name", down: false },
   window: 300,
@@ -216,7 +225,7 @@ function showAlerts(alerts) {
 
 function showQueues({ queues }) {
   const shown = sorted(queues.filter((queue) => queue.name.toLowerCase().includes(state.filter)));
-  if (!queues.some((queue) => queue.name === state.chosen) && shown.length && !location.hash) {
+  if (!queues.some((queue) => queue.name === state.chosen) && shown.length && !named()) {
     state.chosen = shown[0].name;
   }
   text($("queues-count"), shown.length === queues.length ? String(queues.length) : `${shown.length} of ${queues.length}`);
@@ -290,7 +299,7 @@ function choose(name) {
 }
 
 addEventListener("hashchange", () => {
-  state.chosen = decodeURIComponent(location.hash.slice(1)) || null;
+  state.chosen = named();
   show();
 });
 
@@ -331,6 +340,16 @@ for (const [name, take] of [["window", Number], ["lag", String]]) {
   }
 }
 
+// A browser may forbid a page to remember anything.
+function remembered(key, value = null) {
+  try {
+    if (value !== null) localStorage.setItem(key, value);
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
 const THEMES = ["auto", "light", "dark"];
 
 function wear(theme) {
@@ -341,9 +360,9 @@ function wear(theme) {
 $("theme").addEventListener("click", () => {
   const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length];
   wear(next);
-  localStorage.setItem("theme", next);
+  remembered("theme", next);
 });
-const worn = localStorage.getItem("theme");
+const worn = remembered("theme");
 wear(THEMES.includes(worn) ? worn : "auto");
 
 // ---- the stream -------------------------------------------------------------------------------
