@@ -10,6 +10,8 @@ from tapewire.cli.bench import bench
 from tapewire.cli.doctor import doctor
 from tapewire.cli.export import export
 from tapewire.cli.inspect import inspect
+from tapewire.cli.metrics import metrics
+from tapewire.cli.monitor import monitor
 from tapewire.cli.output import Exit, explain, fail
 from tapewire.cli.readers import readers
 from tapewire.cli.repair import repair
@@ -50,6 +52,8 @@ app.command()(repair)
 app.command()(export)
 app.command()(doctor)
 app.add_typer(readers, name="readers")
+app.command()(monitor)
+app.command()(metrics)
 app.command()(bench)
 
 
