@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from typing import IO, Any, Protocol
 
@@ -53,7 +54,9 @@ class _Csv:
     def __init__(self, file: IO[bytes], columns: Columns) -> None:
         self._columns = columns
         self._text = io.TextIOWrapper(file, "utf-8", newline="")
-        self._rows = csv.writer(self._text, lineterminator="\n")
+        # The module quotes what holds a character of its line's end, and a lone carriage return
+        # ends a line for most who read CSV: so it is told of both, and `write` takes one away.
+        self._rows = csv.writer(_UnixLines(self._text), lineterminator="\r\n")
         self._rows.writerow(columns.names)
 
     def write(self, batch: Batch) -> None:
@@ -62,6 +65,14 @@ class _Csv:
     def close(self) -> None:
         self._text.flush()
         self._text.detach()
+
+
+class _UnixLines:
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+
+    def write(self, row: str) -> int:
+        return self._text.write(f"{row[:-2]}\n")
 
 
 class _JsonLines:
@@ -155,8 +166,8 @@ def written_whole(path: str, force: bool) -> Iterator[IO[bytes]]:
         raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
     if os.path.lexists(path) and not (force and stat.S_ISREG(os.lstat(path).st_mode)):
         raise FileExistsError(errno.EEXIST, "there is something already", path)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    # A name nobody has: in a container every run has the process id of one that was killed.
+    descriptor, temporary = tempfile.mkstemp(".tmp", f".{name}.", folder)
     try:
         with os.fdopen(descriptor, "wb", buffering=1 << 20) as file:
             yield file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -110,26 +110,31 @@ class Part:
             if len(batch) == 0:
                 return
             if int(batch.seq[0]) < self.start:
-                batch = batch[int(np.searchsorted(batch.seq, self.start)) :]
+                batch = batch[_place(batch, self.start, "left") :]
                 if len(batch) == 0:
                     continue
             if self.stop is None or int(batch.seq[-1]) <= self.stop:
                 yield batch
                 continue
-            kept = int(np.searchsorted(batch.seq, self.stop, "right")) if self.stop >= 0 else 0
+            kept = _place(batch, self.stop, "right") if self.stop >= 0 else 0
             if kept:
                 yield batch[:kept]
             return
 
 
+def _place(batch: Batch, seq: int, side: Literal["left", "right"]) -> int:
+    """Where a number has its place in the batch."""
+    # As the column's own type: beside a Python int numpy would compare in floats, which hold 2**53.
+    return int(np.searchsorted(batch.seq, np.uint64(min(seq, 2**64 - 1)), side))
+
+
 def _numbers_begin_again(reader: Reader) -> bool:
     """Whether numbers fall somewhere: then 0 is sought in the newest run, not at the start."""
-    if not reader.seek_start():
+    if not reader.seek_start() or next(walk(reader, _ignore), None) is None:
         return False
-    first = next(walk(reader, _ignore), None)
+    first = reader.position
     reader.seek_seq(0)
-    sought = next(walk(reader, _ignore), None)
-    return first is not None and sought is not None and first.timestamp_ns != sought.timestamp_ns
+    return next(walk(reader, _ignore), None) is not None and bool(reader.position != first)
 
 
 def _ignore(line: str) -> None:

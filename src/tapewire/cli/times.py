@@ -51,6 +51,16 @@ def parse_time(text: str, now_ns: int | None = None) -> int:
         >>> parse_time("2024-03-01T12:00Z")
         1709294400000000000
     """
+    ns = _nanoseconds(text, now_ns)
+    if not -(2**63) <= ns < 2**63:
+        raise ValueError(
+            f"no log holds such a time: time={text!r}; give one from {iso(-(2**63))} "
+            f"to {iso(2**63 - 1)}"
+        )
+    return ns
+
+
+def _nanoseconds(text: str, now_ns: int | None) -> int:
     if _RELATIVE.fullmatch(text):
         back = sum(int(count) * _UNITS_NS[unit] for count, unit in _SPAN.findall(text))
         return (time.time_ns() if now_ns is None else now_ns) - back

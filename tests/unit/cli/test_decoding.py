@@ -159,6 +159,16 @@ def test_fields_become_columns_of_parquet_and_arrow(fills, tmp, name):
     assert np.isnan(rows[1]["ratio"])
 
 
+@pytest.mark.parametrize("venue", ["a\rb", "a\nb", "a\r\nb", "\r"])
+def test_text_with_a_line_end_stays_one_field_of_csv(tmp, venue):
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        writer.append_message(protocol.replace(FILLS[0], venue=venue))
+    assert tapewire("export", tmp / "q", "--to", tmp / "all.csv", "--decode", "0x2F01").code == 0
+    with (tmp / "all.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["venue"] == venue
+
+
 def test_fields_become_columns_of_csv(fills, tmp):
     assert tapewire("export", fills, "--to", tmp / "all.csv", "--decode", "0x2F01").code == 0
     with (tmp / "all.csv").open(newline="") as file:

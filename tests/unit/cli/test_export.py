@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tapewire as tw
+from tests.support import queue_format as qf
 from tests.support.commands import tapewire
 
 SECOND = 1_000_000_000
@@ -132,6 +133,22 @@ def test_parts_by_time_share_no_record_and_leave_none_out(queue, tmp):
     assert seqs(queue, tmp, "--from-time", str(FIRST_NS + 298 * SECOND)) == [298, 299]
 
 
+def test_a_part_by_numbers_is_exact_where_floats_are_not(tmp):
+    first = 2**60
+    with tw.open_publisher(tmp / "q", segment_bytes=65536, sparse=True) as writer:
+        for n in range(10):
+            writer.append(1, b"x", seq=first + n)
+    part = seqs(tmp / "q", tmp, "--from-seq", first + 2, "--to-seq", first + 5)
+    assert part == [first + n for n in range(2, 6)]
+
+
+def test_numbers_that_begin_again_are_noticed_where_all_times_are_equal(tmp, monkeypatch):
+    monkeypatch.setattr("tapewire.cli.export_run._BATCH", 4)
+    runs = [[qf.record(seq, b"x", timestamp_ns=7) for seq in range(n)] for n in (5, 2, 1)]
+    qf.write_queue(tmp / "q", runs)
+    assert seqs(tmp / "q", tmp) == [0, 1, 2, 3, 4, 0, 1, 0]
+
+
 def test_only_the_types_asked_for(queue, tmp):
     assert seqs(queue, tmp, "--type", "0x1002", "--to-seq", 10) == [1, 4, 7, 10]
 
@@ -175,6 +192,11 @@ def test_the_file_is_private_and_nothing_is_left_beside_it(queue, tmp):
     export(queue, tmp / "all.csv")
     assert (tmp / "all.csv").stat().st_mode & 0o777 == 0o600
     assert sorted(os.listdir(tmp)) == ["all.csv", "q"]
+
+
+def test_what_a_killed_process_with_the_same_id_left_is_not_in_the_way(queue, tmp):
+    (tmp / f".part.jsonl.{os.getpid()}.tmp").write_text("half")
+    assert len(seqs(queue, tmp)) == 300
 
 
 def test_damage_ends_the_export_with_its_name_and_no_file(queue, tmp, spoil):

@@ -29,3 +29,11 @@ def test_what_is_no_time_is_refused_with_what_would_be_one(text):
 @pytest.mark.parametrize("ns", [0, 1, 999_999_999, 10**18, 2**63 - 1])
 def test_iso_is_read_back_as_it_was(ns):
     assert parse_time(iso(ns)) == ns
+
+
+@pytest.mark.parametrize(
+    "text", ["-99999999d", str(2**63), "0001-01-01T00:00Z", "9999-12-31T00:00Z"]
+)
+def test_a_time_that_no_log_can_hold_is_refused(text):
+    with pytest.raises(ValueError, match=r"no log holds such a time: time=.*1677-.* to 2262-"):
+        parse_time(text)
