@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import stat
 import threading
@@ -363,6 +362,8 @@ def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
     except OSError as error:
         problems.append(f"LEASE cannot be read: {error.strerror} [{path}]")
         return None
+    import json  # only where there is a lease: importing tapewire does not
+
     try:
         text = os.read(fd, _LEASE_BYTES_MOST)
         lease = json.loads(text)
