@@ -11,6 +11,7 @@ import logging
 import os
 import stat
 import time
+from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,7 @@ class RouterDiscovery:
         self.closed = False
         self._pid = os.getpid()
         self._ready: dict[str, _Identity] = {}
+        self._untold: deque[Added | Removed] = deque()  # found for an ``async for``, not yet taken
         self._due = time.monotonic()
         self._alarm = Alarm()
         self._watches = StrategyWatches()
@@ -133,7 +135,8 @@ class RouterDiscovery:
         if changed is None or now >= self._due:
             self._due = now + self.rescan
             changed = self._scan()
-        events: list[Added | Removed] = []
+        events: list[Added | Removed] = [*self._untold]
+        self._untold.clear()
         if changed:
             parent = os.fspath(self.orders.folder)
             for strategy in sorted(changed):
@@ -152,10 +155,14 @@ class RouterDiscovery:
         return descriptor
 
     async def __aiter__(self) -> AsyncGenerator[Added | Removed, None]:
-        """Events as they come; ends when the discovery is closed, by the loop's own thread."""
+        """Events as they come; ends when the discovery is closed, by the loop's own thread.
+
+        Whoever leaves the loop loses nothing: what is left comes with the next loop or `poll`.
+        """
         while not self.closed:
-            for event in self.poll():
-                yield event
+            self._untold.extend(self.poll())
+            while self._untold and not self.closed:
+                yield self._untold.popleft()
             await self._alarm.wait(self._watches.descriptor, self.rescan_in)
 
     def close(self) -> None:
@@ -175,10 +182,10 @@ class RouterDiscovery:
         return f"<RouterDiscovery {os.fspath(self.orders.root)!r} {state}>"
 
     def _scan(self) -> set[str]:
-        """Everybody to look at: who is in the folder now, and who was ready."""
+        """Everybody to look at: who is in the folder now, who was ready, and who is watched."""
         folder = self.orders.folder
         self._watches.watch_all(folder)
-        return self._ready.keys() | set(folders_below(folder))
+        return self._ready.keys() | self._watches.strategies() | set(folders_below(folder))
 
     def _look_at(self, strategy: str, folder: str, events: list[Added | Removed]) -> None:
         # Paths are text here: a rescan looks at every strategy, and a Path costs more than a look.

@@ -101,8 +101,8 @@ def _feed(number: int, entry: Any, folder: Path, layout: Layout) -> Feed:
     venue, path, required = entry.get("venue"), entry.get("path"), entry.get("required", True)
     if venue is None:
         raise InvalidOption(f"{which} has no venue", hint='add venue = "…"')
-    if path is not None and not isinstance(path, str):
-        raise InvalidOption(f"{which}: path must be text: path={path!r}")
+    if path is not None and (not isinstance(path, str) or not path or "\0" in path):
+        raise InvalidOption(f"{which}: path must be the text of a path: path={path!r}")
     if not isinstance(required, bool):
         raise InvalidOption(f"{which}: required must be true or false: required={required!r}")
     try:

@@ -19,6 +19,7 @@ from typing import Any
 from tapewire._native import process_start_ticks, wall_clock_ns
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
+from tapewire.protocol.types_file import locked_folder
 
 __all__ = [
     "Lease",
@@ -195,14 +196,16 @@ class LeaseWatch:
 def _publish(folder: Path, name: str, content: bytes) -> None:
     """A file with this content appears at once, never half, readable by its owner alone."""
     temporary = folder / f"{name}.tmp"
-    temporary.unlink(missing_ok=True)  # of a process that was killed at this very place
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o600)
-    try:
-        os.write(descriptor, content)  # far below a page: whole or an error
-    finally:
-        os.close(descriptor)
-    temporary.rename(folder / name)
+    # One at a time: the temporary name is one, and a predecessor may still be renewing its lease.
+    with locked_folder(os.fspath(folder), name):
+        temporary.unlink(missing_ok=True)  # of a process that was killed at this very place
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600)
+        try:
+            os.write(descriptor, content)  # far below a page: whole or an error
+        finally:
+            os.close(descriptor)
+        temporary.rename(folder / name)
 
 
 def _boot_id() -> str:

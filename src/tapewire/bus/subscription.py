@@ -48,9 +48,10 @@ class SubscriberDiscovery:
 
     `poll` returns `Connected` and `Disconnected` once, when it happens, `Waiting` as long as there
     is nothing to read from, and None while a connection lasts. A writer that comes back to the same
-    queue is `Connected` with the reader that was open all the time; when another queue lies in its
-    place, the old reader is closed and `Connected` brings a new one. A reader that you closed
-    yourself is opened again, after what it committed.
+    queue is `Connected` with the reader that was open all the time, after a `Disconnected` even
+    where it went and came between two polls; when another queue lies in its place, the old reader
+    is closed and `Connected` brings a new one. A reader that you closed yourself is opened again,
+    after what it committed.
 
     `poll` does not block and starts no thread. (One case costs 100 ms: another process takes the
     name between looking and opening.) It looks through a second, anonymous reader, so the
@@ -114,6 +115,7 @@ class SubscriberDiscovery:
         self._probe: Reader | None = None
         self._queue: _Identity | None = None  # which queue the probe looks at,
         self._reader_queue: _Identity | None = None  # and which one the reader reads
+        self._epoch: int | None = None  # of the writer, when it was last seen alive
         self._alarm = Alarm()
 
     def poll(self) -> Connected | Disconnected | Waiting | None:
@@ -167,6 +169,8 @@ class SubscriberDiscovery:
         if queue is None:
             return self._gone(DisconnectReason.SEGMENT_MISSING, "there is no queue")
         reason = self._writer_gone(queue)
+        if reason is None and self._writer_is_another():
+            reason = DisconnectReason.LOCK_LOST  # and is back: the next look connects
         if reason is not None:
             return self._gone(reason, "the queue has no living writer")
         if self.reader is None or self.reader.closed or self._reader_queue != queue:
@@ -191,6 +195,12 @@ class SubscriberDiscovery:
                 return reason
             self._drop_probe()
         return DisconnectReason.SEGMENT_MISSING
+
+    def _writer_is_another(self) -> bool:
+        """Whether the writer of the connection went and one came between two looks."""
+        assert self._probe is not None
+        before, self._epoch = self._epoch, self._probe.writer_status(self.ttl).epoch
+        return isinstance(self._state, Connected) and before != self._epoch
 
     def _open(self, queue: _Identity) -> Connected | Disconnected | Waiting:
         if self.ready_only and not is_ready(self.path):

@@ -97,6 +97,10 @@ class StrategyWatches:
         self._hold(strategy, *held)
         return held[2] if len(held) > 2 else None
 
+    def strategies(self) -> set[str]:
+        """Those that have a watch: of one that went while events were lost, it is to be ended."""
+        return self._of.keys() - {_ALL, _ABOVE}
+
     def changed(self) -> set[str] | None:
         """Strategies to look at; None: anything may have changed."""
         if self._inotify is None:

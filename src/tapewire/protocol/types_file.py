@@ -57,7 +57,7 @@ def merge(folder: str | os.PathLike[str], layouts: Iterable[Layout]) -> None:
         ConcurrentUse: Another thread has been at it for `LOCK_SECONDS`.
     """
     path = os.path.join(os.fspath(folder), FILE_NAME)
-    with _locked(os.fspath(folder)) as folder_fd:
+    with locked_folder(os.fspath(folder), FILE_NAME) as folder_fd:
         there = read(folder)
         added: list[Layout] = []
         for layout in layouts:
@@ -254,8 +254,8 @@ def _load(path: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _locked(folder: str) -> Iterator[int]:
-    """The folder, open, and no other thread of the writer's process in here.
+def locked_folder(folder: str, file_name: str) -> Iterator[int]:
+    """The folder, open, and nobody else, thread or process, in here for it.
 
     A lock of the kernel's: a process forked meanwhile does not inherit it locked for ever. The wait
     ends: a signal handler that appends while it interrupts this very code would wait for itself.
@@ -270,7 +270,7 @@ def _locked(folder: str) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ConcurrentUse(
-                        f"somebody else has held {FILE_NAME} for {LOCK_SECONDS} s",
+                        f"somebody else has been writing {file_name} for {LOCK_SECONDS} s",
                         path=folder,
                         hint="append the first message of a class outside signal handlers",
                     ) from None

@@ -297,6 +297,21 @@ def test_an_overflow_of_the_kernel_queue_loses_nobody(told, layout, strategy):
     assert names(found) == [("Added", "alpha")]
 
 
+def test_strategies_that_went_unready_while_events_were_lost_leave_no_watch(
+    monkeypatch, discover, strategy, layout, tmp
+):
+    discovery = discover(0)
+    before = held()
+    for n in range(10):
+        strategy(f"s{n}", ready=False)
+    assert discovery.poll() == []
+    monkeypatch.setattr(Inotify, "read", lambda self: [])
+    for n in range(10):  # renamed: the folders, and so the kernel's watches, live on
+        layout.orders.strategy(f"s{n}").orders_out.parent.rename(tmp / f"s{n}")
+    assert discovery.poll() == []
+    assert held()[2] <= before[2] + 1, "that of the folder of strategies"
+
+
 def refuse(*_):
     raise OutOfWatches(28, "No space left on device")
 
@@ -436,6 +451,22 @@ def test_async_for_gives_the_same_events(told, strategy):
         return await asyncio.wait_for(task, 30)
 
     assert asyncio.run(main()) == [("Added", "alpha"), ("Removed", "alpha")]
+
+
+def test_leaving_an_async_for_loses_no_event(told, strategy):
+    for name in ("alpha", "beta", "gamma"):
+        strategy(name)
+
+    async def first():
+        async for event in told:
+            return event
+
+    async def main():
+        return [await asyncio.wait_for(first(), 30) for _ in range(2)]
+
+    assert names(asyncio.run(main())) == [("Added", "alpha"), ("Added", "beta")]
+    shutil.rmtree(told.orders.strategy("alpha").orders_out)
+    assert names(told.poll()) == [("Added", "gamma"), ("Removed", "alpha")]
 
 
 def test_async_for_rescans_by_its_timer(monkeypatch, discover, strategy):

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -78,6 +79,30 @@ def test_a_lease_is_one_private_json_line(tmp):
     assert line["timestamp_ns"] == lease.timestamp_ns
     assert stat.S_IMODE((tmp / "LEASE").stat().st_mode) == 0o600
     assert bus.read_lease(tmp) == lease
+
+
+def test_a_lease_written_by_two_at_once_is_whole_at_any_time(tmp):
+    bus.write_lease(tmp)
+    failures, over = [], threading.Event()
+
+    def repeat(act):
+        while not over.is_set():
+            try:
+                act(tmp)
+            except Exception as error:
+                failures.append(error)
+
+    threads = [
+        threading.Thread(target=repeat, args=(act,))
+        for act in (bus.write_lease, bus.write_lease, bus.read_lease)
+    ]
+    for thread in threads:
+        thread.start()
+    over.wait(0.3)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
 
 
 def test_my_own_lease_is_alive(tmp):

@@ -62,6 +62,15 @@ def test_a_closed_writer_is_a_lost_lock_and_its_return_the_same_reader(discovery
         assert bytes(reader.next().payload) == b"hello again"
 
 
+def test_a_writer_that_went_and_came_between_two_polls_is_told_once(discovery, queue):
+    with publish(queue):
+        reader = discovery.poll().reader
+    with publish(queue):
+        assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.LOCK_LOST)
+        assert discovery.poll() == bus.Connected(reader)
+        assert discovery.poll() is None
+
+
 def test_a_killed_and_a_stopped_writer_are_noticed(queue, eventually):
     with (
         bus.SubscriberDiscovery(queue, "strategy_a", ttl=0.5) as discovery,

@@ -144,7 +144,10 @@ def test_threads_that_declare_at_once_lose_nothing(writer, queue):
 
 def test_a_wait_for_who_never_ends_ends_with_an_error(writer, queue, fill, monkeypatch):
     monkeypatch.setattr(types_file, "LOCK_SECONDS", 0.01)
-    with types_file._locked(str(queue)), pytest.raises(tw.ConcurrentUse, match="signal handlers"):
+    with (
+        types_file.locked_folder(str(queue), "types.json"),
+        pytest.raises(tw.ConcurrentUse, match="signal handlers"),
+    ):
         writer.append_message(fill(1, 2, 3, 1, ""))
     assert writer.append_message(fill(1, 2, 3, 1, "")) == 0
 
