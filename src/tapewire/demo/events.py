@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import NamedTuple
+
+from tapewire.protocol.orders import AckStatus, RejectReason, Side
 
 __all__ = [
     "MARKET",
@@ -16,40 +17,26 @@ __all__ = [
     "Input",
     "Level",
     "New",
+    "RejectReason",
     "SetLevel",
     "Side",
     "Trade",
+    "other",
 ]
 
 MARKET = ""  # the owner of everything that is no strategy's: the simulated crowd
 
 
-class Side(IntEnum):
-    """Which side of the book."""
-
-    BUY = 1
-    SELL = 2
-
-    @property
-    def other(self) -> Side:
-        """The side this one trades with."""
-        return Side.SELL if self is Side.BUY else Side.BUY
-
-
-class AckStatus(IntEnum):
-    """What became of an order or of a cancel, apart from fills."""
-
-    ACCEPTED = 1
-    CANCELLED = 2  # by its owner, at the close, or the rest of an immediate order
-    REJECTED = 3
-    CANCEL_REJECTED = 4  # there is no such order (any more)
+def other(side: Side) -> Side:
+    """The side that this one trades with."""
+    return Side.SELL if side is Side.BUY else Side.BUY
 
 
 # ---- what goes in ------------------------------------------------------------------------------------
 
 
 class New(NamedTuple):
-    """An order. `immediate`: what does not trade at once is cancelled."""
+    """An order; `order_id` is its owner's. `immediate`: what does not trade at once is cancelled."""
 
     owner: str
     order_id: int
@@ -89,7 +76,9 @@ class Ack(NamedTuple):
     owner: str
     order_id: int
     status: AckStatus
-    leaves: int  # quantity that is still in the book
+    leaves: int = 0  # quantity that is still in the book
+    exchange_id: int = 0
+    reason: RejectReason = RejectReason.NONE
 
 
 class Fill(NamedTuple):
@@ -103,6 +92,8 @@ class Fill(NamedTuple):
     qty: int
     leaves: int
     maker: bool
+    exchange_id: int
+    trade_id: int
 
 
 class Trade(NamedTuple):

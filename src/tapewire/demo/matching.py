@@ -24,9 +24,11 @@ from tapewire.demo.events import (
     Input,
     Level,
     New,
+    RejectReason,
     SetLevel,
     Side,
     Trade,
+    other,
 )
 
 __all__ = ["LEVEL_DTYPE", "ORDER_DTYPE", "Engine", "book_hash"]
@@ -39,6 +41,7 @@ class _Order:
     side: Side
     price: int
     qty: int
+    exchange_id: int
 
 
 class _Queue:
@@ -65,13 +68,15 @@ class _Half:
     def best(self) -> int | None:
         return self.sign * self.keys[-1] if self.keys else None
 
-    def add(self, order: _Order) -> None:
+    def add(self, order: _Order) -> int:
+        """Put an order behind those at its price; the quantity there."""
         level = self.levels.get(order.price)
         if level is None:
             level = self.levels[order.price] = _Queue()
             insort(self.keys, self.sign * order.price)
         level.orders[order.owner, order.order_id] = order
         level.qty += order.qty
+        return level.qty
 
     def reduce(self, order: _Order, qty: int) -> int:
         """Take `qty` from an order and remove what is empty; the quantity left at its price."""
@@ -92,7 +97,14 @@ class _Half:
 
 LEVEL_DTYPE = np.dtype([("side", "<i8"), ("price", "<i8"), ("qty", "<i8")])
 ORDER_DTYPE = np.dtype(
-    [("owner", "S16"), ("order_id", "<i8"), ("side", "<i8"), ("price", "<i8"), ("qty", "<i8")]
+    [
+        ("owner", "S16"),
+        ("order_id", "<i8"),
+        ("side", "<i8"),
+        ("price", "<i8"),
+        ("qty", "<i8"),
+        ("exchange_id", "<i8"),
+    ]
 )
 
 
@@ -119,6 +131,7 @@ class Engine:
         self._orders: dict[tuple[str, int], _Order] = {}
         self.next_fill_id = 1
         self.next_trade_id = 1
+        self.next_exchange_id = 1
         self.closed = False
 
     # ---- looking ------------------------------------------------------------------------------------
@@ -159,82 +172,95 @@ class Engine:
 
     def _new(self, new: New) -> list[Event]:
         key = (new.owner, new.order_id)
-        if self.closed or new.qty <= 0 or new.price <= 0 or key in self._orders:
-            return self._ack(new.owner, new.order_id, AckStatus.REJECTED)
-        events = self._ack(new.owner, new.order_id, AckStatus.ACCEPTED, new.qty)
+        reason = self._refusal(new)
+        if reason is not None:
+            return self._ack(Ack(*key, AckStatus.REJECTED, reason=reason))
+        order = _Order(*key, new.side, new.price, new.qty, self.next_exchange_id)
+        self.next_exchange_id += 1
+        events = self._ack(Ack(*key, AckStatus.ACCEPTED, new.qty, order.exchange_id))
         trades: list[Event] = []
         levels: dict[tuple[Side, int], int] = {}
-        left = self._match(new, events, trades, levels)
-        if left and not new.immediate:
-            order = _Order(new.owner, new.order_id, new.side, new.price, left)
+        self._match(order, events, trades, levels)
+        if order.qty and not new.immediate:
             self._orders[key] = order
-            self._halves[new.side].add(order)
-            levels[new.side, new.price] = self._halves[new.side].levels[new.price].qty
-        elif left:
-            events += self._ack(new.owner, new.order_id, AckStatus.CANCELLED)
+            levels[new.side, new.price] = self._halves[new.side].add(order)
+        elif order.qty:
+            events += self._ack(Ack(*key, AckStatus.CANCELLED, 0, order.exchange_id))
         changed = (Level(side, price, qty) for (side, price), qty in levels.items())
         return [*events, *trades, *changed]
 
+    def _refusal(self, new: New) -> RejectReason | None:
+        if self.closed:
+            return RejectReason.SESSION_CLOSED
+        if new.price <= 0:
+            return RejectReason.BAD_PRICE
+        if new.qty <= 0:
+            return RejectReason.BAD_QUANTITY
+        if (new.owner, new.order_id) in self._orders:
+            return RejectReason.DUPLICATE_ORDER
+        return None
+
     def _match(
         self,
-        new: New,
+        taker: _Order,
         events: list[Event],
         trades: list[Event],
         levels: dict[tuple[Side, int], int],
-    ) -> int:
-        """Trade with the other side, best price first, oldest first; the quantity that is left."""
-        left = new.qty
-        half = self._halves[new.side.other]
-        limit = half.sign * new.price
-        while left and half.keys and half.keys[-1] >= limit:
+    ) -> None:
+        """Trade with the other side, best price first, oldest first."""
+        half = self._halves[other(taker.side)]
+        limit = half.sign * taker.price
+        while taker.qty and half.keys and half.keys[-1] >= limit:
             price = half.sign * half.keys[-1]
             maker = next(iter(half.levels[price].orders.values()))
-            qty = min(left, maker.qty)
-            left -= qty
+            qty = min(taker.qty, maker.qty)
+            taker.qty -= qty
             levels[maker.side, price] = half.reduce(maker, qty)
             if maker.qty == 0:
                 del self._orders[maker.owner, maker.order_id]
-            self._fill(events, new.owner, new.order_id, new.side, price, qty, left, maker=False)
-            self._fill(
-                events, maker.owner, maker.order_id, maker.side, price, qty, maker.qty, maker=True
-            )
-            trades.append(Trade(self.next_trade_id, price, qty, new.side))
+            for order in (taker, maker):
+                self._fill(events, order, price, qty, maker=order is maker)
+            trades.append(Trade(self.next_trade_id, price, qty, taker.side))
             self.next_trade_id += 1
-        return left
 
     @staticmethod
-    def _ack(owner: str, order_id: int, status: AckStatus, leaves: int = 0) -> list[Event]:
+    def _ack(ack: Ack) -> list[Event]:
         """Nobody is told about the crowd's orders."""
-        return [] if owner == MARKET else [Ack(owner, order_id, status, leaves)]
+        return [] if ack.owner == MARKET else [ack]
 
     def _fill(
-        self,
-        events: list[Event],
-        owner: str,
-        order_id: int,
-        side: Side,
-        price: int,
-        qty: int,
-        leaves: int,
-        *,
-        maker: bool,
+        self, events: list[Event], order: _Order, price: int, qty: int, *, maker: bool
     ) -> None:
-        if owner != MARKET:
-            events.append(Fill(self.next_fill_id, owner, order_id, side, price, qty, leaves, maker))
-            self.next_fill_id += 1
+        if order.owner == MARKET:
+            return
+        events.append(
+            Fill(
+                self.next_fill_id,
+                order.owner,
+                order.order_id,
+                order.side,
+                price,
+                qty,
+                order.qty,
+                maker,
+                order.exchange_id,
+                self.next_trade_id,
+            )
+        )
+        self.next_fill_id += 1
 
     def _remove(self, order: _Order) -> Level:
         del self._orders[order.owner, order.order_id]
-        return Level(
-            order.side, order.price, self._halves[order.side].reduce(order, order.qty)
-        )
+        left = self._halves[order.side].reduce(order, order.qty)
+        return Level(order.side, order.price, left)
 
     def _cancel(self, cancel: Cancel) -> list[Event]:
         order = self._orders.get((cancel.owner, cancel.order_id))
         if order is None:
-            return self._ack(cancel.owner, cancel.order_id, AckStatus.CANCEL_REJECTED)
+            unknown = RejectReason.UNKNOWN_ORDER
+            return self._ack(Ack(*cancel, AckStatus.CANCEL_REJECTED, reason=unknown))
         level = self._remove(order)
-        return [*self._ack(cancel.owner, cancel.order_id, AckStatus.CANCELLED), level]
+        return [*self._ack(Ack(*cancel, AckStatus.CANCELLED, 0, order.exchange_id)), level]
 
     def _set_level(self, what: SetLevel) -> list[Event]:
         if self.closed:
@@ -254,7 +280,8 @@ class Engine:
         levels: list[Event] = []
         for order in [o for o in self._book() if o.owner != MARKET]:
             levels.append(self._remove(order))
-            events += self._ack(order.owner, order.order_id, AckStatus.CANCELLED)
+            key = (order.owner, order.order_id)
+            events += self._ack(Ack(*key, AckStatus.CANCELLED, 0, order.exchange_id))
         self.closed = True
         return [*events, *levels]
 
@@ -266,29 +293,28 @@ class Engine:
             for _, level in half:
                 yield from level.orders.values()
 
+    def counters(self) -> tuple[int, int, int, bool]:
+        """What `from_state` needs beside the orders."""
+        return self.next_fill_id, self.next_trade_id, self.next_exchange_id, self.closed
+
     def state(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
         """Every order, in priority within its level; with the counters, all there is to know."""
-        rows = [(o.owner, o.order_id, o.side, o.price, o.qty) for o in self._book()]
+        rows = [
+            (o.owner, o.order_id, o.side, o.price, o.qty, o.exchange_id) for o in self._book()
+        ]
         return np.array(rows, ORDER_DTYPE)
 
     @classmethod
     def from_state(
         cls,
         rows: np.ndarray[tuple[int], np.dtype[np.void]],
-        *,
-        next_fill_id: int,
-        next_trade_id: int,
-        closed: bool,
+        counters: tuple[int, int, int, bool],
     ) -> Engine:
-        """The engine whose `state` this is."""
+        """The engine whose `state` and `counters` these are."""
         engine = cls()
-        engine.next_fill_id, engine.next_trade_id, engine.closed = (
-            next_fill_id,
-            next_trade_id,
-            closed,
-        )
-        for owner, order_id, side, price, qty in rows.tolist():
-            order = _Order(owner.decode(), order_id, Side(side), price, qty)
+        engine.next_fill_id, engine.next_trade_id, engine.next_exchange_id, engine.closed = counters
+        for owner, order_id, side, price, qty, exchange_id in rows.tolist():
+            order = _Order(owner.decode(), order_id, Side(side), price, qty, exchange_id)
             engine._orders[order.owner, order_id] = order
             engine._halves[order.side].add(order)
         return engine

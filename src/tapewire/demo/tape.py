@@ -4,46 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from tapewire._native import Record
-from tapewire.log import open_log
+from tapewire.log import Reader, Record, open_log
 
-__all__ = ["last_record", "records", "records_from"]
+__all__ = ["is_queue", "last_record", "records"]
 
-_FIRST_LOOK = 256  # records from the end; doubled until what is sought is found
-
-
-def records(path: str | os.PathLike[str], types: Iterable[int] | None = None) -> Iterator[Record]:
-    """Every record that is there now; none where there is no queue yet."""
-    return records_from(path, None, types)
-
-
-def records_from(
-    path: str | os.PathLike[str], seq: int | None, types: Iterable[int] | None = None
-) -> Iterator[Record]:
-    """Records from number `seq` on (None: from the first) that are there now."""
-    if not is_queue(path):
-        return
-    with open_log(path, types=types) as log:
-        if seq is not None:
-            log.seek_seq(seq)
-        yield from log
+_FIRST_LOOK = 256  # numbers back from the end; four times as many until what is sought is found
 
 
 def is_queue(path: str | os.PathLike[str]) -> bool:
     """Whether a queue is there: control.meta comes last when one is made."""
-    return os.path.exists(os.path.join(os.fspath(path), "control.meta"))
+    return (Path(path) / "control.meta").exists()
+
+
+def records(
+    path: str | os.PathLike[str], types: Iterable[int] | None = None, *, start: int = 0
+) -> Iterator[Record]:
+    """Records numbered `start` and up that are there now; none where there is no queue yet."""
+    if not is_queue(path):
+        return
+    with open_log(path, types=types) as log:
+        log.seek_seq(start)
+        yield from log
 
 
 def last_record(
-    path: str | os.PathLike[str],
-    types: Iterable[int] | None = None,
-    *,
-    before: int | None = None,
+    path: str | os.PathLike[str], types: Iterable[int] | None = None, *, before: int | None = None
 ) -> Record | None:
-    """The last record of these types (with a number below `before`), looking back from the end.
+    """The last record of these types (numbered below `before`), found from the end backwards.
 
-    Reads what lies behind the record it finds and little more, however long the queue is.
+    Reads what lies behind that record and little more, however long the queue is.
 
     Example:
         >>> import tapewire as tw
@@ -51,23 +42,37 @@ def last_record(
         ...     _ = [writer.append(1 + (i == 5), b"%d" % i) for i in range(2_000)]
         >>> bytes(last_record(tmp / "q").payload), bytes(last_record(tmp / "q", {2}).payload)
         (b'1999', b'5')
+        >>> last_record(tmp / "q", {2}, before=5) is None
+        True
     """
     if not is_queue(path):
         return None
-    with open_log(path) as all_types:
-        if not all_types.seek_end():
-            pass  # at the end there is never a record behind: what counts is the number before it
-    end = before if before is not None else _end(path)
+    types = None if types is None else set(types)
+    with open_log(path) as log:
+        end = _end(log)
+    end = end if before is None else min(before, end)
     look = _FIRST_LOOK
     while True:
         first = max(0, end - look)
         found = None
-        with open_log(path, types=types) as log:
-            log.seek_seq(first)
-            for record in log:
-                if record.seq >= end:
-                    break
-                found = record
+        for record in records(path, types, start=first):
+            if record.seq >= end:
+                break
+            found = record
         if found is not None or first == 0:
             return found
         look *= 4
+
+
+def _end(log: Reader) -> int:
+    """The number behind the last record: there is one at or after `low`, none from `high` on."""
+    low, high = 0, 1
+    while log.seek_seq(high):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if log.seek_seq(middle):
+            low = middle
+        else:
+            high = middle
+    return high

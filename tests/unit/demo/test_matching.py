@@ -12,6 +12,7 @@ from tapewire.demo.events import (
     Fill,
     Level,
     New,
+    RejectReason,
     SetLevel,
     Side,
     Trade,
@@ -78,10 +79,10 @@ def test_quantity_is_conserved(session, end):
         }
         for event in engine.apply(what):
             match event:
-                case Ack(owner, order_id, AckStatus.ACCEPTED, qty):
+                case Ack(owner, order_id, AckStatus.ACCEPTED, leaves=qty):
                     sent[owner] = sent.get(owner, 0) + qty
                     open_before[owner, order_id] = qty
-                case Ack(owner, order_id, AckStatus.CANCELLED, _):
+                case Ack(owner, order_id, AckStatus.CANCELLED):
                     gone[owner] = gone.get(owner, 0) + open_before[owner, order_id]
                 case Fill(owner=owner, order_id=order_id, qty=qty, leaves=leaves):
                     open_before[owner, order_id] -= qty
@@ -98,12 +99,7 @@ def test_an_engine_from_a_checkpoint_goes_on_as_the_first_one_does(before, after
     engine = Engine()
     for what in before:
         engine.apply(what)
-    copy = Engine.from_state(
-        engine.state(),
-        next_fill_id=engine.next_fill_id,
-        next_trade_id=engine.next_trade_id,
-        closed=engine.closed,
-    )
+    copy = Engine.from_state(engine.state(), engine.counters())
     for what in after + end:
         assert copy.apply(what) == engine.apply(what)
     assert copy.hash() == engine.hash()
@@ -147,7 +143,7 @@ def test_the_rest_of_an_immediate_order_is_cancelled():
     engine.apply(New(MARKET, 1, Side.SELL, 100, 2))
     events = engine.apply(New("a", 1, Side.BUY, 100, 5, immediate=True))
     assert filled(events) == [("a", 1, 100, 2)]
-    assert Ack("a", 1, AckStatus.CANCELLED, 0) in events
+    assert Ack("a", 1, AckStatus.CANCELLED, 0, exchange_id=2) in events
     assert engine.levels() == []
 
 
@@ -155,9 +151,13 @@ def test_after_the_close_orders_are_rejected_and_strategies_have_none_left():
     engine = Engine()
     engine.apply(New("a", 1, Side.BUY, 99, 5))
     engine.apply(New(MARKET, 1, Side.BUY, 99, 5))
-    assert engine.apply(Close()) == [Ack("a", 1, AckStatus.CANCELLED, 0), Level(Side.BUY, 99, 5)]
-    assert engine.apply(New("a", 2, Side.BUY, 99, 5)) == [Ack("a", 2, AckStatus.REJECTED, 0)]
-    assert engine.apply(Cancel("a", 1)) == [Ack("a", 1, AckStatus.CANCEL_REJECTED, 0)]
+    cancelled, level = engine.apply(Close())
+    assert cancelled == Ack("a", 1, AckStatus.CANCELLED, 0, exchange_id=1)
+    assert level == Level(Side.BUY, 99, 5)
+    [answer] = engine.apply(New("a", 2, Side.BUY, 99, 5))
+    assert (answer.status, answer.reason) == (AckStatus.REJECTED, RejectReason.SESSION_CLOSED)
+    [answer] = engine.apply(Cancel("a", 1))
+    assert (answer.status, answer.reason) == (AckStatus.CANCEL_REJECTED, RejectReason.UNKNOWN_ORDER)
 
 
 def test_nobody_is_told_about_the_orders_of_the_crowd():

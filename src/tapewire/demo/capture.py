@@ -1,0 +1,97 @@
+"""A recorded book as the demo's market: Binance's depth stream, one `TIME JSON` a line.
+
+The levels become liquidity of the crowd that strategies trade with; recorded trades are left out,
+because at this exchange trades happen by matching.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tapewire.demo.events import SetLevel, Side
+from tapewire.errors import InvalidOption
+
+__all__ = ["RecordedLevel", "recorded_levels"]
+
+_BAND = 0.002  # of the price: levels further out are never traded with, and would only fill memory
+_PRICE_SCALE = 100  # to ticks of a cent
+_SIZE_SCALE = 1_000  # to lots of a thousandth
+
+
+class RecordedLevel(NamedTuple):
+    """A level as it became, so many seconds after the first."""
+
+    seconds: float
+    level: SetLevel
+
+
+def recorded_levels(path: str | os.PathLike[str]) -> Iterator[RecordedLevel]:
+    """Every change of a level near the middle, in order.
+
+    Raises:
+        InvalidOption: A line is not of this format.
+    """
+    path = Path(path)
+    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
+    book = _Near()
+    first_ns: int | None = None
+    with opened as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                stamp, text = line.split(" ", 1)
+                at_ns = int(stamp) * (1 if len(stamp) > 16 else 1_000)  # older files count in µs
+                changes = book.changes(json.loads(text))
+            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+                raise InvalidOption(
+                    f"not a line of a depth capture: line={number}: {error}",
+                    path=os.fspath(path),
+                    hint="a capture is one `TIME JSON` a line, as Binance's WebSocket sends it",
+                ) from error
+            first_ns = at_ns if first_ns is None else first_ns
+            for level in changes:
+                yield RecordedLevel((at_ns - first_ns) / 1e9, level)
+
+
+class _Near:
+    """Which levels near the middle are shown."""
+
+    def __init__(self) -> None:
+        self._middle: float | None = None
+        self._shown: set[tuple[Side, int]] = set()
+
+    def changes(self, message: Any) -> list[SetLevel]:
+        """What a message changes: what goes first, so that a moving market does not meet itself."""
+        data = message.get("data", message)
+        kind = data.get("e")
+        if "lastUpdateId" in data:
+            bids, asks = data["bids"], data["asks"]
+            self._middle = (float(bids[0][0]) + float(asks[0][0])) / 2
+        elif kind == "depthUpdate":
+            bids, asks = data["b"], data["a"]
+        elif kind in (None, "bookTicker") and "B" in data:
+            self._middle = (float(data["b"]) + float(data["a"])) / 2
+            return []
+        else:
+            return []
+        sides = ((Side.BUY, bids), (Side.SELL, asks))
+        rows = [(side, float(p), float(q)) for side, levels in sides for p, q in levels]
+        gone = [self._level(side, price, 0) for side, price, qty in rows if not self._near(price, qty)]
+        come = [self._level(side, price, qty) for side, price, qty in rows if self._near(price, qty)]
+        changes = [level for level in gone if (level.side, level.price) in self._shown] + come
+        self._shown.difference_update((level.side, level.price) for level in gone)
+        self._shown.update((level.side, level.price) for level in come)
+        return changes
+
+    def _near(self, price: float, qty: float) -> bool:
+        if self._middle is None or round(qty * _SIZE_SCALE) <= 0:
+            return False
+        return abs(price / self._middle - 1) < _BAND
+
+    @staticmethod
+    def _level(side: Side, price: float, qty: float) -> SetLevel:
+        return SetLevel(side, round(price * _PRICE_SCALE), round(qty * _SIZE_SCALE))
