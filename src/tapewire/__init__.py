@@ -21,6 +21,23 @@ from tapewire.config import (
 from tapewire.errors import *  # noqa: F403 - the list is errors.__all__
 from tapewire.errors import __all__ as _errors
 from tapewire.log import Batch, Kind, Reader, Record, kind_of, open_log, register_kinds
+from tapewire.protocol import (
+    Message,
+    bool8,
+    char,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    message,
+    raw,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from tapewire.queue import DisconnectReason, WriterStatus, open_publisher, open_subscriber
 
 __all__ = [  # noqa: PLE0604 - the errors' own list is a list of strings
@@ -29,6 +46,7 @@ __all__ = [  # noqa: PLE0604 - the errors' own list is a list of strings
     "BusySpin",
     "DisconnectReason",
     "FlushEvery",
+    "Message",
     "Raise",
     "Reader",
     "Record",
@@ -39,10 +57,24 @@ __all__ = [  # noqa: PLE0604 - the errors' own list is a list of strings
     "Time",
     "WriterConfig",
     "WriterStatus",
+    "bool8",
+    "char",
+    "f32",
+    "f64",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
     "kind_of",
+    "message",
     "open_log",
     "open_publisher",
     "open_subscriber",
+    "raw",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
     *_errors,
 ]
 

@@ -17,9 +17,11 @@ __all__ = [
     "DiskFull",
     "ForkedHandle",
     "GapDetected",
+    "InvalidMessage",
     "InvalidName",
     "InvalidOption",
     "InvalidTypeId",
+    "LayoutConflict",
     "MappingLost",
     "NotALog",
     "Overrun",
@@ -114,7 +116,7 @@ class ReaderAlreadyActive(TapewireError):
 
 
 class UnsupportedVersion(TapewireError):
-    """A file has a version this release does not know."""
+    """A file has a version this release does not know, or a record is of an unknown version."""
 
 
 class CorruptMetadata(TapewireError):
@@ -190,6 +192,14 @@ class SegmentNotReady(TapewireError):
 
 class SequenceNotRising(TapewireError, ValueError):
     """A number given to a sparse log is not higher than the last one."""
+
+
+class InvalidMessage(TapewireError, ValueError):
+    """A message cannot be defined so, or a value does not fit its field."""
+
+
+class LayoutConflict(TapewireError):
+    """Two messages want one type id and version, or two versions could not be told apart."""
 
 
 class MappingLost(TapewireError):

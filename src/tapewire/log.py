@@ -31,6 +31,7 @@ __all__ = [
     "open_log",
     "register_decoder",
     "register_kinds",
+    "unregister_decoder",
 ]
 
 
@@ -206,6 +207,11 @@ _decoders: dict[int, Callable[[Record], Any]] = {}
 def register_decoder(type_id: int, decoder: Callable[[Record], Any]) -> None:
     """Have `Record.decode` call `decoder` for records of this type."""
     _decoders[type_id] = decoder
+
+
+def unregister_decoder(type_id: int) -> None:
+    """Have no decoder for this type any more."""
+    _decoders.pop(type_id, None)
 
 
 def _decode(record: Record) -> Any:

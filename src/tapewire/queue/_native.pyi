@@ -63,7 +63,16 @@ class Writer:
         flags: int | Sequence[int] | np.ndarray[Any, Any] = 0,
         seqs: Sequence[int] | np.ndarray[Any, Any] | None = None,
     ) -> range | Sequence[int] | np.ndarray[Any, Any]: ...
-    def append_message(self, message: Any) -> int: ...
+    @property
+    def declared(self) -> set[type]: ...
+    def append_message(
+        self,
+        message: Any,
+        *,
+        timestamp_ns: TimeLike | None = None,
+        flags: int = 0,
+        seq: int | None = None,
+    ) -> int: ...
     def reserve(
         self,
         type_id: int,

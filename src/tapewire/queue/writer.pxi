@@ -20,8 +20,10 @@ cdef class Writer:
     cdef Reservation _reservation
     cdef readonly str path
     cdef readonly object config
+    cdef set _declared                 # message classes that types.json is known to hold
 
     def __cinit__(self):
+        self._declared = set()
         self._slow = PyThread_allocate_lock()
         if self._slow is NULL:
             raise MemoryError
@@ -388,9 +390,19 @@ cdef class Writer:
             _warn(self.path, self._w.take_events())
         return {tw_stat_text(i).decode(): values[i] for i in range(kStatCount)}
 
-    def append_message(self, message):
-        """Append a message object; it knows its type and bytes."""
-        return message.__tapewire_append__(self)
+    @property
+    def declared(self):
+        """The message classes that `types.json` holds for sure; kept by `tapewire.protocol`."""
+        self._open()
+        self._w.check_usable()  # what is declared is written: not by a child of the opener
+        return self._declared
+
+    def append_message(self, message, *, timestamp_ns=None, flags=0, seq=None):
+        """Append a message object; it knows its type and bytes. The rest is as for `append`.
+
+        The first message of a class also goes into `types.json` in the queue's folder.
+        """
+        return message.__tapewire_append__(self, timestamp_ns, flags, seq)
 
     def close(self):
         """Sync, write the tail checkpoint, release the queue. Closing twice is fine."""

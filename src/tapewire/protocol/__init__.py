@@ -1,0 +1,66 @@
+"""Messages of fixed layout: `@message` classes, their versions, and `types.json` beside a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapewire.protocol.fields import (
+    FieldType,
+    bool8,
+    char,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    raw,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from tapewire.protocol.layout import Field, Layout
+from tapewire.protocol.messages import Message, asdict, declare, message, replace
+from tapewire.protocol.registry import forget, known, register
+
+if TYPE_CHECKING:
+    from tapewire.protocol.table import TypeTable, load_types
+
+__all__ = [
+    "Field",
+    "FieldType",
+    "Layout",
+    "Message",
+    "TypeTable",
+    "asdict",
+    "bool8",
+    "char",
+    "declare",
+    "f32",
+    "f64",
+    "forget",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "known",
+    "load_types",
+    "message",
+    "raw",
+    "register",
+    "replace",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """`TypeTable` and `load_types`, with what reads JSON, when they are asked for."""
+    if name in ("TypeTable", "load_types"):
+        from tapewire.protocol import table
+
+        return getattr(table, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,193 @@
+"""Compiles what a message does often: making, packing, unpacking, appending.
+
+Each is one short function with the names of the fields written into it, as `dataclasses` and
+`namedtuple` do; a loop over the fields would cost several times as much. Names of fields are plain
+identifiers that begin with a letter (`fields.is_name`): they cannot be code, and names that begin
+with an underscore are this module's own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tapewire.errors import CorruptRecord, InvalidMessage
+from tapewire.protocol.layout import Field, Layout
+
+__all__ = ["compile_functions", "misfit"]
+
+_SOURCE = """
+def __new__(_cls, {parameters}):
+    try:
+{checks}
+        _v = _unpack(_pack({packed}))
+    except _MISFITS:
+        raise _explain(_layout, ({names},)) from None
+    return _new(_cls, {values})
+
+def __bytes__(_self):
+    {names}, = _self
+    return _pack({ready})
+
+def __tapewire_append__(_self, _writer, _timestamp_ns=None, _flags=0, _seq=None):
+    if _class not in _writer.declared:
+        _declare(_writer, _class)
+    {names}, = _self
+    return _writer.append({type_id}, _pack({ready}), _timestamp_ns, _flags, _seq)
+
+def __tapewire_make__(_data):
+    _v = _unpack(_data)
+    try:
+        return _new(_class, {values})
+    except UnicodeDecodeError as _error:
+        raise _not_text(_layout, _error) from None
+"""
+
+# What `struct` and the checks raise for a value that does not fit.
+_MISFITS = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
+
+
+def compile_functions(
+    layout: Layout, defaults: Mapping[str, Any], declare: Callable[..., None]
+) -> tuple[dict[str, Any], Callable[[type], None]]:
+    """The methods of a message class by name, and a function that is told the class."""
+    packer = struct.Struct(layout.struct_format)
+    checks: list[str] = []
+    packed: list[str] = []  # what goes into the packer, of values as they are given
+    ready: list[str] = []  # the same of values that passed
+    values: list[str] = []
+    at = 0
+    for field in layout.fields:
+        name, kind = field.name, field.type
+        if kind.name == "char":
+            checks += [
+                f"_b{at} = {name}.encode()",
+                f"if len(_b{at}) > {kind.count} or 0 in _b{at}: raise ValueError",
+            ]
+            packed.append(f"_b{at}")
+            ready.append(f"{name}.encode()")
+            values.append(rf"_v[{at}].rstrip(b'\0').decode()")
+        elif kind.name == "raw":
+            checks.append(f"_b{at} = bytes(memoryview({name}))")
+            checks.append(f"if len(_b{at}) != {kind.count}: raise ValueError")
+            packed.append(f"_b{at}")
+            ready.append(name)
+            values.append(f"_v[{at}]")
+        elif kind.array:
+            checks.append(f"if len({name}) != {kind.count}: raise ValueError")
+            if kind.name == "bool8":
+                checks.append(
+                    f"if not all(_x is True or _x is False for _x in {name}): raise ValueError"
+                )
+            packed.append(f"*{name}")
+            ready.append(f"*{name}")
+            values.append(f"_v[{at}:{at + kind.count}]")
+            at += kind.count - 1
+        else:
+            if kind.name == "bool8":
+                checks.append(f"if {name} is not True and {name} is not False: raise ValueError")
+            packed.append(name)
+            ready.append(name)
+            values.append(f"_v[{at}]")
+        at += 1
+    plain = at == len(layout.fields) and all(not field.type.sized for field in layout.fields)
+    source = _SOURCE.format(
+        parameters=", ".join(
+            f"{field.name}=_defaults[{field.name!r}]" if field.name in defaults else field.name
+            for field in layout.fields
+        ),
+        checks="\n".join(f"        {line}" for line in checks),
+        packed=", ".join(packed),
+        ready=", ".join(ready),
+        values="_v" if plain else f"({', '.join(values)},)",
+        names=", ".join(field.name for field in layout.fields),
+        type_id=layout.type_id,
+    )
+    scope: dict[str, Any] = {
+        "_MISFITS": _MISFITS,
+        "_declare": declare,
+        "_defaults": defaults,
+        "_explain": explain,
+        "_layout": layout,
+        "_new": tuple.__new__,
+        "_not_text": not_text,
+        "_pack": packer.pack,
+        "_unpack": packer.unpack,
+    }
+    functions: dict[str, Any] = {}
+    exec(compile(source, f"<message {layout.name}>", "exec"), scope, functions)
+    functions["__tapewire_make__"] = staticmethod(functions["__tapewire_make__"])
+    return functions, lambda cls: scope.update(_class=cls)
+
+
+def explain(layout: Layout, values: tuple[Any, ...]) -> InvalidMessage:
+    """Which of these values does not fit its field, and why."""
+    for field, value in zip(layout.fields, values, strict=True):
+        why = misfit(field, value)
+        if why is not None:
+            return InvalidMessage(f"{layout.name}.{field.name} {why}: {field.name}={value!r}")
+    return InvalidMessage(f"{layout.name}: the values do not fit: {values!r}")
+
+
+def not_text(layout: Layout, error: UnicodeDecodeError) -> CorruptRecord:
+    """The error for a `char` field whose bytes, out of a log, are no text."""
+    names = ", ".join(field.name for field in layout.fields if field.type.name == "char")
+    return CorruptRecord(
+        f"a char field of {layout.name} does not hold UTF-8: bytes={error.object!r}, "
+        f"one of the fields {names}",
+        hint=f"{layout.name}.dtype or record.payload give the bytes as they are",
+    )
+
+
+def misfit(field: Field, value: Any) -> str | None:
+    """Why a value does not fit its field, as the rest of a sentence; None when it fits."""
+    kind = field.type
+    if kind.name == "char":
+        if not isinstance(value, str):
+            return f"must be a str ({kind!r})"
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            return "must be text that UTF-8 can hold"
+        if size > kind.count:
+            return f"must have at most {kind.count} bytes of UTF-8, it has {size}"
+        return "must not hold a NUL, with which text is padded" if "\0" in value else None
+    if kind.name == "raw":
+        try:
+            size = len(bytes(memoryview(value)))
+        except TypeError:
+            return f"must be bytes ({kind!r})"
+        return None if size == kind.count else f"must have {kind.count} bytes, it has {size}"
+    if kind.array:
+        try:
+            items = list(value)
+        except TypeError:
+            return f"must be a sequence ({kind!r})"
+        if len(items) != kind.count:
+            return f"must have {kind.count} elements, it has {len(items)}"
+    else:
+        items = [value]
+    for item in items:
+        why = _misfit_number(kind.name, kind.code, kind.item_bytes, item)
+        if why is not None:
+            return why
+    return None
+
+
+def _misfit_number(name: str, code: str, item_bytes: int, value: Any) -> str | None:
+    if name == "bool8":
+        return None if value is True or value is False else "must be True or False (bool8)"
+    try:
+        struct.pack(f"<{code}", value)
+    except (struct.error, TypeError, OverflowError):
+        if name[0] == "f":
+            return f"must be a float ({name})"
+        if not hasattr(value, "__index__"):
+            return f"must be an int ({name})"
+        bits = 8 * item_bytes
+        low, high = (
+            (0, 2**bits - 1) if name[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        )
+        return f"must be from {low} to {high} ({name})"
+    return None
