@@ -11,6 +11,7 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cython.operator cimport dereference as deref
 from libcpp.memory cimport make_shared
+from libcpp.string cimport string
 from posix.unistd cimport close
 
 import os
@@ -32,6 +33,23 @@ cdef extern from "tapewire/checksum.hpp" namespace "tapewire":
         portable
     void c_select_checksum "tapewire::select_checksum"(ChecksumImpl)
     const char* c_checksum_impl_name "tapewire::checksum_impl_name"()
+
+cdef extern from "tapewire/name.hpp":
+    """
+    static inline std::string tw_name_rule() { return std::string(tapewire::kNameRule); }
+    static inline bool tw_is_name(const std::string& name) { return tapewire::is_name(name); }
+    """
+    string tw_name_rule()
+    bint tw_is_name(const string&)
+
+cdef extern from "tapewire/process.hpp":
+    """
+    static inline int64_t tw_start_ticks(int64_t pid) {
+        const auto ticks = tapewire::process_start_ticks(pid);
+        return ticks ? static_cast<int64_t>(*ticks) : -1;
+    }
+    """
+    int64_t tw_start_ticks(int64_t) except + nogil
 
 cdef extern from "tapewire/arrow.hpp":
     cdef struct ArrowSchema:
@@ -104,6 +122,24 @@ def select_checksum(str name):
     c_select_checksum(ChecksumImpl.portable if name == "portable" else ChecksumImpl.automatic)
     return (<bytes> c_checksum_impl_name()).decode()
 
+
+NAME_RULE = (<bytes> tw_name_rule()).decode()
+
+
+def is_name(str name):
+    """Whether a name may become a file or a folder."""
+    return <bint> tw_is_name(name.encode("utf-8", "backslashreplace"))
+
+
+def process_start_ticks(int64_t pid):
+    """When the process started, in clock ticks since the boot, or None when there is none.
+
+    A pid is given again, a pid with its start time is not.
+    """
+    cdef int64_t ticks
+    with nogil:
+        ticks = tw_start_ticks(pid)
+    return None if ticks < 0 else ticks
 
 
 cdef class Yardstick:

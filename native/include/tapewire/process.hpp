@@ -48,7 +48,7 @@ class ForkAware {
 };
 
 // Field 22 of /proc/PID/stat, counted after the last ')': a process may be called "a) b (c".
-// Empty when there is no such process.
+// Empty when there is no such process, or only what its parent has not fetched yet.
 std::optional<std::uint64_t> process_start_ticks(std::int64_t pid);
 
 }  // namespace tapewire

@@ -5,6 +5,7 @@
 
 #include "tapewire/error.hpp"
 #include "tapewire/file.hpp"
+#include "tapewire/name.hpp"
 
 namespace tapewire::queue {
 
@@ -14,16 +15,6 @@ constexpr std::string_view kMetaSuffix = ".meta";
 
 bool ends_with(std::string_view text, std::string_view end) {
     return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
-bool is_name_char(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-}
-
-bool is_reader_name(std::string_view name) {
-    return !name.empty() && name.size() <= 128 && name[0] != '.' &&
-           std::all_of(name.begin(), name.end(), is_name_char);
 }
 
 std::string numbered(const std::string& root, std::uint32_t id, const char* suffix) {
@@ -84,16 +75,16 @@ std::vector<std::string> Layout::reader_names() const {
     for (const std::string& file : list_directory(readers())) {
         if (!ends_with(file, kMetaSuffix)) continue;
         const std::string name = file.substr(0, file.size() - kMetaSuffix.size());
-        if (is_reader_name(name)) names.push_back(name);
+        if (is_name(name)) names.push_back(name);
     }
     std::sort(names.begin(), names.end());
     return names;
 }
 
 void check_reader_name(std::string_view name) {
-    if (is_reader_name(name)) return;
+    if (is_name(name)) return;
     throw Error(Errc::invalid_name, "not a valid reader name: name='" + std::string(name) + "'", {},
-                -1, "use 1 to 128 letters, digits, '.', '_' or '-', not starting with '.'");
+                -1, std::string(kNameRule));
 }
 
 }  // namespace tapewire::queue

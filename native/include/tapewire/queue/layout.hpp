@@ -35,7 +35,7 @@ struct Layout {
     std::vector<std::uint32_t> numbers_of(std::string_view suffix) const;
 };
 
-// Reader names become file names: letters, digits, '.', '_', '-', not starting with '.', 1 to 128.
+// Reader names become file names: the rule of name.hpp, as an error.
 void check_reader_name(std::string_view name);
 
 }  // namespace tapewire::queue
