@@ -12,13 +12,14 @@ power may lose the last inputs, and where their outputs survived them the exchan
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tapewire.bus import SubscriberDiscovery, mark_ready, write_lease
-from tapewire.bus.discovery import Connected
+from tapewire.bus import Connected, SubscriberDiscovery, mark_ready
 from tapewire.config import FlushEvery
 from tapewire.demo import messages
 from tapewire.demo.capture import recorded_levels
@@ -27,17 +28,18 @@ from tapewire.demo.events import Ack, Cancel, Close, Event, Fill, Input, Level, 
 from tapewire.demo.matching import Engine
 from tapewire.demo.messages import Accepted, LevelChanged, SessionClosed, Traded, number_of
 from tapewire.demo.places import SEGMENT_BYTES, SYMBOL, Places
-from tapewire.demo.process import Process
+from tapewire.demo.process import Process, main
 from tapewire.demo.tape import last_record, records
 from tapewire.errors import TapewireError
 from tapewire.log import Record
-from tapewire.protocol.orders import CancelOrder, Liquidity, NewOrder, OrderAck
+from tapewire.protocol.orders import CancelOrder, Liquidity, NewOrder, OrderAck, TimeInForce
 from tapewire.protocol.orders import Fill as FillMessage
-from tapewire.queue import Writer, open_publisher
+from tapewire.queue import Reader, Writer, open_publisher
 
 __all__ = ["Exchange", "Recovery"]
 
 CHECKPOINT_EVERY = 1_000  # inputs
+_LOOK_EVERY = 0.05  # seconds between looks at the discovery
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,11 @@ class Exchange:
         self.next_crowd_seq = 0
         self._since_checkpoint = 0
         self.recovery = self._recover(places.wal, began)
+
+    @property
+    def epoch(self) -> int:
+        """Which life of the exchange it is."""
+        return self._wal.epoch
 
     # ---- inputs -------------------------------------------------------------------------------------
 
@@ -227,3 +234,122 @@ class Exchange:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _last_number(queue: Path) -> int:
+    """How far an output queue is: its record's number in the fills, a field in the market data."""
+    record = last_record(queue)
+    if record is None:
+        return -1
+    if record.type_id == messages.SNAPSHOT:
+        return messages.unpack_snapshot(record)[0]
+    for message in (LevelChanged, Traded, SessionClosed):
+        if record.type_id == message.type_id:
+            return message.decode(record).number
+    return record.seq
+
+
+# ---- the process ---------------------------------------------------------------------------------------
+
+
+class _Inputs:
+    """Where the exchange's inputs come from: the router's queue, the crowd or a capture, the clock."""
+
+    def __init__(self, process: Process, exchange: Exchange) -> None:
+        self._settings = process.settings
+        self._exchange = exchange
+        self._discovery = SubscriberDiscovery(process.places.orders, "exchange")
+        self._orders: Reader | None = None
+        self._uncommitted = 0
+        self._crowd = self._people() if self._settings.capture is None else self._recorded()
+        self._next_due, self._next = next(self._crowd, (float("inf"), None))
+
+    def look(self) -> None:
+        """Join the router's queue when it is there, behind what the WAL has."""
+        event = self._discovery.poll()
+        if isinstance(event, Connected) and self._orders is None:
+            self._orders = event.reader
+            self._orders.seek_seq(self._exchange.next_router_seq)
+
+    def step(self, timeout: float) -> None:
+        """Accept one input; wait for one at most `timeout` seconds."""
+        exchange = self._exchange
+        record = self._orders.next() if self._orders is not None else None
+        if record is not None:
+            exchange.accept(_order(record), record.seq)
+            self._uncommitted += 1
+            return
+        if self._orders is not None and self._uncommitted:
+            self._orders.commit()
+            self._uncommitted = 0
+        now = time.monotonic()
+        if not exchange.engine.closed and time.time_ns() >= self._settings.closes_ns:
+            exchange.accept(Close(), exchange.next_crowd_seq)
+        elif not exchange.engine.closed and now >= self._next_due and self._next is not None:
+            exchange.accept(self._next, exchange.next_crowd_seq)
+            self._next_due, self._next = next(self._crowd, (float("inf"), None))
+        else:
+            wait = min(timeout, max(0.0, self._next_due - now))
+            if self._orders is not None:
+                self._orders.wait(timeout=wait)
+            else:
+                time.sleep(wait)
+
+    def _people(self) -> Iterator[tuple[float, Input]]:
+        """The crowd's inputs and when each is due, in bursts as real ones come."""
+        exchange, settings = self._exchange, self._settings
+        crowd = Crowd(settings.seed + exchange.next_crowd_seq)
+        crowd.adopt(exchange.engine)
+        choose = random.Random(settings.seed)
+        due = time.monotonic()
+        while True:
+            # Behind by more than that: what was missed is not made up for.
+            due = max(due + choose.expovariate(settings.rate), time.monotonic() - 0.02)
+            yield due, crowd.next(exchange.engine, exchange.next_crowd_seq)
+
+    def _recorded(self) -> Iterator[tuple[float, Input]]:
+        """A capture's levels at the pace they were recorded; those in the WAL are passed over."""
+        done = self._exchange.next_crowd_seq
+        began: float | None = None
+        for number, (seconds, level) in enumerate(recorded_levels(self._settings.capture or "")):
+            if number < done:
+                continue
+            began = time.monotonic() - seconds if began is None else began
+            yield began + seconds, level
+
+    def close(self) -> None:
+        """Give up the reader."""
+        self._discovery.close()
+
+
+def _order(record: Record) -> Input:
+    match record.decode():
+        case NewOrder() as new:
+            immediate = new.time_in_force == TimeInForce.IMMEDIATE_OR_CANCEL
+            order_id = new.client_order_id
+            return New(new.strategy, order_id, Side(new.side), new.price, new.qty, immediate)
+        case CancelOrder(strategy=strategy, client_order_id=order_id):
+            return Cancel(strategy, order_id)
+    raise TapewireError(f"the router sends orders and cancels: type_id=0x{record.type_id:04X}")
+
+
+def run(process: Process) -> None:
+    """Trade until told to stop; the session is closed before, by the clock."""
+    places = process.places
+    with Exchange(places) as exchange, closing(_Inputs(process, exchange)) as inputs:
+        mark_ready(places.raw)
+        event = "recovered" if exchange.epoch > 1 else "started"
+        process.say(event, **asdict(exchange.recovery))
+        look_at = 0.0
+        while not process.stopping:
+            now = time.monotonic()
+            if now >= look_at:
+                look_at = now + _LOOK_EVERY
+                process.renew_lease(places.raw, exchange.epoch)
+                inputs.look()
+            inputs.step(_LOOK_EVERY)
+        process.say("stopped", hash=exchange.engine.hash())
+
+
+if __name__ == "__main__":
+    main(run)

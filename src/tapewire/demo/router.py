@@ -1,0 +1,177 @@
+"""The router: finds the strategies, sends their orders to the exchange and their fills back.
+
+It keeps nothing in memory that its own output does not tell: each order that it passed on carries the
+number it has in the strategy's queue, and each fill keeps the exchange's number in `orders_in`. Readers
+commit what was passed on, so that a start need not read far back; the output decides what goes out.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tapewire.bus import Added, Removed, RouterDiscovery
+from tapewire.demo._fan import FanInReader
+from tapewire.demo.messages import MARK
+from tapewire.demo.places import SEGMENT_BYTES, Places
+from tapewire.demo.process import Process, main
+from tapewire.demo.tape import is_queue
+from tapewire.log import Record, open_log
+from tapewire.protocol import declare, replace
+from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck
+from tapewire.queue import Reader, Writer, open_publisher, open_subscriber
+
+__all__ = ["Router", "last_routed"]
+
+_LOOK_EVERY = 0.05  # seconds between looks at the discovery
+_COMMIT_EVERY = 64  # records
+_ORDERS = frozenset({NewOrder.type_id, CancelOrder.type_id})
+_FILLS = "exchange/fills"  # no strategy has this name: a name has no slash
+
+
+def last_routed(path: Path) -> dict[str, int]:
+    """The number of the last order of each strategy that the router has passed on."""
+    last: dict[str, int] = {}
+    if not is_queue(path):
+        return last
+    for message in (NewOrder, CancelOrder):
+        with open_log(path, types={message.type_id}) as log:
+            while len(batch := log.read_batch()):
+                rows = message.decode(batch)
+                for strategy in set(rows["strategy"].tolist()):
+                    seqs = rows["source_seq"][rows["strategy"] == strategy]
+                    name = strategy.decode()
+                    last[name] = max(last.get(name, -1), int(seqs.max()))
+    return last
+
+
+class Router:
+    """Its readers and writers; `step` moves one record."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._last_routed = last_routed(places.orders)
+        self._orders = open_publisher(places.orders, segment_bytes=SEGMENT_BYTES)
+        self._answers: dict[str, Writer] = {}
+        # Every orders_in that there is, also of strategies that are not ready now.
+        for name in places.strategies():
+            self._answers_to(name)
+        self.found = dict(self._last_routed)
+        self.skipped = 0
+        self._discovery = RouterDiscovery(places.layout.orders)
+        self._fan = FanInReader({})
+        self._uncommitted: dict[str, int] = {}
+
+    @property
+    def epoch(self) -> int:
+        """Which life of the router it is."""
+        return self._orders.epoch
+
+    def look(self) -> None:
+        """Take strategies in and let them go, as discovery tells."""
+        if _FILLS not in self._fan.sources and is_queue(self._places.fills):
+            fills = open_subscriber(
+                self._places.fills, "router", types={OrderAck.type_id, Fill.type_id}
+            )
+            self._fan.add(_FILLS, fills)
+        for event in self._discovery.poll():
+            match event:
+                case Added(strategy, orders_out):
+                    self._answers_to(strategy)
+                    self._fan.add(strategy, open_subscriber(orders_out, "router", types=_ORDERS))
+                case Removed(strategy):
+                    self._let_go(strategy)
+
+    def _let_go(self, strategy: str) -> None:
+        reader: Reader = self._fan.remove(strategy)
+        for record in reader:  # what it sent before it went
+            self._route(strategy, record)
+        reader.commit()
+        reader.close()
+
+    def _answers_to(self, strategy: str) -> Writer:
+        if strategy not in self._answers:
+            # Sparse: a fill keeps the number it has in the exchange's queue.
+            path = self._places.strategy(strategy).orders_in
+            writer = open_publisher(path, sparse=True, segment_bytes=SEGMENT_BYTES)
+            declare(writer, OrderAck, Fill)
+            self._answers[strategy] = writer
+        return self._answers[strategy]
+
+    def step(self, timeout: float) -> None:
+        """Pass one record on; wait for one at most `timeout` seconds."""
+        record = self._fan.next()
+        if record is None:
+            self._commit()
+            self._fan.wait(timeout)
+            return
+        source = self._fan.source
+        if source == _FILLS:
+            self._answer(record)
+        else:
+            self._route(source, record)
+        self._uncommitted[source] = self._uncommitted.get(source, 0) + 1
+        if self._uncommitted[source] >= _COMMIT_EVERY:
+            self._commit()
+
+    def _commit(self) -> None:
+        for source in self._uncommitted:
+            if source in self._fan.sources:
+                self._fan.sources[source].commit()
+        self._uncommitted.clear()
+
+    def _route(self, strategy: str, record: Record) -> None:
+        if record.seq <= self._last_routed.get(strategy, -1):
+            self.skipped += 1
+            return
+        order = replace(record.decode(), source_seq=record.seq, routed_ns=time.time_ns())
+        self._orders.append_message(order)
+        self._last_routed[strategy] = record.seq
+
+    def _answer(self, record: Record) -> None:
+        answers = self._answers_to(record.decode().strategy)
+        if record.seq < answers.next_seq:
+            self.skipped += 1
+            return
+        answers.append(record.type_id, record.payload, seq=record.seq)
+
+    def close(self) -> None:
+        """Close everything."""
+        self._commit()
+        self._discovery.close()
+        for reader in self._fan.sources.values():
+            reader.close()
+        self._fan.close()
+        for writer in (self._orders, *self._answers.values()):
+            writer.close()
+
+    def __enter__(self) -> Router:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def run(process: Process) -> None:
+    """Route until told to stop."""
+    began = time.perf_counter()
+    with Router(process.places) as router:
+        router.look()
+        process.say(
+            "recovered" if router.epoch > 1 else "started",
+            last_routed=router.found,
+            seconds=time.perf_counter() - began,
+        )
+        look_at = 0.0
+        while not process.stopping:
+            now = time.monotonic()
+            if now >= look_at:
+                look_at = now + _LOOK_EVERY
+                process.renew_lease(process.places.orders, router.epoch)
+                router.look()
+            router.step(_LOOK_EVERY)
+        process.say("stopped", skipped=router.skipped)
+
+
+if __name__ == "__main__":
+    main(run)
