@@ -31,8 +31,8 @@ class OpenOrder:
 class Account:
     """Sends orders and counts fills, each once.
 
-    A fill is counted by one record in the strategy's own `orders_out`, with the number that the fill
-    has in `orders_in`. A start reads both: behind the last fill that was counted, counting goes on.
+    A fill is counted by one record in the strategy's own `orders_out`, with the number that the
+    fill has in `orders_in`. A start reads both, and goes on counting behind the last one.
     """
 
     def __init__(self, ends: StrategyEndpoints) -> None:
@@ -66,7 +66,7 @@ class Account:
         """Whether something was sent that the exchange has not answered yet."""
         return any(not order.accepted or order.cancelling for order in self.open.values())
 
-    # ---- out ----------------------------------------------------------------------------------------
+    # ---- out ------------------------------------------------------------------------------------
 
     def send(self, tick: Record, side: Side, price: int, qty: int, *, immediate: bool) -> None:
         """Send an order in answer to a record of the market data."""
@@ -95,7 +95,7 @@ class Account:
         self._orders_out.append_message(order)
         self.open[order_id].cancelling = True
 
-    # ---- in -----------------------------------------------------------------------------------------
+    # ---- in -------------------------------------------------------------------------------------
 
     def take(self, record: Record) -> None:
         """A record of `orders_in`, from the first one on after every start."""

@@ -37,10 +37,10 @@ def recorded_levels(path: str | os.PathLike[str]) -> Iterator[RecordedLevel]:
         InvalidOption: A line is not of this format.
     """
     path = Path(path)
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
+    opener: Any = gzip.open if path.suffix == ".gz" else open
     book = _Near()
     first_ns: int | None = None
-    with opened as lines:
+    with opener(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 stamp, text = line.split(" ", 1)
@@ -80,8 +80,12 @@ class _Near:
             return []
         sides = ((Side.BUY, bids), (Side.SELL, asks))
         rows = [(side, float(p), float(q)) for side, levels in sides for p, q in levels]
-        gone = [self._level(side, price, 0) for side, price, qty in rows if not self._near(price, qty)]
-        come = [self._level(side, price, qty) for side, price, qty in rows if self._near(price, qty)]
+        gone = [
+            self._level(side, price, 0) for side, price, qty in rows if not self._near(price, qty)
+        ]
+        come = [
+            self._level(side, price, qty) for side, price, qty in rows if self._near(price, qty)
+        ]
         changes = [level for level in gone if (level.side, level.price) in self._shown] + come
         self._shown.difference_update((level.side, level.price) for level in gone)
         self._shown.update((level.side, level.price) for level in come)

@@ -1,7 +1,7 @@
 """The crowd: simulated participants whose orders make the market move.
 
-Its orders are inputs like any other: logged in the exchange's WAL, so they need not be repeatable. After
-a kill the crowd goes on with what it finds in the book.
+Its orders are inputs like any other: logged in the exchange's WAL, so they need not be
+repeatable. After a kill the crowd goes on with what it finds in the book.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Crowd:
         if len(self._resting) > _ORDERS and choose.random() < 0.8:
             at = choose.randrange(len(self._resting))
             self._resting[at], self._resting[-1] = self._resting[-1], self._resting[at]
-            return Cancel(MARKET, self._resting.pop())  # perhaps traded by now: nothing happens then
+            return Cancel(
+                MARKET, self._resting.pop()
+            )  # perhaps traded by now: nothing happens then
         side = choose.choice((Side.BUY, Side.SELL))
         sign = 1 if side is Side.BUY else -1
         qty = choose.choice((1, 2, 3, 5, 8, 13))

@@ -32,11 +32,11 @@ def other(side: Side) -> Side:
     return Side.SELL if side is Side.BUY else Side.BUY
 
 
-# ---- what goes in ------------------------------------------------------------------------------------
+# ---- what goes in -------------------------------------------------------------------------------
 
 
 class New(NamedTuple):
-    """An order; `order_id` is its owner's. `immediate`: what does not trade at once is cancelled."""
+    """An order; `order_id` is its owner's. `immediate`: what does not trade now is cancelled."""
 
     owner: str
     order_id: int
@@ -67,7 +67,7 @@ class Close(NamedTuple):
 
 Input = New | Cancel | SetLevel | Close
 
-# ---- what comes out ----------------------------------------------------------------------------------
+# ---- what comes out -----------------------------------------------------------------------------
 
 
 class Ack(NamedTuple):

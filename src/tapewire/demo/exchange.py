@@ -1,12 +1,14 @@
 """The exchange: accepts inputs into its WAL, matches them, publishes what comes of it.
 
-What it has accepted is in the WAL, one record an input. Everything else follows from that: books and
-counters (`matching` is deterministic) and every record of its two output queues, numbered by the input
-it came from. So a start after a kill is: load the last checkpoint, replay the WAL behind it, publish
-what the output queues do not have yet. Nothing is published before it is in the WAL.
+What it has accepted is in the WAL, one record an input. Everything else follows from that: books
+and counters (`matching` is deterministic) and every record of its two output queues, numbered by
+the input it came from. So a start after a kill is: load the last checkpoint, replay the WAL
+behind it, publish what the output queues do not have yet. Nothing is published before it is in
+the WAL.
 
-The WAL is synced every 50 ms by a native thread: a kill of the process loses nothing at all; a loss of
-power may lose the last inputs, and where their outputs survived them the exchange refuses to start.
+The WAL is synced every 50 ms by a native thread: a kill of the process loses nothing at all; a
+loss of power may lose the last inputs, and where their outputs survived them the exchange refuses
+to start.
 """
 
 from __future__ import annotations
@@ -21,25 +23,27 @@ from pathlib import Path
 
 from tapewire.bus import Connected, SubscriberDiscovery, mark_ready
 from tapewire.config import FlushEvery
-from tapewire.demo import messages
+from tapewire.demo import messages, outputs
 from tapewire.demo.capture import recorded_levels
 from tapewire.demo.crowd import Crowd
-from tapewire.demo.events import Ack, Cancel, Close, Event, Fill, Input, Level, New, Side, Trade
+from tapewire.demo.events import Cancel, Close, Input, New, Side
 from tapewire.demo.matching import Engine
-from tapewire.demo.messages import Accepted, LevelChanged, SessionClosed, Traded, number_of
-from tapewire.demo.places import SEGMENT_BYTES, SYMBOL, Places
+from tapewire.demo.messages import Accepted, LevelChanged, SessionClosed, Traded
+from tapewire.demo.outputs import Output
+from tapewire.demo.places import SEGMENT_BYTES, Places
 from tapewire.demo.process import Process, main
 from tapewire.demo.tape import last_record, records
 from tapewire.errors import TapewireError
 from tapewire.log import Record
-from tapewire.protocol.orders import CancelOrder, Liquidity, NewOrder, OrderAck, TimeInForce
-from tapewire.protocol.orders import Fill as FillMessage
-from tapewire.queue import Reader, Writer, open_publisher
+from tapewire.protocol import Message, declare
+from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck, TimeInForce
+from tapewire.queue import Reader, open_publisher
 
 __all__ = ["Exchange", "Recovery"]
 
 CHECKPOINT_EVERY = 1_000  # inputs
 _LOOK_EVERY = 0.05  # seconds between looks at the discovery
+_NO_MORE = (float("inf"), None)
 
 
 @dataclass(frozen=True)
@@ -52,21 +56,26 @@ class Recovery:
     seconds: float
 
 
-class _Output:
+class _OutputQueue:
     """A queue that is a function of the WAL: takes records by number, in order, each once."""
 
-    def __init__(self, writer: Writer, last_number: int) -> None:
-        self.writer = writer
-        self.last_number = last_number
+    def __init__(self, path: Path, *, numbered: bool, declared: list[type[Message]]) -> None:
+        self._numbered = numbered  # whether a record's own number is the output's
+        self.last_number = _last_number(path)
         self.appended = 0
+        self._writer = open_publisher(path, sparse=numbered, segment_bytes=SEGMENT_BYTES)
+        declare(self._writer, *declared)
 
-    def wants(self, number: int) -> bool:
-        """Whether the queue does not have this record yet."""
-        if number <= self.last_number:
-            return False
-        self.last_number = number
-        self.appended += 1
-        return True
+    def publish(self, outputs: list[Output]) -> None:
+        """Append those that the queue does not have yet."""
+        for number, type_id, payload in outputs:
+            if number > self.last_number:
+                self._writer.append(type_id, payload, seq=number if self._numbered else None)
+                self.last_number = number
+                self.appended += 1
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 class Exchange:
@@ -85,13 +94,12 @@ class Exchange:
     def __init__(self, places: Places, checkpoint_every: int = CHECKPOINT_EVERY) -> None:
         began = time.perf_counter()
         self._checkpoint_every = checkpoint_every
-        options = {"segment_bytes": SEGMENT_BYTES}
         sync = FlushEvery(records=10_000, seconds=0.05)
-        self._wal = open_publisher(places.wal, flush=sync, **options)
-        self._fills = _Output(
-            open_publisher(places.fills, sparse=True, **options), _last_number(places.fills)
+        self._wal = open_publisher(places.wal, flush=sync, segment_bytes=SEGMENT_BYTES)
+        self._fills = _OutputQueue(places.fills, numbered=True, declared=[OrderAck, Fill])
+        self._raw = _OutputQueue(
+            places.raw, numbered=False, declared=[LevelChanged, Traded, SessionClosed]
         )
-        self._raw = _Output(open_publisher(places.raw, **options), _last_number(places.raw))
         self.engine = Engine()
         self.next_router_seq = 0
         self.next_crowd_seq = 0
@@ -103,16 +111,14 @@ class Exchange:
         """Which life of the exchange it is."""
         return self._wal.epoch
 
-    # ---- inputs -------------------------------------------------------------------------------------
+    # ---- inputs ---------------------------------------------------------------------------------
 
     def accept(self, what: Input, input_seq: int) -> None:
         """Log an input, then do it."""
         wal_seq = self._wal.append_message(Accepted.of(what, input_seq))
         self._do(wal_seq, what, input_seq)
         if self._since_checkpoint >= self._checkpoint_every:
-            state = messages.pack_checkpoint(
-                self.engine, self.next_router_seq, self.next_crowd_seq
-            )
+            state = messages.pack_checkpoint(self.engine, self.next_router_seq, self.next_crowd_seq)
             self._mark(self._wal.append(messages.CHECKPOINT, state))
 
     def _do(self, wal_seq: int, what: Input, input_seq: int) -> None:
@@ -121,77 +127,23 @@ class Exchange:
         else:
             self.next_crowd_seq = input_seq + 1
         self._since_checkpoint += 1
-        self._publish(wal_seq, self.engine.apply(what), closing=isinstance(what, Close))
-
-    # ---- outputs: functions of the WAL ---------------------------------------------------------------
-
-    def _publish(self, wal_seq: int, events: list[Event], *, closing: bool) -> None:
-        fills = raw = 0
-        for event in events:
-            if isinstance(event, Ack | Fill):
-                number = number_of(wal_seq, fills)
-                fills += 1
-                if self._fills.wants(number):
-                    self._to_router(number, event)
-            else:
-                number = number_of(wal_seq, raw)
-                raw += 1
-                if self._raw.wants(number):
-                    self._to_everybody(number, event)
-        if closing and self._raw.wants(number := number_of(wal_seq, raw)):
-            self._raw.writer.append_message(SessionClosed(number))
+        self._publish(*outputs.of_input(wal_seq, what, self.engine.apply(what)))
 
     def _mark(self, wal_seq: int) -> None:
-        """Both outputs have everything before a checkpoint: the next start need not look further."""
+        """Both outputs have everything before a checkpoint: no start need look further back."""
         self._since_checkpoint = 0
-        number = number_of(wal_seq, 0)
-        if self._raw.wants(number):
-            snapshot = messages.pack_snapshot(number, self.engine)
-            self._raw.writer.append(messages.SNAPSHOT, snapshot)
-        if self._fills.wants(number):
-            self._fills.writer.append(messages.MARK, b"", seq=number)
+        self._publish(*outputs.of_checkpoint(wal_seq, self.engine))
 
-    def _to_router(self, number: int, event: Ack | Fill) -> None:
-        if isinstance(event, Ack):
-            message: OrderAck | FillMessage = OrderAck(
-                event.owner,
-                SYMBOL,
-                event.order_id,
-                event.exchange_id,
-                event.status,
-                event.reason,
-                leaves_qty=event.leaves,
-            )
-        else:
-            message = FillMessage(
-                event.fill_id,
-                event.trade_id,
-                event.exchange_id,
-                event.owner,
-                SYMBOL,
-                event.order_id,
-                event.price,
-                event.qty,
-                event.side,
-                Liquidity.MAKER if event.maker else Liquidity.TAKER,
-                leaves_qty=event.leaves,
-            )
-        self._fills.writer.append_message(message, seq=number)
+    def _publish(self, fills: list[Output], raw: list[Output]) -> None:
+        self._fills.publish(fills)
+        self._raw.publish(raw)
 
-    def _to_everybody(self, number: int, event: Trade | Level) -> None:
-        if isinstance(event, Trade):
-            self._raw.writer.append_message(Traded(number, *event))
-        else:
-            self._raw.writer.append_message(
-                LevelChanged(number, event.price, event.qty, event.side)
-            )
-
-    # ---- after a kill --------------------------------------------------------------------------------
+    # ---- after a kill ---------------------------------------------------------------------------
 
     def _recover(self, wal: Path, began: float) -> Recovery:
         published = min(self._fills.last_number, self._raw.last_number)
         self._refuse_outputs_without_inputs(wal)
-        # Behind a checkpoint that both outputs have marked, and no earlier, something may be missing.
+        # Only behind a checkpoint that both outputs have marked can anything be missing.
         before = messages.wal_seq_of(published) + 1 if published >= 0 else 0
         checkpoint = last_record(wal, {messages.CHECKPOINT}, before=before)
         start = 0
@@ -221,13 +173,13 @@ class Exchange:
                 f"fills or market data were published whose inputs the WAL has lost: "
                 f"published={messages.wal_seq_of(ahead)}, next_seq={self._wal.next_seq}",
                 path=os.fspath(wal),
-                hint="the host lost power within 50 ms of them: settle these by hand, then begin anew",
+                hint="the host lost power just then: settle these by hand, and begin anew",
             )
 
     def close(self) -> None:
         """Close the queues."""
-        for writer in (self._wal, self._fills.writer, self._raw.writer):
-            writer.close()
+        for queue in (self._wal, self._fills, self._raw):
+            queue.close()
 
     def __enter__(self) -> Exchange:
         return self
@@ -237,39 +189,36 @@ class Exchange:
 
 
 def _last_number(queue: Path) -> int:
-    """How far an output queue is: its record's number in the fills, a field in the market data."""
+    """How far an output queue is."""
     record = last_record(queue)
-    if record is None:
-        return -1
-    if record.type_id == messages.SNAPSHOT:
-        return messages.unpack_snapshot(record)[0]
-    for message in (LevelChanged, Traded, SessionClosed):
-        if record.type_id == message.type_id:
-            return message.decode(record).number
-    return record.seq
+    return -1 if record is None else messages.output_number(record)
 
 
-# ---- the process ---------------------------------------------------------------------------------------
+# ---- the process --------------------------------------------------------------------------------
 
 
 class _Inputs:
-    """Where the exchange's inputs come from: the router's queue, the crowd or a capture, the clock."""
+    """Where the exchange's inputs come from: the router's queue, the crowd or a capture."""
 
     def __init__(self, process: Process, exchange: Exchange) -> None:
         self._settings = process.settings
         self._exchange = exchange
+        self._close_session = process.places.close_session
         self._discovery = SubscriberDiscovery(process.places.orders, "exchange")
         self._orders: Reader | None = None
         self._uncommitted = 0
         self._crowd = self._people() if self._settings.capture is None else self._recorded()
-        self._next_due, self._next = next(self._crowd, (float("inf"), None))
+        self._next: Input | None
+        self._next_due, self._next = next(self._crowd, _NO_MORE)
 
     def look(self) -> None:
-        """Join the router's queue when it is there, behind what the WAL has."""
+        """Join the router's queue behind what the WAL has; close the session when asked to."""
         event = self._discovery.poll()
         if isinstance(event, Connected) and self._orders is None:
             self._orders = event.reader
             self._orders.seek_seq(self._exchange.next_router_seq)
+        if not self._exchange.engine.closed and self._close_session.exists():
+            self._exchange.accept(Close(), self._exchange.next_crowd_seq)
 
     def step(self, timeout: float) -> None:
         """Accept one input; wait for one at most `timeout` seconds."""
@@ -283,11 +232,9 @@ class _Inputs:
             self._orders.commit()
             self._uncommitted = 0
         now = time.monotonic()
-        if not exchange.engine.closed and time.time_ns() >= self._settings.closes_ns:
-            exchange.accept(Close(), exchange.next_crowd_seq)
-        elif not exchange.engine.closed and now >= self._next_due and self._next is not None:
+        if not exchange.engine.closed and now >= self._next_due and self._next is not None:
             exchange.accept(self._next, exchange.next_crowd_seq)
-            self._next_due, self._next = next(self._crowd, (float("inf"), None))
+            self._next_due, self._next = next(self._crowd, _NO_MORE)
         else:
             wait = min(timeout, max(0.0, self._next_due - now))
             if self._orders is not None:
@@ -334,7 +281,7 @@ def _order(record: Record) -> Input:
 
 
 def run(process: Process) -> None:
-    """Trade until told to stop; the session is closed before, by the clock."""
+    """Match until told to stop."""
     places = process.places
     with Exchange(places) as exchange, closing(_Inputs(process, exchange)) as inputs:
         mark_ready(places.raw)

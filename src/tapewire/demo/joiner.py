@@ -1,7 +1,7 @@
 """The late joiner: comes in the middle of a session and has the whole book at once.
 
-It reads no history: the exchange's last checkpoint is a record of the market data like any other, and
-what has changed since lies right behind it.
+It reads no history: the exchange's last checkpoint is a record of the market data like any other,
+and what has changed since lies right behind it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ def run(process: Process) -> None:
                 if not joined:
                     joined = True
                     seconds = time.perf_counter() - began
-                    process.say(
-                        "joined", snapshot=snapshot_seq, replayed=replayed, seconds=seconds
-                    )
+                    process.say("joined", snapshot=snapshot_seq, replayed=replayed, seconds=seconds)
                 reader.commit()  # caught up: so far, for whoever watches our lag
                 reader.wait(timeout=0.1)
                 continue

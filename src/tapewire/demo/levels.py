@@ -22,11 +22,11 @@ class LevelBook:
     def apply(self, record: Record) -> None:
         """Take a level or a snapshot; other records change nothing."""
         if record.type_id == LevelChanged.type_id:
-            _, price, qty, side = LevelChanged.decode(record)
-            if qty:
-                self._sides[side][price] = qty
+            level = LevelChanged.decode(record)
+            if level.qty:
+                self._sides[level.side][level.price] = level.qty
             else:
-                self._sides[side].pop(price, None)
+                self._sides[level.side].pop(level.price, None)
         elif record.type_id == SNAPSHOT:
             self._sides = {Side.BUY: {}, Side.SELL: {}}
             for side, price, qty in unpack_snapshot(record)[1]:

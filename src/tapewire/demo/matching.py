@@ -1,7 +1,7 @@
 """The rules of the exchange: books with price-time priority, and nothing else.
 
-No clock, no file, no random number: the same inputs give the same events, in this process and in the
-one that comes after a kill. That is what lets the exchange log its inputs alone.
+No clock, no file, no random number: the same inputs give the same events, in this process and in
+the one that comes after a kill. That is what lets the exchange log its inputs alone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -121,8 +122,8 @@ class Engine:
         >>> engine = Engine()
         >>> engine.apply(New("a", order_id=1, side=Side.SELL, price=101, qty=5))[0].status.name
         'ACCEPTED'
-        >>> ack, taken, made, trade, level = engine.apply(New("b", 1, Side.BUY, 102, 3, immediate=True))
-        >>> made.owner, made.price, made.qty, made.leaves  # at the price of the order that was there
+        >>> ack, taken, made, trade, level = engine.apply(New("b", 1, Side.BUY, 102, 3))
+        >>> made.owner, made.price, made.qty, made.leaves  # at the price that was there
         ('a', 101, 3, 2)
     """
 
@@ -134,7 +135,7 @@ class Engine:
         self.next_exchange_id = 1
         self.closed = False
 
-    # ---- looking ------------------------------------------------------------------------------------
+    # ---- looking --------------------------------------------------------------------------------
 
     def best(self, side: Side) -> int | None:
         """The best price of a side, or None."""
@@ -156,7 +157,7 @@ class Engine:
         """The digest of the book's levels."""
         return book_hash(self.levels())
 
-    # ---- changing -----------------------------------------------------------------------------------
+    # ---- changing -------------------------------------------------------------------------------
 
     def apply(self, what: Input) -> list[Event]:
         """Take one input; what comes of it, in order: acks and fills, trades, changed levels."""
@@ -285,10 +286,10 @@ class Engine:
         self.closed = True
         return [*events, *levels]
 
-    # ---- the whole state, for a checkpoint ----------------------------------------------------------
+    # ---- the whole state, for a checkpoint ------------------------------------------------------
 
     def _book(self) -> Iterator[_Order]:
-        """Every order by side, price and time: an order that a checkpoint keeps, unlike that of a dict."""
+        """Orders by side, price and time: a sequence that a checkpoint keeps, unlike a dict's."""
         for half in self._halves.values():
             for _, level in half:
                 yield from level.orders.values()
@@ -297,17 +298,15 @@ class Engine:
         """What `from_state` needs beside the orders."""
         return self.next_fill_id, self.next_trade_id, self.next_exchange_id, self.closed
 
-    def state(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    def state(self) -> np.ndarray[Any, Any]:
         """Every order, in priority within its level; with the counters, all there is to know."""
-        rows = [
-            (o.owner, o.order_id, o.side, o.price, o.qty, o.exchange_id) for o in self._book()
-        ]
+        rows = [(o.owner, o.order_id, o.side, o.price, o.qty, o.exchange_id) for o in self._book()]
         return np.array(rows, ORDER_DTYPE)
 
     @classmethod
     def from_state(
         cls,
-        rows: np.ndarray[tuple[int], np.dtype[np.void]],
+        rows: np.ndarray[Any, Any],
         counters: tuple[int, int, int, bool],
     ) -> Engine:
         """The engine whose `state` and `counters` these are."""

@@ -1,7 +1,7 @@
 """What the demo's queues carry beside the orders and fills of `tapewire.protocol.orders`.
 
-A record's number often says where it came from, so that nobody needs a second book-keeping of what was
-already passed on: see `number_of`.
+A record's number often says where it came from, so that nobody needs a second book-keeping of
+what was already passed on: see `number_of`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "SessionClosed",
     "Traded",
     "number_of",
+    "output_number",
     "pack_checkpoint",
     "pack_snapshot",
     "unpack_checkpoint",
@@ -39,7 +40,7 @@ CHECKPOINT = 0x7D02  # in the WAL: the whole state before this record
 SNAPSHOT = 0x7D13  # in the market data: every level
 MARK = 0x7D21  # in the fills: everything up to a checkpoint is published; empty
 
-# ---- outputs are numbered by the input they came from --------------------------------------------------
+# ---- outputs are numbered by the input they came from -------------------------------------------
 
 _OUTPUTS_MAX = 4096  # of one input into one queue
 
@@ -66,7 +67,7 @@ def wal_seq_of(number: int) -> int:
     return number // _OUTPUTS_MAX
 
 
-# ---- the exchange's WAL --------------------------------------------------------------------------------
+# ---- the exchange's WAL -------------------------------------------------------------------------
 
 
 class InputKind(IntEnum):
@@ -148,7 +149,7 @@ def unpack_checkpoint(record: Record) -> tuple[Engine, int, int]:
     return Engine.from_state(rows, (fill, trade, order, bool(closed))), router, crowd
 
 
-# ---- the market data -----------------------------------------------------------------------------------
+# ---- the market data ----------------------------------------------------------------------------
 
 
 @message(0x7D11, version=1)
@@ -205,7 +206,17 @@ def _head_and_rows(record: Record, head: Any, row: Any) -> tuple[Any, Any]:
     return np.frombuffer(payload, head, 1)[0], np.frombuffer(payload, row, offset=head.itemsize)
 
 
-# ---- a strategy's own record ---------------------------------------------------------------------------
+def output_number(record: Record) -> int:
+    """The number of an output: in the fills the record's own, in the market data a field."""
+    if record.type_id == SNAPSHOT:
+        return unpack_snapshot(record)[0]
+    for kind in (LevelChanged, Traded, SessionClosed):
+        if record.type_id == kind.type_id:
+            return kind.decode(record).number
+    return record.seq
+
+
+# ---- a strategy's own record --------------------------------------------------------------------
 
 
 @message(0x7D31, version=1)

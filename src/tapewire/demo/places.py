@@ -34,6 +34,7 @@ class Places:
         self.wal = self.root / "exchange" / "wal"
         self.fills = self.root / "exchange" / "fills"
         self.orders = self.root / "router" / "orders"
+        self.close_session = self.root / "exchange" / "CLOSE"  # a file: also seen after a kill
 
     def strategy(self, name: str) -> StrategyEndpoints:
         """The two queues of a strategy."""

@@ -1,4 +1,4 @@
-"""What every process of the demo has in common: its settings, its end, and how it tells of itself."""
+"""What every process of the demo has: its settings, its end, and how it tells of itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class Settings:
     name: str
     root: str
     driver_pid: int
-    closes_ns: int  # wall clock: when the exchange ends the session
     seed: int = 0
     rate: float = 0.0  # of the crowd, inputs a second
     capture: str | None = None

@@ -1,8 +1,9 @@
 """The router: finds the strategies, sends their orders to the exchange and their fills back.
 
-It keeps nothing in memory that its own output does not tell: each order that it passed on carries the
-number it has in the strategy's queue, and each fill keeps the exchange's number in `orders_in`. Readers
-commit what was passed on, so that a start need not read far back; the output decides what goes out.
+It keeps nothing in memory that its own output does not tell: each order that it passed on carries
+the number it has in the strategy's queue, and each fill keeps the exchange's number in
+`orders_in`. Readers commit what was passed on, so that a start need not read far back; the output
+decides what goes out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from pathlib import Path
 
 from tapewire.bus import Added, Removed, RouterDiscovery
 from tapewire.demo._fan import FanInReader
-from tapewire.demo.messages import MARK
 from tapewire.demo.places import SEGMENT_BYTES, Places
 from tapewire.demo.process import Process, main
 from tapewire.demo.tape import is_queue

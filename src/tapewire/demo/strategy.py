@@ -1,7 +1,7 @@
 """The strategies: a market maker and a momentum taker, each a process of its own.
 
-Both find the market data by discovery, join it at its last snapshot, and keep their account in their own
-queues (`account`). A feed that went away is waited for; nothing is sent meanwhile.
+Both find the market data by discovery, join it at its last snapshot, and keep their account in
+their own queues (`account`). A feed that went away is waited for; nothing is sent meanwhile.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Strategy(ABC):
 
 
 class MarketMaker(Strategy):
-    """Quotes both sides around the middle, leaning against its position; moves quotes by cancelling."""
+    """Quotes both sides of the middle, leaning against its position; cancels to move a quote."""
 
     pause_ns = 4_000_000
     size = 6
     half_spread = 2
 
     def decide(self, tick: Record, bid: int, ask: int) -> bool:  # noqa: D102 - see Strategy
-        lean = self.account.position / 25
+        lean = self.account.position / 6
         middle = (bid + ask) / 2 - lean
         wanted = {
             Side.BUY: min(round(middle) - self.half_spread, ask - 1),

@@ -8,7 +8,7 @@ class NaiveExchange:
 
     def __init__(self):
         self.orders = []
-        self.fills = []  # (owner, order_id, price, qty) of strategies, the taker's before the maker's
+        self.fills = []  # (owner, order_id, price, qty) of strategies, the taker's first
         self.trades = []  # (price, qty)
         self.closed = False
 

@@ -23,9 +23,7 @@ from tests.unit.demo.naive_exchange import NaiveExchange
 SIDES = st.sampled_from(Side)
 OWNERS = st.sampled_from([MARKET, "a", "b"])
 PRICES = st.integers(95, 105)
-NEWS = st.builds(
-    New, OWNERS, st.integers(1, 40), SIDES, PRICES, st.integers(0, 9), st.booleans()
-)
+NEWS = st.builds(New, OWNERS, st.integers(1, 40), SIDES, PRICES, st.integers(0, 9), st.booleans())
 INPUTS = st.one_of(
     NEWS,
     NEWS,
@@ -68,7 +66,7 @@ def test_the_book_is_never_crossed(session):
 @settings(max_examples=200, deadline=None)
 @given(SESSIONS, ENDS)
 def test_quantity_is_conserved(session, end):
-    """What a strategy sent is filled, cancelled, or in the book; both sides of a trade are equal."""
+    """What a strategy sent is filled, cancelled, or in the book."""
     engine = Engine()
     sent, gone, traded = {}, {}, {}
     for what in session + end:
@@ -120,14 +118,20 @@ def test_at_one_price_the_older_order_trades_first():
     engine = Engine()
     engine.apply(New("a", 1, Side.SELL, 100, 5))
     engine.apply(New("b", 1, Side.SELL, 100, 5))
-    assert filled(engine.apply(New(MARKET, 1, Side.BUY, 100, 7))) == [("a", 1, 100, 5), ("b", 1, 100, 2)]
+    assert filled(engine.apply(New(MARKET, 1, Side.BUY, 100, 7))) == [
+        ("a", 1, 100, 5),
+        ("b", 1, 100, 2),
+    ]
 
 
 def test_a_better_price_trades_before_an_older_order():
     engine = Engine()
     engine.apply(New("a", 1, Side.BUY, 99, 5))
     engine.apply(New("b", 1, Side.BUY, 100, 5))
-    assert filled(engine.apply(New(MARKET, 1, Side.SELL, 99, 6))) == [("b", 1, 100, 5), ("a", 1, 99, 1)]
+    assert filled(engine.apply(New(MARKET, 1, Side.SELL, 99, 6))) == [
+        ("b", 1, 100, 5),
+        ("a", 1, 99, 1),
+    ]
 
 
 def test_fill_ids_count_without_a_gap_over_all_strategies():
