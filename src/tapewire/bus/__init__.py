@@ -3,6 +3,11 @@
 No server, no registry, no thread: everything here looks when it is asked to.
 """
 
+from tapewire.bus.discovery import (
+    Added,
+    Removed,
+    RouterDiscovery,
+)
 from tapewire.bus.layout import (
     ArchiveLayout,
     Layout,
@@ -19,15 +24,32 @@ from tapewire.bus.markers import (
     read_lease,
     write_lease,
 )
+from tapewire.bus.registration import (
+    ReaderRegistration,
+)
+from tapewire.bus.subscription import (
+    Connected,
+    Disconnected,
+    SubscriberDiscovery,
+    Waiting,
+)
 
 __all__ = [
+    "Added",
     "ArchiveLayout",
+    "Connected",
+    "Disconnected",
     "Layout",
     "Lease",
     "LeaseWatch",
     "OrdersLayout",
+    "ReaderRegistration",
+    "Removed",
+    "RouterDiscovery",
     "StrategyEndpoints",
     "StreamsLayout",
+    "SubscriberDiscovery",
+    "Waiting",
     "clear_ready",
     "is_ready",
     "mark_ready",

@@ -1,0 +1,456 @@
+"""A router finds strategies that are ready: at once by inotify, at the latest by a rescan."""
+
+import asyncio
+import gc
+import os
+import resource
+import select
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tapewire as tw
+from tapewire import bus
+from tapewire.bus import discovery as module
+from tapewire.bus import watches
+from tapewire.bus.inotify import Inotify, OutOfWatches
+
+LONG = 3600.0  # a rescan that never comes: what is found was told by the kernel
+
+
+@pytest.fixture
+def discover(layout):
+    made = []
+
+    def make(rescan):
+        made.append(bus.RouterDiscovery(layout.orders, rescan=rescan))
+        return made[-1]
+
+    yield make
+    for discovery in made:
+        discovery.close()
+
+
+@pytest.fixture
+def told(discover, layout):
+    """A discovery that has scanned an empty folder and now lives on inotify alone."""
+    layout.orders.folder.mkdir(parents=True)
+    discovery = discover(LONG)
+    assert discovery.poll() == []
+    return discovery
+
+
+def names(events):
+    return [(type(event).__name__, event.strategy) for event in events]
+
+
+def test_the_first_poll_finds_who_is_ready_already(discover, strategy):
+    out = strategy("beta")
+    strategy("alpha")
+    strategy("not_ready", ready=False)
+    found = discover(LONG).poll()
+    assert names(found) == [("Added", "alpha"), ("Added", "beta")]
+    assert found[1].orders_out == out
+
+
+def test_a_strategy_is_found_at_once_when_it_becomes_ready(told, strategy):
+    out = strategy("alpha", ready=False)
+    assert told.poll() == []
+    bus.mark_ready(out)
+    assert names(told.poll()) == [("Added", "alpha")]
+    assert told.poll() == []
+
+
+def test_a_strategy_that_made_everything_between_two_polls_is_found(told, strategy):
+    strategy("alpha")
+    assert names(told.poll()) == [("Added", "alpha")]
+
+
+def test_ready_that_appears_in_watched_folders_step_by_step(told, layout):
+    out = layout.orders.strategy("alpha").orders_out
+    out.parent.mkdir()
+    assert told.poll() == []
+    out.mkdir()
+    assert told.poll() == []
+    bus.mark_ready(out)
+    assert names(told.poll()) == [("Added", "alpha")]
+
+
+def test_it_is_removed_when_ready_goes(told, strategy):
+    out = strategy("alpha")
+    told.poll()
+    bus.clear_ready(out)
+    assert told.poll() == [bus.Removed("alpha")]
+    assert told.strategies == []
+
+
+@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
+@pytest.mark.parametrize("which", ["orders_out", "strategy"])
+def test_it_is_removed_when_its_folder_goes(discover, strategy, which, rescan):
+    out = strategy("alpha")
+    discovery = discover(rescan)
+    discovery.poll()
+    shutil.rmtree(out if which == "orders_out" else out.parent)
+    assert discovery.poll() == [bus.Removed("alpha")]
+    assert discovery.poll() == []
+
+
+@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
+@pytest.mark.parametrize("which", ["orders_out", "strategy"])
+def test_a_folder_replaced_between_two_polls_is_removed_and_added(
+    discover, strategy, which, rescan
+):
+    out = strategy("alpha")
+    discovery = discover(rescan)
+    discovery.poll()
+    old = out if which == "orders_out" else out.parent
+    old.rename(old.with_name("moved-away"))
+    strategy("alpha")
+    events = [e for e in discovery.poll() if e.strategy == "alpha"]
+    assert names(events) == [("Removed", "alpha"), ("Added", "alpha")]
+    bus.clear_ready(out)
+    assert bus.Removed("alpha") in discovery.poll(), "the new folder is the one that is watched"
+
+
+class Forgetful:
+    """A file's state as a file system tells it that reuses numbers and whose clock stands still."""
+
+    def __init__(self, path):
+        self.st_mode = REAL_LSTAT(path).st_mode
+        self.st_dev = self.st_ino = self.st_mtime_ns = 1
+
+
+REAL_LSTAT = os.lstat
+
+
+@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
+def test_a_folder_made_again_under_the_number_of_the_old_one_is_another(
+    monkeypatch, discover, strategy, rescan
+):
+    discovery = discover(rescan)
+
+    def poll():
+        with monkeypatch.context() as patch:
+            patch.setattr(module.os, "lstat", Forgetful)
+            return names(discovery.poll())
+
+    out = strategy("alpha")
+    poll()
+    shutil.rmtree(out)
+    strategy("alpha")
+    assert poll() == [("Removed", "alpha"), ("Added", "alpha")]
+
+
+def test_a_renamed_strategy_is_another_one(told, strategy):
+    out = strategy("alpha")
+    told.poll()
+    out.parent.rename(out.parent.with_name("beta"))
+    assert names(told.poll()) == [("Removed", "alpha"), ("Added", "beta")]
+    bus.clear_ready(out.parent.with_name("beta") / "orders_out")
+    assert told.poll() == [bus.Removed("beta")]
+
+
+def test_marking_ready_again_reports_nothing(told, strategy):
+    strategy("alpha")
+    told.poll()
+    strategy("alpha")
+    assert told.poll() == []
+
+
+def test_ready_taken_away_and_set_again_between_two_polls_is_a_new_start(told, strategy):
+    out = strategy("alpha")
+    told.poll()
+    (out / "READY").rename(out / "old")  # keeps its number from being used again
+    bus.mark_ready(out)
+    assert names(told.poll()) == [("Removed", "alpha"), ("Added", "alpha")]
+
+
+def test_scan_events_and_rescan_together_report_each_strategy_once(discover, strategy):
+    discovery = discover(0.0)
+    discovery.poll()
+    seen = []
+    for n in range(20):
+        strategy(f"s{n}")
+        seen += names(discovery.poll())
+    assert seen == [("Added", f"s{n}") for n in range(20)]
+
+
+def test_nothing_is_there_before_the_folder_is(discover, strategy):
+    discovery = discover(0.0)
+    assert discovery.poll() == []
+    strategy("alpha")
+    assert names(discovery.poll()) == [("Added", "alpha")]
+
+
+def test_the_whole_orders_folder_replaced_is_noticed(told, layout, strategy):
+    strategy("alpha")
+    told.poll()
+    layout.orders.folder.rename(layout.root / "old")
+    strategy("beta")
+    assert names(told.poll()) == [("Removed", "alpha"), ("Added", "beta")]
+    strategy("gamma")
+    assert names(told.poll()) == [("Added", "gamma")]
+
+
+def test_links_and_names_that_are_none_are_passed_over(discover, layout, strategy, tmp):
+    strategy("good")
+    elsewhere = tmp / "elsewhere" / "orders_out"
+    elsewhere.mkdir(parents=True)
+    bus.mark_ready(elsewhere)
+    folder = layout.orders.folder
+    (folder / "linked").symlink_to(elsewhere.parent)
+    (folder / "half_linked").mkdir()
+    (folder / "half_linked" / "orders_out").symlink_to(elsewhere)
+    strategy("ready_linked", ready=False).joinpath("READY").symlink_to(elsewhere / "READY")
+    (folder / "a file").touch()
+    hidden = folder / ".hidden" / "orders_out"
+    hidden.mkdir(parents=True)
+    bus.mark_ready(hidden)
+    for rescan in (LONG, 0.0):
+        assert names(discover(rescan).poll()) == [("Added", "good")]
+
+
+class Blind(Inotify):
+    """Loses every event, as a full kernel queue does, without even saying so."""
+
+    def read(self):
+        super().read()
+        return []
+
+
+def test_what_inotify_loses_the_rescan_makes_up(monkeypatch, discover, strategy):
+    monkeypatch.setattr(watches, "Inotify", Blind)
+    blind, rescanning = discover(LONG), discover(0.0)
+    blind.poll(), rescanning.poll()
+    out = strategy("alpha")
+    assert blind.poll() == [], "the test's watch is not blind"
+    assert names(rescanning.poll()) == [("Added", "alpha")]
+    shutil.rmtree(out.parent)
+    assert blind.poll() == []
+    assert rescanning.poll() == [bus.Removed("alpha")]
+
+
+def test_the_rescan_is_due_on_the_monotonic_clock(monkeypatch, discover, strategy):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watches, "Inotify", Blind)
+    discovery = discover(5.0)
+    discovery.poll()
+    strategy("alpha")
+    now[0] += 4.9
+    assert discovery.poll() == []
+    assert discovery.rescan_in == pytest.approx(0.1)
+    now[0] += 0.2
+    assert names(discovery.poll()) == [("Added", "alpha")]
+
+
+def test_an_overflow_of_the_kernel_queue_loses_nobody(told, layout, strategy):
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    noise = layout.orders.folder / "noise"
+    for _ in range(limit // 2 + 10):  # made and removed: two events each
+        noise.touch()
+        noise.unlink()
+    strategy("alpha")
+    found = []
+    while not found:
+        found = told.poll()
+    assert names(found) == [("Added", "alpha")]
+
+
+def refuse(*_):
+    raise OutOfWatches(28, "No space left on device")
+
+
+@pytest.mark.parametrize("method", ["__init__", "watch"])
+def test_without_watches_it_rescans_and_says_so(monkeypatch, discover, strategy, method, caplog):
+    monkeypatch.setattr(Inotify, method, refuse)
+    discovery = discover(0.0)
+    strategy("alpha")
+    assert names(discovery.poll()) == [("Added", "alpha")]
+    assert not discovery.watching
+    strategy("beta")
+    assert names(discovery.poll()) == [("Added", "beta")]
+    assert [r.levelname for r in caplog.records] == ["WARNING"], "said once"
+    assert "max_user_watches" in caplog.text
+
+
+def test_it_watches_again_when_there_are_watches(monkeypatch, discover, strategy):
+    discovery = discover(0.0)
+    with monkeypatch.context() as limited:
+        limited.setattr(Inotify, "watch", refuse)
+        discovery.poll()
+        assert not discovery.watching
+    discovery.poll()
+    assert discovery.watching
+
+
+def test_a_process_without_descriptors_to_spare_rescans(layout, discover, strategy):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        discovery = discover(0.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    strategy("alpha")
+    assert names(discovery.poll()) == [("Added", "alpha")]
+    with pytest.raises(OutOfWatches, match="timer"):
+        discovery.fileno()
+
+
+def test_the_descriptor_is_readable_when_there_is_something_to_look_at(told, strategy):
+    def readable():
+        return bool(select.select([told], [], [], 0)[0])
+
+    assert not readable()
+    strategy("alpha")
+    assert readable()
+    told.poll()
+    told.poll()  # what watching the new folders told
+    assert not readable()
+
+
+def test_a_strategy_at_work_wakes_nobody(told, strategy):
+    """A sidecar that wakes up takes the GIL from the hot thread."""
+    out = strategy("alpha")
+    told.poll(), told.poll()
+    with tw.open_publisher(out, segment_bytes=8192) as writer:
+        for _ in range(1000):
+            writer.append(1, bytes(64))
+        bus.write_lease(out)
+        assert writer.metrics()["rolls"] > 5
+    assert select.select([told], [], [], 0)[0] == []
+    bus.clear_ready(out)
+    assert told.poll() == [bus.Removed("alpha")]
+    bus.mark_ready(out)
+    assert names(told.poll()) == [("Added", "alpha")]
+
+
+def test_a_strategy_that_cannot_be_looked_into_is_passed_over(monkeypatch, discover, strategy):
+    out = strategy("alpha")
+
+    def guarded(path):
+        if Path(path) == out / "READY":
+            raise PermissionError(13, "Permission denied", str(path))
+        return REAL_LSTAT(path)
+
+    strategy("beta")
+    monkeypatch.setattr(module.os, "lstat", guarded)
+    assert names(discover(LONG).poll()) == [("Added", "beta")]
+
+
+def test_a_closed_discovery_says_so(told):
+    told.close()
+    told.close()
+    assert "closed" in repr(told)
+    with pytest.raises(tw.ClosedHandle):
+        told.poll()
+
+
+def test_async_for_gives_the_same_events(told, strategy):
+    async def scenario():
+        seen = []
+        async for event in told:
+            seen += names([event])
+            if seen == [("Added", "alpha")]:
+                shutil.rmtree(told.orders.strategy("alpha").orders_out)
+            else:
+                told.close()
+        return seen
+
+    async def main():
+        task = asyncio.create_task(scenario())
+        await asyncio.sleep(0)
+        strategy("alpha")
+        return await asyncio.wait_for(task, 30)
+
+    assert asyncio.run(main()) == [("Added", "alpha"), ("Removed", "alpha")]
+
+
+def test_async_for_rescans_by_its_timer(monkeypatch, discover, strategy):
+    monkeypatch.setattr(watches, "Inotify", Blind)
+    discovery = discover(0.01)
+
+    async def main():
+        asyncio.get_running_loop().call_later(0.02, strategy, "alpha")
+        async with asyncio.timeout(30):
+            async for event in discovery:
+                return event
+
+    assert asyncio.run(main()).strategy == "alpha"
+
+
+def test_closing_ends_an_async_for_that_sleeps(told):
+    async def iterate():
+        async for _ in told:
+            pass
+
+    async def main():
+        task = asyncio.create_task(iterate())
+        asyncio.get_running_loop().call_later(0.01, told.close)
+        await asyncio.wait_for(task, 30)
+
+    asyncio.run(main())
+
+
+def test_two_tasks_may_not_iterate_over_one_discovery(told):
+    async def iterate():
+        async for _ in told:
+            pass
+
+    async def main():
+        first = asyncio.create_task(iterate())
+        await asyncio.sleep(0)
+        with pytest.raises(tw.ConcurrentUse):
+            await iterate()
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def held():
+    """How many descriptors, mappings of segments and inotify watches this process has."""
+    gc.collect()
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    descriptors = [entry for entry in Path("/proc/self/fdinfo").iterdir() if entry.exists()]
+    watches = sum(entry.read_text().count("inotify wd:") for entry in descriptors)
+    return len(descriptors), sum("/orders_out/" in line for line in maps), watches
+
+
+def test_a_thousand_strategies_come_and_go_and_leave_nothing_behind(layout, told):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    at_once = 1000 if hard >= 8192 else 100
+    try:
+        with tw.open_publisher(layout.root / "any", segment_bytes=65536):  # starts native threads
+            tw.open_subscriber(layout.root / "any", "router").close()
+        before = held()
+        for first in range(0, 1000, at_once):
+            come_and_go(layout, told, [f"s{n:03}" for n in range(first, first + at_once)])
+            assert held() == before
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert told.strategies == []
+
+
+def come_and_go(layout, discovery, strategies):
+    writers, readers = {}, {}
+    for name in strategies:
+        out = layout.orders.strategy(name).orders_out
+        writers[name] = tw.open_publisher(out, segment_bytes=65536, preallocate=False)
+        bus.mark_ready(out)
+    added = discovery.poll()
+    assert [event.strategy for event in added] == strategies
+    for event in added:
+        readers[event.strategy] = tw.open_subscriber(event.orders_out, "router")
+    assert all(count >= len(strategies) for count in held()), "else the test counts nothing"
+    for name in strategies:
+        bus.clear_ready(layout.orders.strategy(name).orders_out)
+        writers[name].close()
+        shutil.rmtree(layout.orders.strategy(name).orders_out.parent)
+    for event in discovery.poll():
+        readers.pop(event.strategy).close()
+    assert readers == {}

@@ -1,0 +1,225 @@
+"""A subscriber waits for its queue, learns that the writer went, and that it is back."""
+
+import asyncio
+import shutil
+import threading
+
+import pytest
+
+import tapewire as tw
+from tapewire import bus
+from tests.support.processes import WRITER, Child
+
+SEGMENT = 65536
+
+
+def publish(queue, **options):
+    return tw.open_publisher(queue, segment_bytes=SEGMENT, preallocate=False, **options)
+
+
+@pytest.fixture
+def queue(tmp):
+    return tmp / "queue"
+
+
+@pytest.fixture
+def discovery(queue):
+    with bus.SubscriberDiscovery(queue, "strategy_a", ttl=5.0) as discovery:
+        yield discovery
+
+
+def test_it_waits_until_the_queue_has_a_writer_and_says_so_once(discovery, queue):
+    assert discovery.poll() == bus.Waiting("there is no queue")
+    assert discovery.poll() is None
+    with publish(queue) as writer:
+        writer.append(1, b"first")
+        event = discovery.poll()
+        assert isinstance(event, bus.Connected)
+        assert bytes(event.reader.next().payload) == b"first"
+        assert event.reader.name == "strategy_a"
+        assert discovery.poll() is None
+
+
+def test_a_queue_without_a_living_writer_is_waited_for(discovery, queue):
+    publish(queue).close()
+    assert discovery.poll() == bus.Waiting("the queue has no living writer")
+    with publish(queue):
+        assert isinstance(discovery.poll(), bus.Connected)
+
+
+def test_a_closed_writer_is_a_lost_lock_and_its_return_the_same_reader(discovery, queue):
+    with publish(queue) as writer:
+        reader = discovery.poll().reader
+        writer.append(1, b"last words")
+    assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.LOCK_LOST)
+    assert discovery.poll() is None
+    assert bytes(reader.next().payload) == b"last words", "what is left can be read"
+    with publish(queue) as writer:
+        assert discovery.poll() == bus.Connected(reader)
+        writer.append(1, b"hello again")
+        assert bytes(reader.next().payload) == b"hello again"
+
+
+def test_a_killed_and_a_stopped_writer_are_noticed(queue, eventually):
+    with (
+        bus.SubscriberDiscovery(queue, "strategy_a", ttl=0.5) as discovery,
+        Child(WRITER, queue, SEGMENT) as child,
+    ):
+        child.expect("ready")
+        assert isinstance(discovery.poll(), bus.Connected)
+        child.stop()
+        gone = eventually(discovery.poll)
+        assert gone == bus.Disconnected(tw.DisconnectReason.HEARTBEAT_STALE)
+        child.resume()
+        assert isinstance(eventually(discovery.poll), bus.Connected)
+        child.kill()
+        gone = eventually(discovery.poll)
+        assert gone == bus.Disconnected(tw.DisconnectReason.LOCK_LOST)
+
+
+def test_a_removed_queue_is_gone_and_the_one_in_its_place_is_read_anew(discovery, queue):
+    with publish(queue) as writer:
+        writer.append(1, b"old")
+        old = discovery.poll().reader
+    assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.LOCK_LOST)
+    shutil.rmtree(queue)
+    assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.SEGMENT_MISSING)
+    assert discovery.poll() is None
+    with publish(queue) as writer:
+        writer.append(1, b"new")
+        new = discovery.poll().reader
+        assert new is not old
+        assert old.closed
+        assert bytes(new.next().payload) == b"new"
+
+
+def test_a_queue_replaced_between_two_polls_is_a_disconnect_first(discovery, queue):
+    with publish(queue):
+        old = discovery.poll().reader
+        queue.rename(queue.with_name("away"))
+        with publish(queue):
+            assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.SEGMENT_MISSING)
+            assert discovery.poll().reader is not old
+
+
+def test_segments_that_retention_takes_are_no_disconnect(discovery, queue, eventually):
+    with publish(queue, retention=tw.Retention(reader_ttl=30.0)) as writer:
+        reader = discovery.poll().reader
+        for _ in range(2_000):
+            writer.append(1, bytes(200))
+        assert sum(1 for _ in reader) == 2_000
+        reader.commit()
+        eventually(lambda: not (queue / "000000000.q").exists())
+        assert discovery.poll() is None
+
+
+def test_ready_only_waits_for_ready(queue):
+    with (
+        bus.SubscriberDiscovery(queue, "strategy_a", ready_only=True) as discovery,
+        publish(queue),
+    ):
+        assert discovery.poll() == bus.Waiting("the queue is not READY")
+        bus.mark_ready(queue)
+        assert isinstance(discovery.poll(), bus.Connected)
+
+
+def test_a_name_that_is_held_is_waited_for_without_trying(discovery, queue, monkeypatch):
+    with publish(queue), tw.open_subscriber(queue, "strategy_a"):
+        with monkeypatch.context() as patch:
+            patch.setattr(bus.subscription, "open_subscriber", None)  # would try for 100 ms
+            waiting = discovery.poll()
+        assert waiting == bus.Waiting("another reader holds the name 'strategy_a'")
+    with publish(queue):
+        assert isinstance(discovery.poll(), bus.Connected)
+
+
+def test_a_reader_that_its_user_closed_is_opened_again_behind_its_commit(discovery, queue):
+    with publish(queue) as writer:
+        writer.append_batch(1, [b"a", b"b"])
+        first = discovery.poll().reader
+        first.next()
+        first.commit()
+        first.close()
+        assert discovery.poll().reader.next().seq == 1
+
+
+def test_start_counts_for_the_first_opening(queue):
+    with publish(queue) as writer:
+        writer.append_batch(1, [b"a", b"b"])
+        with bus.SubscriberDiscovery(queue, "late", start="latest", types={1}) as discovery:
+            reader = discovery.poll().reader
+            assert reader.next() is None
+            writer.append(1, b"c")
+            reader.close()
+            assert discovery.poll().reader.next().seq == 2
+
+
+def test_a_damaged_queue_is_a_typed_error(discovery, queue):
+    publish(queue).close()
+    (queue / "control.meta").write_bytes(b"not a queue")
+    with pytest.raises(tw.TapewireError):
+        discovery.poll()
+
+
+def test_another_thread_may_read_while_this_one_polls(discovery, queue):
+    with publish(queue) as writer:
+        reader = discovery.poll().reader
+        seen, stop = [], threading.Event()
+
+        def read():
+            try:
+                while not stop.is_set():
+                    seen.extend(record.seq for record in reader)
+            except BaseException as error:
+                seen.append(error)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            for _ in range(300):
+                writer.append(1, b"x")
+                assert discovery.poll() is None
+        finally:
+            stop.set()
+            thread.join()
+        seen += [record.seq for record in reader]
+        assert seen == list(range(300))
+
+
+def test_closing_closes_the_reader_and_can_forget_it(queue):
+    with publish(queue):
+        discovery = bus.SubscriberDiscovery(queue, "strategy_a")
+        reader = discovery.poll().reader
+        discovery.close(forget=True)
+        discovery.close()
+        assert reader.closed
+        assert not (queue / "readers" / "strategy_a.meta").exists()
+        with pytest.raises(tw.ClosedHandle):
+            discovery.poll()
+
+
+@pytest.mark.parametrize(
+    "options", [{"ttl": -1}, {"interval": 0}, {"name": "a/b"}, {"create_timeout": 1.0}]
+)
+def test_options_that_cannot_be_are_refused_at_once(queue, options):
+    with pytest.raises((ValueError, TypeError)):
+        bus.SubscriberDiscovery(queue, **{"name": "strategy_a", **options})
+
+
+def test_async_for_gives_the_transitions(queue):
+    async def main():
+        seen = []
+        writer = None
+        with bus.SubscriberDiscovery(queue, "strategy_a", interval=0.001) as discovery:
+            async with asyncio.timeout(30):
+                async for event in discovery:
+                    seen.append(type(event).__name__)
+                    if isinstance(event, bus.Waiting):
+                        writer = publish(queue)
+                    elif isinstance(event, bus.Connected):
+                        writer.close()
+                    else:
+                        discovery.close()
+        return seen
+
+    assert asyncio.run(main()) == ["Waiting", "Connected", "Disconnected"]
