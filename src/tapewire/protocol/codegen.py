@@ -22,9 +22,9 @@ def __new__(_cls, {parameters}):
     try:
 {checks}
         _v = _unpack(_pack({packed}))
+        return _new(_cls, {kept})
     except _MISFITS:
         raise _explain(_layout, ({names},)) from None
-    return _new(_cls, {values})
 
 def __bytes__(_self):
     {names}, = _self
@@ -40,7 +40,7 @@ def __tapewire_make__(_data):
     _v = _unpack(_data)
     try:
         return _new(_class, {values})
-    except UnicodeDecodeError as _error:
+    except _UnicodeDecodeError as _error:
         raise _not_text(_layout, _error) from None
 """
 
@@ -56,40 +56,40 @@ def compile_functions(
     checks: list[str] = []
     packed: list[str] = []  # what goes into the packer, of values as they are given
     ready: list[str] = []  # the same of values that passed
-    values: list[str] = []
+    values: list[str] = []  # the fields, of what came out of the packer
+    kept: list[str] = []  # the same for a new message, whose text need not be decoded again
     at = 0
     for field in layout.fields:
         name, kind = field.name, field.type
         if kind.name == "char":
             checks += [
                 f"_b{at} = {name}.encode()",
-                f"if len(_b{at}) > {kind.count} or 0 in _b{at}: raise ValueError",
+                f"if _len(_b{at}) > {kind.count} or 0 in _b{at}: raise _ValueError",
             ]
             packed.append(f"_b{at}")
             ready.append(f"{name}.encode()")
             values.append(rf"_v[{at}].rstrip(b'\0').decode()")
         elif kind.name == "raw":
-            checks.append(f"_b{at} = bytes(memoryview({name}))")
-            checks.append(f"if len(_b{at}) != {kind.count}: raise ValueError")
+            checks.append(f"_b{at} = _bytes(_memoryview({name}))")
+            checks.append(f"if _len(_b{at}) != {kind.count}: raise _ValueError")
             packed.append(f"_b{at}")
             ready.append(name)
             values.append(f"_v[{at}]")
         elif kind.array:
-            checks.append(f"if len({name}) != {kind.count}: raise ValueError")
+            checks.append(f"if _len({name}) != {kind.count}: raise _ValueError")
             if kind.name == "bool8":
-                checks.append(
-                    f"if not all(_x is True or _x is False for _x in {name}): raise ValueError"
-                )
+                checks.append(f"if not _all_bool({name}): raise _ValueError")
             packed.append(f"*{name}")
             ready.append(f"*{name}")
             values.append(f"_v[{at}:{at + kind.count}]")
             at += kind.count - 1
         else:
             if kind.name == "bool8":
-                checks.append(f"if {name} is not True and {name} is not False: raise ValueError")
+                checks.append(f"if {name} is not True and {name} is not False: raise _ValueError")
             packed.append(name)
             ready.append(name)
             values.append(f"_v[{at}]")
+        kept.append(f"_str({name})" if kind.name == "char" else values[-1])
         at += 1
     plain = at == len(layout.fields) and all(not field.type.sized for field in layout.fields)
     source = _SOURCE.format(
@@ -101,24 +101,38 @@ def compile_functions(
         packed=", ".join(packed),
         ready=", ".join(ready),
         values="_v" if plain else f"({', '.join(values)},)",
+        kept="_v" if plain else f"({', '.join(kept)},)",
         names=", ".join(field.name for field in layout.fields),
         type_id=layout.type_id,
     )
     scope: dict[str, Any] = {
         "_MISFITS": _MISFITS,
+        # A field may have the name of a built-in: these are not hidden by it.
+        "_UnicodeDecodeError": UnicodeDecodeError,
+        "_ValueError": ValueError,
+        "_all_bool": all_bool,
+        "_bytes": bytes,
         "_declare": declare,
         "_defaults": defaults,
         "_explain": explain,
         "_layout": layout,
+        "_len": len,
+        "_memoryview": memoryview,
         "_new": tuple.__new__,
         "_not_text": not_text,
         "_pack": packer.pack,
+        "_str": str.__str__,  # of a subclass, the plain text
         "_unpack": packer.unpack,
     }
     functions: dict[str, Any] = {}
     exec(compile(source, f"<message {layout.name}>", "exec"), scope, functions)
     functions["__tapewire_make__"] = staticmethod(functions["__tapewire_make__"])
     return functions, lambda cls: scope.update(_class=cls)
+
+
+def all_bool(values: Any) -> bool:
+    """Whether each is True or False itself: `struct` takes anything for one of them."""
+    return all(value is True or value is False for value in values)
 
 
 def explain(layout: Layout, values: tuple[Any, ...]) -> InvalidMessage:
@@ -161,11 +175,12 @@ def misfit(field: Field, value: Any) -> str | None:
         return None if size == kind.count else f"must have {kind.count} bytes, it has {size}"
     if kind.array:
         try:
+            size = len(value)
             items = list(value)
         except TypeError:
             return f"must be a sequence ({kind!r})"
-        if len(items) != kind.count:
-            return f"must have {kind.count} elements, it has {len(items)}"
+        if size != kind.count:
+            return f"must have {kind.count} elements, it has {size}"
     else:
         items = [value]
     for item in items:

@@ -91,7 +91,8 @@ class FieldType:
         return (one, (self.count,)) if self.array else one
 
     def __repr__(self) -> str:
-        return f"{self.name}[{self.count}]" if self.sized or self.array else self.name
+        counted = self.array or (self.sized and self.count > 0)
+        return f"{self.name}[{self.count}]" if counted else self.name
 
 
 BY_NAME: dict[str, FieldType] = {

@@ -84,8 +84,6 @@ class Layout:
             self._refuse(f"a message's name is a plain identifier: name={self.name!r}")
         if not 1 <= len(self.fields) <= MAX_FIELDS:
             self._refuse(f"a message has 1 to {MAX_FIELDS} fields: fields={len(self.fields)}")
-        if not _is_whole(self.size, 1, MAX_MESSAGE_BYTES):
-            self._refuse(f"size must be from 1 to {MAX_MESSAGE_BYTES}: size={self.size!r}")
         end = 0
         names: set[str] = set()
         for field in self.fields:
@@ -110,6 +108,8 @@ class Layout:
                 )
             names.add(field.name)
             end = field.end
+        if not _is_whole(self.size, 1, MAX_MESSAGE_BYTES):
+            self._refuse(f"size must be from 1 to {MAX_MESSAGE_BYTES}: size={self.size!r}")
         if end > self.size:
             self._refuse(f"the last field ends behind the message: end={end}, size={self.size}")
 

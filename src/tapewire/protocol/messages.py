@@ -13,7 +13,7 @@ from tapewire.log import Batch, Record
 from tapewire.protocol import registry
 from tapewire.protocol.codegen import compile_functions, misfit
 from tapewire.protocol.fields import FieldType
-from tapewire.protocol.layout import Layout
+from tapewire.protocol.layout import RESERVED, Layout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -282,7 +282,7 @@ def make_class(
                 hint="give it a default, or put it further ahead",
             )
     own: dict[str, Any] = dict(vars(written)) if written is not None else {}
-    for name in ("__new__", "__init__", "__slots__"):
+    for name in ("__new__", "__init__", "__slots__", *sorted(RESERVED)):
         if name in own:
             raise InvalidMessage(
                 f"{layout.name}: @message makes {name} itself", hint="leave it out"
@@ -291,7 +291,8 @@ def make_class(
         own.pop(name, None)
     functions, tell_class = compile_functions(layout, defaults, declare)
     # namedtuple's getters are the fastest that Python has.
-    getters = {name: vars(namedtuple("_", names))[name] for name in names}
+    fastest = vars(namedtuple("_", names))
+    getters = {name: fastest[name] for name in names}
     cls: type[Message] = type(
         layout.name,
         (Message,),

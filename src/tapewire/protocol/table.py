@@ -8,6 +8,7 @@ from typing import Any
 
 from tapewire.log import Record
 from tapewire.protocol import types_file
+from tapewire.protocol.layout import Layout
 from tapewire.protocol.messages import Message, asdict, make_class
 
 __all__ = ["TypeTable", "load_types"]
@@ -30,9 +31,10 @@ class TypeTable:
         7
     """
 
-    def __init__(self, messages: Iterable[type[Message]] = ()) -> None:
-        self._messages = tuple(messages)
-        self._by_size = {(cls.type_id, cls.layout().size): cls for cls in self._messages}
+    def __init__(self, layouts: Iterable[Layout] = ()) -> None:
+        # A class is made when a record asks for it: a tool may never meet most of them.
+        self._layouts = {(layout.type_id, layout.size): layout for layout in layouts}
+        self._classes: dict[tuple[int, int], type[Message]] = {}
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> TypeTable:
@@ -42,11 +44,16 @@ class TypeTable:
             CorruptMetadata: The file is damaged; the message names file and field.
             UnsupportedVersion: A later release wrote it.
         """
-        return cls(make_class(layout) for layout in types_file.read(folder))
+        return cls(types_file.read(folder))
 
     def find(self, record: Record) -> type[Message] | None:
         """The class of a record's message, or None where type id and size are not in the table."""
-        return self._by_size.get((record.type_id, len(record)))
+        return self._class((record.type_id, len(record)))
+
+    def _class(self, key: tuple[int, int]) -> type[Message] | None:
+        if key not in self._classes and key in self._layouts:
+            self._classes[key] = make_class(self._layouts[key])
+        return self._classes.get(key)
 
     def decode(self, record: Record) -> dict[str, Any] | None:
         """The fields of a record by name, or None where the table does not know it.
@@ -58,13 +65,16 @@ class TypeTable:
         return None if cls is None else asdict(cls.__tapewire_make__(record))
 
     def __iter__(self) -> Iterator[type[Message]]:
-        return iter(self._messages)
+        for key in self._layouts:
+            cls = self._class(key)
+            assert cls is not None
+            yield cls
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._layouts)
 
     def __repr__(self) -> str:
-        names = (f" {m.__name__} version {m.layout().version}" for m in self._messages)
+        names = (f" {each.name} version {each.version}" for each in self._layouts.values())
         return f"<TypeTable{','.join(names)}>"
 
 

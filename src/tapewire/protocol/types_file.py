@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import stat
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tapewire.errors import CorruptMetadata, TapewireError, UnsupportedVersion
+from tapewire.errors import (
+    ConcurrentUse,
+    CorruptMetadata,
+    InvalidMessage,
+    TapewireError,
+    UnsupportedVersion,
+)
 from tapewire.protocol.fields import BY_NAME, FieldType
 from tapewire.protocol.layout import Field, Layout, check_versions
 
@@ -20,6 +29,7 @@ FORMAT = "tapewire-types"
 FORMAT_VERSION = 1
 MAX_FILE_BYTES = 4 << 20
 MAX_LAYOUTS = 4096
+LOCK_SECONDS = 10.0
 
 
 def read(folder: str | os.PathLike[str]) -> list[Layout]:
@@ -40,51 +50,64 @@ def read(folder: str | os.PathLike[str]) -> list[Layout]:
 def merge(folder: str | os.PathLike[str], layouts: Iterable[Layout]) -> None:
     """Add layouts to `types.json`, at once and for good; writes nothing when all are there.
 
-    Only the writer of a log may call this: its lock is what keeps two from merging at a time.
+    Only the holder of a log's writer may call this.
 
     Raises:
         LayoutConflict: One does not go together with what is there; nothing is written.
+        ConcurrentUse: Another thread has been at it for `LOCK_SECONDS`.
     """
     path = os.path.join(os.fspath(folder), FILE_NAME)
-    there = read(folder)
-    added: list[Layout] = []
-    for layout in layouts:
-        try:
-            check_versions((old for old in there + added if old.type_id == layout.type_id), layout)
-        except TapewireError as error:
-            error.path = path
-            raise
-        if layout not in there and layout not in added:
-            added.append(layout)
-    if added:
-        _store(path, render(there + added))
+    with _locked(os.fspath(folder)) as folder_fd:
+        there = read(folder)
+        added: list[Layout] = []
+        for layout in layouts:
+            of_type = (old for old in there + added if old.type_id == layout.type_id)
+            try:
+                check_versions(of_type, layout)
+            except TapewireError as error:
+                error.path = path
+                raise
+            if layout not in there and layout not in added:
+                added.append(layout)
+        if added:
+            text = render(there + added)
+            if len(text) > MAX_FILE_BYTES or len(there) + len(added) > MAX_LAYOUTS:
+                raise InvalidMessage(
+                    f"a log has no room for so many messages: types={len(there) + len(added)}, "
+                    f"max={MAX_LAYOUTS}, bytes={len(text)}, max={MAX_FILE_BYTES}",
+                    path=path,
+                )
+            _store(path, text, folder_fd)
 
 
 def render(layouts: Iterable[Layout]) -> bytes:
-    """The file for these layouts: JSON, a line for each field."""
-    document = {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "types": [
+    """The file for these layouts: JSON, with a line for each field."""
+    types = []
+    for layout in sorted(layouts, key=lambda layout: (layout.type_id, layout.version)):
+        fields = [
+            json.dumps(
+                {
+                    "name": field.name,
+                    "type": field.type.name,
+                    "offset": field.offset,
+                    "count": field.type.count,
+                }
+            )
+            for field in layout.fields
+        ]
+        head = json.dumps(
             {
                 "type_id": layout.type_id,
                 "name": layout.name,
                 "version": layout.version,
                 "size": layout.size,
-                "fields": [
-                    {
-                        "name": field.name,
-                        "type": field.type.name,
-                        "offset": field.offset,
-                        "count": field.type.count,
-                    }
-                    for field in layout.fields
-                ],
             }
-            for layout in sorted(layouts, key=lambda layout: (layout.type_id, layout.version))
-        ],
-    }
-    return json.dumps(document, indent=1).encode() + b"\n"
+        )
+        lines = ",\n   ".join(fields)
+        types.append(f'{head[:-1]}, "fields": [\n   {lines}\n ]}}')
+    head = json.dumps({"format": FORMAT, "version": FORMAT_VERSION})
+    between = ",\n "
+    return f'{head[:-1]}, "types": [\n {between.join(types)}\n]}}\n'.encode()
 
 
 def parse(text: bytes, path: str) -> list[Layout]:
@@ -94,14 +117,17 @@ def parse(text: bytes, path: str) -> list[Layout]:
             text.decode(), object_pairs_hook=_object, parse_constant=_refuse_constant
         )
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError too
-        raise CorruptMetadata(f"not JSON of ours: {error}", path=path) from None
+        raise CorruptMetadata(f"not JSON of ours: {error}", path=path, hint=_REMEDY) from None
     try:
         return _layouts(document)
     except _Wrong as error:
-        raise CorruptMetadata(str(error), path=path) from None
+        raise CorruptMetadata(str(error), path=path, hint=_REMEDY) from None
     except UnsupportedVersion as error:
         error.path = path
         raise
+
+
+_REMEDY = "restore the file, or remove it: records stay, and a writer declares its messages anew"
 
 
 class _Wrong(Exception):
@@ -132,7 +158,7 @@ def _layouts(document: Any) -> list[Layout]:
             raise _Wrong(
                 f"{where}: there twice: type_id={layout.type_id}, version={layout.version}"
             )
-        with_context(where, check_versions, versions, layout)
+        _in_context(where, check_versions, versions, layout)
         versions.append(layout)
     return [layout for versions in by_type.values() for layout in versions]
 
@@ -144,7 +170,7 @@ def _layout(entry: Any, where: str) -> Layout:
         at = f"{where}.fields[{i}]"
         _members(field, at, name=str, type=str, offset=int, count=int)
         fields.append(Field(field["name"], _field_type(field, at), field["offset"]))
-    made: Layout = with_context(
+    made: Layout = _in_context(
         where,
         Layout,
         entry["name"],
@@ -162,11 +188,11 @@ def _field_type(field: dict[str, Any], where: str) -> FieldType:
         raise _Wrong(f"{where}: no such type: type={field['type']!r}")
     if field["count"] == 1 and not kind.sized:
         return kind
-    made: FieldType = with_context(where, kind.__getitem__, field["count"])
+    made: FieldType = _in_context(where, kind.__getitem__, field["count"])
     return made
 
 
-def with_context(where: str, call: Any, *arguments: Any) -> Any:
+def _in_context(where: str, call: Any, *arguments: Any) -> Any:
     """`call(*arguments)`, whose errors become errors of the file."""
     try:
         return call(*arguments)
@@ -206,9 +232,14 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _load(path: str) -> bytes:
-    # Not blocking: a pipe put in its place must not hang us. A link is not followed.
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(fd, "rb") as file:
+    # Not blocking: a pipe put in its place must not hang us.
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise CorruptMetadata("a link is not followed", path=path) from None
+        raise
+    try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise CorruptMetadata("not a regular file", path=path)
@@ -216,24 +247,52 @@ def _load(path: str) -> bytes:
             raise CorruptMetadata(
                 f"larger than it can be: bytes={status.st_size}, max={MAX_FILE_BYTES}", path=path
             )
-        return file.read(MAX_FILE_BYTES)
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(MAX_FILE_BYTES)
+    finally:
+        os.close(fd)
 
 
-def _store(path: str, text: bytes) -> None:
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[int]:
+    """The folder, open, and no other thread of the writer's process in here.
+
+    A lock of the kernel's: a process forked meanwhile does not inherit it locked for ever. The wait
+    ends: a signal handler that appends while it interrupts this very code would wait for itself.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConcurrentUse(
+                        f"somebody else has held {FILE_NAME} for {LOCK_SECONDS} s",
+                        path=folder,
+                        hint="append the first message of a class outside signal handlers",
+                    ) from None
+                time.sleep(0.001)
+        try:
+            yield fd
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
+
+
+def _store(path: str, text: bytes, folder_fd: int) -> None:
     """Replace the file so that a crash, of the machine too, leaves the old one or the new one."""
     temporary = f"{path}.tmp"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)  # what a killed writer left
-    fd = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(temporary, how, 0o600)
     with open(fd, "wb") as file:
         file.write(text)
         file.flush()
         os.fsync(fd)
     os.rename(temporary, path)
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    os.fsync(folder_fd)

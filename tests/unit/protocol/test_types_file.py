@@ -1,0 +1,159 @@
+"""`types.json` as somebody else may have left it: every rule that it can break."""
+
+import json
+import os
+
+import pytest
+
+import tapewire as tw
+from tapewire import protocol
+from tapewire.protocol import types_file
+
+
+def document(**changes):
+    """A right document with one type of two fields, after `changes` to its members."""
+    fields = [
+        {"name": "a", "type": "u64", "offset": 0, "count": 1},
+        {"name": "b", "type": "char", "offset": 8, "count": 4},
+    ]
+    entry = {"type_id": 8193, "name": "Fill", "version": 1, "size": 16, "fields": fields}
+    whole = {"format": "tapewire-types", "version": 1, "types": [entry]}
+    for path, value in changes.items():
+        at = {"entry": entry, "a": fields[0], "b": fields[1], "whole": whole}
+        where, name = path.split("_", 1)
+        if value is ...:
+            del at[where][name]
+        else:
+            at[where][name] = value
+    return whole
+
+
+def write(folder, value):
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    (folder / "types.json").write_bytes(text)
+
+
+def test_a_right_file_is_read(tmp):
+    write(tmp, document())
+    (layout,) = types_file.read(tmp)
+    assert layout.title == "Fill version 1 (16 bytes)"
+    assert layout.struct_format == "<Q4s4x"
+
+
+def test_no_file_is_no_types(tmp):
+    assert types_file.read(tmp) == []
+    assert len(protocol.TypeTable.load(tmp)) == 0
+
+
+def test_fields_may_lie_elsewhere_than_a_c_compiler_would_lay_them(tmp):
+    write(tmp, document(a_offset=1, b_offset=11, entry_size=21))
+    (layout,) = types_file.read(tmp)
+    assert layout.struct_format == "<1xQ2x4s6x"
+    assert layout.dtype.itemsize == 21
+
+
+def test_a_file_is_written_as_it_is_read(tmp, fill):
+    types_file.merge(tmp, [fill.layout()])
+    assert types_file.read(tmp) == [fill.layout()]
+    assert types_file.render([fill.layout()]).decode().splitlines()[:3] == [
+        '{"format": "tapewire-types", "version": 1, "types": [',
+        ' {"type_id": 8193, "name": "Fill", "version": 1, "size": 40, "fields": [',
+        '   {"name": "order_id", "type": "u64", "offset": 0, "count": 1},',
+    ]
+
+
+BROKEN = [
+    (b"", "not JSON of ours"),
+    (b"\xff\xfe", "not JSON of ours"),
+    (b"[" * 100_000, "not JSON of ours"),
+    (b'{"a": ' * 100_000, "not JSON of ours"),
+    (b'{"version": 1, "version": 1}', "a member is there twice"),
+    (b'{"version": NaN}', "no such number: NaN"),
+    (b'{"version": ' + b"9" * 10_000 + b"}", "not JSON of ours"),
+    ([], "the document must be an object"),
+    (document(whole_format="other"), "the document must be an object"),
+    (document(whole_format=...), "the document must be an object"),
+    (document(whole_version=0), "no such version: version=0"),
+    (document(whole_version=True), "version must be of type int"),
+    (document(whole_version="1"), "version must be of type int"),
+    (document(whole_more=1), "the document has a member that is not known: 'more'"),
+    (document(whole_types={}), "the document.types must be of type list"),
+    (document(whole_types=[1]), "types[0] must be an object, it is 1"),
+    (document(whole_types=[{}] * 5000), "too many types: types=5000"),
+    (document(entry_name=...), "types[0] lacks a member: name"),
+    (document(entry_name="x = 1; import os"), "types[0]: message 'x = 1; import os': a message's"),
+    (document(entry_name="class"), "plain identifier: name='class'"),
+    (document(entry_type_id=65535), "types[0]: type_id must be from 0 to 0xFFFE: type_id=65535"),
+    (document(entry_type_id=-1), "type_id must be"),
+    (document(entry_type_id=1.0), "types[0].type_id must be of type int: type_id=1.0"),
+    (document(entry_version=0), "version must be from 1 to 65535: version=0"),
+    (document(entry_size=11), "the last field ends behind the message: end=12, size=11"),
+    (document(entry_size=2**40), "size must be from 1 to 65536"),
+    (document(entry_size=-1), "size must be from 1 to 65536"),
+    (document(entry_fields=[]), "1 to 255 fields: fields=0"),
+    (document(entry_fields=[1]), "types[0].fields[0] must be an object"),
+    (document(a_name="b"), "a field is there twice: field='b'"),
+    (document(a_name="a b"), "a field's name is a plain identifier: field='a b'"),
+    (document(a_name="décode"), "a field's name is a plain identifier"),
+    (document(a_name="decode"), "message's own attribute: field='decode'"),
+    (document(a_name=5), "types[0].fields[0].name must be of type str: name=5"),
+    (document(a_type="u65"), "types[0].fields[0]: no such type: type='u65'"),
+    (document(a_type="object"), "no such type: type='object'"),
+    (document(a_offset=-1), "fields rise and do not overlap: field='a', offset=-1"),
+    (document(a_offset=10**30), "fields rise and do not overlap: field='a', offset=1000"),
+    (document(b_offset=7), "field='b', offset=7, the one before ends at 8"),
+    (document(a_count=0), "types[0].fields[0]: count must be from 2 to 8192: u64[0]"),
+    (document(a_count=10**30), "count must be from 2 to 8192"),
+    (document(b_count=0), "types[0].fields[1]: count must be from 1 to 65536: char[0]"),
+    (document(b_count=-4), "count must be from 1 to 65536"),
+    (document(b_extra=1), "types[0].fields[1] has a member that is not known: 'extra'"),
+    (document(whole_types=document()["types"] * 2), "types[1]: there twice: type_id=8193"),
+    (
+        document(whole_types=document()["types"] + document(entry_version=2)["types"]),
+        "types[1]: sizes rise with versions",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "why"), BROKEN, ids=[why for _, why in BROKEN])
+def test_what_breaks_a_rule_is_refused_by_file_and_place(tmp, content, why):
+    write(tmp, content)
+    with pytest.raises(tw.CorruptMetadata) as caught:
+        protocol.TypeTable.load(tmp)
+    assert why in str(caught.value)
+    assert caught.value.path == str(tmp / "types.json")
+
+
+def test_a_later_release_s_file_is_refused_with_the_remedy(tmp):
+    write(tmp, document(whole_version=2, whole_more=1))
+    with pytest.raises(tw.UnsupportedVersion, match=r"version=2, known=1.*or upgrade") as caught:
+        types_file.read(tmp)
+    assert caught.value.path == str(tmp / "types.json")
+
+
+def test_a_huge_file_is_refused_unread(tmp):
+    with open(tmp / "types.json", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(tw.CorruptMetadata, match="larger than it can be: bytes=1099511627776"):
+        types_file.read(tmp)
+
+
+def test_a_pipe_a_folder_and_a_link_in_its_place_are_refused(tmp):
+    os.mkfifo(tmp / "types.json")
+    with pytest.raises(tw.CorruptMetadata, match="not a regular file"):
+        types_file.read(tmp)
+    (tmp / "types.json").unlink()
+    (tmp / "types.json").mkdir()
+    with pytest.raises(tw.CorruptMetadata, match="not a regular file"):
+        types_file.read(tmp)
+    (tmp / "types.json").rmdir()
+    (tmp / "types.json").symlink_to("/etc/passwd")
+    with pytest.raises(tw.CorruptMetadata, match="a link is not followed"):
+        types_file.read(tmp)
+
+
+def test_more_messages_than_a_reader_takes_are_not_written(tmp, fill, monkeypatch):
+    monkeypatch.setattr(types_file, "MAX_FILE_BYTES", 100)
+    with pytest.raises(tw.InvalidMessage, match="no room for so many messages: types=1"):
+        types_file.merge(tmp, [fill.layout()])
+    assert os.listdir(tmp) == []
