@@ -35,7 +35,7 @@ class Account:
     fill has in `orders_in`. A start reads both, and goes on counting behind the last one.
     """
 
-    def __init__(self, ends: StrategyEndpoints) -> None:
+    def __init__(self, ends: StrategyEndpoints, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.name = ends.strategy
         self.position = 0
         self.cash = 0
@@ -43,7 +43,7 @@ class Account:
         self.counted_seq = -1  # of the last fill that was counted
         self._next_order_id = 1
         self._read_own_orders(ends)
-        self._orders_out = open_publisher(ends.orders_out, segment_bytes=SEGMENT_BYTES)
+        self._orders_out = open_publisher(ends.orders_out, segment_bytes=segment_bytes)
 
     def _read_own_orders(self, ends: StrategyEndpoints) -> None:
         for record in records(ends.orders_out):

@@ -30,7 +30,7 @@ from tapewire.demo.events import Cancel, Close, Input, New, Side
 from tapewire.demo.matching import Engine
 from tapewire.demo.messages import Accepted, LevelChanged, SessionClosed, Traded
 from tapewire.demo.outputs import Output
-from tapewire.demo.places import SEGMENT_BYTES, Places
+from tapewire.demo.places import Places
 from tapewire.demo.process import Process, main
 from tapewire.demo.tape import last_record, records
 from tapewire.errors import TapewireError
@@ -59,11 +59,13 @@ class Recovery:
 class _OutputQueue:
     """A queue that is a function of the WAL: takes records by number, in order, each once."""
 
-    def __init__(self, path: Path, *, numbered: bool, declared: list[type[Message]]) -> None:
+    def __init__(
+        self, path: Path, segment_bytes: int, *, numbered: bool, declared: list[type[Message]]
+    ) -> None:
         self._numbered = numbered  # whether a record's own number is the output's
         self.last_number = _last_number(path)
         self.appended = 0
-        self._writer = open_publisher(path, sparse=numbered, segment_bytes=SEGMENT_BYTES)
+        self._writer = open_publisher(path, sparse=numbered, segment_bytes=segment_bytes)
         declare(self._writer, *declared)
 
     def publish(self, outputs: list[Output]) -> None:
@@ -95,11 +97,11 @@ class Exchange:
         began = time.perf_counter()
         self._checkpoint_every = checkpoint_every
         sync = FlushEvery(records=10_000, seconds=0.05)
-        self._wal = open_publisher(places.wal, flush=sync, segment_bytes=SEGMENT_BYTES)
-        self._fills = _OutputQueue(places.fills, numbered=True, declared=[OrderAck, Fill])
-        self._raw = _OutputQueue(
-            places.raw, numbered=False, declared=[LevelChanged, Traded, SessionClosed]
-        )
+        size = places.segment_bytes
+        self._wal = open_publisher(places.wal, flush=sync, segment_bytes=size)
+        self._fills = _OutputQueue(places.fills, size, numbered=True, declared=[OrderAck, Fill])
+        levels = [LevelChanged, Traded, SessionClosed]
+        self._raw = _OutputQueue(places.raw, size, numbered=False, declared=levels)
         self.engine = Engine()
         self.next_router_seq = 0
         self.next_crowd_seq = 0
@@ -114,12 +116,12 @@ class Exchange:
     # ---- inputs ---------------------------------------------------------------------------------
 
     def accept(self, what: Input, input_seq: int) -> None:
-        """Log an input, then do it."""
-        wal_seq = self._wal.append_message(Accepted.of(what, input_seq))
-        self._do(wal_seq, what, input_seq)
+        """Log an input, then do it; before it a checkpoint, when one is due."""
         if self._since_checkpoint >= self._checkpoint_every:
-            state = messages.pack_checkpoint(self.engine, self.next_router_seq, self.next_crowd_seq)
+            counts = (self.next_router_seq, self.next_crowd_seq)
+            state = messages.pack_checkpoint(self.engine, *counts)
             self._mark(self._wal.append(messages.CHECKPOINT, state))
+        self._do(self._wal.append_message(Accepted.of(what, input_seq)), what, input_seq)
 
     def _do(self, wal_seq: int, what: Input, input_seq: int) -> None:
         if isinstance(what, New | Cancel) and what.owner:

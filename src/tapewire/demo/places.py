@@ -27,8 +27,9 @@ SEGMENT_BYTES = 4 << 20  # small, so that a run of seconds rolls now and then
 class Places:
     """The queues below one root."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
         self.root = Path(root)
+        self.segment_bytes = segment_bytes
         self.layout = Layout(root)
         self.raw = self.layout.streams.raw(VENUE)
         self.wal = self.root / "exchange" / "wal"

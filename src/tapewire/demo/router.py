@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tapewire.bus import Added, Removed, RouterDiscovery
 from tapewire.demo._fan import FanInReader
-from tapewire.demo.places import SEGMENT_BYTES, Places
+from tapewire.demo.places import Places
 from tapewire.demo.process import Process, main
 from tapewire.demo.tape import is_queue
 from tapewire.log import Record, open_log
@@ -51,7 +51,7 @@ class Router:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._last_routed = last_routed(places.orders)
-        self._orders = open_publisher(places.orders, segment_bytes=SEGMENT_BYTES)
+        self._orders = open_publisher(places.orders, segment_bytes=places.segment_bytes)
         self._answers: dict[str, Writer] = {}
         # Every orders_in that there is, also of strategies that are not ready now.
         for name in places.strategies():
@@ -93,18 +93,18 @@ class Router:
         if strategy not in self._answers:
             # Sparse: a fill keeps the number it has in the exchange's queue.
             path = self._places.strategy(strategy).orders_in
-            writer = open_publisher(path, sparse=True, segment_bytes=SEGMENT_BYTES)
+            writer = open_publisher(path, sparse=True, segment_bytes=self._places.segment_bytes)
             declare(writer, OrderAck, Fill)
             self._answers[strategy] = writer
         return self._answers[strategy]
 
-    def step(self, timeout: float) -> None:
-        """Pass one record on; wait for one at most `timeout` seconds."""
+    def step(self, timeout: float) -> bool:
+        """Pass one record on, or wait for one at most `timeout` seconds; whether there was one."""
         record = self._fan.next()
         if record is None:
             self._commit()
             self._fan.wait(timeout)
-            return
+            return False
         source = self._fan.source
         if source == _FILLS:
             self._answer(record)
@@ -113,6 +113,7 @@ class Router:
         self._uncommitted[source] = self._uncommitted.get(source, 0) + 1
         if self._uncommitted[source] >= _COMMIT_EVERY:
             self._commit()
+        return True
 
     def _commit(self) -> None:
         for source in self._uncommitted:
