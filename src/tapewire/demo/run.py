@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tapewire.demo.audit import Books, audit
 from tapewire.demo.places import Places
 from tapewire.demo.process import Settings
 from tapewire.demo.stage import DemoFailed, Stage, Told
 from tapewire.demo.strategy import STRATEGIES
 
-__all__ = ["Kill", "Options", "Restart", "Story", "perform", "plan_kills", "scratch"]
+__all__ = ["Kill", "Options", "Restart", "Story", "audited", "perform", "plan_kills", "scratch"]
 
 _ALWAYS_THERE = ("exchange", "router", *STRATEGIES)
 
@@ -192,3 +193,14 @@ class _Play:
         for name in ("router", "exchange"):
             stage.terminate(name)
             stage.wait_for(lambda name=name: not stage.runs(name), f"{name} to end")  # type: ignore[misc]
+
+
+def audited(root: Path, story: Story) -> Books:
+    """Audit the bus of a session, with the books that the exchange and the joiner told at the end.
+
+    Raises:
+        Disagreement: Something was lost, repeated or made up.
+    """
+    stopped, joined = story.last("exchange", "stopped"), story.last("joiner", "closed")
+    hashes = {"exchange": stopped.facts["hash"], "late joiner": joined.facts["hash"]}
+    return audit(Places(root), book_hashes=hashes)
