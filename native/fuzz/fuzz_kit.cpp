@@ -176,7 +176,7 @@ void require_refusal(const Error& error) {
 
 ReaderOptions anonymous() {
     ReaderOptions options;
-    options.wait = tapewire::queue::WaitKind::busy_spin;
+    options.wait = tapewire::WaitKind::busy_spin;
     return options;
 }
 

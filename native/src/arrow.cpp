@@ -13,7 +13,7 @@ namespace tapewire {
 
 namespace {
 
-constexpr std::size_t kColumns = 5;
+constexpr std::size_t kColumns = 6;  // the last of a fan-in alone
 
 struct Field {
     const char* name;
@@ -26,7 +26,12 @@ constexpr std::array<Field, kColumns> kFields = {{
     {"type_id", "S"},
     {"flags", "S"},
     {"payload", "vz"},
+    {"source", "S"},  // into a dictionary of names
 }};
+
+std::size_t columns_of(const BatchColumns& batch) noexcept {
+    return batch.source_names ? kColumns : kColumns - 1;
+}
 
 // Format and names are literals: only the children need memory.
 struct SchemaMemory {
@@ -42,6 +47,13 @@ void release_schema(ArrowSchema* schema) {
         if (field.release != nullptr) field.release(&field);
     }
     delete memory;
+    schema->release = nullptr;
+}
+
+// A consumer may move the child out of its parent, and the dictionary goes with it.
+void release_source_schema(ArrowSchema* schema) {
+    schema->dictionary->release(schema->dictionary);
+    delete schema->dictionary;
     schema->release = nullptr;
 }
 
@@ -114,6 +126,8 @@ void export_payloads(const ColumnsRef& columns, std::size_t from, std::size_t to
     memory->columns = columns;
     memory->views.resize(to - from);
     const auto& owners = columns->owners;
+    // Where the last payload lay: of its source, in a fan-in, since those take turns.
+    std::vector<std::size_t> last(columns->source_names ? columns->source_names->size() : 1);
     std::size_t owner = 0;
     const auto inside = [&](const std::byte* at, std::uint32_t length) {
         const std::byte* base = owners[owner]->data();
@@ -129,7 +143,10 @@ void export_payloads(const ColumnsRef& columns, std::size_t from, std::size_t to
             std::memcpy(view.inlined, payload, length);
             continue;
         }
+        std::size_t& begin = last[columns->source ? columns->source[i] : 0];
+        owner = begin;
         while (!inside(payload, length)) owner = owner + 1 < owners.size() ? owner + 1 : 0;
+        begin = owner;
         std::memcpy(view.far.prefix, payload, sizeof view.far.prefix);
         view.far.buffer = static_cast<std::int32_t>(owner);
         view.far.offset = static_cast<std::int32_t>(payload - owners[owner]->data());
@@ -141,6 +158,44 @@ void export_payloads(const ColumnsRef& columns, std::size_t from, std::size_t to
     }
     memory->buffers.push_back(memory->far_lengths.data());
     finish_column(std::move(memory), to - from, out);
+}
+
+// The names as Arrow text, and what keeps them.
+struct NamesMemory {
+    std::vector<std::int32_t> offsets{0};
+    std::string text;
+    std::array<const void*, 3> buffers{};
+};
+
+void export_names(const std::vector<std::string>& names, ArrowArray* out) {
+    auto memory = std::make_unique<NamesMemory>();
+    for (const std::string& name : names) {
+        memory->text += name;
+        memory->offsets.push_back(static_cast<std::int32_t>(memory->text.size()));
+    }
+    memory->buffers = {nullptr, memory->offsets.data(), memory->text.data()};
+    *out = {};
+    out->length = static_cast<std::int64_t>(names.size());
+    out->n_buffers = 3;
+    out->buffers = memory->buffers.data();
+    out->release = [](ArrowArray* array) {
+        delete static_cast<NamesMemory*>(array->private_data);
+        array->release = nullptr;
+    };
+    out->private_data = memory.release();
+}
+
+void export_sources(const ColumnsRef& columns, std::size_t from, std::size_t length,
+                    ArrowArray* out) {
+    auto names = std::make_unique<ArrowArray>();
+    export_names(*columns->source_names, names.get());
+    export_numbers(columns, columns->source.get() + from, length, out);
+    out->dictionary = names.release();
+    out->release = [](ArrowArray* array) {
+        array->dictionary->release(array->dictionary);
+        delete array->dictionary;
+        release_column(array);
+    };
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& hint) {
@@ -212,18 +267,27 @@ int without_throwing(Work work) noexcept {
 
 }  // namespace
 
-void export_schema(ArrowSchema* out) {
+void export_schema(const ColumnsRef& columns, ArrowSchema* out) {
     auto memory = std::make_unique<SchemaMemory>();
-    for (std::size_t i = 0; i < kColumns; ++i) {
+    const std::size_t count = columns_of(*columns);
+    for (std::size_t i = 0; i < count; ++i) {
         memory->fields[i].format = kFields[i].format;
         memory->fields[i].name = kFields[i].name;
         memory->fields[i].release = release_child_schema;
         memory->pointers[i] = &memory->fields[i];
     }
+    if (columns->source_names) {
+        auto names = std::make_unique<ArrowSchema>();
+        names->format = "u";
+        names->name = "";
+        names->release = release_child_schema;
+        memory->fields[count - 1].dictionary = names.release();
+        memory->fields[count - 1].release = release_source_schema;
+    }
     *out = {};
     out->format = "+s";
     out->name = "";
-    out->n_children = kColumns;
+    out->n_children = static_cast<std::int64_t>(count);
     out->children = memory->pointers.data();
     out->release = release_schema;
     out->private_data = memory.release();
@@ -237,12 +301,14 @@ void export_array(const ColumnsRef& columns, std::size_t from, std::size_t to, A
     export_numbers(columns, columns->type_id.get() + from, length, &memory->columns[2]);
     export_numbers(columns, columns->flags.get() + from, length, &memory->columns[3]);
     export_payloads(columns, from, to, &memory->columns[4]);
-    for (std::size_t i = 0; i < kColumns; ++i) memory->pointers[i] = &memory->columns[i];
+    if (columns->source_names) export_sources(columns, from, length, &memory->columns[5]);
+    const std::size_t count = columns_of(*columns);
+    for (std::size_t i = 0; i < count; ++i) memory->pointers[i] = &memory->columns[i];
     *out = {};
     out->length = static_cast<std::int64_t>(length);
     out->n_buffers = 1;
     out->buffers = memory->buffers.data();
-    out->n_children = kColumns;
+    out->n_children = static_cast<std::int64_t>(count);
     out->children = memory->pointers.data();
     out->release = release_array;
     out->private_data = memory.release();
@@ -251,8 +317,9 @@ void export_array(const ColumnsRef& columns, std::size_t from, std::size_t to, A
 void export_stream(const ColumnsRef& columns, std::size_t from, std::size_t to,
                    ArrowArrayStream* out) {
     *out = {};
-    out->get_schema = [](ArrowArrayStream*, ArrowSchema* schema) {
-        return without_throwing([schema] { export_schema(schema); });
+    out->get_schema = [](ArrowArrayStream* stream, ArrowSchema* schema) {
+        const auto* memory = static_cast<StreamMemory*>(stream->private_data);
+        return without_throwing([&] { export_schema(memory->columns, schema); });
     };
     out->get_next = [](ArrowArrayStream* stream, ArrowArray* array) {
         auto* memory = static_cast<StreamMemory*>(stream->private_data);

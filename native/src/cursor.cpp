@@ -26,6 +26,7 @@ void BatchColumns::grow() {
     regrow(flags, size_, capacity);
     regrow(payload, size_, capacity);
     regrow(payload_len, size_, capacity);
+    if (source_names) regrow(source, size_, capacity);
     capacity_ = capacity;
 }
 

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,6 +93,15 @@ int open_descriptor(const char* path, int flags, unsigned mode) noexcept {
 
 int open_eventfd() noexcept {
     return open_registered([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
+}
+
+int open_timerfd() noexcept {
+    return open_registered(
+        [] { return ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); });
+}
+
+int open_epoll() noexcept {
+    return open_registered([] { return ::epoll_create1(EPOLL_CLOEXEC); });
 }
 
 void ForkRegistry::drop(int fd) noexcept {

@@ -16,7 +16,7 @@
 using namespace kit;
 using tapewire::WaitOutcome;
 using tapewire::format::Stat;
-using tapewire::queue::WaitKind;
+using tapewire::WaitKind;
 
 namespace {
 

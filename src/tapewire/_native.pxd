@@ -1,7 +1,10 @@
 # What the modules of the kinds of log share: the record, the batch, and a reader over any Cursor.
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr, unique_ptr
+from libcpp.string cimport string
+from libcpp.vector cimport vector
 
 cdef extern from "tapewire/translate.hpp" namespace "tapewire":
     void raise_python_error()
@@ -36,6 +39,7 @@ cdef extern from "tapewire/cursor.hpp" namespace "tapewire":
         unique_ptr[int64_t[]] timestamp_ns
         unique_ptr[uint16_t[]] type_id
         unique_ptr[uint16_t[]] flags
+        shared_ptr[const vector[string]] source_names
         size_t size()
 
     cppclass TypeFilter:
@@ -49,6 +53,11 @@ cdef extern from "tapewire/cursor.hpp" namespace "tapewire":
         bint numbers_known
         uint64_t first_seq
         uint64_t last_seq
+
+    cdef enum class WaitKind:
+        busy_spin
+        spin_then_park
+        sleep
 
     cdef enum class WaitOutcome:
         ready
@@ -76,6 +85,16 @@ cdef extern from "tapewire/cursor.hpp" namespace "tapewire":
 
     Walked for_each_record(Cursor&, RecordCallback, void*, size_t, int64_t) except +raise_python_error nogil
 
+cdef extern from *:
+    """
+    #include <time.h>
+    static inline void tw_nap(long ns) { struct timespec t = {0, ns}; nanosleep(&t, 0); }
+    static inline void tw_nap_1ms() { tw_nap(1000000); }
+    static inline void tw_nap_50us() { tw_nap(50000); }
+    """
+    void nap_1ms "tw_nap_1ms"() nogil
+    void nap_50us "tw_nap_50us"() nogil
+
 
 cdef class Keeper:
     """Keeps one mapping alive for whoever looks into it."""
@@ -84,10 +103,15 @@ cdef class Keeper:
 
 
 cdef class Views:
+    cdef Keeper keeper
+    cdef object source        # name of the fan-in's source that the mapping is of, or None
     cdef object whole         # a memoryview of all of the mapping
     cdef object _newer
     cdef object _older
     cdef object of(self, const byte* data, Py_ssize_t size)
+
+
+cdef Views views_of(const MappingRef* owner, object source)
 
 
 cdef class Record:
@@ -100,14 +124,23 @@ cdef class Record:
     cdef object _keeper       # what keeps the bytes: the views of a mapping, or a batch
 
 
+cdef inline int64_t seconds_to_ns(double seconds):
+    return <int64_t> (min(seconds, 4e9) * 1e9)
+
+
+cdef int wait_option(object wait, WaitKind* kind, int64_t* ns) except -1
+
+
 cdef class Descriptor:
     cdef int fd
+    cdef object also          # another one that is held as long
 
 
 cdef class CursorReader:
-    cdef Cursor* _cursor      # owned by the subclass; NULL once closed
-    cdef Keeper _keeper       # of the mapping that the last record lay in
-    cdef Views _views         # of that mapping
+    cdef Cursor* _cursor      # owned by the subclass; NULL once closed, and while lent
+    cdef Cursor* _lent_cursor # the same, while lent
+    cdef PyObject* _borrower  # the reader that moves this one, or NULL; it holds us, we do not hold it
+    cdef Views _views         # of the mapping that the last record lay in
     cdef bint _busy           # a call that has released the GIL is under way
     cdef unsigned long _busy_thread
     cdef bint _closing        # close() was called
@@ -115,10 +148,18 @@ cdef class CursorReader:
 
     cdef bint _forked(self)
     cdef int _check(self) except -1
+    cdef int _check_still(self) except -1
+    cdef int _lend(self, CursorReader borrower) except -1
+    cdef int _take_back(self) except -1
+    cdef int _release_lent(self, CursorReader lent) except -1
+    cdef int _recall(self) except -1
     cdef int _enter_call(self) except -1
     cdef int _leave_call(self) except -1
     cdef object _wrap(self, RecordView* view)
-    cdef int _remember(self, RecordView* view) except -1
+    cdef void _following(self, bint on)
+    cdef object _next_of(self, bint follow)
     cdef bint _closed(self)
-    cdef int _close_now_as_asked(self) except -1
+    cdef void _interrupt(self)
+    cdef bint _may_close(self) except -1
+    cdef bint _await_rest(self) except -1
     cdef Descriptor _ready_copy(self)

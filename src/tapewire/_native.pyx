@@ -20,6 +20,7 @@ from collections import namedtuple
 from math import inf
 
 from tapewire.clock import to_ns
+from tapewire.config import BusySpin, Sleep, SpinThenPark
 from tapewire.errors import ClosedHandle, ConcurrentUse, InvalidOption
 
 cdef extern from "tapewire/clock.hpp" namespace "tapewire":
@@ -59,7 +60,7 @@ cdef extern from "tapewire/arrow.hpp":
     cdef struct ArrowArrayStream:
         void (*release)(ArrowArrayStream*) noexcept nogil
     ctypedef shared_ptr[const BatchColumns] ColumnsRef "tapewire::ColumnsRef"
-    void export_schema "tapewire::export_schema"(ArrowSchema*) except +
+    void export_schema "tapewire::export_schema"(const ColumnsRef&, ArrowSchema*) except +
     void export_array "tapewire::export_array"(const ColumnsRef&, size_t, size_t, ArrowArray*) except +
     void export_stream "tapewire::export_stream"(const ColumnsRef&, size_t, size_t, ArrowArrayStream*) except +
 
@@ -73,6 +74,7 @@ cdef extern from *:
     static const void* tw_time(const tapewire::BatchColumns& c) { return c.timestamp_ns.get(); }
     static const void* tw_type(const tapewire::BatchColumns& c) { return c.type_id.get(); }
     static const void* tw_flags(const tapewire::BatchColumns& c) { return c.flags.get(); }
+    static const void* tw_source(const tapewire::BatchColumns& c) { return c.source.get(); }
     // One stride for all payloads of [from, to), all of `size` bytes and in one mapping: else 0.
     static int64_t tw_stride(const tapewire::BatchColumns& c, size_t from, size_t to, size_t size) {
         for (size_t i = from; i < to; ++i)
@@ -95,6 +97,7 @@ cdef extern from *:
     const void* tw_time(const BatchColumns&) nogil
     const void* tw_type(const BatchColumns&) nogil
     const void* tw_flags(const BatchColumns&) nogil
+    const void* tw_source(const BatchColumns&) nogil
     int64_t tw_stride(const BatchColumns&, size_t, size_t, size_t) nogil
     void tw_gather(const BatchColumns&, size_t, size_t, size_t, void*) nogil
 
@@ -208,6 +211,16 @@ cdef class Views:
         return view
 
 
+# Allocating may run the collector, hence anybody's code.
+cdef Views views_of(const MappingRef* owner, object source):
+    cdef Views views = Views.__new__(Views)
+    views.keeper = Keeper.__new__(Keeper)
+    views.keeper.ref = deref(owner)
+    views.source = source
+    views.whole = PyMemoryView_FromObject(views.keeper)
+    return views
+
+
 @cython.final
 @cython.no_gc
 @cython.freelist(64)
@@ -224,10 +237,24 @@ cdef class Record:
     @property
     def payload(self):
         """The bytes of the record, in place."""
+        cdef Batch batch
         if type(self._keeper) is Views:
             return (<Views> self._keeper).of(self._data, self._size)
         # Of a batch, which may span mappings.
-        return PyMemoryView_FromObject((<Batch> self._keeper)._bytes(self._data, self._size))
+        if type(self._keeper) is SourceOfBatch:
+            batch = (<SourceOfBatch> self._keeper).batch
+        else:
+            batch = <Batch> self._keeper
+        return PyMemoryView_FromObject(batch._bytes(self._data, self._size))
+
+    @property
+    def source(self):
+        """Name of the log that the record came from, where a `FanInReader` read it; else None."""
+        if type(self._keeper) is Views:
+            return (<Views> self._keeper).source
+        if type(self._keeper) is SourceOfBatch:
+            return (<SourceOfBatch> self._keeper).source
+        return None
 
     def view(self, dtype):
         """The payload as a read-only numpy array of `dtype`, in place."""
@@ -253,7 +280,8 @@ cdef class Record:
     def __repr__(self):
         cdef bytes head = bytes(self.payload[:16])
         more = "…" if self._size > 16 else ""
-        return (f"<Record seq={self.seq} timestamp_ns={self.timestamp_ns} type_id=0x{self.type_id:04X} "
+        source = f" source={self.source!r}" if self.source is not None else ""
+        return (f"<Record{source} seq={self.seq} timestamp_ns={self.timestamp_ns} type_id=0x{self.type_id:04X} "
                 f"flags=0x{self.flags:04X} payload={self._size} bytes {head!r}{more}>")
 
 
@@ -270,6 +298,14 @@ cdef class ColumnBytes:
 
 
 include "arrow.pxi"
+
+
+@cython.final
+cdef class SourceOfBatch:
+    """What keeps the bytes of a record of a fan-in's batch, and knows where it came from."""
+
+    cdef Batch batch
+    cdef object source
 
 
 cdef class Batch:
@@ -328,6 +364,25 @@ cdef class Batch:
         """Flags of the records, uint16."""
         return self._array("flags", tw_flags(deref(self._columns)), 2, "u2")
 
+    cdef list _names(self):
+        cdef const vector[string]* names = deref(self._columns).source_names.get()
+        if names is NULL:
+            return None
+        return [deref(names)[i].decode() for i in range(names.size())]
+
+    @property
+    def source(self):
+        """Names of the logs that the records of a `FanInReader` came from, as text; else None."""
+        names = self._names()
+        if names is None or "source" in self._arrays:
+            return self._arrays.get("source")
+        import numpy
+        ids = self._array("source_id", tw_source(deref(self._columns)), 2, "u2")
+        array = numpy.array(names or [""])[ids]
+        array.flags.writeable = False
+        self._arrays["source"] = array
+        return array
+
     def __len__(self):
         return self._to - self._from
 
@@ -342,7 +397,16 @@ cdef class Batch:
         record._data = tw_payload(deref(columns), i)
         record._size = tw_payload_len(deref(columns), i)
         record._keeper = self
+        if columns.source_names.get() is not NULL:
+            record._keeper = self._source_of(i)
         return record
+
+    cdef SourceOfBatch _source_of(self, size_t i):
+        cdef SourceOfBatch keeper = SourceOfBatch.__new__(SourceOfBatch)
+        cdef uint16_t slot = (<const uint16_t*> tw_source(deref(self._columns)))[i]
+        keeper.batch = self
+        keeper.source = deref(deref(self._columns).source_names)[slot].decode()
+        return keeper
 
     def __getitem__(self, index):
         cdef Py_ssize_t i, start, stop, step
@@ -401,8 +465,11 @@ cdef class Batch:
         return gathered.view(dtype)
 
     def __arrow_c_schema__(self):
-        """The schema as an Arrow PyCapsule: seq, timestamp_ns, type_id, flags, payload (binary view)."""
-        return _schema_capsule()
+        """The schema as an Arrow PyCapsule: seq, timestamp_ns, type_id, flags, payload (binary view).
+
+        A fan-in's batch has a sixth column, source (a dictionary of text).
+        """
+        return _schema_capsule(<ColumnsRef> self._columns)
 
     def __arrow_c_array__(self, requested_schema=None):
         """The batch as Arrow PyCapsules, without a copy; alive as long as the consumer holds it."""
@@ -412,7 +479,7 @@ cdef class Batch:
         array.release = NULL
         capsule = PyCapsule_New(array, "arrow_array", _free_array)
         export_array(<ColumnsRef> self._columns, self._from, self._to, array)
-        return _schema_capsule(), capsule
+        return _schema_capsule(<ColumnsRef> self._columns), capsule
 
     def __arrow_c_stream__(self, requested_schema=None):
         """The same as an Arrow stream of one chunk."""

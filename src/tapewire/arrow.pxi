@@ -22,11 +22,11 @@ cdef void _free_stream(object capsule) noexcept:
     PyMem_Free(stream)
 
 
-cdef object _schema_capsule():
+cdef object _schema_capsule(ColumnsRef columns):
     cdef ArrowSchema* schema = <ArrowSchema*> PyMem_Malloc(sizeof(ArrowSchema))
     if schema is NULL:
         raise MemoryError
     schema.release = NULL
     capsule = PyCapsule_New(schema, "arrow_schema", _free_schema)
-    export_schema(schema)
+    export_schema(columns, schema)
     return capsule

@@ -14,6 +14,20 @@ cdef int64_t _deadline(int64_t now, timeout) except -1:
     return now + <int64_t> (min(float(timeout), 1e9) * 1e9)
 
 
+cdef int wait_option(object wait, WaitKind* kind, int64_t* ns) except -1:
+    if isinstance(wait, BusySpin):
+        kind[0] = WaitKind.busy_spin
+    elif isinstance(wait, Sleep):
+        kind[0] = WaitKind.sleep
+        ns[0] = seconds_to_ns(wait.seconds)
+    elif isinstance(wait, SpinThenPark):
+        kind[0] = WaitKind.spin_then_park
+        ns[0] = seconds_to_ns(wait.spin_us / 1e6)
+    else:
+        raise InvalidOption(f"wait must be BusySpin, SpinThenPark or Sleep: wait={wait!r}")
+    return 0
+
+
 cdef class Descriptor:
     """A descriptor that is closed with the last reference to it."""
 
@@ -45,6 +59,9 @@ cdef class CursorReader:
         return False  # kinds that must not be used in a forked child say so
 
     cdef int _check(self) except -1:
+        if self._borrower is not NULL:
+            raise ConcurrentUse("the reader is inside a FanInReader, which moves it",
+                                hint="read from the FanInReader, or take it out by remove()")
         if self._cursor is NULL or self._closing:
             raise ClosedHandle("the reader is closed")
         # In a forked child the thread that was busy does not exist; the call itself will refuse.
@@ -52,6 +69,39 @@ cdef class CursorReader:
             raise ConcurrentUse("another thread is inside a call of this reader",
                                 hint="give each thread a reader of its own")
         return 0
+
+    # For what does not move the reader: a lent one may be asked, while its borrower rests.
+    cdef int _check_still(self) except -1:
+        if self._borrower is NULL:
+            return self._check()
+        if (<CursorReader> self._borrower)._busy and not self._forked():
+            raise ConcurrentUse("another thread is inside a call of the FanInReader that has this reader",
+                                hint="ask between its calls")
+        return 0
+
+    # While lent, `_cursor` is NULL, so every call that would move this reader comes to `_check`.
+    cdef int _lend(self, CursorReader borrower) except -1:
+        self._check()
+        self._lent_cursor = self._cursor
+        self._cursor = NULL
+        self._borrower = <PyObject*> borrower
+        return 0
+
+    cdef int _take_back(self) except -1:
+        self._cursor = self._lent_cursor
+        self._lent_cursor = NULL
+        self._borrower = NULL
+        return 0
+
+    # Gives a reader back that is to be closed: 0 when that must wait, for the call it interrupts.
+    cdef int _release_lent(self, CursorReader lent) except -1:
+        return 1
+
+    # Before this reader is closed. 0: the borrower will close it.
+    cdef int _recall(self) except -1:
+        if self._borrower is NULL:
+            return 1
+        return (<CursorReader> self._borrower)._release_lent(self)
 
     # Around every call that releases the GIL. An error is made by Python code, in which signal handlers
     # run: one that closes this reader must not wait for the very call it interrupts.
@@ -65,12 +115,33 @@ cdef class CursorReader:
         self._busy = False
         if self._close_later:
             self._close_later = False
-            self._close_now_as_asked()
+            self.close()
         return 0
 
-    cdef int _close_now_as_asked(self) except -1:
-        self.close()
-        return 0
+    # Ends a wait of another thread soon.
+    cdef void _interrupt(self):
+        pass
+
+    # For close(): nobody is inside a call any more. False: it is closed by others, or will be.
+    cdef bint _may_close(self) except -1:
+        if self._busy and self._busy_thread == PyThread_get_thread_ident() and not self._forked():
+            self._close_later = True  # a signal handler inside a call of ours: when that ends
+            return False
+        if not self._recall():
+            return False
+        self._closing = True
+        self._interrupt()
+        return self._await_rest() and self._cursor is not NULL
+
+    # Waits for the end of another thread's call, at most one slice of a wait. False: closed meanwhile.
+    cdef bint _await_rest(self) except -1:
+        while self._busy and not self._forked():
+            with nogil:
+                nap_1ms()
+            PyErr_CheckSignals()
+            if self._cursor is NULL:
+                return False
+        return True
 
     cdef object _wrap(self, RecordView* view):
         cdef Record record = Record.__new__(Record)
@@ -80,21 +151,14 @@ cdef class CursorReader:
         record.flags = view.flags
         record._data = view.payload
         record._size = view.payload_len
-        if self._keeper is None or not (self._keeper.ref == deref(view.owner)):
-            self._remember(view)
+        if self._views is None or not (self._views.keeper.ref == deref(view.owner)):
+            self._views = views_of(view.owner, None)
         record._keeper = self._views
         return record
 
-    # Allocating may run the collector, hence anybody's code, which may even close this reader: all is
-    # made before any of it is ours.
-    cdef int _remember(self, RecordView* view) except -1:
-        cdef Keeper keeper = Keeper.__new__(Keeper)
-        cdef Views views = Views.__new__(Views)
-        keeper.ref = deref(view.owner)
-        views.whole = PyMemoryView_FromObject(keeper)
-        self._keeper = keeper
-        self._views = views
-        return 0
+    # Told around what follows a log: the calls that never block then leave to `wait` what they must.
+    cdef void _following(self, bint on):
+        pass
 
     def next(self):
         """The next record, or None at the end. Never blocks."""
@@ -155,7 +219,7 @@ cdef class CursorReader:
         if data is not None:
             raise TypeError("data is for compiled callbacks; a Python function has its own")
         while seen < most and not self._closed():
-            record = self.next()
+            record = self._next_of(follow)
             if record is None:
                 if follow and self.wait(timeout):
                     continue
@@ -167,6 +231,15 @@ cdef class CursorReader:
 
     cdef bint _closed(self):
         return self._closing or self._cursor is NULL
+
+    cdef object _next_of(self, bint follow):
+        if not follow:
+            return self.next()
+        self._following(True)
+        try:
+            return self.next()
+        finally:
+            self._following(False)
 
     # `pointer` is kept alive by this call.
     def _for_each_native(self, pointer, uint64_t most, data, follow, timeout):
@@ -181,11 +254,13 @@ cdef class CursorReader:
         try:
             while seen < most:
                 self._enter_call()
+                self._following(follow)
                 try:
                     with nogil:
                         walked = for_each_record(deref(self._cursor), <RecordCallback> address,
                                                  buffer.buf, most - seen, SLICE_NS)
                 finally:
+                    self._following(False)
                     self._leave_call()
                 seen += walked.records
                 if walked.refused or self._closed():
@@ -234,7 +309,7 @@ cdef class CursorReader:
     def follow(self, timeout=None):
         """Iterate and wait for more; ends after `timeout` seconds without a record, or when closed."""
         while not self._closed():
-            record = self.next()
+            record = self._next_of(True)
             if record is not None:
                 yield record
             elif not self.wait(timeout):
@@ -281,7 +356,7 @@ cdef class CursorReader:
         ready = self._ready_copy()
         pause_at = mono_ns() + TURN_NS
         while not self._closed():
-            record = self.next()
+            record = self._next_of(True)
             if record is not None:
                 yield record
                 if mono_ns() >= pause_at:

@@ -10,6 +10,7 @@ import shutil
 import pytest
 
 import tapewire as tw
+from tapewire import bus
 from tests.support.entries import BASE_NS, Entry
 
 
@@ -71,7 +72,18 @@ class QueueKind:
         shutil.rmtree(where)
 
 
-KINDS = [QueueKind()]
+class FanInKind(QueueKind):
+    """A fan-in of one queue: it can do what its source can, but for seeking by number."""
+
+    name = "fan-in"
+    caps = (QueueKind.caps - {"seek_seq"}) | {"source"}
+    traits = QueueKind.traits - {"path"}
+
+    def open_reader(self, where, types=None):
+        return bus.FanInReader({"only": super().open_reader(where, types)}, max_skew=0)
+
+
+KINDS = [QueueKind(), FanInKind()]
 
 
 def by_name(name):

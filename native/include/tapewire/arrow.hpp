@@ -56,8 +56,9 @@ namespace tapewire {
 
 using ColumnsRef = std::shared_ptr<const BatchColumns>;
 
-// A struct of seq uint64, timestamp_ns int64, type_id uint16, flags uint16, payload binary_view.
-void export_schema(ArrowSchema* out);
+// A struct of seq uint64, timestamp_ns int64, type_id uint16, flags uint16, payload binary_view, and of a
+// fan-in source, a dictionary of text.
+void export_schema(const ColumnsRef& columns, ArrowSchema* out);
 // Records [from, to) of the batch. Nothing but the 16-byte views (and what Arrow wants inline, payloads
 // of up to 12 bytes) is made; the mappings live until the consumer releases the array.
 void export_array(const ColumnsRef& columns, std::size_t from, std::size_t to, ArrowArray* out);

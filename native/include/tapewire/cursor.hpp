@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tapewire/mapping.hpp"
@@ -36,6 +37,9 @@ class BatchColumns {
     std::unique_ptr<const std::byte*[]> payload;
     std::unique_ptr<std::uint32_t[]> payload_len;
     std::vector<MappingRef> owners;  // every mapping that a payload points into
+    // Of a fan-in: which of the names each record came from. Else null.
+    std::unique_ptr<std::uint16_t[]> source;
+    std::shared_ptr<const std::vector<std::string>> source_names;
 
     std::size_t size() const noexcept { return size_; }
 
@@ -48,6 +52,11 @@ class BatchColumns {
         payload[size_] = r.payload;
         payload_len[size_] = r.payload_len;
         ++size_;
+    }
+    // `source_names` is set before the first.
+    void push(const RecordView& r, std::uint16_t from) {
+        push(r);
+        source[size_ - 1] = from;
     }
 
   private:
@@ -66,7 +75,14 @@ class TypeFilter {
     std::array<std::uint64_t, 1024> words_{};
 };
 
+enum class WaitKind { busy_spin, spin_then_park, sleep };
 enum class WaitOutcome { ready, not_yet, interrupted };
+
+// A futex word that is rung past `heard` when there is something to read.
+struct Bell {
+    std::uint32_t* word = nullptr;  // null: nobody can ring, look again every so often
+    std::uint32_t heard = 0;
+};
 
 // What skip_damaged passed over.
 struct Skipped {
@@ -85,11 +101,19 @@ class Cursor {
     // False at the end; never blocks. Throws where the log is damaged, again on every call.
     virtual bool next(RecordView& out) = 0;
     virtual std::size_t read_batch(BatchColumns& out, std::size_t max_records) = 0;
+    // The record that next() would give, without passing it; and past the one that was just shown. What
+    // was shown stays in place until the next look.
+    virtual bool peek(RecordView& out) = 0;
+    virtual void pass(const RecordView& shown) noexcept = 0;
     // Waits for a record for at most `max_ns`, in one slice: the caller looks after signals.
     virtual WaitOutcome wait(std::int64_t max_ns) = 0;
     // A descriptor that is readable until next() or read_batch() has come to the end, and again when
     // there is more. The cursor's own; closed with it.
     virtual int ready_fd() = 0;
+    // For who waits for several cursors: false when it must look again first.
+    virtual bool prepare_to_sleep(Bell& bell) = 0;
+    // Whether somebody may append: false says that the end is the end, for now.
+    virtual bool has_writer() = 0;
     virtual bool seek_seq(std::uint64_t seq) = 0;
     virtual bool seek_time(std::int64_t timestamp_ns) = 0;
     virtual bool seek_start() = 0;

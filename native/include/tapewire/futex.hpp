@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace tapewire {
 
@@ -42,6 +44,21 @@ inline void futex_ring(std::uint32_t* word) noexcept {
     std::atomic_ref(*word).fetch_add(1, std::memory_order_seq_cst);
     futex_wake_all(word);
 }
+
+// One of several words to sleep on.
+struct FutexWord {
+    std::uint32_t* word;
+    std::uint32_t expected;
+};
+inline constexpr std::size_t kMostFutexWords = 128;  // FUTEX_WAITV_MAX
+
+enum class FutexAny { woken, timed_out, interrupted, unsupported };
+
+// Sleeps while all words hold what is expected, until `until_ns` of the monotonic clock. At most
+// kMostFutexWords. Unsupported before Linux 5.16.
+FutexAny futex_wait_any(std::span<const FutexWord> words, std::int64_t until_ns) noexcept;
+// For tests of what is done on older systems.
+void futex_wait_any_is_unsupported(bool pretend) noexcept;
 
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__)

@@ -24,6 +24,8 @@ inline std::uint32_t fork_generation() noexcept {
 // child either does not have the descriptor or knows that it has to close it.
 int open_descriptor(const char* path, int flags, unsigned mode) noexcept;
 int open_eventfd() noexcept;  // non-blocking, empty
+int open_timerfd() noexcept;  // of the monotonic clock, non-blocking
+int open_epoll() noexcept;
 void close_descriptor(int fd) noexcept;
 void disown_descriptor(int fd) noexcept;  // for what somebody else closes
 

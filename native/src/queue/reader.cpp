@@ -188,13 +188,19 @@ inline bool Reader::look(RecordView& out) {
     }
 }
 
-bool Reader::peek(RecordView& out) { return look(out); }
+bool Reader::look_cold(RecordView& out) { return look(out); }
+
+bool Reader::peek(RecordView& out) { return look(out) || (ready_ && look_again(out)); }
+
+void Reader::pass(const RecordView& shown) noexcept {
+    offset_ += format::record_bytes(shown.payload_len);
+    expected_ = shown.seq + 1;
+    last_seq_ = shown.seq;
+}
 
 bool Reader::next(RecordView& out) {
     if (!look(out) && !(ready_ && look_again(out))) return false;
-    offset_ += format::record_bytes(out.payload_len);
-    expected_ = out.seq + 1;
-    last_seq_ = out.seq;
+    pass(out);
     return true;
 }
 
@@ -377,10 +383,15 @@ WriterStatus Reader::writer_status(std::int64_t ttl_ns) {
     return status;
 }
 
+bool Reader::has_writer() {
+    check_usable();
+    return look_at_writer_lock(layout_).held;
+}
+
 Disconnect Reader::detect_disconnect(std::int64_t ttl_ns) {
     check_usable();
     if (!file_exists(layout_.segment(segment_.id()))) return Disconnect::segment_missing;
-    if (!look_at_writer_lock(layout_).held) return Disconnect::lock_lost;
+    if (!has_writer()) return Disconnect::lock_lost;
     return writer_status(ttl_ns).alive ? Disconnect::none : Disconnect::heartbeat_stale;
 }
 

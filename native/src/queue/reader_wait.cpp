@@ -14,7 +14,7 @@ namespace tapewire::queue {
 using format::kRecordHeaderBytes;
 
 // With seq_cst loads: pairs with the writer's commit and SEALED stores. A sealed last segment without a
-// successor is the end of a log, not progress: peek() has just found nothing behind it.
+// successor is the end of a log, not progress: look() has just found nothing behind it.
 bool Reader::progress_made() const noexcept {
     if (offset_ + kRecordHeaderBytes <= end_ &&
         load_commit(base_ + offset_, std::memory_order_seq_cst) != 0) {
@@ -39,19 +39,30 @@ bool Reader::can_park() const noexcept { return control_.writable(); }
 
 // True: there is nothing to read, and the bell will be rung past `heard` when there is. False: look
 // again first.
-bool Reader::prepare_to_sleep(std::uint32_t& heard) {
+bool Reader::nothing_until_rung(std::uint32_t& heard) {
     // SYNC wake: pairs with Writer::wake_if_waiting.
     heard = std::atomic_ref(*control_.notify_word()).load(std::memory_order_acquire);
     std::atomic_ref(*control_.waiters_word()).store(1, std::memory_order_seq_cst);
     const bool was_sealed = segment_.sealed(std::memory_order_seq_cst);
     if (!progress_made()) return true;
     if (!was_sealed) return false;
-    // Sealed: peek() moves on, unless this is the end of the log; then only commits count, and nothing
+    // Sealed: look() moves on, unless this is the end of the log; then only commits count, and nothing
     // can be committed here, so sleep until a writer opens and rings. If it moved on and found nothing,
     // the test must be made again in that place.
     const std::uint32_t here = segment_.id();
     RecordView record;
-    return !peek(record) && segment_.id() == here;
+    return !look_cold(record) && segment_.id() == here;
+}
+
+bool Reader::prepare_to_sleep(Bell& bell) {
+    check_hidden_record();
+    RecordView record;
+    if (!can_park()) {
+        bell = {};
+        return !look_cold(record);
+    }
+    bell.word = control_.notify_word();
+    return nothing_until_rung(bell.heard);
 }
 
 WaitOutcome Reader::wait(std::int64_t max_ns) {
@@ -66,7 +77,7 @@ WaitOutcome Reader::wait(std::int64_t max_ns) {
 
     RecordView record;
     for (std::uint32_t spins = 0;; ++spins) {
-        if (peek(record)) return WaitOutcome::ready;
+        if (look_cold(record)) return WaitOutcome::ready;
         if (interrupted_.load(std::memory_order_acquire)) return WaitOutcome::interrupted;
         if (spins % 64 != 0) {
             cpu_relax();
@@ -87,7 +98,7 @@ WaitOutcome Reader::wait(std::int64_t max_ns) {
         if (!park) continue;
 
         std::uint32_t heard;
-        if (!prepare_to_sleep(heard)) {
+        if (!nothing_until_rung(heard)) {
             spins = ~0u;
             continue;
         }
@@ -124,12 +135,12 @@ bool Reader::look_again(RecordView& out) {
         if (offset_ + kRecordHeaderBytes <= end_) {
             watch.words[2] = {reinterpret_cast<const std::uint32_t*>(base_ + offset_), 0};
         }
-        const bool nothing = can_park() ? prepare_to_sleep(watch.heard) : !peek(out);
+        const bool nothing = can_park() ? nothing_until_rung(watch.heard) : !look_cold(out);
         if (nothing && map_ == watch.owner) {
             ready_->arm(watch);
             return false;
         }
-        if (peek(out)) return true;
+        if (look_cold(out)) return true;
     }
 }
 

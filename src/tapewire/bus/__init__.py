@@ -3,6 +3,7 @@
 No server, no registry, no thread: everything here looks when it is asked to.
 """
 
+from tapewire.bus._native import FanInReader, SourceCounts
 from tapewire.bus.discovery import (
     Added,
     Removed,
@@ -39,6 +40,7 @@ __all__ = [
     "ArchiveLayout",
     "Connected",
     "Disconnected",
+    "FanInReader",
     "Layout",
     "Lease",
     "LeaseWatch",
@@ -46,6 +48,7 @@ __all__ = [
     "ReaderRegistration",
     "Removed",
     "RouterDiscovery",
+    "SourceCounts",
     "StrategyEndpoints",
     "StreamsLayout",
     "SubscriberDiscovery",

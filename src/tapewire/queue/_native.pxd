@@ -5,8 +5,9 @@ from libcpp.optional cimport optional
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from tapewire._native cimport (Cursor, CursorReader, MappingRef, RecordView, TypeFilter, byte, int64_t,
-                               raise_python_error, uint16_t, uint32_t, uint64_t)
+from tapewire._native cimport (Cursor, CursorReader, MappingRef, RecordView, TypeFilter, WaitKind, byte,
+                               int64_t, nap_1ms, nap_50us, raise_python_error, seconds_to_ns, uint16_t,
+                               uint32_t, uint64_t, wait_option)
 
 cdef extern from "tapewire/clock.hpp" namespace "tapewire":
     int64_t mono_ns() nogil
@@ -90,11 +91,6 @@ cdef extern from "tapewire/queue/writer.hpp" namespace "tapewire::queue":
         void close() except +raise_python_error nogil
 
 cdef extern from "tapewire/queue/reader.hpp" namespace "tapewire::queue":
-    cdef enum class WaitKind:
-        busy_spin
-        spin_then_park
-        sleep
-
     cdef enum class Disconnect:
         none
         lock_lost
@@ -155,13 +151,3 @@ cdef extern from *:
     static inline tapewire::Cursor* tw_cursor(tapewire::queue::Reader* r) { return r; }
     """
     Cursor* tw_cursor(CReader*)
-
-cdef extern from *:
-    """
-    #include <time.h>
-    static inline void tw_nap(long ns) { struct timespec t = {0, ns}; nanosleep(&t, 0); }
-    static inline void tw_nap_1ms() { tw_nap(1000000); }
-    static inline void tw_nap_50us() { tw_nap(50000); }
-    """
-    void nap_1ms "tw_nap_1ms"() nogil
-    void nap_50us "tw_nap_50us"() nogil

@@ -21,7 +21,7 @@ import os
 from collections import namedtuple
 
 from tapewire.clock import to_ns
-from tapewire.config import Block, BusySpin, Seq, Sleep, SpinThenPark, Time
+from tapewire.config import Block, Seq, Time
 from tapewire.errors import (ClosedHandle, ConcurrentUse, InvalidOption, InvalidTypeId,
                              TapewireError)
 
@@ -40,10 +40,6 @@ class DisconnectReason(enum.Enum):
     LOCK_LOST = "lock_lost"
     HEARTBEAT_STALE = "heartbeat_stale"
     SEGMENT_MISSING = "segment_missing"
-
-
-cdef int64_t _ns(double seconds):
-    return <int64_t> (min(seconds, 4e9) * 1e9)
 
 
 cdef extern from *:

@@ -23,16 +23,7 @@ cdef class Reader(CursorReader):
         if name is not None:
             options.name = name.encode()
         options.pinned = pinned
-        if isinstance(wait, BusySpin):
-            options.wait = WaitKind.busy_spin
-        elif isinstance(wait, Sleep):
-            options.wait = WaitKind.sleep
-            options.wait_ns = _ns(wait.seconds)
-        elif isinstance(wait, SpinThenPark):
-            options.wait = WaitKind.spin_then_park
-            options.wait_ns = _ns(wait.spin_us / 1e6)
-        else:
-            raise InvalidOption(f"wait must be BusySpin, SpinThenPark or Sleep: wait={wait!r}")
+        wait_option(wait, &options.wait, &options.wait_ns)
         if types is not None:
             wanted = make_unique[TypeFilter]()
             for type_id in types:
@@ -95,20 +86,20 @@ cdef class Reader(CursorReader):
 
     def commit(self):
         """Remember that everything read so far is done with; `start="resume"` goes on behind it."""
-        self._check()
+        self._check_still()
         self._r.commit()
 
     @property
     def position(self):
         """Where the next record is looked for: ``Position(segment, offset)``."""
-        self._check()
+        self._check_still()
         cdef CPosition at = self._r.position()
         return Position(at.segment, at.offset)
 
     @property
     def committed(self):
         """The committed position, or None when nothing is committed or the reader is anonymous."""
-        self._check()
+        self._check_still()
         self._r.check_usable()
         cdef optional[CPosition] at = self._r.committed()
         return Position(at.value().segment, at.value().offset) if at.has_value() else None
@@ -116,7 +107,7 @@ cdef class Reader(CursorReader):
     @property
     def last_seq(self):
         """Number of the last record read, or None."""
-        self._check()
+        self._check_still()
         cdef optional[uint64_t] seq = self._r.last_seq()
         return seq.value() if seq.has_value() else None
 
@@ -129,7 +120,7 @@ cdef class Reader(CursorReader):
     @property
     def sparse(self):
         """Whether numbers may skip."""
-        self._check()
+        self._check_still()
         return <bint> self._r.sparse()
 
     @property
@@ -139,26 +130,34 @@ cdef class Reader(CursorReader):
 
     def writer_status(self, ttl=1.0):
         """Who writes this queue, and whether it is alive: ``WriterStatus(alive, pid, epoch, heartbeat_age)``."""
-        cdef int64_t ttl_ns = _ns(ttl)
+        cdef int64_t ttl_ns = seconds_to_ns(ttl)
         cdef CWriterStatus status
-        self._enter_call()
-        try:
-            with nogil:
-                status = self._r.writer_status(ttl_ns)
-        finally:
-            self._leave_call()
+        if self._borrower is not NULL:
+            self._check_still()  # and with the GIL: whoever moves the reader meanwhile needs it
+            status = self._r.writer_status(ttl_ns)
+        else:
+            self._enter_call()
+            try:
+                with nogil:
+                    status = self._r.writer_status(ttl_ns)
+            finally:
+                self._leave_call()
         return WriterStatus(<bint> status.alive, status.pid or None, status.epoch, status.heartbeat_age_ns / 1e9)
 
     def detect_disconnect(self, ttl=1.0):
         """None while all is well, else the `DisconnectReason`."""
-        cdef int64_t ttl_ns = _ns(ttl)
+        cdef int64_t ttl_ns = seconds_to_ns(ttl)
         cdef Disconnect reason
-        self._enter_call()
-        try:
-            with nogil:
-                reason = self._r.detect_disconnect(ttl_ns)
-        finally:
-            self._leave_call()
+        if self._borrower is not NULL:
+            self._check_still()
+            reason = self._r.detect_disconnect(ttl_ns)
+        else:
+            self._enter_call()
+            try:
+                with nogil:
+                    reason = self._r.detect_disconnect(ttl_ns)
+            finally:
+                self._leave_call()
         if reason == Disconnect.none:
             return None
         if reason == Disconnect.lock_lost:
@@ -167,9 +166,8 @@ cdef class Reader(CursorReader):
             return DisconnectReason.HEARTBEAT_STALE
         return DisconnectReason.SEGMENT_MISSING
 
-    cdef int _close_now_as_asked(self) except -1:
-        self.close(self._forget_later)
-        return 0
+    cdef void _interrupt(self):
+        self._r.interrupt()
 
     def close(self, forget=False):
         """Give the reader up; `forget=True` also removes its meta file. Closing twice is fine.
@@ -180,22 +178,13 @@ cdef class Reader(CursorReader):
         cdef bint c_forget = forget
         if self._r is NULL:
             return
-        if self._busy and self._busy_thread == PyThread_get_thread_ident() and not self._forked():
-            self._close_later = True  # a signal handler inside a call of ours: when that ends
-            self._forget_later = self._forget_later or c_forget
+        self._forget_later = self._forget_later or c_forget
+        if not self._may_close():
             return
-        self._closing = True
-        self._r.interrupt()
-        while self._busy and not self._forked():  # at most one slice of a wait
-            with nogil:
-                nap_1ms()
-            PyErr_CheckSignals()
-            if self._r is NULL:
-                return
+        c_forget = self._forget_later
         r = self._r
         self._r = NULL
         self._cursor = NULL
-        self._keeper = None
         self._views = None
         try:
             with nogil:
@@ -213,7 +202,7 @@ cdef class Reader(CursorReader):
     def __repr__(self):
         if self._r is NULL:
             return f"<Reader {self.path!r} closed>"
-        if self._busy:
+        if self._busy or (self._borrower is not NULL and (<CursorReader> self._borrower)._busy):
             return f"<Reader {self.path!r} in use by another thread>"
         who = f" name={self.name!r}" if self.name is not None else ""
         return f"<Reader {self.path!r}{who} position={tuple(self.position)} last_seq={self.last_seq}>"

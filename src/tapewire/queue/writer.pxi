@@ -41,7 +41,7 @@ cdef class Writer:
         options.max_segments = config.max_segments or 0
         options.preallocate = config.preallocate
         options.require_prealloc = config.require_prealloc
-        options.prealloc_wait_ns = _ns(config.prealloc_wait)
+        options.prealloc_wait_ns = seconds_to_ns(config.prealloc_wait)
         options.defer_seal_sync = config.defer_seal_sync
         options.memlock = config.memlock
         options.checksum = config.checksum
@@ -50,11 +50,11 @@ cdef class Writer:
         options.retention.enabled = (config.retention is not None or config.max_bytes is not None
                                      or config.max_segments is not None)
         if config.retention is not None:
-            options.retention.reader_ttl_ns = _ns(config.retention.reader_ttl)
+            options.retention.reader_ttl_ns = seconds_to_ns(config.retention.reader_ttl)
             options.retention.max_reader_lag_bytes = config.retention.max_reader_lag_bytes
         if config.flush is not None:
             options.flush_records = config.flush.records or 0
-            options.flush_interval_ns = _ns(config.flush.seconds or 0)
+            options.flush_interval_ns = seconds_to_ns(config.flush.seconds or 0)
         if config.first_seq is not None:
             options.first_seq = <uint64_t> config.first_seq
         if config.sparse is not None:
@@ -124,7 +124,7 @@ cdef class Writer:
             self._w.throw_full()
         if deadline[0] == 0:
             timeout = self._when_full.timeout
-            deadline[0] = mono_ns() + _ns(4e9 if timeout is None else timeout)
+            deadline[0] = mono_ns() + seconds_to_ns(4e9 if timeout is None else timeout)
         if mono_ns() >= deadline[0]:
             self._w.throw_full()
         with nogil:

@@ -20,8 +20,6 @@
 
 namespace tapewire::queue {
 
-enum class WaitKind { busy_spin, spin_then_park, sleep };
-
 struct ReaderOptions {
     std::string name;  // empty: anonymous, nothing is written
     bool pinned = false;
@@ -46,8 +44,12 @@ class Reader final : public Cursor, private ForkAware {
 
     bool next(RecordView& out) override;
     std::size_t read_batch(BatchColumns& out, std::size_t max_records) override;
+    bool peek(RecordView& out) override;
+    void pass(const RecordView& shown) noexcept override;
     WaitOutcome wait(std::int64_t max_ns) override;
     int ready_fd() override;
+    bool prepare_to_sleep(Bell& bell) override;
+    bool has_writer() override;
     bool seek_seq(std::uint64_t seq) override;
     bool seek_time(std::int64_t timestamp_ns) override;
     bool seek_start() override;
@@ -92,12 +94,12 @@ class Reader final : public Cursor, private ForkAware {
 
     void on_forked() noexcept override { end_ = 0; }
 
-    bool look(RecordView& out);  // finds the next record; inline in next() and read_batch()
-    bool peek(RecordView& out);  // the same, for everybody else
-    bool leave_segment();        // at an uncommitted word: to the next segment, or false at the end
+    bool look(RecordView& out);       // finds the next record; inline in the hot calls
+    bool look_cold(RecordView& out);  // the same, for everybody else
+    bool leave_segment();  // at an uncommitted word: to the next segment, or false at the end
     bool passed_over() const;
     bool can_park() const noexcept;
-    bool prepare_to_sleep(std::uint32_t& heard);
+    bool nothing_until_rung(std::uint32_t& heard);
     bool look_again(RecordView& out);
     bool progress_made() const noexcept;
     void check_hidden_record() const;

@@ -1,0 +1,367 @@
+#include "tapewire/fan_in.hpp"
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "fan_in_poller.hpp"
+#include "tapewire/clock.hpp"
+#include "tapewire/error.hpp"
+
+namespace tapewire {
+
+namespace {
+
+// In a batch the silent ones are looked at again after so many records.
+constexpr std::size_t kLookEvery = 256;
+// A source without a writer is asked again after so long.
+constexpr std::int64_t kNoWriterNs = 100'000'000;
+
+}  // namespace
+
+FanIn::FanIn(const FanInOptions& options)
+    : options_(options), names_(std::make_shared<std::vector<std::string>>()) {}
+
+FanIn::~FanIn() {
+    if (poller_ && forked()) [[maybe_unused]]
+        auto* left = poller_.release();  // the child's descriptors are closed, their numbers reused
+}
+
+void FanIn::check_usable() const {
+    if (forked()) {
+        throw Error(Errc::forked_handle, "this fan-in was made before fork, in the parent", {}, -1,
+                    "open its readers in the process that uses them");
+    }
+}
+
+// ---- sources ---------------------------------------------------------------------------------------
+
+FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor) {
+    auto free = std::find_if(sources_.begin(), sources_.end(),
+                             [](const Source& source) { return source.cursor == nullptr; });
+    if (free == sources_.end()) {
+        if (sources_.size() == kMostSources) {
+            throw Error(Errc::invalid_option, "a fan-in has at most 65535 sources", {}, -1,
+                        "fan in to several, and those into one");
+        }
+        // The calls that give records allocate nothing.
+        heap_.reserve(sources_.size() + 1);
+        silent_.reserve(sources_.size() + 1);
+        sources_.emplace_back();
+        free = sources_.end() - 1;
+    }
+    const auto slot = static_cast<Slot>(free - sources_.begin());
+    if (poller_) poller_->watch(slot, cursor, true);
+    auto names = std::make_shared<std::vector<std::string>>(*names_);
+    names->resize(sources_.size());
+    (*names)[slot] = name;
+    names_ = std::move(names);
+    Source source;
+    source.cursor = &cursor;
+    source.name = name;
+    *free = std::move(source);
+    silent_.push_back(slot);
+    quieten_owed();
+    rank_names();
+    if (poller_) poller_->make_readable();
+    return slot;
+}
+
+void FanIn::remove(Slot slot) {
+    quieten_owed();
+    Source& source = sources_[slot];
+    if (poller_) poller_->forget(slot);
+    if (failed_ == slot) failed_ = kNone;
+    std::erase(silent_, slot);
+    std::erase_if(heap_, [slot](const Entry& entry) { return entry.slot == slot; });
+    source = Source();
+    rank_names();
+    if (poller_) poller_->make_readable();  // it may have held others back
+}
+
+void FanIn::rank_names() {
+    std::vector<std::size_t> order(sources_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [this](std::size_t a, std::size_t b) { return sources_[a].name < sources_[b].name; });
+    for (std::size_t rank = 0; rank < order.size(); ++rank) {
+        sources_[order[rank]].rank = static_cast<std::uint32_t>(rank);
+    }
+    const auto entries = std::move(heap_);
+    heap_.clear();
+    heap_.reserve(sources_.size());
+    for (Entry entry : entries) {
+        entry.rank = sources_[entry.slot].rank;
+        push(entry);
+    }
+}
+
+// ---- the heap --------------------------------------------------------------------------------------
+
+void FanIn::push(const Entry& entry) noexcept {
+    heap_.push_back(entry);  // room was reserved
+    std::push_heap(heap_.begin(), heap_.end(),
+                   [](const Entry& a, const Entry& b) { return b.before(a); });
+}
+
+void FanIn::pop_top() noexcept {
+    heap_[0] = heap_.back();
+    heap_.pop_back();
+    if (!heap_.empty()) sift_down();
+}
+
+void FanIn::sift_down() noexcept {
+    const std::size_t size = heap_.size();
+    const Entry moving = heap_[0];
+    std::size_t at = 0;
+    for (;;) {
+        std::size_t child = 2 * at + 1;
+        if (child >= size) break;
+        if (child + 1 < size && heap_[child + 1].before(heap_[child])) ++child;
+        if (!heap_[child].before(moving)) break;
+        heap_[at] = heap_[child];
+        at = child;
+    }
+    heap_[at] = moving;
+}
+
+// ---- who shows what --------------------------------------------------------------------------------
+
+// With a limit no record counts as later than now: one stamped in the future, by a clock that was put
+// back since, would keep its source waiting for as long.
+void FanIn::read_clock() noexcept {
+    const std::int64_t now = wall_ns();
+    const bool put_back = now < wall_ns_;
+    wall_ns_ = now;
+    if (!put_back) return;
+    looked_wall_ns_ = std::min(looked_wall_ns_, now);
+    for (Entry& entry : heap_) entry.time = std::min(entry.time, now);
+    std::make_heap(heap_.begin(), heap_.end(),
+                   [](const Entry& a, const Entry& b) { return b.before(a); });
+}
+
+bool FanIn::show(Slot slot) {
+    Source& source = sources_[slot];
+    try {
+        return source.cursor->peek(source.shown);
+    } catch (...) {
+        failed_ = slot;
+        throw;
+    }
+}
+
+// Into the heap, by the record it shows.
+void FanIn::push(Slot slot) noexcept {
+    const std::int64_t time = sources_[slot].shown.timestamp_ns;
+    if (limited() && time > wall_ns_) read_clock();
+    push(Entry{limited() ? std::min(time, wall_ns_) : time, sources_[slot].rank, slot});
+}
+
+void FanIn::show_owed() {
+    const auto slot = static_cast<Slot>(heap_[0].slot);
+    if (!show(slot)) {
+        quieten_owed();
+        return;
+    }
+    owed_ = false;
+    const std::int64_t time = sources_[slot].shown.timestamp_ns;
+    if (limited() && time > wall_ns_) {
+        pop_top();
+        push(slot);
+    } else {
+        heap_[0].time = time;
+        sift_down();
+    }
+}
+
+void FanIn::quieten_owed() noexcept {
+    if (!owed_) return;
+    owed_ = false;
+    silent_.push_back(static_cast<Slot>(heap_[0].slot));
+    pop_top();
+}
+
+// True: it is silent no longer, and another one has its place in the list.
+bool FanIn::has_spoken(std::size_t at) {
+    const Slot slot = silent_[at];
+    if (!show(slot)) return false;
+    silent_[at] = silent_.back();
+    silent_.pop_back();
+    push(slot);
+    return true;
+}
+
+void FanIn::look_at_silent() {
+    for (std::size_t i = 0; i < silent_.size();) {
+        if (!has_spoken(i)) ++i;
+    }
+}
+
+bool FanIn::choose(bool look) {
+    if (owed_) show_owed();
+    if (!silent_.empty() && (look || heap_.empty())) look_at_silent();
+    if (heap_.empty()) return false;
+    if (silent_.empty()) return true;
+    if (limited()) return patience_is_over();
+    return !following_ || all_shown();
+}
+
+bool FanIn::patience_is_over() {
+    if (options_.max_skew_ns == 0) return true;
+    if (heap_[0].time <= looked_wall_ns_ - options_.max_skew_ns) return true;
+    read_clock();
+    const std::int64_t before = wall_ns_;
+    look_at_silent();
+    looked_wall_ns_ = std::min(before, wall_ns_);
+    if (silent_.empty() || heap_[0].time <= looked_wall_ns_ - options_.max_skew_ns) return true;
+    const std::int64_t now = mono_ns();
+    if (!held_since_ns_) held_since_ns_ = now;
+    return now - *held_since_ns_ >= options_.max_skew_ns;
+}
+
+bool FanIn::all_shown() {
+    const std::int64_t now = mono_ns();
+    for (std::size_t i = 0; i < silent_.size();) {
+        Source& source = sources_[silent_[i]];
+        if (now >= source.no_writer_until_ns) {
+            if (source.cursor->has_writer()) return false;
+            source.no_writer_until_ns = now + kNoWriterNs;
+            // It may have appended after our last look and before it went.
+            if (has_spoken(i)) continue;
+        }
+        ++i;
+    }
+    return true;
+}
+
+// Past the top of the heap, whose source shows its next record when it is asked for the next time: what
+// was given stays in place until then.
+void FanIn::give() noexcept {
+    given_ = static_cast<Slot>(heap_[0].slot);
+    Source& source = sources_[given_];
+    source.cursor->pass(source.shown);
+    owed_ = true;
+    held_since_ns_.reset();
+    last_seq_ = source.shown.seq;
+    ++source.counts.records;
+    const std::int64_t time = source.shown.timestamp_ns;
+    if (latest_ && time < *latest_) {
+        ++source.counts.late;
+    } else {
+        latest_ = time;
+    }
+    if (poller_) poller_->make_readable();
+}
+
+bool FanIn::peek(RecordView& out) {
+    check_usable();
+    if (gap_) std::rethrow_exception(std::exchange(gap_, nullptr));
+    if (!choose(true)) return nothing_now();
+    out = sources_[heap_[0].slot].shown;
+    return true;
+}
+
+void FanIn::pass(const RecordView&) noexcept { give(); }
+
+bool FanIn::next(RecordView& out) {
+    if (!FanIn::peek(out)) return false;
+    give();
+    return true;
+}
+
+std::size_t FanIn::read_batch(BatchColumns& out, std::size_t max_records) {
+    check_usable();
+    if (gap_) std::rethrow_exception(std::exchange(gap_, nullptr));
+    out.source_names = names_;
+    for (Source& source : sources_) source.in_batch = nullptr;
+    std::size_t n = 0;
+    try {
+        for (; n < max_records && choose(n % kLookEvery == 0); ++n) {
+            const auto slot = static_cast<Slot>(heap_[0].slot);
+            Source& source = sources_[slot];
+            if (source.in_batch != source.shown.owner->get()) {
+                out.owners.push_back(*source.shown.owner);
+                source.in_batch = source.shown.owner->get();
+            }
+            out.push(source.shown, slot);
+            give();
+        }
+    } catch (const Error& e) {
+        // What was read before the fault is handed out first; the next call meets it again. A gap is
+        // told once, so it must not be swallowed here.
+        if (n == 0) throw;
+        if (e.code == Errc::gap_detected) gap_ = std::current_exception();
+    } catch (const std::bad_alloc&) {
+        if (n == 0) throw;
+    }
+    if (n == 0 && max_records != 0) nothing_now();
+    return n;
+}
+
+// ---- moving ----------------------------------------------------------------------------------------
+
+void FanIn::hush_all() noexcept {
+    heap_.clear();
+    silent_.clear();
+    for (std::size_t slot = 0; slot < sources_.size(); ++slot) {
+        if (sources_[slot].cursor != nullptr) silent_.push_back(static_cast<Slot>(slot));
+    }
+    owed_ = false;
+    failed_ = kNone;
+    gap_ = nullptr;
+    last_seq_.reset();
+    latest_.reset();
+    held_since_ns_.reset();
+    if (poller_) poller_->make_readable();
+}
+
+template <class Seek>
+bool FanIn::seek_all(Seek seek) {
+    check_usable();
+    hush_all();
+    bool found = false;
+    for (Source& source : sources_) {
+        if (source.cursor != nullptr && seek(*source.cursor)) found = true;
+    }
+    return found;
+}
+
+bool FanIn::seek_seq(std::uint64_t seq) {
+    throw Error(Errc::invalid_option,
+                "a fan-in has no numbers of its own to seek: seq=" + std::to_string(seq), {}, -1,
+                "seek_time() moves all sources; seek one by its number before it is added");
+}
+
+bool FanIn::seek_time(std::int64_t timestamp_ns) {
+    return seek_all([timestamp_ns](Cursor& cursor) { return cursor.seek_time(timestamp_ns); });
+}
+
+bool FanIn::seek_start() {
+    return seek_all([](Cursor& cursor) { return cursor.seek_start(); });
+}
+
+void FanIn::seek_end() {
+    seek_all([](Cursor& cursor) {
+        cursor.seek_end();
+        return false;
+    });
+}
+
+Skipped FanIn::skip_damaged() {
+    check_usable();
+    if (failed_ == kNone) return {};
+    const Skipped skipped = sources_[static_cast<std::size_t>(failed_)].cursor->skip_damaged();
+    failed_ = kNone;
+    if (poller_) poller_->make_readable();
+    return skipped;
+}
+
+bool FanIn::has_writer() {
+    check_usable();
+    return std::any_of(sources_.begin(), sources_.end(), [](const Source& source) {
+        return source.cursor != nullptr && source.cursor->has_writer();
+    });
+}
+
+}  // namespace tapewire

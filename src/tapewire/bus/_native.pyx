@@ -1,0 +1,310 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
+"""The fan-in over the native merge."""
+
+cimport cython
+from cpython.pythread cimport PyThread_get_thread_ident
+from cython.operator cimport dereference as deref
+from libcpp cimport bool as cbool
+from libcpp.optional cimport optional
+from libcpp.string cimport string
+
+from tapewire._native cimport (Cursor, CursorReader, Descriptor, MappingRef, Record, RecordView, Views,
+                               WaitKind, int64_t, raise_python_error, seconds_to_ns, uint16_t, uint64_t,
+                               views_of, wait_option)
+
+import os
+from collections import namedtuple
+
+from tapewire.config import SpinThenPark
+from tapewire.errors import InvalidName, InvalidOption
+
+cdef extern from "tapewire/fan_in.hpp" namespace "tapewire":
+    cppclass FanInOptions:
+        int64_t max_skew_ns
+        WaitKind wait
+        int64_t wait_ns
+
+    cppclass Counts "tapewire::FanIn::Counts":
+        uint64_t records
+        uint64_t late
+
+    cppclass CFanIn "tapewire::FanIn":
+        CFanIn(const FanInOptions&) except +raise_python_error
+        uint16_t add(const string&, Cursor&) except +raise_python_error
+        void remove(uint16_t) except +raise_python_error
+        Counts counts(uint16_t)
+        uint16_t source()
+        optional[uint64_t] last_seq()
+        void follow(cbool)
+        void interrupt()
+        int wake_fd() except +raise_python_error
+        bint forked_away()
+
+cdef extern from *:
+    """
+    static inline tapewire::Cursor* tw_fan_cursor(tapewire::FanIn* fan) { return fan; }
+    """
+    Cursor* tw_fan_cursor(CFanIn*)
+
+SourceCounts = namedtuple("SourceCounts", "records late")
+SourceCounts.__doc__ = """What came from a source, and how much of it after a record with a later time."""
+
+
+# Its readers must know when it goes, also when the collector takes it: hence its list is not cleared before.
+@cython.no_gc_clear
+cdef class FanInReader(CursorReader):
+    """Many readers as one: in the order of time, then of the sources' names, then of their numbers.
+
+    A `Record` has the name of its log as `source`, a `Batch` has a column of them. The readers may be of
+    any kind; while they are inside, they are moved by this reader alone. Each stands where this one has
+    come to: `commit()` keeps just that for every named reader.
+
+    Args:
+        readers: Name to reader.
+        max_skew: How many seconds a source that has nothing now may hold back the records of the others.
+            A record that comes later than that is given at once, out of order, and counted as `late`.
+            0 gives each record as soon as it is seen. None is for replay, where no time may pass and
+            nothing may be late: calls that never block merge what is there now, and `follow` and `wait`
+            wait until every source that still has a writer shows its next record.
+        wait: How `wait` and `follow` wait.
+
+    Example:
+        >>> import tapewire as tw
+        >>> from tapewire import bus
+        >>> with tw.open_publisher(tmp / "a", segment_bytes=1 << 20) as a:
+        ...     with tw.open_publisher(tmp / "b", segment_bytes=1 << 20) as b:
+        ...         for time, writer in [(1, a), (2, b), (3, b), (4, a)]:
+        ...             _ = writer.append(1, b"", timestamp_ns=time)
+        >>> readers = {"a": tw.open_log(tmp / "a"), "b": tw.open_log(tmp / "b")}
+        >>> with bus.FanInReader(readers) as fan:
+        ...     [(record.source, record.seq) for record in fan]
+        [('a', 0), ('b', 0), ('b', 1), ('a', 1)]
+    """
+
+    cdef CFanIn* _fan
+    cdef dict _readers        # name to (slot, reader)
+    cdef list _names          # by slot; None where it is free
+    cdef list _views_by_slot
+    cdef list _to_close       # readers that were closed inside a call of ours
+    cdef readonly object max_skew
+    cdef readonly str kind
+
+    def __init__(self, readers=None, max_skew=None, *, wait=SpinThenPark()):
+        cdef FanInOptions options
+        if self._fan is not NULL:
+            raise RuntimeError("already open")
+        if max_skew is not None:
+            if isinstance(max_skew, bool) or not isinstance(max_skew, (int, float)):
+                raise TypeError(f"max_skew must be seconds or None: max_skew={max_skew!r}")
+            if not max_skew >= 0:
+                raise InvalidOption(f"max_skew must be at least 0: max_skew={max_skew!r}")
+            options.max_skew_ns = seconds_to_ns(max_skew)
+        wait_option(wait, &options.wait, &options.wait_ns)
+        self.max_skew = max_skew
+        self.kind = "fan-in"
+        self._readers = {}
+        self._names = []
+        self._views_by_slot = []
+        self._to_close = []
+        self._fan = new CFanIn(options)
+        self._cursor = tw_fan_cursor(self._fan)
+        try:
+            for name, reader in dict(readers or {}).items():
+                self.add(name, reader)
+        except BaseException:
+            self.close()
+            raise
+
+    def __dealloc__(self):
+        self._cursor = NULL
+        if self._fan is not NULL:
+            for _, reader in self._readers.values():
+                (<CursorReader> reader)._take_back()
+            del self._fan
+
+    cdef bint _forked(self):
+        return self._fan is not NULL and self._fan.forked_away()
+
+    def add(self, name, reader):
+        """Take a reader in; its records come in their place from now on.
+
+        Raises:
+            InvalidName: The name is empty, no text, or taken.
+            TypeError: It is no reader of Tapewire's.
+            ConcurrentUse: It is in another fan-in.
+        """
+        cdef uint16_t slot
+        self._check()
+        if type(name) is not str or not name:
+            raise InvalidName(f"a source's name must be text: name={name!r}")
+        if name in self._readers:
+            raise InvalidName(f"there is a source of this name already: name={name!r}",
+                              hint="remove() it first")
+        if not isinstance(reader, CursorReader):
+            raise TypeError(f"a source must be a reader of Tapewire's: {name}={reader!r}")
+        if reader is self:
+            raise InvalidOption("a fan-in cannot be a source of its own")
+        cdef bytes encoded = name.encode()
+        (<CursorReader> reader)._lend(self)
+        try:
+            slot = self._fan.add(encoded, deref((<CursorReader> reader)._lent_cursor))
+        except BaseException:
+            (<CursorReader> reader)._take_back()
+            raise
+        while len(self._names) <= slot:
+            self._names.append(None)
+            self._views_by_slot.append(None)
+        self._names[slot] = name
+        self._readers[name] = (slot, reader)
+
+    def remove(self, name):
+        """Give a reader back, standing behind what was read from it.
+
+        Raises:
+            KeyError: There is no such source.
+        """
+        self._check()
+        if name not in self._readers:
+            raise KeyError(f"there is no such source: name={name!r}")
+        slot, reader = self._readers[name]
+        self._fan.remove(slot)
+        del self._readers[name]
+        self._names[slot] = None
+        self._views_by_slot[slot] = None
+        (<CursorReader> reader)._take_back()
+        return reader
+
+    cdef int _release_lent(self, CursorReader lent) except -1:
+        if self._busy and not self._forked():
+            if self._busy_thread == PyThread_get_thread_ident():
+                self._to_close.append(lent)
+                return 0
+            if not self._await_rest() or lent._borrower is NULL:
+                return 1
+        for name, (slot, reader) in self._readers.items():
+            if reader is lent:
+                self.remove(name)
+                break
+        return 1
+
+    cdef int _leave_call(self) except -1:
+        CursorReader._leave_call(self)
+        while self._to_close:
+            self._to_close.pop().close()
+        return 0
+
+    cdef void _following(self, bint on):
+        self._fan.follow(on)
+
+    cdef void _interrupt(self):
+        self._fan.interrupt()
+
+    cdef object _wrap(self, RecordView* view):
+        cdef Record record = Record.__new__(Record)
+        cdef uint16_t slot = self._fan.source()
+        cdef Views views = <Views> self._views_by_slot[slot]
+        record.seq = view.seq
+        record.timestamp_ns = view.timestamp_ns
+        record.type_id = view.type_id
+        record.flags = view.flags
+        record._data = view.payload
+        record._size = view.payload_len
+        if views is None or not (views.keeper.ref == deref(view.owner)):
+            views = views_of(view.owner, self._names[slot])
+            self._views_by_slot[slot] = views
+        record._keeper = views
+        return record
+
+    # The epoll of a closed fan-in would be empty, and never readable: its eventfd is held with it.
+    cdef Descriptor _ready_copy(self):
+        cdef Descriptor copy = CursorReader._ready_copy(self)
+        cdef Descriptor wake = Descriptor.__new__(Descriptor)
+        wake.fd = os.dup(self._fan.wake_fd())
+        copy.also = wake
+        return copy
+
+    def commit(self):
+        """Commit every source that has a name: just what was read here is done with."""
+        self._check_still()
+        for _, reader in self._readers.values():
+            if "commit" in reader.caps:
+                reader.commit()
+
+    @property
+    def readers(self):
+        """The sources: name to reader."""
+        return {name: reader for name, (_, reader) in self._readers.items()}
+
+    @property
+    def sources(self):
+        """What came from each source: name to ``SourceCounts(records, late)``."""
+        cdef Counts counts
+        self._check_still()
+        told = {}
+        for name, (slot, _) in self._readers.items():
+            counts = self._fan.counts(slot)
+            told[name] = SourceCounts(counts.records, counts.late)
+        return told
+
+    @property
+    def late(self):
+        """Records given after one with a later time, of the sources that are here now."""
+        return sum(counts.late for counts in self.sources.values())
+
+    @property
+    def caps(self):
+        """What all sources can do, but `seek_seq`: numbers are each source's own."""
+        shared = None
+        for _, reader in self._readers.values():
+            shared = reader.caps if shared is None else shared & reader.caps
+        return ((shared or frozenset()) - {"seek_seq"}) | {"source"}
+
+    @property
+    def position(self):
+        """Where each source stands: pairs of its name and its reader's position, by name."""
+        self._check_still()
+        return tuple((name, self._readers[name][1].position) for name in sorted(self._readers))
+
+    @property
+    def last_seq(self):
+        """Number of the last record read, in its own log; None before the first."""
+        self._check_still()
+        cdef optional[uint64_t] seq = self._fan.last_seq()
+        return seq.value() if seq.has_value() else None
+
+    @property
+    def closed(self):
+        """Whether the fan-in is closed."""
+        return self._fan is NULL
+
+    def close(self):
+        """Give all readers back, unclosed. Closing twice is fine. Another thread's `wait` ends."""
+        cdef CFanIn* fan
+        if self._fan is NULL or not self._may_close():
+            return
+        readers, self._readers = self._readers, {}
+        for _, reader in readers.values():
+            (<CursorReader> reader)._take_back()
+        fan = self._fan
+        self._fan = NULL
+        self._cursor = NULL
+        self._views_by_slot = []
+        with nogil:
+            del fan
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def __repr__(self):
+        if self._fan is NULL:
+            return "<FanInReader closed>"
+        names = ", ".join(self._readers)
+        if len(names) > 60:
+            names = f"{len(self._readers)} sources"
+        if self._busy:
+            return f"<FanInReader of {names} in use by another thread>"
+        return (f"<FanInReader of {names or 'nothing'}, max_skew={self.max_skew} "
+                f"last_seq={self.last_seq}>")
