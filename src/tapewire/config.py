@@ -47,6 +47,17 @@ def check_whole(
         raise InvalidOption(f"{name} must be from {least} to {most}: {name}={value!r}")
 
 
+def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A TOML file as a table; `InvalidOption` when it is none."""
+    import tomllib
+
+    with open(path, "rb") as file:
+        try:
+            return tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidOption(f"not TOML: {error}", path=os.fspath(path)) from error
+
+
 @dataclass(frozen=True)
 class Raise:
     """When the queue is full: raise `QueueFull` at once."""
@@ -215,14 +226,8 @@ class WriterConfig:
         table ``{block = 1.0}``; `retention` and `flush` are tables with the fields of their
         classes.
         """
-        import tomllib
-
         where = os.fspath(path)
-        with open(path, "rb") as file:
-            try:
-                document = tomllib.load(file)
-            except tomllib.TOMLDecodeError as error:
-                raise InvalidOption(f"not TOML: {error}", path=where) from error
+        document = load_toml(path)
         if not isinstance(document.get(section), dict):
             raise InvalidOption(f"no table [{section}]", path=where)
         try:

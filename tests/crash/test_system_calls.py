@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -89,26 +90,79 @@ def test_page_faults_through_rolls_into_prepared_segments(tmp, crew, record_prop
 PINNING = re.compile(r"sched_setaffinity\(")
 
 
-def test_the_hot_loop_of_the_examples_makes_no_system_call(tmp):
+def traced(tmp, *command):
+    """What an example printed, and what each of its threads asked of the kernel: (time, call)."""
     if shutil.which("strace") is None:
         pytest.skip("needs strace")
+    # -ff, a file for each thread: in one file strace splits calls that other threads interrupt.
+    strace = ["strace", "-ff", "-ttt", "-qq", "-o", tmp / "calls", sys.executable]
+    done = subprocess.run(
+        [*strace, *command], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True
+    )
+    logs = [log.read_text().splitlines() for log in tmp.glob("calls.*")]
+    return done.stdout, [[line.split(" ", 1) for line in log] for log in logs]
+
+
+def between(threads, first, last):
+    """The calls of one thread behind the one that matches `first` and before `last`."""
+    (calls,) = [calls for calls in threads if any(first.match(call) for _, call in calls)]
+    (begin,) = [i for i, (_, call) in enumerate(calls) if first.match(call)]
+    (end,) = [i for i, (_, call) in enumerate(calls) if last in call]
+    return calls[begin + 1 : end]
+
+
+def test_the_hot_loop_of_the_examples_makes_no_system_call(tmp):
     records = 2_000
     feeding = ["examples/feed.py", tmp / "prices", "--seconds", "90", "--rate", "20000"]
     with subprocess.Popen([sys.executable, *feeding], cwd=ROOT, stdout=subprocess.DEVNULL) as feed:
-        # -ff, a file for each thread: in one file strace splits calls that another thread interrupts.
-        command = ["strace", "-ff", "-qq", "-o", tmp / "calls", sys.executable]
-        command += ["examples/hot_loop.py", tmp / "prices", tmp / "orders"]
-        done = subprocess.run(
-            [*command, "--records", str(records)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=True,
-        )
+        command = ["examples/hot_loop.py", tmp / "prices", tmp / "orders"]
+        said, threads = traced(tmp, *command, "--records", str(records))
         feed.terminate()
-    assert f"answered {records} prices, the last was {records - 1}" in done.stdout
-    threads = [log.read_text().splitlines() for log in tmp.glob("calls.*")]
-    (calls,) = [calls for calls in threads if any(map(PINNING.match, calls))]
-    (pinned,) = [i for i, call in enumerate(calls) if PINNING.match(call)]
-    assert "hot_loop: answered" in calls[pinned + 1], "nothing between pinning and printing"
+    assert f"answered {records} prices, the last was {records - 1}" in said
+    assert between(threads, PINNING, "hot_loop: answered") == []
+
+
+STRATEGY = """
+    import sys, time
+    import tapewire as tw
+    from tapewire import bus
+    me = bus.Layout(sys.argv[1]).orders.strategy(sys.argv[2])
+    with (
+        tw.open_publisher(me.orders_out, segment_bytes=1 << 20) as orders,
+        bus.SubscriberDiscovery(me.orders_in, "me", interval=0.01) as discovery,
+    ):
+        bus.mark_ready(me.orders_out)
+        bus.write_lease(me.orders_out)
+        while not isinstance(event := discovery.poll(), bus.Connected):
+            time.sleep(0.001)
+        for n in range(int(sys.argv[3])):
+            orders.append(0x3001, b"%d" % n)
+            while (fill := event.reader.next()) is None:  # who sleeps in wait() has to be woken
+                time.sleep(0.0002)
+            assert bytes(fill.payload) == b"%d" % n
+"""
+
+
+def test_the_hot_loop_of_the_router_makes_no_system_call_while_its_sidecar_sleeps(tmp):
+    orders = 1_000
+    strategies = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(STRATEGY), tmp / "bus", name, str(orders)]
+        )
+        for name in ("alpha", "beta")
+    ]
+    try:
+        command = ["examples/router_hot_loop.py", tmp / "bus", "--strategies", "2"]
+        said, threads = traced(tmp, *command, "--orders", str(2 * orders))
+        assert [strategy.wait(60) for strategy in strategies] == [0, 0]
+    finally:
+        for strategy in strategies:
+            strategy.kill()
+            strategy.wait()
+    assert f"answered {2 * orders} orders of 2 strategies" in said
+    (sidecar,) = [t for t in threads if any("inotify_add_watch(" in call for _, call in t)]
+    asleep = [time for time, call in sidecar if re.match(r"p?select", call)][-1]
+    calls = [c for c in between(threads, PINNING, "router: answered") if c[0] >= asleep]
+    # Falling asleep, the sidecar gives the GIL back: that may take the hot thread a few calls.
+    assert len(calls) <= 4, "one order in hundreds asked something of the kernel"
+    assert all(call.startswith("futex(") for _, call in calls)

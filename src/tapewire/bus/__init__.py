@@ -9,6 +9,8 @@ from tapewire.bus.discovery import (
     Removed,
     RouterDiscovery,
 )
+from tapewire.bus.feeds import Feed, MissingFeeds, load_feeds
+from tapewire.bus.handover import Handover
 from tapewire.bus.layout import (
     ArchiveLayout,
     Layout,
@@ -25,6 +27,7 @@ from tapewire.bus.markers import (
     read_lease,
     write_lease,
 )
+from tapewire.bus.pinning import pin_to_core
 from tapewire.bus.registration import (
     ReaderRegistration,
 )
@@ -41,9 +44,12 @@ __all__ = [
     "Connected",
     "Disconnected",
     "FanInReader",
+    "Feed",
+    "Handover",
     "Layout",
     "Lease",
     "LeaseWatch",
+    "MissingFeeds",
     "OrdersLayout",
     "ReaderRegistration",
     "Removed",
@@ -55,7 +61,9 @@ __all__ = [
     "Waiting",
     "clear_ready",
     "is_ready",
+    "load_feeds",
     "mark_ready",
+    "pin_to_core",
     "read_lease",
     "write_lease",
 ]

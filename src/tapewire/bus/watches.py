@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from tapewire._native import is_name
@@ -21,7 +22,10 @@ __all__ = ["StrategyWatches"]
 
 _log = logging.getLogger("tapewire.bus")
 
-_ALL = ""  # owner of the folder that holds the strategies; no strategy has this name
+# Owners of watches that are no strategy's: the folder that holds the strategies, and while that is
+# not there the nearest folder above it that is.
+_ALL = ""
+_ABOVE = "/"
 
 
 class StrategyWatches:
@@ -59,11 +63,21 @@ class StrategyWatches:
     def watch_all(self, folder: Path) -> None:
         """Watch the folder of strategies; `watch_strategy` for each of them is about to follow."""
         self.complete = self._inotify is not None
-        if self._inotify is not None:
-            try:
-                self._hold(_ALL, self._inotify.watch(folder))
-            except OutOfWatches as error:
-                self._limited(error)
+        if self._inotify is None:
+            return
+        above: list[int | None] = [None]
+        try:
+            while (watch := self._inotify.watch(folder)) is None:
+                nearest = next((p for p in folder.parents if os.path.exists(p)), Path("/"))
+                above.append(self._inotify.watch(f"{nearest}/."))  # a bus's root may be a link
+                if above[-1] == above[-2]:
+                    break  # nothing came between looking and watching
+            self._hold(_ALL, watch)
+        except OutOfWatches as error:
+            self._limited(error)
+        self._hold(_ABOVE, *above)
+        if _ALL in self._of:
+            self._hold(_ABOVE)
 
     def watch_strategy(self, strategy: str, folder: Path) -> int | None:
         """Watch a strategy as it is now; the watch of its `orders_out`, if that is there."""
@@ -97,6 +111,8 @@ class StrategyWatches:
                 self._owner.pop(event.wd, None)
             if owner is None:
                 continue  # told before its watch was ended
+            if owner == _ABOVE:
+                return None
             if owner != _ALL:
                 if event.name in ("", ORDERS_OUT, READY):
                     strategies.add(owner)

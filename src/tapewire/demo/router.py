@@ -11,8 +11,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tapewire.bus import Added, Removed, RouterDiscovery
-from tapewire.demo._fan import FanInReader
+from tapewire.bus import Added, FanInReader, Removed, RouterDiscovery
 from tapewire.demo.places import Places
 from tapewire.demo.process import Process, main
 from tapewire.demo.tape import is_queue
@@ -59,8 +58,8 @@ class Router:
         self.found = dict(self._last_routed)
         self.skipped = 0
         self._discovery = RouterDiscovery(places.layout.orders)
-        self._fan = FanInReader({})
-        self._uncommitted: dict[str, int] = {}
+        self._fan = FanInReader(max_skew=0)  # by time, and nobody waits for the others
+        self._uncommitted = 0
 
     @property
     def epoch(self) -> int:
@@ -69,7 +68,7 @@ class Router:
 
     def look(self) -> None:
         """Take strategies in and let them go, as discovery tells."""
-        if _FILLS not in self._fan.sources and is_queue(self._places.fills):
+        if _FILLS not in self._fan.readers and is_queue(self._places.fills):
             fills = open_subscriber(
                 self._places.fills, "router", types={OrderAck.type_id, Fill.type_id}
             )
@@ -105,21 +104,19 @@ class Router:
             self._commit()
             self._fan.wait(timeout)
             return False
-        source = self._fan.source
-        if source == _FILLS:
+        if record.source == _FILLS:
             self._answer(record)
         else:
-            self._route(source, record)
-        self._uncommitted[source] = self._uncommitted.get(source, 0) + 1
-        if self._uncommitted[source] >= _COMMIT_EVERY:
+            self._route(record.source, record)
+        self._uncommitted += 1
+        if self._uncommitted >= _COMMIT_EVERY:
             self._commit()
         return True
 
     def _commit(self) -> None:
-        for source in self._uncommitted:
-            if source in self._fan.sources:
-                self._fan.sources[source].commit()
-        self._uncommitted.clear()
+        if self._uncommitted:
+            self._fan.commit()
+            self._uncommitted = 0
 
     def _route(self, strategy: str, record: Record) -> None:
         if record.seq <= self._last_routed.get(strategy, -1):
@@ -140,9 +137,10 @@ class Router:
         """Close everything."""
         self._commit()
         self._discovery.close()
-        for reader in self._fan.sources.values():
-            reader.close()
+        readers = list(self._fan.readers.values())
         self._fan.close()
+        for reader in readers:
+            reader.close()
         for writer in (self._orders, *self._answers.values()):
             writer.close()
 

@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from tapewire.bus import (
     Connected,
     Disconnected,
+    FanInReader,
     SubscriberDiscovery,
     clear_ready,
     mark_ready,
 )
-from tapewire.demo._fan import FanInReader
 from tapewire.demo.account import Account
 from tapewire.demo.events import Side
 from tapewire.demo.levels import LevelBook, join
@@ -130,7 +130,7 @@ def run(process: Process) -> None:
         open_orders=len(account.open),
         seconds=time.perf_counter() - began,
     )
-    with SubscriberDiscovery(process.places.raw, name) as feed, FanInReader({"in": answers}) as fan:
+    with SubscriberDiscovery(process.places.raw, name) as feed, FanInReader({"in": answers}, max_skew=0) as fan:
         _trade(process, strategy, feed, fan)
     clear_ready(ends.orders_out)
     process.say("closed", position=account.position, cash=account.cash)
@@ -153,7 +153,7 @@ def _trade(
         record = fan.next()
         if record is None:
             fan.wait(timeout=_LOOK_EVERY)
-        elif fan.source == "in":
+        elif record.source == "in":
             account.take(record)
         elif record.type_id == SessionClosed.type_id:
             closed = True
@@ -165,7 +165,7 @@ def _look(
     process: Process, strategy: Strategy, feed: SubscriberDiscovery, fan: FanInReader
 ) -> None:
     match feed.poll():
-        case Connected(reader) if "feed" not in fan.sources:
+        case Connected(reader) if "feed" not in fan.readers:
             strategy.book, _ = join(reader, feed.path)
             fan.add("feed", reader)
         case Connected():

@@ -183,6 +183,35 @@ def test_nothing_is_there_before_the_folder_is(discover, strategy):
     assert names(discovery.poll()) == [("Added", "alpha")]
 
 
+@pytest.mark.parametrize("there", ["", "bus", "bus/orders"])
+def test_the_first_strategy_of_a_bus_is_told_wherever_its_folders_begin(
+    discover, tmp, strategy, there
+):
+    (tmp / there).mkdir(parents=True, exist_ok=True)
+    discovery = discover(LONG)
+    assert discovery.poll() == []
+    strategy("alpha")
+    assert names(discovery.poll()) == [("Added", "alpha")]
+    assert discovery.poll() == []
+    (tmp / "noise").touch()
+    assert not select.select([discovery], [], [], 0)[0], "what lies above is watched no more"
+    strategy("beta")
+    assert names(discovery.poll()) == [("Added", "beta")]
+
+
+def test_the_folders_of_a_new_bus_may_come_step_by_step_and_below_a_link(discover, tmp, layout):
+    (tmp / "real").mkdir()
+    layout.root.symlink_to(tmp / "real")
+    discovery = discover(LONG)
+    out = layout.orders.strategy("alpha").orders_out
+    for folder in (*reversed(out.relative_to(layout.root).parents[:-1]), out):
+        assert discovery.poll() == []
+        (layout.root / folder).mkdir()
+    assert discovery.poll() == []
+    bus.mark_ready(out)
+    assert names(discovery.poll()) == [("Added", "alpha")]
+
+
 def test_the_whole_orders_folder_replaced_is_noticed(told, layout, strategy):
     strategy("alpha")
     told.poll()
