@@ -106,7 +106,7 @@ class Router:
             return False
         if record.source == _FILLS:
             self._answer(record)
-        else:
+        elif record.source is not None:
             self._route(record.source, record)
         self._uncommitted += 1
         if self._uncommitted >= _COMMIT_EVERY:

@@ -121,17 +121,20 @@ def run(process: Process) -> None:
     strategy = STRATEGIES[name](account)
     mark_ready(ends.orders_out)
     # The router makes orders_in when it has found us.
-    answers = open_subscriber(ends.orders_in, name, start="earliest", create_timeout=30.0)
-    for record in answers:
-        account.take(record)
-    process.say(
-        "recovered" if account.epoch > 1 else "started",
-        position=account.position,
-        open_orders=len(account.open),
-        seconds=time.perf_counter() - began,
-    )
-    with SubscriberDiscovery(process.places.raw, name) as feed, FanInReader({"in": answers}, max_skew=0) as fan:
-        _trade(process, strategy, feed, fan)
+    with open_subscriber(ends.orders_in, name, start="earliest", create_timeout=30.0) as answers:
+        for record in answers:
+            account.take(record)
+        process.say(
+            "recovered" if account.epoch > 1 else "started",
+            position=account.position,
+            open_orders=len(account.open),
+            seconds=time.perf_counter() - began,
+        )
+        with (
+            SubscriberDiscovery(process.places.raw, name) as feed,
+            FanInReader({"in": answers}, max_skew=0) as fan,
+        ):
+            _trade(process, strategy, feed, fan)
     clear_ready(ends.orders_out)
     process.say("closed", position=account.position, cash=account.cash)
     account.close()
@@ -152,6 +155,7 @@ def _trade(
             _look(process, strategy, feed, fan)
         record = fan.next()
         if record is None:
+            fan.commit()  # caught up: so far, for whoever watches our lag
             fan.wait(timeout=_LOOK_EVERY)
         elif record.source == "in":
             account.take(record)
