@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tapewire.cli.demo import demo
 from tapewire.cli.output import Exit, explain, fail
 
 __all__ = ["app", "main"]
@@ -36,6 +37,9 @@ def _every_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None: ...
+
+
+app.command("demo")(demo)
 
 
 def main() -> None:

@@ -45,14 +45,10 @@ class Crowd:
     def next(self, engine: Engine, number: int) -> Input:
         """The crowd's next input; `number` is also its order's id."""
         choose = self._choose
-        self._trend = 0.995 * self._trend + choose.gauss(0, 0.012)
+        self._trend = 0.995 * self._trend + choose.gauss(0, 0.004)
         self._value += self._trend
-        if len(self._resting) > _ORDERS and choose.random() < 0.8:
-            at = choose.randrange(len(self._resting))
-            self._resting[at], self._resting[-1] = self._resting[-1], self._resting[at]
-            return Cancel(
-                MARKET, self._resting.pop()
-            )  # perhaps traded by now: nothing happens then
+        if len(engine) > _ORDERS and choose.random() < 0.8:
+            return Cancel(MARKET, self._pick(engine))
         side = choose.choice((Side.BUY, Side.SELL))
         sign = 1 if side is Side.BUY else -1
         qty = choose.choice((1, 2, 3, 5, 8, 13))
@@ -63,3 +59,12 @@ class Crowd:
         away = 1 + int(min(choose.expovariate(0.25), _DEPTH))
         self._resting.append(number)
         return New(MARKET, number, side, max(1, round(self._value) - sign * away), qty)
+
+    def _pick(self, engine: Engine) -> int:
+        """Any order of the crowd's that is still in the book; those that traded are forgotten."""
+        while True:
+            at = self._choose.randrange(len(self._resting))
+            self._resting[at], self._resting[-1] = self._resting[-1], self._resting[at]
+            order_id = self._resting.pop()
+            if (MARKET, order_id) in engine:
+                return order_id

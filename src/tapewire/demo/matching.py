@@ -137,6 +137,14 @@ class Engine:
 
     # ---- looking --------------------------------------------------------------------------------
 
+    def __len__(self) -> int:
+        """How many orders are in the book."""
+        return len(self._orders)
+
+    def __contains__(self, order: tuple[str, int]) -> bool:
+        """Whether ``(owner, order_id)`` is in the book."""
+        return order in self._orders
+
     def best(self, side: Side) -> int | None:
         """The best price of a side, or None."""
         return self._halves[side].best

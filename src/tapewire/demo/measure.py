@@ -85,7 +85,7 @@ class Measures:
 
     def per_second(self, rate: Rate) -> tuple[Array, Array]:
         """(time, records a second) over the session."""
-        edges = np.arange(0, self.seconds + _RATE_BIN_S, _RATE_BIN_S)
+        edges = np.arange(int(self.seconds / _RATE_BIN_S) + 1) * _RATE_BIN_S  # whole bins
         counts, _ = np.histogram(rate.times, edges)
         return edges[:-1] + _RATE_BIN_S / 2, counts / _RATE_BIN_S
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from tapewire.bus import Added, FanInReader, Removed, RouterDiscovery
 from tapewire.demo.places import Places
 from tapewire.demo.process import Process, main
-from tapewire.demo.tape import is_queue
-from tapewire.log import Record, open_log
+from tapewire.demo.tape import is_queue, records
+from tapewire.log import Record
 from tapewire.protocol import declare, replace
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck
 from tapewire.queue import Reader, Writer, open_publisher, open_subscriber
@@ -31,16 +31,9 @@ _FILLS = "exchange/fills"  # no strategy has this name: a name has no slash
 def last_routed(path: Path) -> dict[str, int]:
     """The number of the last order of each strategy that the router has passed on."""
     last: dict[str, int] = {}
-    if not is_queue(path):
-        return last
-    for message in (NewOrder, CancelOrder):
-        with open_log(path, types={message.type_id}) as log:
-            while len(batch := log.read_batch()):
-                rows = message.decode(batch)
-                for strategy in set(rows["strategy"].tolist()):
-                    seqs = rows["source_seq"][rows["strategy"] == strategy]
-                    name = strategy.decode()
-                    last[name] = max(last.get(name, -1), int(seqs.max()))
+    for record in records(path):
+        order = record.decode()
+        last[order.strategy] = order.source_seq  # they rise
     return last
 
 
