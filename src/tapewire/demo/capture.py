@@ -1,7 +1,7 @@
-"""A recorded book as the demo's market: Binance's depth stream, one `TIME JSON` a line.
+"""A recorded market as the demo's crowd: Binance's depth and trade streams, a `TIME JSON` a line.
 
-The levels become liquidity of the crowd that strategies trade with; recorded trades are left out,
-because at this exchange trades happen by matching.
+Levels become liquidity that strategies trade with; trades become orders that take what they took:
+here they meet the strategies' quotes too.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tapewire.demo.events import SetLevel, Side
+from tapewire.demo.events import MARKET, Input, New, SetLevel, Side
 from tapewire.errors import InvalidOption
 
-__all__ = ["RecordedLevel", "recorded_levels"]
+__all__ = ["Recorded", "recorded"]
 
 _BAND = 0.002  # of the price: levels further out are never traded with, and would only fill memory
 _PRICE_SCALE = 100  # to ticks of a cent
 _SIZE_SCALE = 1_000  # to lots of a thousandth
 
 
-class RecordedLevel(NamedTuple):
-    """A level as it became, so many seconds after the first."""
+class Recorded(NamedTuple):
+    """An input of the crowd, so many seconds after the first line."""
 
     seconds: float
-    level: SetLevel
+    what: Input
 
 
-def recorded_levels(path: str | os.PathLike[str]) -> Iterator[RecordedLevel]:
-    """Every change of a level near the middle, in order.
+def recorded(path: str | os.PathLike[str]) -> Iterator[Recorded]:
+    """Every change of a level near the middle, and every trade, in order.
 
     Raises:
         InvalidOption: A line is not of this format.
@@ -53,8 +53,8 @@ def recorded_levels(path: str | os.PathLike[str]) -> Iterator[RecordedLevel]:
                     hint="a capture is one `TIME JSON` a line, as Binance's WebSocket sends it",
                 ) from error
             first_ns = at_ns if first_ns is None else first_ns
-            for level in changes:
-                yield RecordedLevel((at_ns - first_ns) / 1e9, level)
+            for what in changes:
+                yield Recorded((at_ns - first_ns) / 1e9, what)
 
 
 class _Near:
@@ -63,8 +63,9 @@ class _Near:
     def __init__(self) -> None:
         self._middle: float | None = None
         self._shown: set[tuple[Side, int]] = set()
+        self._trades = 0
 
-    def changes(self, message: Any) -> list[SetLevel]:
+    def changes(self, message: Any) -> list[Input]:
         """What a message changes: what goes first, so that a moving market does not meet itself."""
         data = message.get("data", message)
         kind = data.get("e")
@@ -76,6 +77,8 @@ class _Near:
         elif kind in (None, "bookTicker") and "B" in data:
             self._middle = (float(data["b"]) + float(data["a"])) / 2
             return []
+        elif kind == "trade":
+            return self._trade(data)
         else:
             return []
         sides = ((Side.BUY, bids), (Side.SELL, asks))
@@ -86,10 +89,16 @@ class _Near:
         come = [
             self._level(side, price, qty) for side, price, qty in rows if self._near(price, qty)
         ]
-        changes = [level for level in gone if (level.side, level.price) in self._shown] + come
+        known = [level for level in gone if (level.side, level.price) in self._shown]
         self._shown.difference_update((level.side, level.price) for level in gone)
         self._shown.update((level.side, level.price) for level in come)
-        return changes
+        return [*known, *come]
+
+    def _trade(self, data: Any) -> list[Input]:
+        self._trades += 1
+        side = Side.SELL if data["m"] else Side.BUY  # m: the buyer was in the book
+        level = self._level(side, float(data["p"]), float(data["q"]))
+        return [New(MARKET, self._trades, side, level.price, level.qty, immediate=True)]
 
     def _near(self, price: float, qty: float) -> bool:
         if self._middle is None or round(qty * _SIZE_SCALE) <= 0:

@@ -24,7 +24,7 @@ from pathlib import Path
 from tapewire.bus import Connected, SubscriberDiscovery, mark_ready
 from tapewire.config import FlushEvery
 from tapewire.demo import messages, outputs
-from tapewire.demo.capture import recorded_levels
+from tapewire.demo.capture import recorded
 from tapewire.demo.crowd import Crowd
 from tapewire.demo.events import Cancel, Close, Input, New, Side
 from tapewire.demo.matching import Engine
@@ -257,14 +257,14 @@ class _Inputs:
             yield due, crowd.next(exchange.engine, exchange.next_crowd_seq)
 
     def _recorded(self) -> Iterator[tuple[float, Input]]:
-        """A capture's levels at the pace they were recorded; those in the WAL are passed over."""
+        """A capture at the pace it was recorded; what the WAL has of it is passed over."""
         done = self._exchange.next_crowd_seq
         began: float | None = None
-        for number, (seconds, level) in enumerate(recorded_levels(self._settings.capture or "")):
+        for number, (seconds, what) in enumerate(recorded(self._settings.capture or "")):
             if number < done:
                 continue
             began = time.monotonic() - seconds if began is None else began
-            yield began + seconds, level
+            yield began + seconds, what
 
     def close(self) -> None:
         """Give up the reader."""
