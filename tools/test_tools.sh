@@ -15,6 +15,7 @@ declare -A packages=(
     [mkfs.ext4]=e2fsprogs
     [clang]="clang libclang-rt-dev"
     [jdk]=default-jdk-headless
+    [systemd-analyze]=systemd
 )
 
 has() {
