@@ -39,7 +39,7 @@ from tapewire.protocol import Message, declare
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck, TimeInForce
 from tapewire.queue import Reader, open_publisher
 
-__all__ = ["Exchange", "Recovery"]
+__all__ = ["Exchange", "Recovery", "order_of"]
 
 CHECKPOINT_EVERY = 1_000  # inputs
 _LOOK_EVERY = 0.05  # seconds between looks at the discovery
@@ -227,7 +227,7 @@ class _Inputs:
         exchange = self._exchange
         record = self._orders.next() if self._orders is not None else None
         if record is not None:
-            exchange.accept(_order(record), record.seq)
+            exchange.accept(order_of(record), record.seq)
             self._uncommitted += 1
             return
         if self._orders is not None and self._uncommitted:
@@ -271,7 +271,8 @@ class _Inputs:
         self._discovery.close()
 
 
-def _order(record: Record) -> Input:
+def order_of(record: Record) -> Input:
+    """The input that a record of the router's is."""
     match record.decode():
         case NewOrder() as new:
             immediate = new.time_in_force == TimeInForce.IMMEDIATE_OR_CANCEL

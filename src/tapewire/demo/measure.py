@@ -27,6 +27,7 @@ Array = np.ndarray[Any, Any]
 PERCENTILES = (50.0, 99.0, 99.9)
 _CATCHING_UP_NS = 250_000_000  # after a recovery: what had piled up is not live either
 _RATE_BIN_S = 0.25
+_RATE_BINS_LEAST = 8
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,10 @@ class Measures:
 
     def per_second(self, rate: Rate) -> tuple[Array, Array]:
         """(time, records a second) over the session."""
-        edges = np.arange(int(self.seconds / _RATE_BIN_S) + 1) * _RATE_BIN_S  # whole bins
-        counts, _ = np.histogram(rate.times, edges)
-        return edges[:-1] + _RATE_BIN_S / 2, counts / _RATE_BIN_S
+        bins = max(_RATE_BINS_LEAST, int(self.seconds / _RATE_BIN_S))
+        counts, edges = np.histogram(rate.times, bins, (0, self.seconds))
+        width = self.seconds / bins
+        return edges[:-1] + width / 2, counts / width
 
 
 class _Columns(NamedTuple):

@@ -128,8 +128,11 @@ class Stage:
 
     def _hear(self, name: str, child: _Child) -> None:
         for line in child.lines():
-            facts = json.loads(line)
-            self.told.append(Told(name, facts.pop("event"), facts.pop("time_ns"), facts))
+            try:
+                facts = json.loads(line)
+                self.told.append(Told(name, facts.pop("event"), facts.pop("time_ns"), facts))
+            except (ValueError, AttributeError, KeyError):
+                self._fail(name, f"told what cannot be read: {line[:80]!r}")
 
     def _fail(self, name: str, what: str) -> None:
         words = (self._logs / f"{name}.log").read_text(errors="replace").strip()
