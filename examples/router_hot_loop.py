@@ -13,17 +13,18 @@
     END
 
 The sidecar discovers strategies, opens and closes their queues. The hot thread, pinned to a core,
-takes what is open, reads orders and answers each. Between pinning itself and its last answer it
-makes no system call while the sidecar sleeps; when that wakes up, it takes the GIL for a moment.
+takes what is open, merges the orders and answers each. Between pinning itself and its last answer
+it makes no system call while the sidecar sleeps; when that wakes up, it takes the GIL for a moment.
 """
 
 import argparse
 import contextlib
 import gc
 import os
-import select
+import selectors
 import sys
 import threading
+import time
 
 import tapewire as tw
 from tapewire import bus
@@ -49,65 +50,96 @@ class Sidecar(threading.Thread):
 
     def __init__(self, layout):
         super().__init__(name="sidecar")
-        self.joining = bus.Handover(1024)  # to the hot thread: a lane that it does not have is new,
-        self.leaving = bus.Handover(1024)  # one that it has is to be given back here
+        self.changed = bus.Handover(1024)  # to the hot thread: lanes to take in, or to give up
+        self.given_up = bus.Handover(1024)  # and back
         self._layout = layout
         self._lanes = {}
-        self._end = os.eventfd(0, os.EFD_CLOEXEC)
+        self._over = False
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
 
     def run(self):
         # Strategies come seldom, and inotify tells: a long sleep leaves the hot thread alone.
-        with bus.RouterDiscovery(self._layout.orders, rescan=30.0) as discovery:
-            while True:
+        with (
+            bus.RouterDiscovery(self._layout.orders, rescan=30.0) as discovery,
+            selectors.DefaultSelector() as selector,
+        ):
+            selector.register(discovery, selectors.EVENT_READ)
+            selector.register(self._wake, selectors.EVENT_READ)
+            while not self._over:
                 for event in discovery.poll():
-                    self._join(event) if isinstance(event, bus.Added) else self._leave(event)
-                while (lane := self.leaving.take()) is not None:
-                    lane.close()
-                if (
-                    self._end
-                    in select.select([discovery, self._end], [], [], discovery.rescan_in)[0]
-                ):
-                    break
+                    if isinstance(event, bus.Added):
+                        self._join(event.strategy)
+                    elif event.strategy in self._lanes:
+                        self._leave(self._lanes.pop(event.strategy))
+                selector.select(discovery.rescan_in)
         for lane in self._lanes.values():
             lane.close()
 
     def stop(self):
         """Close all queues; the hot thread uses them no more."""
-        os.eventfd_write(self._end, 1)
+        self._over = True
+        os.eventfd_write(self._wake, 1)
         self.join()
-        os.close(self._end)
+        os.close(self._wake)
 
-    def _join(self, event):
+    def _join(self, strategy):
         try:
-            lane = Lane(event.strategy, self._layout.orders.strategy(event.strategy))
+            lane = Lane(strategy, self._layout.orders.strategy(strategy))
         except (tw.TapewireError, OSError) as error:
-            print(f"router: {event.strategy} is left out: {error}", file=sys.stderr)
+            print(f"router: {strategy} is left out: {error}", file=sys.stderr)
             return
-        self._lanes[event.strategy] = lane
-        if not self.joining.offer(lane):
-            raise RuntimeError("the hot thread has not taken 1024 strategies")
+        self._lanes[strategy] = lane
+        self._tell(lane)
 
-    def _leave(self, event):
-        lane = self._lanes.pop(event.strategy, None)
-        if lane is not None and not self.joining.offer(lane):
-            raise RuntimeError("the hot thread has not taken 1024 strategies")
+    def _leave(self, lane):
+        self._tell(lane)
+        # Not closed before the hot thread lets go of it, and closed before the strategy comes back.
+        while self.given_up.take() is not lane and not self._over:
+            time.sleep(0.001)
+        lane.close()
+
+    def _tell(self, lane):
+        while not self.changed.offer(lane) and not self._over:
+            time.sleep(0.001)
 
 
-def answer_orders(sidecar, lanes, count):
-    """The hot loop: `count` orders answered, from whoever sends them."""
-    changed, give_back = sidecar.joining.take, sidecar.leaving.offer
-    while count > 0:
-        if (lane := changed()) is not None:
-            if lane in lanes:
-                lanes.remove(lane)
-                give_back(lane)
-            else:
-                lanes.append(lane)
-        for lane in lanes:
-            if (order := lane.orders.next()) is not None:
+class HotLoop:
+    """The hot path: all orders, in the order of time, each answered to whom it came from."""
+
+    def __init__(self, sidecar):
+        self._changed, self._give_up = sidecar.changed.take, sidecar.given_up.offer
+        self._fan = bus.FanInReader(max_skew=0.0)  # no order waits for another strategy's
+        self.lanes = {}
+
+    def join(self, count):
+        """Wait until so many strategies are there."""
+        while len(self.lanes) < count:
+            if (lane := self._changed()) is not None:
+                self._change(lane)
+
+    def answer(self, count):
+        """Answer so many orders."""
+        look, changed, lanes = self._fan.next, self._changed, self.lanes
+        while count > 0:
+            if (lane := changed()) is not None:
+                self._change(lane)
+            if (order := look()) is not None:
+                lane = lanes[order.source]
                 lane.fills.append(FILL, order.payload)
                 lane.orders.commit()
                 count -= 1
+
+    def close(self):
+        """Give the readers back to who opened them."""
+        self._fan.close()
+
+    def _change(self, lane):
+        if self.lanes.get(lane.strategy) is lane:
+            self._fan.remove(lane.strategy)
+            self._give_up(self.lanes.pop(lane.strategy))
+        else:
+            self._fan.add(lane.strategy, lane.orders)
+            self.lanes[lane.strategy] = lane
 
 
 def main():
@@ -120,20 +152,19 @@ def main():
 
     sidecar = Sidecar(bus.Layout(arguments.bus))
     sidecar.start()
+    hot = HotLoop(sidecar)
     try:
-        lanes = []
-        while len(lanes) < arguments.strategies:
-            if (lane := sidecar.joining.take()) is not None:
-                lanes.append(lane)
+        hot.join(arguments.strategies)
         gc.collect()
         gc.freeze()
         gc.disable()
         # After opening: the native threads would inherit the core.
         core = max(os.sched_getaffinity(0)) if arguments.core is None else arguments.core
         bus.pin_to_core(core)
-        answer_orders(sidecar, lanes, arguments.orders)
-        print(f"router: answered {arguments.orders} orders of {len(lanes)} strategies")
+        hot.answer(arguments.orders)
+        print(f"router: answered {arguments.orders} orders of {len(hot.lanes)} strategies")
     finally:
+        hot.close()
         sidecar.stop()
 
 

@@ -161,7 +161,7 @@ def test_the_hot_loop_of_the_router_makes_no_system_call_while_its_sidecar_sleep
             strategy.wait()
     assert f"answered {2 * orders} orders of 2 strategies" in said
     (sidecar,) = [t for t in threads if any("inotify_add_watch(" in call for _, call in t)]
-    asleep = [time for time, call in sidecar if re.match(r"p?select", call)][-1]
+    asleep = [time for time, call in sidecar if re.match(r"epoll_p?wait", call)][-1]
     calls = [c for c in between(threads, PINNING, "router: answered") if c[0] >= asleep]
     # Falling asleep, the sidecar gives the GIL back: that may take the hot thread a few calls.
     assert len(calls) <= 4, "one order in hundreds asked something of the kernel"

@@ -131,3 +131,39 @@ def test_every_example_is_short_enough_to_copy():
     long = {"hot_loop.py", "router_hot_loop.py"}  # recipes with a page of their own
     for path in EXAMPLES.glob("*.py"):
         assert path.name in long or len(path.read_text().splitlines()) < 80, path.name
+
+
+def test_strategies_join_and_leave_the_router_while_it_runs(tmp, eventually):
+    layout = bus.Layout(tmp / "bus")
+    orders = 50
+
+    def trade(name):
+        """All orders of a strategy, from READY to the last fill."""
+        me = layout.orders.strategy(name)
+        with (
+            tw.open_publisher(me.orders_out, segment_bytes=1 << 20) as out,
+            bus.SubscriberDiscovery(me.orders_in, "me") as discovery,
+        ):
+            out.append_batch(1, [b"%d" % n for n in range(orders)])
+            bus.mark_ready(me.orders_out)
+            eventually(lambda: isinstance(discovery.poll(), bus.Connected))
+            fills = []
+            eventually(lambda: fills.extend(discovery.reader) or len(fills) == orders)
+            discovery.reader.commit()
+            bus.clear_ready(me.orders_out)
+        return [int(bytes(fill.payload)) for fill in fills]
+
+    router = subprocess.Popen(
+        command("router_hot_loop", layout.root, "--orders", 3 * orders),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with router:
+        try:
+            assert trade("alpha") == list(range(orders))
+            assert trade("beta") == list(range(orders))
+            assert trade("alpha") == list(range(orders)), "it came back"
+            assert "answered 150 orders of 1 strategies" in router.communicate(timeout=60)[0]
+        finally:
+            router.kill()
+    assert router.returncode == 0

@@ -4,11 +4,7 @@ No server, no registry, no thread: everything here looks when it is asked to.
 """
 
 from tapewire.bus._native import FanInReader, SourceCounts
-from tapewire.bus.discovery import (
-    Added,
-    Removed,
-    RouterDiscovery,
-)
+from tapewire.bus.discovery import Added, Removed, RouterDiscovery
 from tapewire.bus.feeds import Feed, MissingFeeds, load_feeds
 from tapewire.bus.handover import Handover
 from tapewire.bus.layout import (
@@ -28,15 +24,8 @@ from tapewire.bus.markers import (
     write_lease,
 )
 from tapewire.bus.pinning import pin_to_core
-from tapewire.bus.registration import (
-    ReaderRegistration,
-)
-from tapewire.bus.subscription import (
-    Connected,
-    Disconnected,
-    SubscriberDiscovery,
-    Waiting,
-)
+from tapewire.bus.registration import ReaderRegistration
+from tapewire.bus.subscription import Connected, Disconnected, SubscriberDiscovery, Waiting
 
 __all__ = [
     "Added",

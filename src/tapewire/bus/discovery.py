@@ -6,6 +6,7 @@ overflows, its watches run out, the folder lies on a mount that has none) the ne
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -16,13 +17,12 @@ from pathlib import Path
 from typing import Self
 
 from tapewire.bus.alarm import Alarm
-from tapewire.bus.inotify import OutOfWatches
 from tapewire.bus.layout import ORDERS_OUT, OrdersLayout
 from tapewire.bus.markers import READY
 from tapewire.bus.names import folders_below
 from tapewire.bus.watches import StrategyWatches
 from tapewire.config import check_at_least
-from tapewire.errors import ClosedHandle
+from tapewire.errors import ClosedHandle, ForkedHandle
 
 __all__ = ["Added", "Removed", "RouterDiscovery"]
 
@@ -97,6 +97,7 @@ class RouterDiscovery:
         self.orders = orders
         self.rescan = rescan
         self.closed = False
+        self._pid = os.getpid()
         self._ready: dict[str, _Identity] = {}
         self._due = time.monotonic()
         self._alarm = Alarm()
@@ -121,25 +122,33 @@ class RouterDiscovery:
         """What changed since the last call; never blocks."""
         if self.closed:
             raise ClosedHandle("the discovery is closed", path=os.fspath(self.orders.root))
+        if self._pid != os.getpid():
+            raise ForkedHandle(
+                "the discovery was opened before fork, in the parent",
+                path=os.fspath(self.orders.root),
+                hint="open one in the child",
+            )
         changed = self._watches.changed()
         now = time.monotonic()
         if changed is None or now >= self._due:
             self._due = now + self.rescan
             changed = self._scan()
         events: list[Added | Removed] = []
-        for strategy in sorted(changed):
-            self._look_at(strategy, events)
+        if changed:
+            parent = os.fspath(self.orders.folder)
+            for strategy in sorted(changed):
+                self._look_at(strategy, f"{parent}/{strategy}", events)
         return events
 
     def fileno(self) -> int:
         """A descriptor that is readable when `poll` has something to look at.
 
         Raises:
-            OutOfWatches: The kernel gave no inotify instance; poll by a timer.
+            OSError: The kernel gave no inotify instance; poll by a timer.
         """
         descriptor = self._watches.descriptor
         if descriptor is None:
-            raise OutOfWatches(0, "the kernel gave no inotify instance: poll by a timer")
+            raise OSError(errno.EMFILE, "the kernel gave no inotify instance: poll by a timer")
         return descriptor
 
     async def __aiter__(self) -> AsyncGenerator[Added | Removed, None]:
@@ -171,9 +180,9 @@ class RouterDiscovery:
         self._watches.watch_all(folder)
         return self._ready.keys() | set(folders_below(folder))
 
-    def _look_at(self, strategy: str, events: list[Added | Removed]) -> None:
-        folder = self.orders.root / "orders" / "queue" / strategy
-        orders_out = folder / ORDERS_OUT
+    def _look_at(self, strategy: str, folder: str, events: list[Added | Removed]) -> None:
+        # Paths are text here: a rescan looks at every strategy, and a Path costs more than a look.
+        orders_out = f"{folder}/{ORDERS_OUT}"
         # Watched before it is looked at: what comes in between is told by the next poll.
         watch = self._watches.watch_strategy(strategy, folder)
         found = _identity(folder, orders_out, watch)
@@ -185,16 +194,16 @@ class RouterDiscovery:
         if known is not None:
             events.append(Removed(strategy))
         if found is not None:
-            events.append(Added(strategy, orders_out))
+            events.append(Added(strategy, Path(orders_out)))
 
 
-def _identity(folder: Path, orders_out: Path, watch: int | None) -> _Identity | None:
+def _identity(folder: str, orders_out: str, watch: int | None) -> _Identity | None:
     """None when the strategy is not ready, or is not what it should be."""
     try:
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
             return None
         queue = os.lstat(orders_out)
-        ready = os.lstat(orders_out / READY)
+        ready = os.lstat(f"{orders_out}/{READY}")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:

@@ -10,6 +10,7 @@ import errno
 import functools
 import os
 import struct
+import weakref
 from dataclasses import dataclass
 
 __all__ = ["Event", "Inotify", "OutOfWatches"]
@@ -53,12 +54,16 @@ class Event:
 
 
 class Inotify:
-    """An inotify instance; `read` never blocks."""
+    """An inotify instance; `read` never blocks.
+
+    A forked child does not keep it: the two would take each other's events.
+    """
 
     _fd = -1  # until the kernel has given one
 
     def __init__(self) -> None:
         self._fd = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+        _instances.add(self)
 
     def watch(self, path: str | os.PathLike[str], mask: int = NAMES) -> int | None:
         """Watch a folder's names, or with ``mask=0`` only whether the file or folder itself goes.
@@ -115,6 +120,17 @@ class Inotify:
 
     def __del__(self) -> None:
         self.close()
+
+
+_instances: weakref.WeakSet[Inotify] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for instance in list(_instances):
+        instance.close()
+
+
+os.register_at_fork(after_in_child=_close_all)
 
 
 @functools.cache

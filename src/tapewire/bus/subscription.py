@@ -16,7 +16,7 @@ from tapewire.bus.markers import is_ready
 from tapewire.bus.names import check_name
 from tapewire.bus.registration import name_is_held
 from tapewire.config import BusySpin, Seq, Sleep, SpinThenPark, Time, check_at_least
-from tapewire.errors import ClosedHandle, MappingLost
+from tapewire.errors import ClosedHandle, MappingLost, ReaderAlreadyActive
 from tapewire.queue import DisconnectReason, Reader, open_reader, open_subscriber
 
 __all__ = ["Connected", "Disconnected", "SubscriberDiscovery", "Waiting"]
@@ -51,7 +51,8 @@ class SubscriberDiscovery:
     lies in its place, the old reader is closed and `Connected` brings a new one. A reader that you
     closed yourself is opened again, after what it committed.
 
-    `poll` does not block and starts no thread. It looks through a second, anonymous reader, so the
+    `poll` does not block and starts no thread. (One case costs 100 ms: another process takes the
+    name between looking and opening.) It looks through a second, anonymous reader, so the
     thread that polls need not be the one that reads.
 
     Args:
@@ -181,21 +182,27 @@ class SubscriberDiscovery:
             self._drop_probe()
         return DisconnectReason.SEGMENT_MISSING
 
-    def _open(self, queue: _Identity) -> Connected | Waiting:
+    def _open(self, queue: _Identity) -> Connected | Disconnected | Waiting:
         if self.ready_only and not is_ready(self.path):
             return Waiting("the queue is not READY")
         if self.reader is not None:
             self.reader.close()
+        held = Waiting(f"another reader holds the name {self.name!r}")
         if name_is_held(self.path, self.name):  # opening would try for 100 ms
-            return Waiting(f"another reader holds the name {self.name!r}")
-        self.reader = open_subscriber(
-            self.path,
-            self.name,
-            start=self._start,
-            wait=self._wait,
-            types=self._types,
-            pinned=self._pinned,
-        )
+            return held
+        try:
+            self.reader = open_subscriber(
+                self.path,
+                self.name,
+                start=self._start,
+                wait=self._wait,
+                types=self._types,
+                pinned=self._pinned,
+            )
+        except ReaderAlreadyActive:  # taken since we looked
+            return held
+        except FileNotFoundError:  # removed since we looked
+            return self._gone(DisconnectReason.SEGMENT_MISSING, "there is no queue")
         self._start = "resume"
         self._reader_queue = queue
         return Connected(self.reader)

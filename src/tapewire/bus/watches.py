@@ -76,23 +76,22 @@ class StrategyWatches:
         except OutOfWatches as error:
             self._limited(error)
         self._hold(_ABOVE, *above)
-        if _ALL in self._of:
-            self._hold(_ABOVE)
 
-    def watch_strategy(self, strategy: str, folder: Path) -> int | None:
+    def watch_strategy(self, strategy: str, folder: str) -> int | None:
         """Watch a strategy as it is now; the watch of its `orders_out`, if that is there."""
         if self._inotify is None:
             return None
         watch = self._inotify.watch
-        queue = folder / ORDERS_OUT
+        queue = f"{folder}/{ORDERS_OUT}"
+        ready = f"{queue}/{READY}"
         held: list[int | None] = []
         try:
             held.append(watch(folder))
-            held.append(watch(queue / READY, 0))
+            held.append(watch(ready, 0))
             # Not ready: tell of READY's coming. It may just have come, so it is asked for again.
             held.append(watch(queue, NAMES if held[1] is None else 0))
             if held[1] is None:
-                held[1] = watch(queue / READY, 0)
+                held[1] = watch(ready, 0)
         except OutOfWatches as error:
             self._limited(error)
         self._hold(strategy, *held)

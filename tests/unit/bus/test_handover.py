@@ -57,9 +57,52 @@ def test_what_was_taken_is_not_kept_alive():
     assert gone() is None
 
 
-@pytest.mark.parametrize(("capacity", "count"), [(1, 200), (2, 1_000), (64, 10_000)])
-def test_two_threads_that_are_switched_often_see_every_object_once(capacity, count):
-    ring = bus.Handover(capacity)
+def at_every_line(method, other, *arguments):
+    """Calls `method`, and `other` before each of its lines: wherever a thread might be switched."""
+
+    def trace(frame, event, _):
+        if event == "line" and frame.f_code is method.__func__.__code__:
+            other()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return method(*arguments)
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+def test_who_takes_may_come_at_any_line_of_an_offer(capacity):
+    ring, taken = bus.Handover(capacity), []
+
+    def take():
+        if (item := ring.take()) is not None:
+            taken.append(item)
+
+    for n in range(20):
+        assert at_every_line(ring.offer, take, n)
+    take()
+    assert taken == list(range(20))
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+def test_who_offers_may_come_at_any_line_of_a_take(capacity):
+    ring, offered = bus.Handover(capacity), []
+
+    def offer():
+        if ring.offer(len(offered)):
+            offered.append(len(offered))
+
+    taken = [at_every_line(ring.take, offer) for _ in range(20)]
+    taken += iter(ring.take, None)
+    assert taken == offered
+    assert len(offered) >= 20
+
+
+def test_two_threads_that_are_switched_often_see_every_object_once():
+    ring, count = bus.Handover(64), 5_000
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
 

@@ -19,7 +19,7 @@ INT63 = st.integers(0, 2**63 - 1)
 LEASES = st.builds(
     bus.Lease, INT63, INT63, INT63, INT63, st.text(max_size=64), st.text(max_size=64)
 )
-SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 
 
 def test_ready_is_an_empty_private_file(tmp):
@@ -89,6 +89,14 @@ def test_my_own_lease_is_alive(tmp):
 def written_by_another(folder, then=""):
     code = f"import sys; from tapewire import bus; bus.write_lease(sys.argv[1]); {then}"
     return subprocess.Popen([sys.executable, "-c", code, folder], stdin=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("field", ["version", "pid", "start_time_ticks", "epoch", "timestamp_ns"])
+@pytest.mark.parametrize("value", [None, True, -1, 1.0, "1", 2**63, [1]])
+def test_a_number_that_is_none_is_refused(tmp, field, value):
+    bus.write_lease(tmp)
+    with pytest.raises(tw.CorruptMetadata, match=f"{field} must be"):
+        changed(tmp, **{field: value})
 
 
 def test_an_error_names_the_file_and_what_to_do(tmp):
@@ -171,6 +179,7 @@ FIELDS = st.sampled_from(["version", "pid", "start_time_ticks", "epoch", "timest
 @example(b"1" * 4096)
 @example(b" " * 5000)
 @example(b'{"version": 1e400}')
+@example(b'{"version": 1, "pid": -1}')
 def test_a_hostile_lease_is_a_lease_or_a_typed_error(tmp, content):
     (tmp / "LEASE").write_bytes(content)
     with contextlib.suppress(tw.CorruptMetadata, tw.UnsupportedVersion):

@@ -133,6 +133,26 @@ def test_a_name_that_is_held_is_waited_for_without_trying(discovery, queue, monk
         assert isinstance(discovery.poll(), bus.Connected)
 
 
+@pytest.mark.parametrize("what", ["name", "queue"])
+def test_what_is_lost_between_looking_and_opening_is_waited_for(
+    discovery, queue, monkeypatch, what
+):
+    def lose(*_):
+        if what == "queue":
+            queue.rename(queue.with_name("away"))
+        return False
+
+    monkeypatch.setattr(bus.subscription, "name_is_held", lose)
+    with publish(queue), tw.open_subscriber(queue, "strategy_a"):
+        missing = {
+            "name": "another reader holds the name 'strategy_a'",
+            "queue": "there is no queue",
+        }
+        assert discovery.poll() == bus.Waiting(missing[what])
+        if what == "queue":
+            queue.with_name("away").rename(queue)
+
+
 def test_a_reader_that_its_user_closed_is_opened_again_behind_its_commit(discovery, queue):
     with publish(queue) as writer:
         writer.append_batch(1, [b"a", b"b"])
