@@ -42,6 +42,20 @@ def _doctest_scratch(request):
         request.getfixturevalue("doctest_namespace")["tmp"] = request.getfixturevalue("tmp")
 
 
+@pytest.fixture
+def own_messages():
+    """Messages that the test defines are forgotten when it ends."""
+    from tapewire import log
+    from tapewire.protocol import registry
+
+    tables = (registry._messages, log._decoders)
+    before = [dict(table) for table in tables]
+    yield
+    for table, content in zip(tables, before, strict=True):
+        table.clear()
+        table.update(content)
+
+
 def wait_until(predicate, timeout=10.0):
     """Until `predicate()` is true; what it returned. Fails after `timeout` seconds."""
     deadline = time.monotonic() + timeout

@@ -10,3 +10,9 @@ def test_an_interpreter_that_runs_without_the_gil_is_refused():
     assert done.returncode == 1
     assert "ImportError: tapewire needs the GIL" in done.stderr
     assert "PYTHON_GIL=0" in done.stderr
+
+
+def test_numpy_and_what_reads_json_are_imported_when_they_are_needed():
+    code = "import sys, tapewire; print(sorted({'numpy', 'json'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -185,8 +185,9 @@ def declare(writer: Writer, *messages: type[Any]) -> None:
     from tapewire.protocol import types_file
 
     missing = [cls for cls in messages if cls not in writer.declared]
-    types_file.merge(writer.path, [cls.layout() for cls in missing])
-    writer.declared.update(missing)
+    if missing:
+        types_file.merge(writer.path, [cls.layout() for cls in missing])
+        writer.declared.update(missing)
 
 
 @dataclass_transform(frozen_default=True)
@@ -291,8 +292,8 @@ def make_class(
         own.pop(name, None)
     functions, tell_class = compile_functions(layout, defaults, declare)
     # namedtuple's getters are the fastest that Python has.
-    fastest = vars(namedtuple("_", names))
-    getters = {name: fastest[name] for name in names}
+    fastest = namedtuple("_", names)  # type: ignore[misc]
+    getters = {name: getattr(fastest, name) for name in names}
     cls: type[Message] = type(
         layout.name,
         (Message,),

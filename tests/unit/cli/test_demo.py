@@ -1,7 +1,8 @@
 """`tapewire demo`, as a person runs it."""
 
+import contextlib
 import json
-import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +18,32 @@ from tapewire.demo.stage import DemoFailed
 TAPEWIRE = [sys.executable, "-m", "tapewire.cli"]
 
 
-def started_by(pid):
-    """Processes whose parent this is."""
-    tasks = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(child) for child in tasks.split()]
+def processes_of(demo):
+    """{pid: settings} of the four processes of a demo, once all of them are there."""
+    children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
+    last_arguments = [
+        Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2:-1] for pid in children
+    ]
+    found = {
+        int(pid): json.loads(argument)
+        for pid, [argument] in zip(children, filter(None, last_arguments), strict=False)
+        if argument.startswith(b"{")  # between fork and exec it is the demo's own
+    }
+    return found if len(found) == 4 else None
+
+
+@contextlib.contextmanager
+def running_demo(*arguments):
+    with subprocess.Popen(
+        [*TAPEWIRE, "demo", "--seconds", "30", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def fails_with(monkeypatch, name, error):
@@ -45,41 +68,28 @@ def test_it_writes_a_page_and_prints_one_object(tmp):
 
 
 def test_ctrl_c_leaves_no_process_and_no_bus(tmp, eventually):
-    environment = dict(os.environ, TMPDIR=str(tmp))
-    process = subprocess.Popen(
-        [*TAPEWIRE, "demo", "--seconds", "30", "--out", tmp / "out"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    children = eventually(lambda: len(started_by(process.pid)) == 4 and started_by(process.pid))
-    roots = {Path(json.loads(arguments_of(child))["root"]) for child in children}
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == 130, out + err
+    with running_demo("--out", tmp / "out") as demo:
+        processes = eventually(lambda: processes_of(demo))
+        demo.send_signal(signal.SIGINT)
+        out, err = demo.communicate(timeout=20)
+    assert demo.returncode == 130, out + err
     assert "Traceback" not in err
-    assert not any(Path(f"/proc/{child}").exists() for child in children)
-    assert not any(root.exists() for root in roots)
-
-
-def arguments_of(pid):
-    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2]
+    for pid, settings in processes.items():
+        assert not Path(f"/proc/{pid}").exists()
+        assert not Path(settings["root"]).exists()
 
 
 def test_a_killed_demo_takes_its_processes_along(tmp, eventually):
-    process = subprocess.Popen(
-        [*TAPEWIRE, "demo", "--seconds", "30", "--out", tmp / "out", "--keep"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    children = eventually(lambda: len(started_by(process.pid)) == 4 and started_by(process.pid))
-    root = Path(json.loads(arguments_of(children[0]))["root"])
-    # From the first lease on each has asked for it.
-    eventually(lambda: len(list(root.rglob("LEASE"))) == 4)
-    process.kill()
-    process.wait()
-    eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+    with running_demo("--out", tmp / "out") as demo:
+        processes = eventually(lambda: processes_of(demo))
+        root = Path(next(iter(processes.values()))["root"])
+        try:
+            # With its first lease a process has long asked to be ended with the demo.
+            eventually(lambda: len(list(root.rglob("LEASE"))) == 4)
+            demo.kill()
+            eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
+        finally:
+            shutil.rmtree(root)
 
 
 def test_disagreeing_tapes_end_with_3(monkeypatch):

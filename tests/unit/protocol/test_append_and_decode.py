@@ -94,9 +94,9 @@ def test_the_first_message_of_a_class_writes_types_json(writer, queue, fill):
 
 def test_later_messages_do_not_look_at_types_json(writer, queue, fill):
     writer.append_message(fill(1, 2, 3, 1, ""))
-    (queue / "types.json").unlink()
-    writer.append_message(fill(1, 2, 3, 1, ""))
-    assert not (queue / "types.json").exists()
+    (queue / "types.json").write_text("what nobody reads")
+    assert writer.append_message(fill(1, 2, 3, 1, "")) == 1
+    assert (queue / "types.json").read_text() == "what nobody reads"
 
 
 def test_a_second_writer_leaves_a_types_json_that_is_right(queue, fill):

@@ -1,6 +1,7 @@
 """What a message class does for the one who defines it and makes instances."""
 
 import copy
+import gc
 import math
 import pickle
 from enum import IntEnum
@@ -11,6 +12,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import protocol
+from tapewire.protocol.messages import make_class
 
 
 @tw.message(0x2F01)
@@ -317,6 +319,16 @@ def test_an_array_has_one_dimension():
     for made in (tw.i64[2], tw.char[2]):
         with pytest.raises(tw.InvalidMessage, match="one dimension"):
             made[2]
+
+
+def test_a_class_is_made_whole_whenever_garbage_is_collected():
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        made = [make_class(Everything.layout()) for _ in range(20)]
+    finally:
+        gc.set_threshold(*before)
+    assert all(cls(**VALUES).levels == (1, -2, 3) for cls in made)
 
 
 def test_a_base_class_is_refused(fill):

@@ -13,7 +13,7 @@ LAYOUTS = {
 
 
 @pytest.fixture(autouse=True)
-def registered(own_registry):
+def registered(own_messages):
     for name in LAYOUTS:
         registry.register(getattr(orders, name))
 
