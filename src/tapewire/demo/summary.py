@@ -31,7 +31,7 @@ def duration(ns: float) -> str:
 
 
 def summary(story: Story, books: Books, measures: Measures) -> dict[str, Any]:
-    """The result of a session, for JSON; the keys are documented in docs/howto/demo.md."""
+    """The result of a session, for JSON; docs/tutorial/trading-system.md names the keys."""
     joined = story.last("joiner", "joined").facts
     return {
         "agrees": True,  # the audit raises where something does not

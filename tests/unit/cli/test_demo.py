@@ -20,15 +20,11 @@ TAPEWIRE = [sys.executable, "-m", "tapewire.cli"]
 
 def processes_of(demo):
     """{pid: settings} of the four processes of a demo, once all of them are there."""
-    children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
-    last_arguments = [
-        Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2:-1] for pid in children
-    ]
-    found = {
-        int(pid): json.loads(argument)
-        for pid, [argument] in zip(children, filter(None, last_arguments), strict=False)
-        if argument.startswith(b"{")  # between fork and exec it is the demo's own
-    }
+    found = {}
+    for pid in Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split():
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if len(arguments) > 1 and arguments[-2].startswith(b"{"):  # else it has not begun yet
+            found[int(pid)] = json.loads(arguments[-2])
     return found if len(found) == 4 else None
 
 

@@ -49,7 +49,7 @@ def inputs_in(places):
 
 @pytest.fixture(scope="module")
 def undisturbed(module_tmp):
-    inputs = list(session(seed=11, length=60))
+    inputs = list(session(seed=11, length=45))
     places = Places(module_tmp / "undisturbed", SMALL)
     run(places, inputs)
     return places, inputs
