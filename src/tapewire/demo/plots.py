@@ -81,12 +81,14 @@ def throughput(measures: Measures, recoveries: Sequence[dict[str, Any]]) -> str:
     for number, (name, css) in enumerate(strips):
         top = 34 + number * 112
         times, rate = measures.per_second(by_name[name])
-        panel = Panel(x, Scale(0, max(1.0, float(rate.max())) * 1.1, top + 70, top), titles[name])
+        headroom = 1.7 if number == 0 else 1.1  # above the first, the kills have their names
+        most = max(1.0, float(rate.max()))
+        panel = Panel(x, Scale(0, most * headroom, top + 70, top), titles[name])
         _kills(panel, recoveries, named=number == 0)
         panel.area(times, rate, css)
         last = number == len(strips) - 1
-        top_tick = panel.y.ticks(2)
-        parts += [panel.axes(lambda v: f"{v:,.0f}", ticks if last else (), top_tick), *panel.parts]
+        y_ticks = panel.y.ticks(3)
+        parts += [panel.axes(lambda v: f"{v:,.0f}", ticks if last else (), y_ticks), *panel.parts]
     return figure(_WIDTH, 362, "Records a second over time, with the kills marked", *parts)
 
 
