@@ -208,7 +208,6 @@ class _Inputs:
         self._close_session = process.places.close_session
         self._discovery = SubscriberDiscovery(process.places.orders, "exchange")
         self._orders: Reader | None = None
-        self._uncommitted = 0
         self._crowd = self._people() if self._settings.capture is None else self._recorded()
         self._next: Input | None
         self._next_due, self._next = next(self._crowd, _NO_MORE)
@@ -219,6 +218,8 @@ class _Inputs:
         if isinstance(event, Connected) and self._orders is None:
             self._orders = event.reader
             self._orders.seek_seq(self._exchange.next_router_seq)
+        if self._orders is not None:
+            self._orders.commit()  # for whoever watches our lag; the WAL knows where we are
         if not self._exchange.engine.closed and self._close_session.exists():
             self._exchange.accept(Close(), self._exchange.next_crowd_seq)
 
@@ -228,11 +229,7 @@ class _Inputs:
         record = self._orders.next() if self._orders is not None else None
         if record is not None:
             exchange.accept(order_of(record), record.seq)
-            self._uncommitted += 1
             return
-        if self._orders is not None and self._uncommitted:
-            self._orders.commit()
-            self._uncommitted = 0
         now = time.monotonic()
         if not exchange.engine.closed and now >= self._next_due and self._next is not None:
             exchange.accept(self._next, exchange.next_crowd_seq)

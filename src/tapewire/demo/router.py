@@ -23,7 +23,6 @@ from tapewire.queue import Reader, Writer, open_publisher, open_subscriber
 __all__ = ["Router", "last_routed"]
 
 _LOOK_EVERY = 0.05  # seconds between looks at the discovery
-_COMMIT_EVERY = 64  # records
 _ORDERS = frozenset({NewOrder.type_id, CancelOrder.type_id})
 _FILLS = "exchange/fills"  # no strategy has this name: a name has no slash
 
@@ -52,7 +51,6 @@ class Router:
         self.skipped = 0
         self._discovery = RouterDiscovery(places.layout.orders)
         self._fan = FanInReader(max_skew=0)  # by time, and nobody waits for the others
-        self._uncommitted = 0
 
     @property
     def epoch(self) -> int:
@@ -60,7 +58,8 @@ class Router:
         return self._orders.epoch
 
     def look(self) -> None:
-        """Take strategies in and let them go, as discovery tells."""
+        """Take strategies in and let them go, as discovery tells; keep how far we are."""
+        self._fan.commit()
         if _FILLS not in self._fan.readers and is_queue(self._places.fills):
             fills = open_subscriber(
                 self._places.fills, "router", types={OrderAck.type_id, Fill.type_id}
@@ -94,22 +93,13 @@ class Router:
         """Pass one record on, or wait for one at most `timeout` seconds; whether there was one."""
         record = self._fan.next()
         if record is None:
-            self._commit()
             self._fan.wait(timeout)
             return False
         if record.source == _FILLS:
             self._answer(record)
         elif record.source is not None:
             self._route(record.source, record)
-        self._uncommitted += 1
-        if self._uncommitted >= _COMMIT_EVERY:
-            self._commit()
         return True
-
-    def _commit(self) -> None:
-        if self._uncommitted:
-            self._fan.commit()
-            self._uncommitted = 0
 
     def _route(self, strategy: str, record: Record) -> None:
         if record.seq <= self._last_routed.get(strategy, -1):
@@ -128,7 +118,7 @@ class Router:
 
     def close(self) -> None:
         """Close everything."""
-        self._commit()
+        self._fan.commit()
         self._discovery.close()
         readers = list(self._fan.readers.values())
         self._fan.close()

@@ -88,11 +88,11 @@ def _recovery(restart: Restart, story: Story) -> dict[str, Any]:
         "down_s": round((restart.started_ns - restart.killed_ns) / 1e9, 3),
         "back_after_s": round((restart.recovered_ns - restart.started_ns) / 1e9, 3),
         "recovery_s": round(restart.facts["seconds"], 6),
-        "found": _found(restart),
+        "found": _found(restart, story),
     }
 
 
-def _found(restart: Restart) -> str:
+def _found(restart: Restart, story: Story) -> str:
     """What a recovery found on the tapes, in words."""
     facts = restart.facts
     if restart.victim == "exchange":
@@ -102,7 +102,8 @@ def _found(restart: Restart) -> str:
         )
     if restart.victim == "router":
         behind = ", ".join(f"{name} {seq:,}" for name, seq in sorted(facts["last_routed"].items()))
-        return f"goes on behind {behind or 'nothing'}"
+        again = story.last("router", "stopped").facts["skipped"]
+        return f"goes on behind {behind or 'nothing'}; {again:,} read again, not sent again"
     return f"position {facts['position']:+,}, {facts['open_orders']:,} open orders"
 
 

@@ -76,6 +76,7 @@ def told(story, places, book):
         Told("joiner", "joined", now, joined),
         Told("joiner", "closed", now, {"hash": joiner.hash()}),
         Told("exchange", "stopped", now, {"hash": book}),
+        Told("router", "stopped", now, {"skipped": 2}),
     ]
     # Before the session: nothing of it was held up.
     times = (story.began_ns - 3 * 10**9, story.began_ns - 2 * 10**9, story.began_ns - 10**9)
