@@ -40,6 +40,7 @@ def demo(
     Exits 3 when two tapes disagree.
     """
     from tapewire.demo.audit import Disagreement
+    from tapewire.demo.capture import check_capture
     from tapewire.demo.measure import measure
     from tapewire.demo.places import Places
     from tapewire.demo.report import write_page
@@ -47,6 +48,8 @@ def demo(
     from tapewire.demo.stage import DemoFailed
     from tapewire.demo.summary import show, summary
 
+    if capture is not None:
+        check_capture(capture)
     began = time.monotonic()
 
     def say(text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from tapewire.demo.events import MARKET, Input, New, SetLevel, Side
 from tapewire.errors import InvalidOption
 
-__all__ = ["Recorded", "recorded"]
+__all__ = ["Recorded", "check_capture", "recorded"]
 
 _BAND = 0.002  # of the price: levels further out are never traded with, and would only fill memory
 _PRICE_SCALE = 100  # to ticks of a cent
@@ -36,25 +37,49 @@ def recorded(path: str | os.PathLike[str]) -> Iterator[Recorded]:
     Raises:
         InvalidOption: A line is not of this format.
     """
-    path = Path(path)
-    opener: Any = gzip.open if path.suffix == ".gz" else open
     book = _Near()
     first_ns: int | None = None
-    with opener(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                stamp, text = line.split(" ", 1)
-                at_ns = int(stamp) * (1 if len(stamp) > 16 else 1_000)  # older files count in µs
-                changes = book.changes(json.loads(text))
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-                raise InvalidOption(
-                    f"not a line of a depth capture: line={number}: {error}",
-                    path=os.fspath(path),
-                    hint="a capture is one `TIME JSON` a line, as Binance's WebSocket sends it",
-                ) from error
-            first_ns = at_ns if first_ns is None else first_ns
-            for what in changes:
-                yield Recorded((at_ns - first_ns) / 1e9, what)
+    for number, line in enumerate(_lines(Path(path)), 1):
+        try:
+            stamp, text = line.split(b" ", 1)
+            at_ns = int(stamp) * (1 if len(stamp) > 16 else 1_000)  # older files count in µs
+            changes = book.changes(json.loads(text))
+        except _MALFORMED as error:
+            raise InvalidOption(
+                f"not a line of a depth capture: line={number}: {error}",
+                path=os.fspath(path),
+                hint="a capture is one `TIME JSON` a line, as Binance's WebSocket sends it",
+            ) from error
+        first_ns = at_ns if first_ns is None else first_ns
+        for what in changes:
+            yield Recorded((at_ns - first_ns) / 1e9, what)
+
+
+# What JSON of another shape, or numbers that are none, can do to us.
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rb") as lines:
+        try:
+            yield from lines
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InvalidOption(f"not a gzip file: {error}", path=os.fspath(path)) from error
+
+
+def check_capture(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that no market can be made of, by what its beginning holds.
+
+    Raises:
+        InvalidOption: It is not a capture, or has neither levels nor trades.
+    """
+    if next(recorded(path), None) is None:
+        raise InvalidOption(
+            "the capture has neither a level nor a trade",
+            path=os.fspath(path),
+            hint="it needs a depth snapshot or a bookTicker, and depth updates behind it",
+        )
 
 
 class _Near:

@@ -69,7 +69,8 @@ class Process:
 
 def _end_with(driver_pid: int) -> None:
     """Be killed when the driver dies, however it dies: nothing of a demo is left running."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != driver_pid:  # it died before we asked
         raise SystemExit("the demo that started this process is gone")
 

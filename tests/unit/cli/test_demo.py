@@ -99,3 +99,16 @@ def test_a_process_that_failed_ends_it_with_1(monkeypatch):
     result = fails_with(monkeypatch, "perform", DemoFailed("router ended with exit code 1"))
     assert result.exit_code == 1
     assert "router ended" in result.stderr
+
+
+def test_a_file_that_is_no_capture_is_refused_before_anything_starts(tmp):
+    (tmp / "notes.txt").write_text("hello\n")
+    done = subprocess.run(
+        [*TAPEWIRE, "demo", "--capture", tmp / "notes.txt"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "not a line of a depth capture: line=1" in done.stderr

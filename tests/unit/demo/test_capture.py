@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tapewire.demo.capture import recorded
+from tapewire.demo.capture import check_capture, recorded
 from tapewire.demo.events import MARKET, New, SetLevel, Side
 from tapewire.demo.matching import Engine
 from tapewire.errors import InvalidOption
@@ -89,10 +89,34 @@ def test_a_compressed_capture_is_read(tmp):
         'noon {"lastUpdateId": 1}',
         '12 {"e": "depthUpdate", "b": [["1"]], "a": []}',
         '12 {"e": "depthUpdate", "b": 7, "a": []}',
+        '12 {"e": "trade", "p": "1e999", "q": "1", "m": true}',
+        '12 {"e": "trade", "p": "nan", "q": "1", "m": true}',
+        "12 " + "[" * 100_000,
+        "\udcff\udcfe {}",
     ],
 )
 def test_a_line_of_another_kind_is_refused_by_its_number(tmp, line):
     path = capture(tmp / "c", SNAPSHOT)
-    path.write_text(path.read_text() + line + "\n")
+    path.write_bytes(path.read_bytes() + line.encode(errors="surrogateescape") + b"\n")
     with pytest.raises(InvalidOption, match="line=2"):
         inputs(path)
+
+
+def test_a_capture_without_a_level_or_a_trade_is_refused(tmp):
+    with pytest.raises(InvalidOption, match="neither a level nor a trade"):
+        check_capture(
+            capture(tmp / "c", {"e": "bookTicker", "b": "1", "B": "1", "a": "2", "A": "1"})
+        )
+
+
+def test_a_damaged_gzip_file_is_refused(tmp):
+    whole = gzip.compress(capture(tmp / "c", *[SNAPSHOT] * 50).read_bytes())
+    for name, damaged in (
+        ("cut", whole[:40]),
+        ("none", b"hello"),
+        ("bits", whole[:30] + whole[20:]),
+    ):
+        path = tmp / f"{name}.gz"
+        path.write_bytes(damaged)
+        with pytest.raises(InvalidOption, match="not a gzip file"):
+            inputs(path)
