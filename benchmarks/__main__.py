@@ -29,7 +29,9 @@ FAMILIES = {
     "roll": "benchmarks.micro.roll",
     "seek": "benchmarks.micro.seek",
     "open": "benchmarks.micro.recovery",
+    "fan-in": "benchmarks.micro.fan_in",
     "one-way": "benchmarks.latency.one_way",
+    "hops": "benchmarks.latency.hops",
 }
 EVERY_RIVAL = "compare"
 

@@ -10,20 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
+from tapewire.cli.bench_host import cpu_info, read_text
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def _read(path: str, default: str = "unknown") -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return default
-
-
-def _cpu_info() -> dict[str, str]:
-    pairs = (line.partition(":") for line in _read("/proc/cpuinfo", "").splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
 
 
 def _version(package: str) -> str:
@@ -58,15 +47,17 @@ def _filesystem_of_scratch() -> str:
 def facts() -> dict[str, Any]:
     from tapewire import _native
 
-    cpu = _cpu_info()
+    cpu = cpu_info()
     flags = cpu.get("flags", "").split()
     return {
         "machine": platform.machine(),
         "cpu": cpu.get("model name", platform.processor() or "unknown"),
         "cpus": len(harness.ALL_CPUS),
         "virtual": "hypervisor" in flags,
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "none"),
-        "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "none"),
+        "clocksource": read_text(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+        ),
         "kernel": platform.release(),
         "load_at_start": os.getloadavg()[0],
         "filesystem": _filesystem_of_scratch(),

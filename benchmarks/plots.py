@@ -43,6 +43,7 @@ def draw(folder: Path, rows: list[Row]) -> list[Path]:
         "throughput.png": _throughput,
         "calls.png": _calls,
         "latency.png": _latency,
+        "hops.png": _hops,
         "segments.png": _segments,
     }
     return save(folder, pictures, rows)
@@ -228,6 +229,15 @@ def _latency(rows: list[Row]):
             _limit(axes, row.value, "bare cache line")
         elif row.against == "bare futex wake":
             _limit(axes, row.against_value * 1e3, "bare futex wake")
+    return figure
+
+
+def _hops(rows: list[Row]):
+    named = _with_percentiles(rows, "hops")
+    if not named:
+        return None
+    figure, axes = plt.subplots(figsize=(8, 4.6))
+    _curves(axes, named, "Feed → strategy → router → strategy, three Python processes, 64 B")
     return figure
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +10,6 @@ import tapewire as tw
 from benchmarks import bare
 from benchmarks.harness import (
     PAYLOAD_BYTES,
-    TYPE_ID,
     Row,
     Scale,
     percentiles,
@@ -22,8 +18,19 @@ from benchmarks.harness import (
     scratch,
     unpin,
 )
-from benchmarks.latency.pair import Shared, begin_receiving, end_receiving, run_pair
-from benchmarks.micro import append, read
+from benchmarks.latency.pair import Shared, run_pair
+from tapewire.cli.bench_work import (
+    append_ns as mean_append_ns,
+)
+from tapewire.cli.bench_work import (
+    next_ns as mean_next_ns,
+)
+from tapewire.cli.bench_work import (
+    open_prefaulted,
+    receive_by_follow,
+    receive_by_next,
+    sender,
+)
 
 SPIN_GAP_NS = 10_000
 PARK_GAP_NS = 200_000  # well beyond the 10 µs that SpinThenPark spins
@@ -37,15 +44,9 @@ class OneWay:
     from_schedule: dict[str, float]  # from when it was due: a sender held up is not forgiven
 
 
-@contextlib.contextmanager
-def _sender(path: Path, records: int) -> Iterator[Callable[[bytes], object]]:
-    with append.open_prefaulted(path, records) as writer:
-        yield functools.partial(writer.append, TYPE_ID)
-
-
 def _run(path: Path, count: int, gap_ns: int, receive: Callable[[Path, Shared], None]) -> OneWay:
     trips = run_pair(
-        count, PAYLOAD_BYTES, gap_ns, lambda: _sender(path, count), lambda s: receive(path, s)
+        count, PAYLOAD_BYTES, gap_ns, lambda: sender(path, count), lambda s: receive(path, s)
     )
     warm = count // 10
     return OneWay(
@@ -53,41 +54,13 @@ def _run(path: Path, count: int, gap_ns: int, receive: Callable[[Path, Shared], 
     )
 
 
-def _poll(path: Path, shared: Shared) -> None:
-    """Busy-spin by `next` itself."""
-    now = time.perf_counter_ns
-    with tw.open_subscriber(path, "bench", wait=tw.BusySpin()) as reader:
-        next_, got, count = reader.next, shared.got, shared.count
-        begin_receiving(shared)
-        i = 0
-        while i < count:
-            if next_() is None:
-                continue
-            got[i] = now()
-            i += 1
-        end_receiving(shared)
-
-
-def _follow(path: Path, wait: object, shared: Shared) -> None:
-    """As users write it: `for record in reader.follow()`."""
-    now = time.perf_counter_ns
-    with tw.open_subscriber(path, "bench", wait=wait) as reader:
-        got, count = shared.got, shared.count
-        begin_receiving(shared)
-        for i, _ in enumerate(reader.follow(timeout=30), 1):
-            got[i - 1] = now()
-            if i == count:
-                break
-        end_receiving(shared)
-
-
 def _poll_once(path: Path, count: int) -> OneWay:
     """One run: `append` on one core, a spin over `next` on the other."""
-    return _run(path, count, SPIN_GAP_NS, _poll)
+    return _run(path, count, SPIN_GAP_NS, receive_by_next)
 
 
 def _follow_once(path: Path, wait: object, count: int, gap_ns: int) -> OneWay:
-    return _run(path, count, gap_ns, lambda path, shared: _follow(path, wait, shared))
+    return _run(path, count, gap_ns, lambda path, shared: receive_by_follow(path, wait, shared))
 
 
 def _detail(best: OneWay, runs: list[OneWay]) -> dict[str, object]:
@@ -101,13 +74,13 @@ def _detail(best: OneWay, runs: list[OneWay]) -> dict[str, object]:
 def _cost_of_the_calls(folder: Path, scale: Scale) -> tuple[float, float]:
     """Means of append and next, as their own rows measure them, in this process and now."""
     n, rounds = scale.pick(15_000, 1_000), scale.rounds
-    with append.open_prefaulted(folder / "calls", n * rounds) as writer:
+    with open_prefaulted(folder / "calls", n * rounds) as writer:
         pin(0)
-        (appended,) = repeat(rounds, lambda: append.append_ns(writer, n))
+        (appended,) = repeat(rounds, lambda: mean_append_ns(writer, n))
         with tw.open_log(folder / "calls") as reader:
-            read.next_ns(reader, n * rounds)  # maps the pages
+            mean_next_ns(reader, n * rounds)  # maps the pages
             reader.seek_start()
-            (taken,) = repeat(rounds, lambda: read.next_ns(reader, n))
+            (taken,) = repeat(rounds, lambda: mean_next_ns(reader, n))
     unpin()
     return appended.best, taken.best
 

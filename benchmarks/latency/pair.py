@@ -1,179 +1,25 @@
-"""Two processes on two cores: one sends, the other receives. One-way trips, and throughput."""
+"""Two processes on two cores: the package's, since `tapewire bench` measures by them too."""
 
-from __future__ import annotations
+from tapewire.cli.bench_pair import (
+    STAMP,
+    OpenSender,
+    Shared,
+    Trips,
+    begin_receiving,
+    end_receiving,
+    run_flow,
+    run_pair,
+    sleep_nearly_until,
+)
 
-import contextlib
-import gc
-import mmap
-import os
-import signal
-import struct
-import time
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-
-from benchmarks.harness import die_with_parent, pin, quiet, unpin, until
-
-STAMP = struct.Struct("<q")  # how every message begins: when it was due, CLOCK_MONOTONIC in ns
-SECONDS = 60.0  # for anything to happen that is due at once: then it hangs
-AWAKE_NS = 120_000  # so long before a message is due, a sender that sleeps is awake again
-
-_READY, _GO, _START, _END, _HEADER = 0, 1, 2, 3, 16
-
-# Opening gives a context; inside it is what sends one message, or all of them.
-OpenSender = Callable[[], AbstractContextManager[Callable[[bytes], object]]]
-OpenFlow = Callable[[], AbstractContextManager[Callable[[], object]]]
-
-
-class Shared:
-    """Memory of both processes: flags, two moments, and what is noted of each message."""
-
-    def __init__(self, count: int, noted: bool = True) -> None:
-        self.count = count
-        places = count if noted else 0
-        self.words = memoryview(mmap.mmap(-1, 8 * (_HEADER + 3 * places))).cast("q")
-        self.sent, self.stamp, self.got = (
-            self.words[_HEADER + i * places : _HEADER + (i + 1) * places] for i in range(3)
-        )
-        np.asarray(self.words)[:] = 0  # every page in place before the clock runs
-
-    def say(self, flag: int) -> None:
-        self.words[flag] = 1
-
-    def hear(self, flag: int, alive: Callable[[], object] = bool) -> None:
-        def heard() -> bool:
-            alive()
-            return self.words[flag] != 0
-
-        until(heard, "the other process", SECONDS)
-
-
-@dataclass(frozen=True)
-class Trips:
-    """Of each message, in nanoseconds: when it was due, when sent, and when the receiver had it."""
-
-    due: np.ndarray[Any, Any]
-    sent: np.ndarray[Any, Any]
-    got: np.ndarray[Any, Any]
-    stamp: np.ndarray[Any, Any]  # what the message itself said; zeros if nobody looked
-
-    def from_due(self) -> np.ndarray[Any, Any]:
-        """Every trip from when it was due: a sender that is held up is not forgiven for it."""
-        if not np.array_equal(self.stamp, self.due):
-            raise RuntimeError("a message was lost, came twice or out of order")
-        return self.got - self.due
-
-
-def run_pair(
-    count: int,
-    size: int,
-    gap_ns: int,
-    open_sender: OpenSender,
-    receive: Callable[[Shared], None],
-    patient: bool = False,
-) -> Trips:
-    """Fork, pin, send `count` messages of `size` bytes `gap_ns` apart; both processes' times.
-
-    `receive` runs in the other process, calls `begin_receiving` when it is about to read, and fills
-    `shared.got`. Between messages the sender spins; a `patient` one sleeps for most of the time,
-    which is for transports with threads or a server that need its core or its GIL.
-    """
-    shared = Shared(count)
-    with _receiving(shared, receive) as alive, open_sender() as send:
-        _await_receiver(shared, alive)
-        with quiet():
-            begin = _send_all(send, shared, size, gap_ns, patient)
-        shared.hear(_END, alive)
-    due = begin + np.arange(count) * gap_ns
-    return Trips(due, *(np.array(times) for times in (shared.sent, shared.got, shared.stamp)))
-
-
-def run_flow(messages: int, open_flow: OpenFlow, receive: Callable[[Shared], None]) -> float:
-    """Records a second, from before the first is sent until the other process has the last."""
-    shared = Shared(messages, noted=False)
-    with _receiving(shared, receive) as alive, open_flow() as send_all:
-        _await_receiver(shared, alive)
-        with quiet():
-            shared.words[_START] = time.perf_counter_ns()
-            send_all()
-        shared.hear(_END, alive)
-    return messages * 1e9 / (shared.words[_END] - shared.words[_START])
-
-
-def _send_all(
-    send: Callable[[bytes], object], shared: Shared, size: int, gap_ns: int, patient: bool
-) -> int:
-    """When the first one was due."""
-    now, sleep, pack = time.perf_counter_ns, time.sleep, STAMP.pack
-    sent, rest = shared.sent, bytes(size - STAMP.size)
-    begin = due = now() + 1_000_000
-    for i in range(shared.count):
-        message = pack(due) + rest  # made while there is time
-        if patient and (left := due - AWAKE_NS - now()) > 0:
-            sleep(left * 1e-9)
-        while now() < due:
-            pass
-        start = now()
-        send(message)
-        sent[i] = start
-        due += gap_ns
-    return begin
-
-
-def begin_receiving(shared: Shared) -> None:
-    """In the receiving process, when it is open and about to read."""
-    gc.collect()
-    gc.disable()
-    pin(1)
-    shared.say(_READY)
-
-
-def end_receiving(shared: Shared) -> None:
-    """When the last message is there, before anything is closed."""
-    shared.words[_END] = time.perf_counter_ns()
-
-
-def _await_receiver(shared: Shared, alive: Callable[[], object]) -> None:
-    pin(0)  # only now: threads of what was opened before keep all cores
-    shared.say(_GO)
-    shared.hear(_READY, alive)
-
-
-@contextlib.contextmanager
-def _receiving(shared: Shared, receive: Callable[[Shared], None]) -> Iterator[Callable[[], object]]:
-    """`receive` in another process, which outlives neither the block nor this process.
-
-    What is yielded raises when that process has failed.
-    """
-    unpin()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            die_with_parent()
-            shared.hear(_GO)
-            receive(shared)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-
-    def ended() -> bool:
-        state = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if state is not None and (state.si_code != os.CLD_EXITED or state.si_status != 0):
-            raise RuntimeError(f"the receiving process failed: status={state.si_status}")
-        return state is not None
-
-    try:
-        yield ended
-        until(ended, "the end of the receiving process", SECONDS)
-    finally:
-        os.kill(child, signal.SIGKILL)  # nothing, if it has ended as it should
-        os.waitpid(child, 0)
-        unpin()
+__all__ = [
+    "STAMP",
+    "OpenSender",
+    "Shared",
+    "Trips",
+    "begin_receiving",
+    "end_receiving",
+    "run_flow",
+    "run_pair",
+    "sleep_nearly_until",
+]

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.harness import (
-    RECORD_BYTES,
-    TYPE_ID,
     Row,
     Scale,
     Series,
     against,
-    pin,
-    quiet,
     rows_of,
     scratch,
-    unpin,
 )
-from benchmarks.micro.append import open_prefaulted
+from tapewire.cli.bench_work import batch_round
 
 FAMILY = "append_batch"
-
-
-def _copies_ns(writer, source, batches: int) -> list[float]:
-    """A memcpy of 128 B a record, batch by batch, over the pages that the batches go to next."""
-    reservation = writer.reserve(TYPE_ID, batches * source.nbytes)
-    place = np.frombuffer(reservation.buffer, np.uint8).reshape(batches, -1)
-    took = [_time(lambda piece=piece: np.copyto(piece, source)) for piece in place]
-    del place
-    reservation.abort()
-    return took
-
-
-def _time(action: Callable[[], object]) -> int:
-    start = time.perf_counter_ns()
-    action()
-    return time.perf_counter_ns() - start
-
-
-def _one_round(path: Path, rows, batches: int, checksum: bool) -> tuple[list[float], list[float]]:
-    """Nanoseconds of each append_batch, and of each memcpy."""
-    source = np.ones(len(rows) * RECORD_BYTES, np.uint8)
-    with open_prefaulted(path, batches * len(rows) + 64, checksum=checksum) as writer, quiet():
-        pin(0)
-        copied = _copies_ns(writer, source, batches)
-        appended = [_time(lambda: writer.append_batch(TYPE_ID, rows)) for _ in range(batches)]
-    unpin()
-    shutil.rmtree(path)
-    return appended, copied
 
 
 def _row(folder: Path, scale: Scale, what: str, size: int, checksum: bool, bar) -> Row:
@@ -60,7 +22,7 @@ def _row(folder: Path, scale: Scale, what: str, size: int, checksum: bool, bar) 
     rows = rows_of(size)
     appended, copied = [], []
     for i in range(scale.pick(5, 1)):
-        ours, theirs = _one_round(folder / f"{size}-{checksum}-{i}", rows, batches, checksum)
+        ours, theirs = batch_round(folder / f"{size}-{checksum}-{i}", rows, batches, checksum)
         appended += ours
         copied += theirs
     ours = Series(tuple(ns / size for ns in appended))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,17 +16,21 @@ from benchmarks.harness import (
     Scale,
     Series,
     against,
-    loop_ns,
     pin,
     quiet,
     repeat,
     rows_of,
     scratch,
 )
-from benchmarks.micro.append import segment_bytes_for
-from tapewire._native import Yardstick
+from tapewire.cli.bench_work import (
+    BATCH,
+    copy_out,
+    drain,
+    next_call_ns,
+    next_ns,
+    segment_bytes_for,
+)
 
-BATCH = 65_536
 SKIPPED = 50_000  # of one type, between two of another
 
 
@@ -36,17 +39,6 @@ def fill(path: Path, records: int) -> None:
         types = np.full(records, TYPE_ID, np.uint16)
         types[SKIPPED::SKIPPED] = TYPE_ID + 1
         writer.append_batch(types, rows_of(records))
-
-
-def next_ns(reader: tw.Reader, n: int, statement: str = "next_()") -> float:
-    """Mean of one `next`, going on from where the reader is."""
-    with quiet():
-        return loop_ns(statement, n, next_=reader.next)
-
-
-def call_ns(n: int) -> float:
-    with quiet():
-        return loop_ns("next_()", n, next_=Yardstick().next)
 
 
 def _one_by_one(path: Path, n: int, rounds: int) -> list[Row]:
@@ -60,34 +52,10 @@ def _one_by_one(path: Path, n: int, rounds: int) -> list[Row]:
         ):
             reader.seek_start()
             ours, call = repeat(
-                rounds, lambda s=statement: next_ns(reader, n, s), lambda: call_ns(n)
+                rounds, lambda s=statement: next_ns(reader, n, s), lambda: next_call_ns(n)
             )
             rows.append(against("next", what, "ns", ours, "call", call, bar))
     return rows
-
-
-def _drain(reader: tw.Reader) -> list[float]:
-    """GB/s of each batch, made columns: number, time, type, view of the payloads."""
-    dtype = np.dtype("V64")
-    rates = []
-    while True:
-        start = time.perf_counter_ns()
-        batch = reader.read_batch(BATCH)
-        columns = (batch.seq, batch.timestamp_ns, batch.type_id, batch.view(dtype))
-        took = time.perf_counter_ns() - start
-        if len(columns[0]) < BATCH:
-            return rates
-        rates.append(BATCH * RECORD_BYTES / took)
-
-
-def _copy_out(log: np.ndarray[Any, Any], into: np.ndarray[Any, Any]) -> list[float]:
-    """GB/s of copying the same log out, in pieces of a batch."""
-    rates = []
-    for at in range(0, len(log) - len(into) + 1, len(into)):
-        start = time.perf_counter_ns()
-        np.copyto(into, log[at : at + len(into)])
-        rates.append(len(into) / (time.perf_counter_ns() - start))
-    return rates
 
 
 def _columns(path: Path, scale: Scale) -> list[Row]:
@@ -99,8 +67,8 @@ def _columns(path: Path, scale: Scale) -> list[Row]:
         with tw.open_log(path) as reader, quiet():
             for state in ("cold", "warm"):
                 reader.seek_start()
-                ours[state] += _drain(reader)
-                copies[state] += _copy_out(log, into)
+                ours[state] += drain(reader)
+                copies[state] += copy_out(log, into)
 
     def row(what: str, state: str, bar: tuple[str, float] | None) -> Row:
         # Here more is better: the best is the highest.

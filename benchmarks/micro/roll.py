@@ -3,73 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
-import resource
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import tapewire as tw
 from benchmarks.harness import (
     PAYLOAD,
-    RECORD_BYTES,
     TYPE_ID,
     Row,
     Scale,
     percentiles,
-    pin,
     quiet,
-    rows_of,
     scratch,
-    unpin,
-    until,
 )
 from benchmarks.machine import ROOT
-from benchmarks.micro.append import each_append_ns
+from tapewire.cli.bench_work import ROLL_SEGMENT_BYTES, each_append_ns, rolls
 
 FAMILY = "roll"
-SEGMENT_BYTES = 1 << 20
-PER_SEGMENT = (SEGMENT_BYTES - 64) // RECORD_BYTES
-WARM = 1_000
-
-
-def _prepared(path: Path, segment: int) -> bool:
-    """The next segment has its name, and the worker is done with faulting its pages in."""
-    if not (path / f"{segment:09d}.q").exists():
-        return False
-    mapped = Path("/proc/self/smaps").read_text()
-    found = re.search(rf"{segment:09d}\.q\n(?:.*\n)*?Rss:\s+(\d+) kB", mapped)
-    return found is not None and int(found[1]) * 1024 >= SEGMENT_BYTES
-
-
-def rolls(path: Path, count: int) -> tuple[list[int], list[int], int]:
-    """Nanoseconds and page faults of each append that rolled; how many found nothing prepared."""
-    rows = rows_of(PER_SEGMENT)
-    me = resource.RUSAGE_THREAD
-    took, faults = [], []
-    ready = 0
-    with tw.open_publisher(path, segment_bytes=SEGMENT_BYTES, prealloc_wait=10.0) as writer:
-        pin(0)  # this thread alone: the workers keep the other core
-        with quiet():
-            writer.append_batch(TYPE_ID, rows[WARM:])
-            for segment in range(count):
-                until(lambda s=segment: _prepared(path, s + 1), "a prepared segment")
-                each_append_ns(writer.append, WARM)  # a writer that rolls is busy, not just awake
-                faults_before = resource.getrusage(me).ru_minflt
-                start = time.perf_counter_ns()
-                writer.append(TYPE_ID, PAYLOAD)
-                ns = time.perf_counter_ns() - start
-                faulted = resource.getrusage(me).ru_minflt - faults_before
-                # Prepared means handed over; a worker held up before that makes another row.
-                if (now_ready := writer.metrics()["prealloc_ready"]) > ready:
-                    ready = now_ready
-                    took.append(ns)
-                    faults.append(faulted)
-                writer.append_batch(TYPE_ID, rows[WARM + 1 :])
-    unpin()
-    return took, faults, count - len(took)
 
 
 def _plain(path: Path, n: int) -> dict[str, float]:
@@ -137,7 +89,7 @@ def run(scale: Scale) -> list[Row]:
             "plain append, timed",
             plain["p50"] / 1e3,
             ("≤", 50.0),
-            {"percentiles": rolling, "plain": plain, "segment_bytes": SEGMENT_BYTES},
+            {"percentiles": rolling, "plain": plain, "segment_bytes": ROLL_SEGMENT_BYTES},
         ),
         Row(
             FAMILY,

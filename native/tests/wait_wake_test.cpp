@@ -14,9 +14,9 @@
 #include "tapewire/clock.hpp"
 
 using namespace kit;
+using tapewire::WaitKind;
 using tapewire::WaitOutcome;
 using tapewire::format::Stat;
-using tapewire::WaitKind;
 
 namespace {
 

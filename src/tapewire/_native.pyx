@@ -268,6 +268,10 @@ cdef class Record:
     def __len__(self):
         return self._size
 
+    def __bool__(self):
+        """Always: ``while record := reader.next()`` does not end at an empty payload."""
+        return True
+
     def __eq__(self, other):
         if not isinstance(other, Record):
             return NotImplemented
@@ -382,6 +386,15 @@ cdef class Batch:
         array.flags.writeable = False
         self._arrays["source"] = array
         return array
+
+    @property
+    def payload_bytes(self):
+        """How many bytes the payloads have together."""
+        cdef uint64_t total = 0
+        cdef size_t i
+        for i in range(self._from, self._to):
+            total += tw_payload_len(deref(self._columns), i)
+        return total
 
     def __len__(self):
         return self._to - self._from

@@ -31,6 +31,13 @@ def test_columns_are_read_only_arrays_of_fixed_types(log, batch):
 
 
 @needs()
+def test_payload_bytes_are_those_of_all_payloads_and_of_a_slice(log, batch):
+    assert batch.payload_bytes == sum(len(e.payload) for e in log.model)
+    assert batch[10:20].payload_bytes == sum(len(e.payload) for e in log.model[10:20])
+    assert batch[:0].payload_bytes == 0
+
+
+@needs()
 def test_a_column_is_made_once(batch):
     assert batch.seq is batch.seq
 

@@ -6,6 +6,7 @@ import mmap
 import os
 import random
 import resource
+import select
 import struct
 import time
 from pathlib import Path
@@ -180,6 +181,15 @@ def parker(line, queue, name=None, start="earliest", spin_us=0.0, checked=True):
             if checked:
                 tape.take(record)
             line.say("read", record.seq, len(record))
+
+
+def ticker(line, queue, pause_s):
+    """Appends a number every so often until it is told to stop; says how many."""
+    with tw.open_publisher(queue, segment_bytes=64 << 10) as writer:
+        line.say("open")
+        while not select.select([line], [], [], pause_s)[0]:
+            writer.append(TYPE, payload_of(writer.next_seq))
+        line.say("appended", writer.next_seq)
 
 
 def roller(line, queue, rolls):

@@ -17,6 +17,8 @@ bool ends_with(std::string_view text, std::string_view end) {
     return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
+bool is_damaged_copy(std::string_view name) { return name.find(".q.damaged") == 9; }
+
 std::string numbered(const std::string& root, std::uint32_t id, const char* suffix) {
     char name[24];
     std::snprintf(name, sizeof name, "/%09u%s", id, suffix);
@@ -61,11 +63,19 @@ std::vector<std::string> Layout::temporary_files() const {
     for (const std::string& name : list_directory(root)) {
         // Ours alone: others may prepare files of their own in this folder.
         if (name == "control.meta.tmp" || ends_with(name, ".q.tmp") ||
-            ends_with(name, ".idx.tmp") ||
-            (ends_with(name, ".tmp") && name.find(".q.damaged") == 9)) {
+            ends_with(name, ".idx.tmp") || (ends_with(name, ".tmp") && is_damaged_copy(name))) {
             paths.push_back(root + "/" + name);
         }
     }
+    return paths;
+}
+
+std::vector<std::string> Layout::damaged_copies() const {
+    std::vector<std::string> paths;
+    for (const std::string& name : list_directory(root)) {
+        if (is_damaged_copy(name) && !ends_with(name, ".tmp")) paths.push_back(root + "/" + name);
+    }
+    std::sort(paths.begin(), paths.end());
     return paths;
 }
 

@@ -134,7 +134,8 @@ void Reader::find_end() {
             walk_by_index(layout_, first_seq(), segment_, false, [](const auto&) { return true; });
         bool any = false;
         while (walk.step()) any = true;
-        if (i != 0 && (!any || lies_ahead())) continue;  // still empty, or not part of the log
+        if (i != 0 && (!any || lies_ahead(layout_, segment_)))
+            continue;  // still empty, or not part of the log
         offset_ = walk.offset();
         expected_ = kAnySeq;
         last_seq_.reset();
@@ -264,7 +265,7 @@ void Reader::stand_on_the_log() {
                               [committed](const auto& entry) { return entry.offset <= committed; });
     std::optional<Numbering> numbers = walk.numbers();
     bool more = false;
-    if (!lies_ahead()) {
+    if (!lies_ahead(layout_, segment_)) {
         CandidateBudget budget(end_);
         for (;;) {
             more = walk.step();
@@ -322,20 +323,6 @@ void Reader::stand_on_the_log() {
         }
         return;
     }
-}
-
-// After a loss of power a segment ahead of the log may hold something that looks like records: the one
-// below is open, and of none here the payload is right. Recovery will set it aside.
-bool Reader::lies_ahead() const {
-    if (segment_.id() == 0) return false;
-    const auto below = open_or_nothing(layout_, segment_.id() - 1, segment_bytes());
-    if (!below || below->sealed()) return false;
-    CandidateBudget budget(end_);
-    for (Walk walk(segment_, kSegmentDataOffset); walk.step();) {
-        const Commit commit = Commit::at(base_ + walk.offset());
-        if (budget.allows(commit) && check_payload(commit) == Fault::none) return false;
-    }
-    return true;
 }
 
 std::optional<Numbering> Reader::numbers_here() {

@@ -68,6 +68,18 @@ std::optional<Numbering> numbers_before(const Layout& layout, std::uint64_t firs
     return numbers;
 }
 
+bool lies_ahead(const Layout& layout, const Segment& segment) {
+    if (segment.id() == 0) return false;
+    const auto below = open_or_nothing(layout, segment.id() - 1, segment.size());
+    if (!below || below->sealed()) return false;
+    CandidateBudget budget(segment.size());
+    for (Walk walk(segment, kSegmentDataOffset); walk.step();) {
+        const Commit commit = Commit::at(segment.data() + walk.offset());
+        if (budget.allows(commit) && check_payload(commit) == Fault::none) return false;
+    }
+    return true;
+}
+
 Walk walk_from_start(const Layout& layout, std::uint64_t first_seq, const Segment& segment) {
     if (begins_right(segment)) return Walk(segment, kSegmentDataOffset);
     return Walk(segment, kSegmentDataOffset,

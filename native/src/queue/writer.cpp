@@ -545,6 +545,7 @@ void Writer::close() {
         unindexed_.clear();
     }
     checkpoint_file_.close();
+    lock_->withdraw();
     lock_.reset();
     if (failed) throw *failed;
 }

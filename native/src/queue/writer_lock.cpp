@@ -78,14 +78,27 @@ void WriterLock::take() const {
                 "a queue has one writer; close the other one first");
 }
 
-void WriterLock::announce(std::uint64_t epoch) const {
-    const auto ticks = process_start_ticks(::getpid());
+void WriterLock::write(const LockOwner& owner) const {
     char text[96];
-    const int n = std::snprintf(
-        text, sizeof text, "%lld %llu %llu\n", static_cast<long long>(::getpid()),
-        static_cast<unsigned long long>(ticks.value_or(0)), static_cast<unsigned long long>(epoch));
+    const int n =
+        std::snprintf(text, sizeof text, "%lld %llu %llu\n", static_cast<long long>(owner.pid),
+                      static_cast<unsigned long long>(owner.start_ticks),
+                      static_cast<unsigned long long>(owner.epoch));
     file_.resize(0);
     file_.write_at(text, static_cast<std::size_t>(n), 0);
+}
+
+void WriterLock::announce(std::uint64_t epoch) const {
+    write({::getpid(), process_start_ticks(::getpid()).value_or(0), epoch});
+}
+
+void WriterLock::withdraw() const noexcept {
+    try {
+        const auto owner = parse_lock_owner(read_small_file(file_.path(), 128));
+        write({0, 0, owner ? owner->epoch : 0});
+    } catch (const Error&) {
+        // Then whoever looks next takes us for killed.
+    }
 }
 
 LockLook look_at_writer_lock(const Layout& layout) {

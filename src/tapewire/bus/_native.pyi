@@ -4,6 +4,8 @@ from typing import Any, NamedTuple, Self
 from tapewire._native import CursorReader
 from tapewire.config import BusySpin, Sleep, SpinThenPark
 
+def pretend_old_kernel(old: bool) -> None: ...
+
 class SourceCounts(NamedTuple):
     records: int
     late: int

@@ -46,6 +46,15 @@ cdef extern from *:
     """
     Cursor* tw_fan_cursor(CFanIn*)
 
+cdef extern from "tapewire/futex.hpp" namespace "tapewire":
+    void futex_wait_any_is_unsupported(cbool)
+
+
+def pretend_old_kernel(bint old):
+    """Wait as on a system that cannot sleep on several words at once; for tests of that."""
+    futex_wait_any_is_unsupported(old)
+
+
 SourceCounts = namedtuple("SourceCounts", "records late")
 SourceCounts.__doc__ = """What came from a source, and how much of it after a record with a later time."""
 

@@ -38,7 +38,7 @@ class Disconnected:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Not connected yet; `reason` says what is missing, for people."""
+    """Not connected, or no more; `reason` says what is missing, for people."""
 
     reason: str = ""
 
@@ -46,10 +46,11 @@ class Waiting:
 class SubscriberDiscovery:
     """Opens a reader as soon as its queue has a living writer, and watches that writer.
 
-    `poll` returns an event when the state has changed and None otherwise. A writer that comes back
-    to the same queue is `Connected` with the reader that was open all the time; when another queue
-    lies in its place, the old reader is closed and `Connected` brings a new one. A reader that you
-    closed yourself is opened again, after what it committed.
+    `poll` returns `Connected` and `Disconnected` once, when it happens, `Waiting` as long as there
+    is nothing to read from, and None while a connection lasts. A writer that comes back to the same
+    queue is `Connected` with the reader that was open all the time; when another queue lies in its
+    place, the old reader is closed and `Connected` brings a new one. A reader that you closed
+    yourself is opened again, after what it committed.
 
     `poll` does not block and starts no thread. (One case costs 100 ms: another process takes the
     name between looking and opening.) It looks through a second, anonymous reader, so the
@@ -76,9 +77,11 @@ class SubscriberDiscovery:
         ...         event = discovery.poll()
         ...         bytes(event.reader.next().payload), discovery.poll()
         ...     discovery.poll()
+        ...     discovery.poll()
         Waiting(reason='there is no queue')
         (b'hello', None)
         Disconnected(reason=<DisconnectReason.LOCK_LOST: 'lock_lost'>)
+        Waiting(reason='the writer went: lock_lost')
     """
 
     def __init__(
@@ -114,7 +117,14 @@ class SubscriberDiscovery:
         self._alarm = Alarm()
 
     def poll(self) -> Connected | Disconnected | Waiting | None:
-        """The new state, or None when it is the old one; does not block."""
+        """What is new, `Waiting` while nothing is there, None while a connection lasts."""
+        event = self._change()
+        if event is None and isinstance(self._state, Disconnected):
+            return Waiting(f"the writer went: {self._state.reason.value}")
+        return self._state if event is None and isinstance(self._state, Waiting) else event
+
+    def _change(self) -> Connected | Disconnected | Waiting | None:
+        """The new state, or None when it is the old one."""
         if self.closed:
             raise ClosedHandle("the discovery is closed", path=os.fspath(self.path))
         state = self._look()
@@ -124,9 +134,9 @@ class SubscriberDiscovery:
         return state
 
     async def __aiter__(self) -> AsyncGenerator[Connected | Disconnected | Waiting, None]:
-        """Events as they come; ends when the discovery is closed, by the loop's own thread."""
+        """Changes as they come; ends when the discovery is closed, by the loop's own thread."""
         while not self.closed:
-            event = self.poll()
+            event = self._change()
             if event is not None:
                 yield event
             await self._alarm.wait(None, self.interval)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from typing import Annotated
 
 import typer
 
+from tapewire.cli.bench import bench
 from tapewire.cli.demo import demo
+from tapewire.cli.doctor import doctor
+from tapewire.cli.export import export
+from tapewire.cli.inspect import inspect
 from tapewire.cli.output import Exit, explain, fail
+from tapewire.cli.readers import readers
+from tapewire.cli.repair import repair
+from tapewire.cli.tail import tail
+from tapewire.cli.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -39,17 +44,21 @@ def _every_command(
 ) -> None: ...
 
 
-app.command("demo")(demo)
+app.command()(inspect)
+app.command()(tail)
+app.command()(verify)
+app.command()(repair)
+app.command()(export)
+app.command()(doctor)
+app.add_typer(readers, name="readers")
+app.command()(bench)
+app.command()(demo)
 
 
 def main() -> None:
     """Run the command line; exits 0 well, 1 findings, 2 used wrongly, 3 damaged, 4 not found."""
     try:
         app()
-    except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): nothing more to say, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(128 + signal.SIGPIPE) from None
     except ImportError as error:
         fail(Exit.USAGE, str(error), "this command needs an extra package that is not installed")
     except Exception as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -13,7 +15,18 @@ from rich.console import Console
 
 from tapewire.errors import CorruptMetadata, CorruptRecord, NotALog, SegmentMissing, TapewireError
 
-__all__ = ["Exit", "JsonOption", "answer", "console", "errors", "explain", "fail", "print_json"]
+__all__ = [
+    "Exit",
+    "JsonOption",
+    "answer",
+    "console",
+    "errors",
+    "explain",
+    "fail",
+    "interruptible",
+    "print_json",
+    "warn",
+]
 
 
 class Exit(enum.IntEnum):
@@ -49,12 +62,32 @@ def answer(value: Mapping[str, Any], as_json: bool, show: Callable[[], None]) ->
         show()
 
 
+def warn(message: str) -> None:
+    """Say on standard error what does not end the command."""
+    errors.print(f"tapewire: {message}", markup=False, soft_wrap=True)
+
+
 def fail(code: Exit, message: str, hint: str | None = None) -> NoReturn:
     """End the command: `message` and what to do about it on standard error."""
     errors.print(f"tapewire: {message}", markup=False, soft_wrap=True)
     if hint:
         errors.print(f"  {hint}", markup=False, soft_wrap=True)
     raise SystemExit(int(code))
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C and SIGTERM unwind, so that nothing half is left; the exit code says which it was."""
+
+    def end(signum: int, _: object) -> None:
+        raise SystemExit(128 + signum)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def explain(error: Exception) -> NoReturn:

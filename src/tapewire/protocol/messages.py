@@ -200,7 +200,7 @@ def message(type_id: int, *, version: int = 1) -> Callable[[type[_T]], type[_T]]
 
     Raises:
         InvalidMessage: A field has no type of Tapewire's, a name that is taken, or a wrong default.
-        LayoutConflict: Another message has this type id and version.
+        LayoutConflict: Its size does not tell it from another version of this type id.
 
     Example:
         >>> import tapewire as tw

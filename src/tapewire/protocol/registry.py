@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from tapewire import log
-from tapewire.errors import TapewireError, UnsupportedVersion
+from tapewire.errors import LayoutConflict, TapewireError, UnsupportedVersion
 from tapewire.protocol.layout import Layout, check_versions
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["forget", "known", "register"]
 
+_log = logging.getLogger("tapewire.protocol")
 _messages: dict[int, dict[int, type[Message]]] = {}
 
 
@@ -24,14 +26,34 @@ def known(type_id: int) -> dict[int, type[Message]]:
 def register(cls: type[Message]) -> None:
     """Have `Record.decode` make instances of `cls`; the decorator does this.
 
-    The same definition again (a module loaded anew) replaces the class. Another one for the same
-    type id and version is refused.
+    Who defines a type id and version again means it: a notebook's cell that is run once more, a
+    module loaded anew. What was there is replaced, with the other versions that do not go with the
+    new one; a log line tells when another module had defined it. A new version must go with the
+    others.
     """
     layout = cls.layout()
     versions = known(layout.type_id)
-    check_versions([other.layout() for other in versions.values()], layout)
+    before = versions.pop(layout.version, None)
+    if before is None or before.layout() == layout:
+        check_versions([other.layout() for other in versions.values()], layout)
+    else:
+        versions = {v: other for v, other in versions.items() if _go_together(other, layout)}
+        if before.__module__ != cls.__module__:
+            _log.warning(
+                "type_id=0x%04X version %d was %s.%s, and is %s.%s from now on",
+                *(layout.type_id, layout.version, before.__module__, before.__qualname__),
+                *(cls.__module__, cls.__qualname__),
+            )
     versions[layout.version] = cls
     _set(layout.type_id, versions)
+
+
+def _go_together(other: type[Message], layout: Layout) -> bool:
+    try:
+        check_versions([other.layout()], layout)
+    except LayoutConflict:
+        return False
+    return True
 
 
 def forget(cls: type[Message]) -> None:

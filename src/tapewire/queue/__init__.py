@@ -25,17 +25,33 @@ from tapewire.queue._native import (
     Writer,
     WriterStatus,
 )
+from tapewire.queue.status import (
+    QueueStatus,
+    QueueWatch,
+    ReaderStatus,
+    SegmentStatus,
+    WriterState,
+    find_queues,
+    status,
+)
 
 __all__ = [
     "DisconnectReason",
     "Position",
+    "QueueStatus",
+    "QueueWatch",
     "Reader",
+    "ReaderStatus",
     "Reservation",
+    "SegmentStatus",
     "Writer",
+    "WriterState",
     "WriterStatus",
+    "find_queues",
     "open_publisher",
     "open_reader",
     "open_subscriber",
+    "status",
 ]
 
 

@@ -131,6 +131,79 @@ cdef extern from "tapewire/queue/reader.hpp" namespace "tapewire::queue":
         void check_usable() except +raise_python_error
         void close(bint) except +raise_python_error nogil
 
+cdef extern from "tapewire/queue/status.hpp" namespace "tapewire::queue":
+    cppclass CReaderState "tapewire::queue::ReaderState":
+        CPosition position
+        uint64_t heartbeat_ns
+        cbool pinned
+
+    cppclass CLockOwner "tapewire::queue::LockOwner":
+        int64_t pid
+        uint64_t start_ticks
+        uint64_t epoch
+
+    cppclass CLockLook "tapewire::queue::LockLook":
+        cbool held
+        optional[CLockOwner] owner
+
+    cppclass CSegmentLook "tapewire::queue::SegmentLook":
+        uint32_t id
+        string path
+        uint64_t bytes
+        cbool sealed
+        cbool readable
+        cbool has_index
+        optional[cbool] holds_records
+        optional[uint64_t] first_seq
+
+    cppclass CReaderLook "tapewire::queue::ReaderLook":
+        string name
+        string path
+        cbool alive
+        CReaderState state
+        optional[uint64_t] lag_records
+        uint64_t lag_bytes
+        uint64_t lag_segments
+        uint64_t lag_ns
+        optional[uint64_t] next_seq
+
+    cppclass CQueueLook "tapewire::queue::QueueLook":
+        uint32_t version
+        uint64_t segment_bytes
+        uint64_t first_seq
+        cbool sparse
+        CPosition hint
+        CPosition end
+        optional[CPosition] checkpoint
+        optional[uint64_t] last_seq
+        optional[uint64_t] last_timestamp_ns
+        optional[uint64_t] first_available_seq
+        optional[uint64_t] records
+        vector[CSegmentLook] segments
+        CLockLook lock
+        uint64_t epoch
+        uint64_t heartbeat_ns
+        vector[CReaderLook] readers
+        vector[uint64_t] stats
+        vector[string] temporary_files
+        vector[string] damaged_copies
+        vector[string] problems
+
+    cppclass CQueueWatch "tapewire::queue::QueueWatch":
+        CQueueWatch(const string&) except +raise_python_error
+        CQueueLook look() except +raise_python_error nogil
+
+cdef extern from "tapewire/queue/upkeep.hpp" namespace "tapewire::queue":
+    cppclass CUpkeep "tapewire::queue::Upkeep":
+        CUpkeep(const string&) except +raise_python_error nogil
+        void clear_owner()
+        vector[string] remove_temporary_files() except +raise_python_error
+
+    bint c_remove_reader "tapewire::queue::remove_reader"(
+        const string&, const string&, optional[uint64_t]) except +raise_python_error nogil
+    vector[string] c_wrong_indexes "tapewire::queue::wrong_indexes"(
+        const string&, uint64_t) except +raise_python_error nogil
+
 cdef extern from "tapewire/arrow.hpp":
     cdef struct ArrowSchema:
         void (*release)(ArrowSchema*) noexcept nogil

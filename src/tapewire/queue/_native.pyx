@@ -117,3 +117,5 @@ cdef uint64_t _number(object value) except? 0xFFFFFFFFFFFFFFFF:
 include "payloads.pxi"
 include "writer.pxi"
 include "reader.pxi"
+include "status.pxi"
+include "upkeep.pxi"

@@ -21,7 +21,7 @@ cdef class Reader(CursorReader):
         self.kind = "queue"
         root = os.fsencode(self.path)
         if name is not None:
-            options.name = name.encode()
+            options.name = name.encode("utf-8", "backslashreplace")  # which the rule refuses
         options.pinned = pinned
         wait_option(wait, &options.wait, &options.wait_ns)
         if types is not None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tapewire import bus
+from tests.unit.bus.sources import Sources
 
 
 @pytest.fixture
@@ -22,3 +23,11 @@ def strategy(layout):
         return folder
 
     return make
+
+
+@pytest.fixture
+def sources(tmp):
+    """Small queues by name, for fan-ins."""
+    made = Sources(tmp)
+    yield made
+    made.close()

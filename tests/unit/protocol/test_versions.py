@@ -79,12 +79,27 @@ def test_a_class_decodes_its_own_version_alone(queue):
         {"names": ("a",), "name": "Trade"},
     ],
 )
-def test_another_message_of_the_same_id_and_version_is_refused(other):
-    first = define(1, "a")
-    with pytest.raises(tw.LayoutConflict, match="raise the version") as caught:
-        define(1, *other.pop("names"), **other)
-    assert "Fill(a: u64 @0; 8 bytes) and " in str(caught.value)
-    assert protocol.known(0x2001) == {1: first}
+def test_another_message_of_the_same_id_and_version_takes_its_place(other, queue, caplog):
+    define(1, "a")
+    names = other.pop("names")
+    again = define(1, *names, **other)
+    assert protocol.known(0x2001) == {1: again}
+    assert type(records_of(queue, again(*range(len(names))))[0].decode()) is again
+    assert not caplog.records, "the same module may change its mind, as a notebook does"
+
+
+def test_taking_the_place_of_another_modules_message_is_logged(caplog):
+    define(1, "a").__module__ = "somebody.elses"
+    define(1, "b")
+    assert "somebody.elses" in caplog.text
+
+
+def test_a_version_defined_anew_drops_the_others_that_do_not_go_with_it():
+    define(1, "a")
+    define(2, "a", "b")
+    third = define(3, "a", "b", "c")
+    first = define(1, "a", "b")
+    assert protocol.known(0x2001) == {1: first, 3: third}
 
 
 def test_the_same_definition_again_replaces_the_class(queue):

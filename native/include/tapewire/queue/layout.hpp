@@ -29,6 +29,8 @@ struct Layout {
     std::string free_damaged_name(std::uint32_t id) const;
     // Files that a killed process left half-made.
     std::vector<std::string> temporary_files() const;
+    // Segments as they were before recovery mended them.
+    std::vector<std::string> damaged_copies() const;
     std::vector<std::string> reader_names() const;
 
   private:

@@ -110,7 +110,6 @@ class Reader final : public Cursor, private ForkAware {
     bool seek_newest_run(std::uint64_t seq);
     bool settle(std::uint32_t id, std::uint64_t offset);
     void stand_on_the_log();
-    bool lies_ahead() const;
     void pass_unnumbered(std::uint64_t bytes, Position to) noexcept;
     std::optional<Numbering> numbers_here();
     bool skip_missing_segment(Skipped& skipped);

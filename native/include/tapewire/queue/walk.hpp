@@ -94,6 +94,10 @@ std::optional<Numbering> numbers_before(const Layout& layout, std::uint64_t firs
 // The same segment read-only; empty when it is missing or its header is damaged: then it tells nothing.
 std::optional<Segment> open_or_nothing(const Layout& layout, std::uint32_t id, std::uint64_t bytes);
 
+// After a loss of power a segment ahead of the log may hold something that looks like records: the one
+// below is open, and of none here the payload is right. Recovery will set it aside.
+bool lies_ahead(const Layout& layout, const Segment& segment);
+
 // A walk from the segment's start, which knows its number when the first record is damaged.
 Walk walk_from_start(const Layout& layout, std::uint64_t first_seq, const Segment& segment);
 

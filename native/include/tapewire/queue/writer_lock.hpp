@@ -26,9 +26,12 @@ class WriterLock {
     WriterLock& operator=(const WriterLock&) = delete;
     ~WriterLock();
     void announce(std::uint64_t epoch) const;  // "pid start_time_ticks epoch\n"
+    // "0 0 epoch\n", at a clean end: an owner named in the file whose lock nobody holds was killed.
+    void withdraw() const noexcept;
 
   private:
     void take() const;
+    void write(const LockOwner& owner) const;
 
     File file_;
 };

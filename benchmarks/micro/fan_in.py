@@ -1,0 +1,78 @@
+"""Many queues into one reader: a merge by time, in batches and one by one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+import tapewire as tw
+from benchmarks.harness import TYPE_ID, Row, Scale, Series, pin, quiet, rows_of, scratch
+from benchmarks.micro.read import BATCH, next_ns
+from tapewire import bus
+from tapewire.cli.bench_work import segment_bytes_for
+
+SOURCES = 8
+
+
+def fill(folder: Path, records: int) -> None:
+    """So many records in each of the queues, whose times take turns at random."""
+    whose = np.random.default_rng(8).permutation(np.repeat(np.arange(SOURCES), records))
+    for i in range(SOURCES):
+        path = folder / f"source{i}"
+        with tw.open_publisher(path, segment_bytes=segment_bytes_for(records)) as writer:
+            times = np.flatnonzero(whose == i)
+            writer.append_batch(TYPE_ID, rows_of(records), timestamps_ns=times)
+
+
+def open_fan(folder: Path, max_skew: float | None) -> bus.FanInReader:
+    readers = {path.name: tw.open_log(path) for path in sorted(folder.glob("source*"))}
+    return bus.FanInReader(readers, max_skew)
+
+
+def _drain(fan: bus.FanInReader) -> float:
+    """Million records a second, to columns, over all there is."""
+    fan.seek_start()
+    records = 0
+    start = time.perf_counter_ns()
+    while len(batch := fan.read_batch(BATCH)):
+        records += len(batch)
+    return records * 1e3 / (time.perf_counter_ns() - start)
+
+
+def _batched(folder: Path, max_skew: float | None, rounds: int) -> tuple[float, Series]:
+    with open_fan(folder, max_skew) as fan, quiet():
+        _drain(fan)  # maps the pages
+        rates = tuple(_drain(fan) for _ in range(rounds))
+        if fan.late:
+            raise RuntimeError(f"out of order: late={fan.late}")
+    return max(rates), Series(rates)  # here more is better
+
+
+def run(scale: Scale) -> list[Row]:
+    rounds = scale.pick(7, 1)
+    each = scale.pick(250_000, 2_000)
+    pin(0)
+    with scratch() as folder:
+        fill(folder, each)
+        replay, replays = _batched(folder, None, rounds)
+        live, lives = _batched(folder, 0.001, rounds)
+        with open_fan(folder, None) as fan:
+            one_by_one = next_ns(fan, SOURCES * each // 2)
+    unit = "M records/s"
+    return [
+        Row(
+            "fan_in",
+            f"fan-in of {SOURCES} queues, batched, replay",
+            *(replay, unit, None, None, ("≥", 5.0)),
+            {"series": replays.as_dict()},
+        ),
+        Row(
+            "fan_in",
+            f"fan-in of {SOURCES} queues, batched, max_skew=0.001",
+            *(live, unit, None, None, ("≥", 5.0)),
+            {"series": lives.as_dict()},
+        ),
+        Row("fan_in", "  one by one, next()", one_by_one, "ns"),
+    ]

@@ -1,0 +1,363 @@
+#include "tapewire/queue/status.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "tapewire/format/stats.hpp"
+#include "tapewire/queue/recovery.hpp"
+#include "tapewire/queue/walk.hpp"
+
+namespace tapewire::queue {
+
+using format::kSegmentDataOffset;
+
+namespace {
+
+std::string line_of(const Error& e) {
+    std::string line = e.message;
+    if (!e.path.empty()) {
+        line += " [" + e.path;
+        if (e.offset >= 0) line += " at offset " + std::to_string(e.offset);
+        line += "]";
+    }
+    return line;
+}
+
+std::uint64_t size_or_zero(const std::string& path) noexcept {
+    struct stat st;
+    return ::lstat(path.c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
+}
+
+bool is_held(const std::string& path) {
+    const auto file = File::open_existing(path, O_RDONLY);
+    if (!file) return false;
+    if (!file->try_lock(LOCK_SH)) return true;
+    file->unlock();
+    return false;
+}
+
+// Since we looked: then it may have let go of the segment that we miss.
+bool has_moved(const ReaderLook& reader) {
+    try {
+        const auto now = read_reader_state(reader.path);
+        return !now || now->position != reader.state.position;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+bool can_be(Position at, std::uint64_t segment_bytes) {
+    return at.segment <= format::kSegmentIdMax && at.offset >= kSegmentDataOffset &&
+           at.offset <= segment_bytes;
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> read_stats(const Layout& layout) {
+    std::vector<std::uint64_t> values;
+    const auto file = File::open_existing(layout.stats(), O_RDONLY);
+    if (!file) return values;
+    format::StatsHeader header{};
+    if (file->read_at(&header, sizeof header, 0) != sizeof header || header.magic == 0)
+        return values;
+    const auto corrupt = [&](const char* field, std::size_t offset, std::uint64_t value) {
+        return Error(Errc::corrupt_metadata,
+                     std::string("stats.meta is damaged: ") + field + "=" + hex(value),
+                     file->path(), static_cast<std::int64_t>(offset));
+    };
+    if (header.magic != format::kStatsMagic) throw corrupt("magic", 0, header.magic);
+    if (header.version != format::kStatsVersion) throw corrupt("version", 4, header.version);
+    if (header.count > (format::kStatsBytes - sizeof header) / 8)
+        throw corrupt("count", 8, header.count);
+    values.resize(std::min<std::size_t>(header.count, format::kStatCount));
+    const std::size_t got = file->read_at(values.data(), values.size() * 8, sizeof header);
+    values.resize(got / 8);
+    return values;
+}
+
+// Retention may remove a segment between its listing and its opening: look again. More often than that it
+// is no coincidence.
+QueueLook QueueWatch::look() {
+    constexpr int kTries = 10;
+    for (int tries = 1;; ++tries) {
+        retired_ = false;
+        QueueLook look = look_once();
+        if (!retired_ || tries == kTries) return look;
+    }
+}
+
+void QueueWatch::tell(QueueLook& look, const Error& e, const std::string& about) {
+    const bool listed = e.code == Errc::segment_missing &&
+                        std::any_of(look.segments.begin(), look.segments.end(),
+                                    [&](const auto& segment) { return segment.path == e.path; });
+    retired_ = retired_ || listed;
+    look.problems.push_back(about + line_of(e));
+}
+
+QueueLook QueueWatch::look_once() {
+    QueueLook look;
+    look_at_control(look);
+    try {
+        look.lock = look_at_writer_lock(layout_);
+    } catch (const Error& e) {
+        look.problems.push_back(line_of(e));
+    }
+    forget_if_changed(look);
+    look_at_readers(look);  // before the end is looked for: a reader is never ahead of it
+    look_at_segments(look);
+    try {
+        look.stats = read_stats(layout_);
+    } catch (const Error& e) {
+        look.problems.push_back(line_of(e));
+    }
+    look.checkpoint = load_tail_checkpoint(layout_);
+    look.temporary_files = layout_.temporary_files();
+    look.damaged_copies = layout_.damaged_copies();
+    if (look.version == 0) return look;
+    find_end(look);
+    std::map<std::string, ReaderMark> kept;
+    for (ReaderLook& reader : look.readers) {
+        measure_lag(look, reader);
+        if (auto mark = reader_marks_.extract(reader.name)) kept.insert(std::move(mark));
+    }
+    reader_marks_ = std::move(kept);
+    return look;
+}
+
+void QueueWatch::look_at_control(QueueLook& look) {
+    try {
+        const Control control = Control::open(layout_, false);
+        look.version = format::kControlVersion;
+        look.segment_bytes = control.segment_bytes();
+        look.first_seq = control.first_seq();
+        look.epoch = control.writer_epoch();
+        look.heartbeat_ns = control.heartbeat_ns();
+        const auto position = control.position();
+        look.hint.segment = position ? position->first : control.current_segment();
+        look.hint.offset =
+            position ? position->second : std::atomic_ref(*control.write_offset_word()).load();
+        control.map().check_not_lost();
+    } catch (const Error& e) {
+        look.version = 0;
+        look.problems.push_back(line_of(e));
+    }
+}
+
+// Recovery may have put other bytes under what was remembered, or the folder holds another queue now.
+void QueueWatch::forget_if_changed(const QueueLook& look) {
+    Identity now;
+    struct stat st;
+    if (::lstat(layout_.control().c_str(), &st) == 0) {
+        now.device = static_cast<std::uint64_t>(st.st_dev);
+        now.inode = static_cast<std::uint64_t>(st.st_ino);
+    }
+    now.epoch = look.epoch;
+    now.segment_bytes = look.segment_bytes;
+    if (look.lock.owner) {
+        now.pid = look.lock.owner->pid;
+        now.start_ticks = look.lock.owner->start_ticks;
+    }
+    if (catalog_ && now == identity_) return;
+    identity_ = now;
+    catalog_.emplace(layout_, look.segment_bytes, look.first_seq);
+    sealed_.clear();
+    totals_.clear();
+    reader_marks_.clear();
+    tail_ = {};
+    tail_last_.reset();
+}
+
+void QueueWatch::look_at_segments(QueueLook& look) {
+    catalog_->forget();
+    const std::vector<std::uint32_t> ids = catalog_->ids();
+    const std::uint32_t lowest = ids.empty() ? 0 : ids.front();
+    sealed_.erase(sealed_.begin(), sealed_.lower_bound(lowest));
+    totals_.erase(totals_.begin(), totals_.lower_bound(lowest));
+    const std::vector<std::uint32_t> indexes = layout_.indexes();
+    for (std::uint32_t id : ids) {
+        SegmentLook segment = look_at_segment(look, id);
+        segment.has_index = std::binary_search(indexes.begin(), indexes.end(), id);
+        look.segments.push_back(std::move(segment));
+    }
+    for (const SegmentLook& segment : look.segments) {
+        if (segment.readable) look.sparse = segment.sparse;
+    }
+}
+
+SegmentLook QueueWatch::look_at_segment(QueueLook& look, std::uint32_t id) {
+    if (const auto it = sealed_.find(id); it != sealed_.end()) return it->second;
+    SegmentLook seen;
+    seen.id = id;
+    seen.path = layout_.segment(id);
+    seen.bytes = size_or_zero(seen.path);
+    if (look.version == 0) return seen;  // how long it must be is not known
+    try {
+        const Segment segment = open(look, id);
+        seen.sealed = segment.sealed();
+        seen.sparse = segment.sparse();
+        seen.readable = true;
+        seen.first_seq = catalog_->first_record(id).first_seq;
+        seen.holds_records = seen.first_seq.has_value();
+        if (seen.sealed) sealed_[id] = seen;
+    } catch (const Error& e) {
+        retired_ = retired_ || e.code == Errc::segment_missing;
+        tell(look, e);
+    }
+    return seen;
+}
+
+void QueueWatch::look_at_readers(QueueLook& look) {
+    for (const std::string& name : layout_.reader_names()) {
+        ReaderLook reader;
+        reader.name = name;
+        reader.path = layout_.reader_meta(name);
+        try {
+            const auto state = read_reader_state(reader.path);
+            if (!state) continue;  // removed just now
+            reader.state = *state;
+            reader.alive = is_held(reader.path);
+        } catch (const Error& e) {
+            reader.state.damaged = true;
+            look.problems.push_back("reader '" + name + "': " + line_of(e));
+            look.readers.push_back(std::move(reader));
+            continue;
+        }
+        if (reader.state.damaged) {
+            look.problems.push_back("reader '" + name +
+                                    "': no slot of its file has a right checksum [" + reader.path +
+                                    "]");
+        }
+        look.readers.push_back(std::move(reader));
+    }
+}
+
+Segment QueueWatch::open(const QueueLook& look, std::uint32_t id) const {
+    auto segment = Segment::open(layout_, id, look.segment_bytes, Mapping::Access::read_only);
+    if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+    return std::move(*segment);
+}
+
+void QueueWatch::find_end(QueueLook& look) {
+    const auto& segments = look.segments;
+    look.end = {segments.empty() ? 0 : segments.front().id, kSegmentDataOffset};
+    for (const SegmentLook& segment : segments) {
+        if (!segment.holds_records.value_or(false)) continue;
+        look.first_available_seq = catalog_->first_record(segment.id).first_seq;
+        break;
+    }
+    for (std::size_t i = segments.size(); i-- > 0;) {
+        if (!segments[i].holds_records.value_or(false)) continue;
+        try {
+            const Segment segment = open(look, segments[i].id);
+            if (i != 0 && !segments[i - 1].sealed && lies_ahead(layout_, segment)) continue;
+            const std::uint64_t hint =
+                look.hint.segment == segment.id() ? look.hint.offset : segment.size();
+            const bool same = tail_.segment == segment.id() && tail_last_;
+            const Tally tally =
+                count_records(layout_, look.first_seq, segment, segment.size(),
+                              same ? std::optional(tail_.mark) : std::nullopt, hint);
+            if (tally.last || !same) tail_last_ = tally.last;
+            tail_ = {segment.id(), tally.mark};
+            look.end = {segment.id(), tally.end};
+            if (tail_last_) {
+                look.last_seq = tail_last_->seq;
+                look.last_timestamp_ns = tail_last_->timestamp_ns;
+            }
+        } catch (const Error& e) {
+            tell(look, e);
+        }
+        break;
+    }
+    if (look.sparse) return;
+    if (!look.last_seq) {
+        const bool empty = std::all_of(segments.begin(), segments.end(), [](const auto& segment) {
+            return segment.holds_records == false;
+        });
+        if (empty) look.records = 0;
+    } else if (look.first_available_seq && *look.first_available_seq <= *look.last_seq) {
+        for (const SegmentLook& segment : segments) {
+            if (!segment.holds_records.value_or(false)) continue;
+            // Numbers that another implementation gave may begin anew at any record.
+            if (!catalog_->first_record(segment.id).foreign)
+                look.records = *look.last_seq - *look.first_available_seq + 1;
+            break;
+        }
+    }
+}
+
+std::uint64_t QueueWatch::records_of(const QueueLook& look, std::uint32_t id) {
+    if (const auto it = totals_.find(id); it != totals_.end()) return it->second;
+    const Segment segment = open(look, id);
+    const bool sealed = segment.sealed();  // before counting: what comes later is not counted
+    const Tally tally = count_records(layout_, look.first_seq, segment, segment.size(),
+                                      std::nullopt, segment.size());
+    if (sealed) totals_[id] = tally.mark.records;
+    return tally.mark.records;
+}
+
+void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
+    if (reader.state.damaged) return;
+    Position at = reader.state.position;
+    if (reader.state.generation == 0) {
+        // It has said nothing yet: all that there is lies before it.
+        at = {look.segments.empty() ? 0 : look.segments.front().id, kSegmentDataOffset};
+    } else if (!can_be(at, look.segment_bytes)) {
+        look.problems.push_back("reader '" + reader.name +
+                                "': its position cannot be: segment=" + std::to_string(at.segment) +
+                                ", offset=" + std::to_string(at.offset) + " [" + reader.path + "]");
+        return;
+    }
+    const auto caught_up = [&] {
+        reader.lag_records = 0;
+        if (look.sparse) return;
+        if (look.last_seq) {
+            reader.next_seq = *look.last_seq + 1;
+        } else if (look.records) {
+            reader.next_seq = look.first_seq;
+        }
+    };
+    if (at >= look.end) return caught_up();
+    reader.lag_segments = look.end.segment - at.segment;
+    reader.lag_bytes = reader.lag_segments * look.segment_bytes + look.end.offset - at.offset;
+    try {
+        const auto id = static_cast<std::uint32_t>(at.segment);
+        const auto head = static_cast<std::uint32_t>(look.end.segment);
+        std::optional<Mark> known;
+        if (const auto it = reader_marks_.find(reader.name);
+            it != reader_marks_.end() && it->second.segment == id) {
+            known = it->second.mark;
+        }
+        const Tally tally = count_records(layout_, look.first_seq, open(look, id), at.offset, known,
+                                          look.segment_bytes);
+        reader_marks_[reader.name] = {id, tally.mark};
+        std::optional<RecordPlace> next = tally.next;
+        std::uint64_t lag = (id == head ? tail_.mark.records : records_of(look, id));
+        lag -= std::min(lag, tally.mark.records);
+        for (std::uint32_t between = id + 1; between <= head; ++between) {
+            lag += between == head ? tail_.mark.records : records_of(look, between);
+            if (next) continue;
+            const Tally first = count_records(layout_, look.first_seq, open(look, between),
+                                              kSegmentDataOffset, std::nullopt, 0);
+            next = first.next;
+        }
+        if (lag == 0) {  // what is left holds no record
+            reader.lag_bytes = 0;
+            reader.lag_segments = 0;
+            return caught_up();
+        }
+        reader.lag_records = lag;
+        if (next) {
+            reader.next_seq = next->seq;
+            if (look.last_timestamp_ns && *look.last_timestamp_ns > next->timestamp_ns)
+                reader.lag_ns = *look.last_timestamp_ns - next->timestamp_ns;
+        }
+    } catch (const Error& e) {
+        retired_ = retired_ || has_moved(reader);
+        tell(look, e, "reader '" + reader.name + "': its lag in records is not known: ");
+    }
+}
+
+}  // namespace tapewire::queue

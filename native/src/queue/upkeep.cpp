@@ -1,0 +1,66 @@
+#include "tapewire/queue/upkeep.hpp"
+
+#include <time.h>
+
+#include "tapewire/queue/reader_meta.hpp"
+#include "tapewire/queue/seek_index.hpp"
+#include "tapewire/queue/walk.hpp"
+
+namespace tapewire::queue {
+
+namespace {
+
+// A writer's thread may be in the middle of rewriting it, and have lost its core there.
+std::optional<LoadedIndex> load_index_patiently(const Layout& layout, std::uint32_t id,
+                                                std::uint64_t segment_bytes) {
+    for (int tries = 0; tries < 20; ++tries) {
+        if (auto index = load_index(layout, id, segment_bytes)) return index;
+        const timespec pause{0, 5'000'000};
+        ::nanosleep(&pause, nullptr);
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> Upkeep::remove_temporary_files() const {
+    std::vector<std::string> removed;
+    for (const std::string& path : layout_.temporary_files()) {
+        if (remove_file(path)) removed.push_back(path);
+    }
+    return removed;
+}
+
+bool remove_reader(const std::string& root, const std::string& name,
+                   std::optional<std::uint64_t> heartbeat_ns) {
+    const Layout layout{root};
+    check_reader_name(name);
+    const ReaderMeta meta(layout, name, ReaderMeta::Open::existing);
+    if (heartbeat_ns && meta.state().heartbeat_ns != *heartbeat_ns) return false;
+    return remove_file(meta.path());  // while the name is still locked
+}
+
+std::vector<std::string> wrong_indexes(const std::string& root, std::uint64_t segment_bytes) {
+    const Layout layout{root};
+    std::vector<std::string> lines;
+    for (std::uint32_t id : layout.indexes()) {
+        const auto segment = open_or_nothing(layout, id, segment_bytes);
+        if (!segment) continue;  // gone or damaged itself, which is told elsewhere
+        const auto index = load_index_patiently(layout, id, segment_bytes);
+        if (!index) {
+            if (!file_exists(layout.index(id))) continue;  // retired with its segment
+            lines.push_back("seek index is damaged [" + layout.index(id) + "]");
+            continue;
+        }
+        for (const auto& entry : index->entries) {
+            if (entry_is_right(*segment, entry)) continue;
+            lines.push_back(
+                "seek index does not fit its segment: seq=" + std::to_string(entry.seq) +
+                ", offset=" + std::to_string(entry.offset) + " [" + layout.index(id) + "]");
+            break;
+        }
+    }
+    return lines;
+}
+
+}  // namespace tapewire::queue

@@ -1,0 +1,234 @@
+// The fan-in, natively: its order against a sort, its sleep on several queues at once, and what a source
+// in trouble does to the others. Under the sanitizers this is also the test of who owns what.
+#include "tapewire/fan_in.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <tuple>
+
+#include "check.hpp"
+#include "queue_kit.hpp"
+#include "tapewire/clock.hpp"
+#include "tapewire/futex.hpp"
+
+using namespace kit;
+using tapewire::BatchColumns;
+using tapewire::FanIn;
+using tapewire::FanInOptions;
+using tapewire::WaitKind;
+using tapewire::WaitOutcome;
+
+namespace {
+
+constexpr std::int64_t kSliceNs = 100'000'000;
+
+struct Source {
+    std::string name;
+    std::unique_ptr<Writer> writer;
+    std::unique_ptr<Reader> reader;
+};
+
+std::vector<Source> make_sources(const Scratch& tmp, std::size_t count) {
+    std::vector<Source> sources;
+    for (std::size_t i = 0; i < count; ++i) {
+        Source source;
+        source.name = "s" + std::to_string(i);
+        const std::string root = tmp / source.name.c_str();
+        source.writer = std::make_unique<Writer>(root, small());
+        source.reader = std::make_unique<Reader>(root, ReaderOptions{});
+        sources.push_back(std::move(source));
+    }
+    return sources;
+}
+
+FanInOptions with_skew(std::int64_t max_skew_ns) {
+    FanInOptions options;
+    options.max_skew_ns = max_skew_ns;
+    options.wait_ns = 0;
+    return options;
+}
+
+using Key = std::tuple<std::int64_t, std::string, std::uint64_t>;
+
+}  // namespace
+
+TEST(records_come_as_a_sort_by_time_name_and_number_puts_them) {
+    std::mt19937 random(11);
+    for (int round = 0; round < 20; ++round) {
+        const Scratch tmp;
+        auto sources = make_sources(tmp, 1 + random() % 12);
+        std::vector<Key> expected;
+        std::uint64_t time = 1;
+        for (int i = 0; i < 600; ++i) {
+            time += random() % 3;
+            Source& source = sources[random() % sources.size()];
+            const std::uint64_t seq =
+                append(*source.writer, std::string(random() % 300, 'x'), time);
+            expected.emplace_back(time, source.name, seq);
+        }
+        std::sort(expected.begin(), expected.end());
+        FanIn fan(with_skew(round % 2 == 0 ? -1 : 1000));
+        std::vector<std::string> names(sources.size());
+        for (Source& source : sources) names[fan.add(source.name, *source.reader)] = source.name;
+
+        std::vector<Key> given;
+        while (given.size() < expected.size()) {
+            if (random() % 2 == 0) {
+                RecordView record;
+                if (!CHECK(fan.next(record))) return;
+                given.emplace_back(record.timestamp_ns, names[fan.source()], record.seq);
+            } else {
+                BatchColumns columns;
+                const std::size_t n = fan.read_batch(columns, 1 + random() % 40);
+                if (!CHECK(n > 0)) return;
+                for (std::size_t i = 0; i < n; ++i) {
+                    given.emplace_back(columns.timestamp_ns[i], names[columns.source[i]],
+                                       columns.seq[i]);
+                }
+            }
+        }
+        CHECK(given == expected);
+        RecordView record;
+        CHECK(!fan.next(record));
+    }
+}
+
+TEST(a_batch_outlives_the_fan_in_and_its_sources) {
+    BatchColumns columns;
+    {
+        const Scratch tmp;
+        auto sources = make_sources(tmp, 3);
+        for (std::size_t i = 0; i < 90; ++i) {
+            append(*sources[i % 3].writer, std::string(1000, static_cast<char>('a' + i % 3)), i);
+        }
+        FanIn fan(with_skew(-1));
+        for (Source& source : sources) fan.add(source.name, *source.reader);
+        CHECK_EQ(fan.read_batch(columns, 1000), 90u);
+    }
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        CHECK_EQ(static_cast<char>(columns.payload[i][999]), static_cast<char>('a' + i % 3));
+    }
+}
+
+// Writers on threads of their own; the fan-in parks whenever it has nothing. A lost wake-up shows as a
+// sleep that only the fan-in's own look after a second ends.
+static void park_among(std::size_t count, bool old_kernel) {
+    tapewire::futex_wait_any_is_unsupported(old_kernel);
+    const Scratch tmp;
+    constexpr std::uint64_t kEach = 400;
+    auto sources = make_sources(tmp, count);
+    FanIn fan(with_skew(0));
+    for (Source& source : sources) fan.add(source.name, *source.reader);
+    std::vector<std::thread> writers;
+    for (Source& source : sources) {
+        writers.emplace_back([&source] {
+            const std::string payload(500, 'p');
+            for (std::uint64_t i = 0; i < kEach; ++i) {
+                append(*source.writer, payload, i);
+                const std::int64_t until =
+                    tapewire::mono_ns() + static_cast<std::int64_t>(i % 16) * 10'000;
+                while (tapewire::mono_ns() < until) std::this_thread::yield();
+            }
+        });
+    }
+    std::vector<std::uint64_t> expected(count);
+    std::uint64_t seen = 0;
+    int overslept = 0;
+    RecordView record;
+    while (seen < kEach * count) {
+        while (fan.next(record)) {
+            CHECK_EQ(record.seq, expected[fan.source()]);
+            ++expected[fan.source()];
+            ++seen;
+        }
+        if (seen == kEach * count) break;
+        const std::int64_t asleep = tapewire::mono_ns();
+        if (!CHECK(fan.wait(30'000'000'000) == WaitOutcome::ready)) break;
+        if (tapewire::mono_ns() - asleep > 900'000'000) ++overslept;
+    }
+    CHECK(overslept <= 1);
+    for (std::thread& writer : writers) writer.join();
+    tapewire::futex_wait_any_is_unsupported(false);
+}
+
+TEST(a_parked_fan_in_loses_no_record_of_any_source) { park_among(4, false); }
+TEST(nor_where_it_cannot_sleep_on_several_words) { park_among(4, true); }
+
+TEST(sources_come_and_go_while_it_runs) {
+    const Scratch tmp;
+    auto sources = make_sources(tmp, 8);
+    FanIn fan(with_skew(0));
+    std::vector<std::optional<FanIn::Slot>> slots(sources.size());
+    std::vector<std::uint64_t> expected(sources.size());
+    std::mt19937 random(7);
+    for (int i = 0; i < 3000; ++i) {
+        const std::size_t which = random() % sources.size();
+        switch (random() % 4) {
+            case 0:
+                if (slots[which]) {
+                    fan.remove(*slots[which]);
+                    slots[which].reset();
+                } else {
+                    slots[which] = fan.add(sources[which].name, *sources[which].reader);
+                }
+                break;
+            case 1:
+                append(*sources[which].writer, std::string(random() % 200, 'y'), random() % 100);
+                break;
+            default: {
+                RecordView record;
+                if (!fan.next(record)) break;
+                const auto from = std::find(slots.begin(), slots.end(), fan.source());
+                if (!CHECK(from != slots.end())) return;
+                std::uint64_t& next = expected[static_cast<std::size_t>(from - slots.begin())];
+                CHECK_EQ(record.seq, next);
+                ++next;
+            }
+        }
+    }
+    CHECK(std::accumulate(expected.begin(), expected.end(), std::uint64_t{0}) > 300);
+}
+
+TEST(a_damaged_source_is_told_and_skipped_alone) {
+    const Scratch tmp;
+    auto sources = make_sources(tmp, 2);
+    for (std::uint64_t i = 0; i < 6; ++i) append(*sources[i % 2].writer, std::string(40, 'z'), i);
+    {
+        std::fstream file(tmp / "s0/000000000.q", std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(64 + 128 + 64);  // the payload of its second record
+        file.put('\xff');
+    }
+    FanIn fan(with_skew(-1));
+    for (Source& source : sources) fan.add(source.name, *source.reader);
+    BatchColumns columns;
+    CHECK_EQ(fan.read_batch(columns, 100), 1u);
+    BatchColumns none;
+    CHECK_THROWS(fan.read_batch(none, 100), Error);
+    RecordView record;
+    CHECK_THROWS(fan.next(record), Error);
+    CHECK_EQ(fan.skip_damaged().bytes, 128u);
+    BatchColumns rest;
+    CHECK_EQ(fan.read_batch(rest, 100), 4u);
+}
+
+TEST(an_interrupt_ends_a_wait) {
+    const Scratch tmp;
+    auto sources = make_sources(tmp, 2);
+    FanIn fan(with_skew(0));
+    for (Source& source : sources) fan.add(source.name, *source.reader);
+    std::atomic<bool> ended{false};
+    std::thread waiter([&] {
+        while (fan.wait(kSliceNs) != WaitOutcome::interrupted) {
+        }
+        ended = true;
+    });
+    fan.interrupt();
+    CHECK(eventually([&] { return ended.load(); }));
+    waiter.join();
+}
+
+TEST_MAIN()

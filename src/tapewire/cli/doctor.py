@@ -1,0 +1,152 @@
+"""`tapewire doctor BUS`: what is wrong with the queues of a bus, and what to do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, answer, console, fail
+from tapewire.errors import TapewireError
+
+if TYPE_CHECKING:
+    from tapewire.queue.checkup import CheckupRules, Finding
+
+__all__ = ["doctor"]
+
+
+def doctor(
+    bus: Annotated[Path, typer.Argument(metavar="BUS", help="Folder of a bus, or one queue.")],
+    reader_ttl: Annotated[
+        float,
+        typer.Option(
+            "--reader-ttl", metavar="SECONDS", min=0, help="A reader silent for longer is dead."
+        ),
+    ] = 30.0,
+    max_lag_bytes: Annotated[
+        int, typer.Option("--max-lag-bytes", min=0, help="A reader further behind lags.")
+    ] = 10 << 30,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="Say what would be done; with --yes, do it.", show_default=False
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at every queue for what killed processes leave behind; a line for each finding.
+
+    Found are stale locks, dead and lagging readers, temporary files, old
+    segments that are not sealed, marks of processes that are gone, and what
+    cannot be read. Noted are segments that no reader needs any more and copies
+    of damaged ones.
+
+    Exits 1 when something was found or, with --fix --yes, is left. Only what is
+    certainly dead is touched, and its lock is held meanwhile.
+    """
+    from tapewire.queue import find_queues
+    from tapewire.queue.checkup import CheckupRules
+
+    if yes and not fix:
+        fail(Exit.USAGE, "--yes goes with --fix")
+    queues = find_queues(bus)
+    if not queues:
+        fail(Exit.NOT_FOUND, f"no queue is here: {bus}")
+    rules = CheckupRules(reader_ttl=reader_ttl, max_lag_bytes=max_lag_bytes)
+    found, vanished = _examine_all(queues, rules)
+    treated = [_treat(finding, act=yes) for finding in _once_a_kind(found)] if fix else []
+    left = _examine_all(queues, rules)[0] if yes else found
+    faults = [finding for finding in left if not finding.note]
+
+    answer(
+        {
+            "bus": os.path.abspath(bus),
+            "queues": len(queues) - vanished,
+            "findings": [dataclasses.asdict(finding) for finding in found],
+            "fixes": treated,
+            "left": len(faults),
+        },
+        as_json,
+        lambda: _show(bus, len(queues) - vanished, found, treated, len(faults), yes),
+    )
+    if faults:
+        raise typer.Exit(int(Exit.FINDINGS))
+
+
+def _examine_all(queues: list[str], rules: CheckupRules) -> tuple[list[Finding], int]:
+    from tapewire.queue import status
+    from tapewire.queue.checkup import examine
+
+    found, vanished = [], 0
+    for queue in queues:
+        try:
+            found += examine(status(queue), rules)
+        except FileNotFoundError:
+            vanished += 1  # removed since it was listed: nothing is wrong with that
+    return found, vanished
+
+
+def _once_a_kind(found: list[Finding]) -> list[Finding]:
+    """What one act mends together is treated once: a queue's temporary files, its segments."""
+    together = {"temporary-file", "unsealed-segment"}
+    chosen: dict[tuple[str, str, str], Finding] = {}
+    for finding in found:
+        if finding.mendable:
+            key = (finding.queue, finding.kind, "" if finding.kind in together else finding.subject)
+            chosen.setdefault(key, finding)
+    # Last, since a writer that opens the queue mends the rest as well.
+    return sorted(chosen.values(), key=lambda finding: finding.kind == "unsealed-segment")
+
+
+def _treat(finding: Finding, act: bool) -> dict[str, Any]:
+    from tapewire.queue.checkup import mend
+
+    treated = {"queue": finding.queue, "kind": finding.kind, "subject": finding.subject}
+    if not act:
+        return {**treated, "done": False, "actions": [_intention(finding)]}
+    try:
+        return {**treated, "done": True, "actions": mend(finding)}
+    except (TapewireError, OSError) as error:
+        return {**treated, "done": False, "actions": [f"could not: {error}"]}
+
+
+def _intention(finding: Finding) -> str:
+    return {
+        "dead-reader": f"forget reader '{finding.subject}' and its position",
+        "stale-lock": "clear the killed writer's name from writer.lock",
+        "temporary-file": "remove the temporary files",
+        "unsealed-segment": "open the writer, which seals old segments, and close it",
+        "stale-marks": f"remove {finding.subject}",
+    }[finding.kind]
+
+
+def _show(
+    bus: Path,
+    queues: int,
+    found: list[Finding],
+    treated: list[dict[str, Any]],
+    left: int,
+    acted: bool,
+) -> None:
+    def line(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    def name(queue: str) -> str:
+        short = os.path.relpath(queue, os.path.abspath(bus))
+        return os.path.basename(queue) if short == "." else short
+
+    for finding in found:
+        kind = f"note: {finding.kind}" if finding.note else finding.kind
+        line(f"{name(finding.queue)}: {kind}: {finding.message}; {finding.remedy}")
+    for each in treated:
+        for action in each["actions"]:
+            line(f"{name(each['queue'])}: {'' if acted else 'would '}{action}")
+    if treated and not acted:
+        line("nothing was changed: say --fix --yes to do it")
+    plural = "" if queues == 1 else "s"
+    state = f"{left} finding{'' if left == 1 else 's'}" if left else "well"
+    line(f"{queues} queue{plural}: {state}{' left' if left and acted else ''}")

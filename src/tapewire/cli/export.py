@@ -1,0 +1,206 @@
+"""`tapewire export`: a log, or a part of it, as a file for other tools."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, answer, console, fail, interruptible, warn
+from tapewire.cli.times import parse_time, seconds_text
+
+if TYPE_CHECKING:
+    from tapewire.cli.export_columns import Columns
+    from tapewire.cli.export_run import Done
+    from tapewire.cli.records import Messages
+
+__all__ = ["export"]
+
+# Formats, and the endings of file names that mean them.
+FORMATS = {
+    "csv": (".csv",),
+    "jsonl": (".jsonl", ".ndjson"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+}
+
+
+def export(
+    log: Annotated[str, typer.Argument(metavar="LOG", help="A log: the folder of a queue.")],
+    to: Annotated[str, typer.Option("--to", metavar="FILE", help="The file to write.")],
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"{', '.join(FORMATS)}; left out, by the ending of FILE.",
+        ),
+    ] = None,
+    from_seq: Annotated[
+        int | None, typer.Option(min=0, metavar="SEQ", help="From this number on.")
+    ] = None,
+    to_seq: Annotated[
+        int | None, typer.Option(min=0, metavar="SEQ", help="Up to this number, it included.")
+    ] = None,
+    from_time: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="From then on: ISO with a zone, nanoseconds, or -5m."),
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="What came before then.")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only this type: 4097, 0x1001 or a name."),
+    ] = None,
+    decode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE", help="Only this message; its fields become the columns (types.json)."
+        ),
+    ] = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Report what is damaged and go on behind it.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE where it exists.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write a log, or a part of it, into a file: Parquet, CSV, JSONL or Arrow IPC.
+
+    The file appears under its name when it is complete; Ctrl-C leaves nothing.
+    A log that is being written is exported as far as it reached at the beginning.
+    """
+    chosen = format_ or _format_of(to)
+    if chosen not in FORMATS:
+        fail(
+            Exit.USAGE,
+            f"not a format: {format_}" if format_ else f"the ending of {to} is no known format",
+            f"give --format with one of {', '.join(FORMATS)}",
+        )
+    if chosen in ("parquet", "arrow"):
+        _need_pyarrow()
+    if from_seq is not None and from_time is not None:
+        fail(Exit.USAGE, "give --from-seq or --from-time, not both")
+    if to_seq is not None and to_time is not None:
+        fail(Exit.USAGE, "give --to-seq or --to-time, not both")
+    if os.path.lexists(to):
+        if not stat.S_ISREG(os.lstat(to).st_mode):
+            fail(Exit.USAGE, f"not a plain file: {to}", "give a name that is free")
+        if not force:
+            fail(Exit.USAGE, f"there is a file already: {to}", "--force replaces it")
+    if decode and types:
+        fail(Exit.USAGE, "give --decode or --type, not both", "--decode takes one type only")
+    since = None if from_time is None else parse_time(from_time)
+    before = None if to_time is None else parse_time(to_time)
+    started = time.monotonic()
+    with interruptible():
+        done = _write(
+            log, to, chosen, (from_seq, since), (to_seq, before), types, decode, skip_damaged, force
+        )
+    _conclude(to, chosen, time.monotonic() - started, done, json)
+
+
+def _write(
+    log: str,
+    to: str,
+    format_: str,
+    start: tuple[int | None, int | None],  # number or time, as is `stop`
+    stop: tuple[int | None, int | None],
+    types: list[str] | None,
+    decode: str | None,
+    skip_damaged: bool,
+    force: bool,
+) -> Done:
+    import tapewire as tw
+    from tapewire.cli.export_files import make_sink, written_whole
+    from tapewire.cli.export_run import Damage, Done, Part, Progress
+    from tapewire.cli.records import Messages, Show
+    from tapewire.cli.walking import seek_near
+
+    messages = Messages(log, warn)
+    chosen_types = [decode] if decode else types or []
+    only = {messages.type_id_of(text) for text in chosen_types} or None
+    columns = _columns(messages, decode)
+    done = Done()
+    damage = Damage(done, skip_damaged)
+    with tw.open_log(log, only) as reader:
+        from_seq, from_time_ns = start
+        part = Part.of(log, from_seq, *stop)
+        if from_time_ns is not None:
+            reader.seek_time(from_time_ns)
+        elif from_seq is not None:
+            seek_near(reader, from_seq)
+        with written_whole(to, force) as file, Progress(part, done) as progress:
+            # Closed in any case: a writer of pyarrow's must not outlive its file.
+            with contextlib.closing(make_sink(format_, file, columns, messages, Show.AUTO)) as sink:
+                for batch in part.batches(reader, damage):
+                    for piece in columns.admit(batch, damage.refused):
+                        sink.write(piece)
+                        done.count(piece)
+                    progress.update()
+            done.file_bytes = file.tell()
+    return done
+
+
+def _format_of(name: str) -> str | None:
+    """The format that a file's name ends with, or None.
+
+    Example:
+        >>> _format_of("trades.parquet"), _format_of("trades")
+        ('parquet', None)
+    """
+    ending = Path(name).suffix.lower()
+    return next((found for found, endings in FORMATS.items() if ending in endings), None)
+
+
+def _columns(messages: Messages, decode: str | None) -> Columns:
+    from tapewire.cli.export_columns import MessageColumns, RawColumns
+
+    if decode is None:
+        return RawColumns()
+    layouts = messages.layouts_of(messages.type_id_of(decode))
+    if not layouts:
+        fail(Exit.USAGE, f"no message of this type is in the log's types.json: --decode {decode}")
+    return MessageColumns(layouts)
+
+
+def _conclude(to: str, format_: str, seconds: float, done: Done, as_json: bool) -> None:
+    def show() -> None:
+        numbers = "" if done.records == 0 else f" ({done.first_seq} to {done.last_seq})"
+        console.print(
+            f"{to}: {done.records:,} records{numbers}, {done.file_bytes:,} bytes of {format_}, "
+            f"in {seconds_text(seconds)}",
+            markup=False,
+            soft_wrap=True,
+        )
+        if done.damaged:
+            console.print(f"damaged places skipped: {len(done.damaged)}", soft_wrap=True)
+
+    value: dict[str, Any] = {
+        "file": to,
+        "format": format_,
+        "records": done.records,
+        "payload_bytes": done.payload_bytes,
+        "file_bytes": done.file_bytes,
+        "first_seq": done.first_seq,
+        "last_seq": done.last_seq,
+        "damaged": done.damaged,
+        "seconds": round(seconds, 3),
+    }
+    answer(value, as_json, show)
+
+
+def _need_pyarrow() -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        fail(
+            Exit.USAGE,
+            "Parquet and Arrow need pyarrow, which is not installed",
+            "pip install 'tapewire[arrow]', or export CSV or JSONL",
+        )

@@ -1,0 +1,79 @@
+"""`tapewire readers ls|rm QUEUE`: the named readers of a queue."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, answer, console, fail
+
+__all__ = ["readers"]
+
+readers = typer.Typer(
+    no_args_is_help=True, help="The named readers of a queue: list them, forget one."
+)
+
+QueueArgument = Annotated[Path, typer.Argument(metavar="QUEUE", help="Folder of a queue.")]
+
+
+@readers.command()
+def ls(queue: QueueArgument, as_json: JsonOption = False) -> None:
+    """Every named reader with its place and its lag."""
+    from tapewire.cli.inspect import reader_state, show_readers
+    from tapewire.queue import status
+
+    seen = status(queue)
+    states = {reader.name: reader_state(reader, None, None) for reader in seen.readers}
+
+    def show() -> None:
+        if seen.readers:
+            show_readers(seen.readers, states)
+        else:
+            console.print("no named readers")
+
+    rows = [{**dataclasses.asdict(r), "state": states[r.name]} for r in seen.readers]
+    answer({"queue": seen.path, "readers": rows}, as_json, show)
+
+
+@readers.command()
+def rm(
+    queue: QueueArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which reader.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget a reader and its position: a new one by that name begins anew.
+
+    A reader that is running is refused. Without --yes nothing is removed, and it
+    exits 1.
+    """
+    from tapewire.queue import status
+    from tapewire.queue._native import remove_reader
+
+    seen = status(queue)
+    reader = next((reader for reader in seen.readers if reader.name == name), None)
+    if reader is None:
+        fail(Exit.NOT_FOUND, f"no reader by this name: {name}", f"queue {seen.path}")
+    if reader.alive:
+        fail(Exit.USAGE, f"reader '{name}' is running", "stop it first")
+    removed = yes and remove_reader(queue, name)
+    where = f"segment {reader.segment}, offset {reader.offset:,}"
+
+    def show() -> None:
+        verb = "removed" if removed else "would remove"
+        console.print(
+            f"{verb} {reader.path}: reader '{name}' had committed up to {where}",
+            markup=False,
+            soft_wrap=True,
+        )
+        if not removed:
+            console.print("nothing was changed: say --yes to do it")
+
+    answer(
+        {"queue": seen.path, "reader": name, "path": reader.path, "removed": removed}, as_json, show
+    )
+    if not removed:
+        raise typer.Exit(int(Exit.FINDINGS))

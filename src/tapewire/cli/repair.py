@@ -1,0 +1,53 @@
+"""`tapewire repair QUEUE`: what opening a writer would do, offline."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, answer, console
+
+__all__ = ["repair"]
+
+
+def repair(
+    queue: Annotated[Path, typer.Argument(metavar="QUEUE", help="Folder of a queue.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Mend what a crash left, as opening a writer does; append nothing.
+
+    Without --yes it is a dry run, which changes nothing and exits 1 when there
+    is something to do: the segments that recovery would look into are copied to
+    a hidden folder beside the queue and mended there.
+
+    A queue with a living writer is refused.
+    """
+    from tapewire.queue.repair import rehearse
+    from tapewire.queue.repair import repair as mend
+
+    done = mend(queue) if yes else rehearse(queue)
+
+    def show() -> None:
+        def line(text: str) -> None:
+            console.print(text, markup=False, soft_wrap=True)
+
+        if done.rehearsed and done.actions:
+            line("a dry run, on a copy:")
+        for action in done.actions:
+            line(f"  {action}")
+        if not done.actions:
+            line("nothing to mend")
+        for note in done.notes:
+            line(f"note: {note}")
+        line(f"the next record gets number {done.next_seq:,}")
+        if done.rehearsed and done.actions:
+            line("nothing was changed: say --yes to do it")
+
+    lists = {"actions": list(done.actions), "notes": list(done.notes)}
+    answer({**dataclasses.asdict(done), **lists}, as_json, show)
+    if done.rehearsed and done.actions:
+        raise typer.Exit(int(Exit.FINDINGS))

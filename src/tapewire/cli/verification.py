@@ -1,0 +1,254 @@
+"""Reading a log from end to end and noting everything that is not right in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tapewire.errors import (
+    CorruptMetadata,
+    CorruptRecord,
+    GapDetected,
+    MappingLost,
+    Overrun,
+    SegmentMissing,
+    TapewireError,
+    UnsupportedVersion,
+)
+from tapewire.log import kind_of, open_log
+
+if TYPE_CHECKING:
+    from tapewire.log import Batch, Reader
+    from tapewire.queue import QueueStatus
+
+__all__ = ["Place", "Verdict", "Verification"]
+
+# More than that many of a sort are counted, not listed: a hostile log has millions.
+_LISTED_MOST = 1000
+_LAG_UNKNOWN = "its lag in records is not known"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is wrong, and what was lost there."""
+
+    what: str
+    file: str | None
+    offset: int | None
+    bytes: int | None = None
+    first_lost: int | None = None
+    last_lost: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dataclasses.asdict(self)
+
+
+@dataclass
+class Verdict:
+    """What a whole reading has shown."""
+
+    log: str
+    kind: str
+    records: int = 0
+    payload_bytes: int = 0
+    first_seq: int | None = None
+    last_seq: int | None = None
+    complete: bool = True
+    damaged_places: int = 0
+    gaps_found: int = 0
+    restarts_found: int = 0
+    damage: list[Place] = field(default_factory=list)
+    gaps: list[Place] = field(default_factory=list)
+    restarts: list[tuple[int, int, int]] = field(default_factory=list)  # behind records, from, to
+    problems: list[str] = field(default_factory=list)  # none of them costs a record
+    retired: int = 0  # how often retention removed what was to be read next
+
+    @property
+    def intact(self) -> bool:
+        """Every record that was ever numbered is there and right."""
+        return self.complete and not self.damaged_places and not self.gaps_found
+
+
+class Verification:
+    """A reading of one log; use it in a `with`, `run` it, take the `verdict`."""
+
+    def __init__(self, log: str) -> None:
+        self._reader: Reader = open_log(log)
+        kind = kind_of(log)
+        self._queue: QueueStatus | None = None
+        if kind == "queue":
+            from tapewire.queue import status
+
+            log = os.path.abspath(log)
+            self._queue = status(log)
+        self._verdict = Verdict(log, kind)
+        self._skipped_segments: set[int] = set()
+
+    @property
+    def total_bytes(self) -> int | None:
+        """How far `run` will count; None when that is not known."""
+        if self._queue is None or not self._queue.segments:
+            return None
+        return self._distance((self._queue.end_segment, self._queue.end_offset))
+
+    def _distance(self, place: tuple[int, int]) -> int:
+        assert self._queue is not None
+        first = self._queue.segments[0].id if self._queue.segments else 0
+        return (place[0] - first) * self._queue.segment_bytes + place[1]
+
+    def run(self) -> Iterator[int]:
+        """Read everything; after each piece, how far it is."""
+        while True:
+            try:
+                batch = self._reader.read_batch()
+                # At the end: a record that hides behind a lost commit word is damage, too.
+                if len(batch) == 0 and not ("wait" in self._reader.caps and self._reader.wait(0)):
+                    return
+            except GapDetected as error:
+                self._note_gap(error)
+                continue
+            except Overrun as error:
+                self._note(Place(error.message, error.path, error.offset))
+                continue
+            except (
+                CorruptRecord,
+                SegmentMissing,
+                CorruptMetadata,
+                UnsupportedVersion,
+                MappingLost,
+            ) as error:
+                if not self._pass(error):
+                    return
+                continue
+            self._count(batch)
+            yield self._progress()
+            if self._has_reached_the_end():
+                return
+
+    def _progress(self) -> int:
+        if self._queue is None:
+            return self._verdict.payload_bytes
+        position = self._reader.position
+        assert isinstance(position, tuple)
+        return self._distance((position[0], position[1]))
+
+    def _has_reached_the_end(self) -> bool:
+        """A writer may append faster than we read: its end is where it was at the beginning."""
+        if self._queue is None or not self._queue.writer.alive:
+            return False
+        return self._progress() >= self._distance((self._queue.end_segment, self._queue.end_offset))
+
+    def _count(self, batch: Batch) -> None:
+        if len(batch) == 0:
+            return
+        verdict = self._verdict
+        numbers = batch.seq
+        if verdict.last_seq is not None and int(numbers[0]) <= verdict.last_seq:
+            self._note_restart(verdict.records, verdict.last_seq, int(numbers[0]))
+        self._find_falls(numbers)
+        if verdict.first_seq is None:
+            verdict.first_seq = int(numbers[0])
+        verdict.last_seq = int(numbers[-1])
+        verdict.records += len(batch)
+        verdict.payload_bytes += batch.payload_bytes
+
+    def _find_falls(self, numbers: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
+        for i in np.flatnonzero(numbers[1:] <= numbers[:-1]).tolist():
+            self._note_restart(self._verdict.records + i + 1, int(numbers[i]), int(numbers[i + 1]))
+
+    def _note_restart(self, behind: int, before: int, after: int) -> None:
+        self._verdict.restarts_found += 1
+        if len(self._verdict.restarts) < _LISTED_MOST:
+            self._verdict.restarts.append((behind, before, after))
+
+    def _note_gap(self, error: GapDetected) -> None:
+        self._verdict.gaps_found += 1
+        if len(self._verdict.gaps) < _LISTED_MOST:
+            lost = error.first, error.last
+            place = Place(error.message, error.path, error.offset, None, *lost)
+            self._verdict.gaps.append(place)
+
+    def _note(self, place: Place) -> None:
+        self._verdict.damaged_places += 1
+        if len(self._verdict.damage) < _LISTED_MOST:
+            self._verdict.damage.append(place)
+
+    def _pass(self, error: TapewireError) -> bool:
+        """Go on behind what is damaged. False: nothing right can be found behind it."""
+        if isinstance(error, SegmentMissing) and self._was_retired():
+            self._verdict.retired += 1
+            self._reader.seek_start()
+            return True
+        try:
+            skipped = self._reader.skip_damaged()
+        except TapewireError:
+            skipped = None
+        if skipped is not None and skipped.bytes:
+            lost = skipped.first_seq, skipped.last_seq
+            self._note(Place(error.message, error.path, error.offset, skipped.bytes, *lost))
+            return True
+        self._note(Place(error.message, error.path, error.offset))
+        if self._enter_next_readable_segment():
+            return True
+        self._verdict.complete = False
+        return False
+
+    def _was_retired(self) -> bool:
+        """Whether the log begins behind us by now: then nothing is damaged."""
+        if self._queue is None:
+            return False
+        from tapewire.queue import status
+
+        segments = status(self._queue.path).segments
+        here = self._reader.position
+        assert isinstance(here, tuple)
+        return bool(segments) and segments[0].id > here[0]
+
+    def _enter_next_readable_segment(self) -> bool:
+        """Past a segment whose header is damaged; the reader cannot enter it."""
+        if self._queue is None:
+            return False
+        here = self._reader.position
+        assert isinstance(here, tuple)
+        damaged = [s.id for s in self._queue.segments if not s.readable and s.id > here[0]]
+        if not damaged or damaged[0] in self._skipped_segments:
+            return False
+        self._skipped_segments.add(damaged[0])
+        for segment in self._queue.segments:
+            if segment.id > damaged[0] and segment.first_seq is not None:
+                try:
+                    return self._reader.seek_seq(segment.first_seq)
+                except TapewireError:
+                    return False
+        return False
+
+    def verdict(self) -> Verdict:
+        """What `run` has found, and what lies beside the records."""
+        if self._queue is not None:
+            from tapewire.queue._native import wrong_indexes
+
+            # A reader that was overtaken has lost its place; the log has lost nothing.
+            problems = [line for line in self._queue.problems if _LAG_UNKNOWN not in line]
+            if self._queue.segment_bytes:
+                problems += wrong_indexes(self._queue.path, self._queue.segment_bytes)
+            self._verdict.problems = problems
+        return self._verdict
+
+    def close(self) -> None:
+        """Give the reader up."""
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Verification {self._verdict.log!r} records={self._verdict.records}>"

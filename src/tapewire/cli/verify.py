@@ -1,0 +1,150 @@
+"""`tapewire verify LOG`: every checksum and every number of a log."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, answer, console, errors
+from tapewire.cli.text import bytes_text, count_text, time_text
+
+if TYPE_CHECKING:
+    from tapewire.cli.verification import Place, Verdict
+
+__all__ = ["verify"]
+
+
+def verify(
+    log: Annotated[str, typer.Argument(metavar="LOG", help="Any log: a path or an address.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Read a whole log: is every checksum and every number right? Changes nothing.
+
+    A log that is being written is read up to where it ended at first. Reported
+    are damaged places with what was lost, gaps in the numbers, and where numbers
+    begin anew (other implementations do that).
+
+    Exits 3 when the log is damaged or has a gap, 1 when only something that can
+    be made again (a seek index, the counters) is.
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tapewire.cli.verification import Verification
+
+    began = time.monotonic()
+    with (
+        Verification(log) as check,
+        Progress(
+            TextColumn("verifying"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TimeRemainingColumn(),
+            console=errors,
+            transient=True,
+            disable=not errors.is_terminal,
+        ) as progress,
+    ):
+        task = progress.add_task("", total=check.total_bytes)
+        for done in check.run():
+            progress.update(task, completed=done)
+        verdict = check.verdict()
+        seconds = time.monotonic() - began
+    answer(_as_dict(verdict, seconds), as_json, lambda: _show(verdict))
+    if not as_json:
+        rate = verdict.payload_bytes / seconds if seconds else 0.0
+        errors.print(f"in {time_text(seconds)}, {bytes_text(rate)}/s", markup=False, soft_wrap=True)
+    if not verdict.intact:
+        raise typer.Exit(int(Exit.DAMAGED))
+    if verdict.problems:
+        raise typer.Exit(int(Exit.FINDINGS))
+
+
+def _as_dict(verdict: Verdict, seconds: float) -> dict[str, Any]:
+    return {
+        "log": verdict.log,
+        "kind": verdict.kind,
+        "intact": verdict.intact,
+        "complete": verdict.complete,
+        "records": verdict.records,
+        "payload_bytes": verdict.payload_bytes,
+        "first_seq": verdict.first_seq,
+        "last_seq": verdict.last_seq,
+        "damage": [place.to_dict() for place in verdict.damage],
+        "damaged_places": verdict.damaged_places,
+        "gaps": [place.to_dict() for place in verdict.gaps],
+        "gaps_found": verdict.gaps_found,
+        "restarts": [
+            {"record": at, "from_seq": before, "to_seq": after}
+            for at, before, after in verdict.restarts
+        ],
+        "restarts_found": verdict.restarts_found,
+        "retired": verdict.retired,
+        "problems": verdict.problems,
+        "seconds": seconds,
+        "payload_bytes_per_second": verdict.payload_bytes / seconds if seconds else 0.0,
+    }
+
+
+def _show(verdict: Verdict) -> None:
+    def line(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    for place in verdict.damage:
+        line(f"damage: {_where(place)}: {place.what}{_lost(place)}")
+    _more(line, "damaged places", verdict.damaged_places - len(verdict.damage))
+    for place in verdict.gaps:
+        line(f"gap: {_where(place)}: {place.what}")
+    _more(line, "gaps", verdict.gaps_found - len(verdict.gaps))
+    for at, before, after in verdict.restarts:
+        line(f"restart: numbers begin anew behind {count_text(at)} records: {before} → {after}")
+    _more(line, "restarts", verdict.restarts_found - len(verdict.restarts))
+    if verdict.retired:
+        line(
+            "note: retention removed segments before they could be read; read on from what is left"
+        )
+    for problem in verdict.problems:
+        line(f"problem: {problem}")
+    span = (
+        "" if verdict.first_seq is None else f", {verdict.first_seq:,} … {verdict.last_seq or 0:,}"
+    )
+    line(
+        f"{verdict.kind} {Path(verdict.log).name or verdict.log}: "
+        f"{count_text(verdict.records)} records{span}, "
+        f"{bytes_text(verdict.payload_bytes)} of payload: {_judgement(verdict)}"
+    )
+
+
+def _judgement(verdict: Verdict) -> str:
+    if verdict.intact:
+        return "every checksum and number is right"
+    parts = []
+    for count, one, many in (
+        (verdict.damaged_places, "damaged place", "damaged places"),
+        (verdict.gaps_found, "gap", "gaps"),
+    ):
+        if count:
+            parts.append(f"{count} {one if count == 1 else many}")
+    if not verdict.complete:
+        parts.append("what lies behind was not read")
+    return ", ".join(parts)
+
+
+def _where(place: Place) -> str:
+    offset = "" if place.offset is None else f" at offset {place.offset:,}"
+    return f"{place.file or 'log'}{offset}{f', {place.bytes:,} bytes' if place.bytes else ''}"
+
+
+def _lost(place: Place) -> str:
+    if place.first_lost is None or place.last_lost is None or place.last_lost < place.first_lost:
+        return ""
+    if place.first_lost == place.last_lost:
+        return f"; lost: record {place.first_lost}"
+    return f"; lost: records {place.first_lost} … {place.last_lost}"
+
+
+def _more(line: Any, what: str, count: int) -> None:
+    if count > 0:
+        line(f"and {count:,} {what} more")

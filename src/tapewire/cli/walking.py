@@ -1,0 +1,184 @@
+"""Reading any log for a person: the last records without reading all, and past what is damaged."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from tapewire.errors import CorruptRecord, GapDetected, Overrun, SegmentMissing, TapewireError
+from tapewire.log import Reader, Record
+
+__all__ = [
+    "DAMAGE",
+    "first_seq",
+    "last_records",
+    "last_seq",
+    "pass_damage",
+    "said",
+    "seek_near",
+    "walk",
+]
+
+DAMAGE = (CorruptRecord, SegmentMissing, GapDetected, Overrun)
+Report = Callable[[str], None]
+
+# A damaged end stays until a writer opens the queue and mends it: how often a follower looks.
+_MENDED_YET_SECONDS = 0.05
+# How long a follower waits before it looks whether the log itself is still there.
+_STILL_THERE_SECONDS = 1.0
+
+
+def said(error: TapewireError) -> str:
+    """What an error says without its hint, which is for who writes Python."""
+    return str(error).removesuffix(f"; {error.hint}")
+
+
+def pass_damage(reader: Reader, error: TapewireError) -> str | None:
+    """Move the reader past what made it raise `error`; what was skipped, in words.
+
+    None when there is nothing right behind it yet: the reader stays where it is.
+    """
+    if isinstance(error, GapDetected | Overrun):
+        return said(error)  # raised once: the reader has gone on by itself
+    seen = reader.last_seq
+    skipped = reader.skip_damaged()
+    if skipped.bytes:
+        lost = f"{skipped.bytes} bytes of segment {skipped.segment}"
+        if skipped.first_seq is not None and skipped.last_seq is not None:
+            if skipped.last_seq > skipped.first_seq:
+                lost += f", records {skipped.first_seq} to {skipped.last_seq}"
+            elif skipped.last_seq == skipped.first_seq:
+                lost += f", record {skipped.first_seq}"
+        return f"{said(error)} (skipped: {lost})"
+    if isinstance(error, SegmentMissing):
+        ahead = error.first_available_seq if seen is None else seen + 1
+        if ahead is not None and reader.seek_seq(ahead):
+            return f"{said(error)} (went on at the next record there is)"
+    return None
+
+
+def walk(
+    reader: Reader,
+    report: Report,
+    *,
+    follow: bool = False,
+    idle: Callable[[], None] = lambda: None,
+) -> Iterator[Record]:
+    """Every record from here on; with `follow`, waits for more and never ends by itself.
+
+    What is damaged is reported and skipped. `idle` is called before each wait, at least once a
+    second.
+    """
+    stuck = False
+    while True:
+        try:
+            record = reader.next()
+            if record is None and follow:
+                idle()
+                reader.wait(_STILL_THERE_SECONDS)
+        except DAMAGE as error:
+            told = pass_damage(reader, error)
+            if told is not None:
+                report(told)
+            elif not stuck:
+                report(f"{said(error)} (nothing right behind it)")
+            stuck = told is None
+            if stuck and not follow:
+                return
+            if stuck:
+                idle()
+                time.sleep(_MENDED_YET_SECONDS)
+            continue
+        stuck = False
+        if record is not None:
+            yield record
+        elif not follow:
+            return
+
+
+def seek_near(reader: Reader, seq: int) -> None:
+    """To the first record with at least this number; to the start where segments are missing there.
+
+    Then records before it come first, and the walk tells what is missing.
+    """
+    try:
+        reader.seek_seq(seq)
+    except SegmentMissing:
+        reader.seek_start()
+
+
+def first_seq(reader: Reader) -> int | None:
+    """Number of the first record; None when there is none or it is damaged. Moves the reader."""
+    if not reader.seek_start():
+        return None
+    try:
+        record = reader.next()
+    except DAMAGE:
+        return None
+    return None if record is None else record.seq
+
+
+def last_seq(reader: Reader) -> int | None:
+    """Number of the last record, by seeking alone; None when there is none or a segment is gone.
+
+    `seek_seq(n)` says whether any record has at least number `n`: the last number is the
+    largest for which it does, found in twice its logarithm of seeks. Moves the reader.
+    """
+    try:
+        return _gallop(reader)
+    except SegmentMissing:
+        return None
+
+
+def _gallop(reader: Reader) -> int | None:
+    low = first_seq(reader) or 0
+    if not reader.seek_seq(low):
+        low = 0  # a log whose numbers have begun again
+        if not reader.seek_seq(low):
+            return None
+    step = 1
+    while low + step < 2**64 and reader.seek_seq(low + step):
+        low += step
+        step *= 2
+    while step > 1:
+        step //= 2
+        if low + step < 2**64 and reader.seek_seq(low + step):
+            low += step
+    return low
+
+
+def last_records(
+    reader: Reader, count: int, wanted: Callable[[Record], bool], report: Report
+) -> deque[Record]:
+    """The last `count` records that are `wanted`; the reader stands behind the last one looked at.
+
+    Goes back from the end by as many numbers as records are wanted, and by eight times as many each
+    time those were not enough; a log that cannot seek by number is read from its start.
+    """
+    kept: deque[Record] = deque(maxlen=count)
+    if count == 0:
+        reader.seek_end()
+        return kept
+    first = last = None
+    if "seek_seq" in reader.caps:
+        first, last = first_seq(reader), last_seq(reader)
+    span = count
+    while True:
+        whole = first is None or last is None or last - span < first
+        if whole or last is None:
+            reader.seek_start()
+        else:
+            seek_near(reader, last - span + 1)
+        kept.clear()
+        damage: list[str] = []
+        for record in walk(reader, damage.append):
+            if wanted(record):
+                kept.append(record)
+            if not whole and last is not None and record.seq >= last:
+                break
+        if whole or len(kept) == count:
+            for line in damage:
+                report(line)
+            return kept
+        span *= 8

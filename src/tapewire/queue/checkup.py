@@ -1,0 +1,243 @@
+"""What is wrong with a queue from outside, what to do about it, and doing it where that is safe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from tapewire.config import check_at_least
+from tapewire.errors import StorageError
+from tapewire.queue._native import Upkeep, remove_reader
+from tapewire.queue.repair import repair
+from tapewire.queue.status import QueueStatus, ReaderStatus
+
+__all__ = ["CheckupRules", "Finding", "examine", "mend"]
+
+
+@dataclass(frozen=True)
+class CheckupRules:
+    """From when on something is a finding.
+
+    Attributes:
+        reader_ttl: A reader that is not running and has been silent for so many seconds is dead.
+        max_lag_bytes: A reader that is further behind lags.
+    """
+
+    reader_ttl: float = 30.0
+    max_lag_bytes: int = 10 << 30
+
+    def __post_init__(self) -> None:
+        check_at_least("reader_ttl", self.reader_ttl, 0)
+        check_at_least("max_lag_bytes", self.max_lag_bytes, 0)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        queue: Path of the queue.
+        kind: What it is: "stale-lock", "temporary-file", "unsealed-segment", "dead-reader",
+            "dead-pinned-reader", "lagging-reader", "stale-marks", "problem", and as notes
+            "retention-candidates" and "damaged-copies".
+        subject: The file, reader or segment it is about.
+        message: What was seen.
+        remedy: What to do.
+        mendable: `mend` can do it.
+        note: Worth knowing, nothing to be done.
+        heartbeat_ns: Of the reader it is about, so that one that came back is left alone.
+    """
+
+    queue: str
+    kind: str
+    subject: str
+    message: str
+    remedy: str
+    mendable: bool = False
+    note: bool = False
+    heartbeat_ns: int | None = None
+
+
+def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[Finding]:  # noqa: B008
+    """Everything that is wrong with a queue, and notes; each once.
+
+    Example:
+        >>> import tapewire as tw
+        >>> from tapewire.queue.checkup import examine
+        >>> from tapewire.queue.status import status
+        >>> tw.open_publisher(tmp / "q", segment_bytes=1 << 20).close()
+        >>> (tmp / "q" / "000000001.q.tmp").touch()
+        >>> [finding.kind for finding in examine(status(tmp / "q"))]
+        ['temporary-file']
+    """
+    found = [
+        Finding(
+            seen.path, "problem", "", line, "see what `tapewire verify` and `tapewire repair` say"
+        )
+        for line in seen.problems
+    ]
+    if not seen.writer.alive:
+        found += _left_by_writer(seen)
+    for reader in seen.readers:
+        found += _of_reader(seen, reader, rules)
+    return found + _notes(seen)
+
+
+def _left_by_writer(seen: QueueStatus) -> list[Finding]:
+    found = []
+    if seen.writer.killed:
+        found.append(
+            Finding(
+                seen.path,
+                "stale-lock",
+                "writer.lock",
+                f"the writer was killed: pid={seen.writer.pid}, epoch={seen.writer.epoch}",
+                "start the writer again; or clear its name from the lock",
+                mendable=True,
+            )
+        )
+    found += [
+        Finding(
+            seen.path,
+            "temporary-file",
+            os.path.basename(path),
+            f"a killed writer left it half-made: {os.path.basename(path)}",
+            "start the writer again; or remove the file",
+            mendable=True,
+        )
+        for path in seen.temporary_files
+    ]
+    found += [
+        Finding(
+            seen.path,
+            "unsealed-segment",
+            str(segment.id),
+            f"segment {segment.id} is not sealed, and the log goes on to segment "
+            f"{seen.end_segment}",
+            "start the writer again; or let `tapewire repair` seal it",
+            mendable=True,
+        )
+        for segment in seen.segments
+        if segment.readable and not segment.sealed and segment.id < seen.end_segment
+    ]
+    marks = [name for name, there in (("READY", seen.ready), ("LEASE", seen.lease)) if there]
+    if marks:
+        found.append(
+            Finding(
+                seen.path,
+                "stale-marks",
+                " ".join(marks),
+                f"marked by {' and '.join(marks)}, but nobody writes it",
+                "start its process again; or remove the marks",
+                mendable=True,
+            )
+        )
+    return found
+
+
+def _is_dead(reader: ReaderStatus, rules: CheckupRules) -> bool:
+    return not reader.alive and reader.heartbeat_age > rules.reader_ttl
+
+
+def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> list[Finding]:
+    lag = "unknown" if reader.lag_records is None else f"{reader.lag_records:,} records"
+    silent = f"silent for {reader.heartbeat_age:,.0f} s, lag {lag}"
+    if _is_dead(reader, rules) and reader.pinned:
+        return [
+            Finding(
+                seen.path,
+                "dead-pinned-reader",
+                reader.name,
+                f"pinned reader '{reader.name}' is not running ({silent}); retention waits for it",
+                f"start it again; or `tapewire readers rm {seen.path} {reader.name} --yes`",
+            )
+        ]
+    if _is_dead(reader, rules):
+        return [
+            Finding(
+                seen.path,
+                "dead-reader",
+                reader.name,
+                f"reader '{reader.name}' is not running ({silent})",
+                "start it again; or forget it and its position",
+                mendable=True,
+                heartbeat_ns=reader.heartbeat_ns,
+            )
+        ]
+    if reader.lag_bytes > rules.max_lag_bytes:
+        return [
+            Finding(
+                seen.path,
+                "lagging-reader",
+                reader.name,
+                f"reader '{reader.name}' lags by {reader.lag_bytes:,} bytes, {lag}",
+                "make it faster, or seek it to the end",
+            )
+        ]
+    return []
+
+
+def _notes(seen: QueueStatus) -> list[Finding]:
+    notes = []
+    # As retention itself: without any reader nothing is known to be done with.
+    floor = min([*(r.segment for r in seen.readers), seen.end_segment]) if seen.readers else 0
+    spare = [segment for segment in seen.segments if segment.id < floor]
+    if spare:
+        notes.append(
+            Finding(
+                seen.path,
+                "retention-candidates",
+                f"{spare[0].id}..{spare[-1].id}",
+                f"{len(spare)} segments, {sum(s.bytes for s in spare):,} bytes, that every "
+                "reader has committed past",
+                "a writer with retention=tw.Retention() removes them",
+                note=True,
+            )
+        )
+    if seen.damaged_copies:
+        names = ", ".join(map(os.path.basename, seen.damaged_copies))
+        notes.append(
+            Finding(
+                seen.path,
+                "damaged-copies",
+                names,
+                f"recovery has mended segments and kept them as they were: {names}",
+                "look into them or remove them",
+                note=True,
+            )
+        )
+    return notes
+
+
+def mend(finding: Finding) -> list[str]:
+    """Do what a mendable finding asks for, holding the lock of the dead meanwhile; what was done.
+
+    Raises:
+        WriterAlreadyActive: The queue has got a writer since.
+        ReaderAlreadyActive: The reader has come back.
+    """
+    if finding.kind == "dead-reader":
+        try:
+            removed = remove_reader(finding.queue, finding.subject, finding.heartbeat_ns)
+        except StorageError as error:
+            if isinstance(error, FileNotFoundError):
+                return [f"reader '{finding.subject}' is gone already"]
+            raise
+        if not removed:
+            return [f"reader '{finding.subject}' has come back since: left alone"]
+        return [f"forgot reader '{finding.subject}'"]
+    if finding.kind == "unsealed-segment":
+        return list(repair(finding.queue).actions)
+    with Upkeep(finding.queue) as upkeep:
+        if finding.kind == "stale-lock":
+            upkeep.clear_owner()
+            return ["cleared the killed writer's name from writer.lock"]
+        if finding.kind == "temporary-file":
+            return [f"removed {os.path.basename(p)}" for p in upkeep.remove_temporary_files()]
+        if finding.kind == "stale-marks":
+            for name in ("READY", "LEASE"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(finding.queue, name))
+            return [f"removed {finding.subject}"]
+    raise ValueError(f"this cannot be mended: kind={finding.kind!r}")

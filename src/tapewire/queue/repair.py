@@ -1,0 +1,238 @@
+"""What opening a writer does to a queue that somebody was killed in: for real, or on a copy."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tapewire.config import WriterConfig
+from tapewire.errors import StorageError, WriterAlreadyActive
+from tapewire.queue._native import Writer
+from tapewire.queue.status import QueueStatus, status
+
+__all__ = ["Repair", "rehearse", "repair"]
+
+_FICLONE = 0x40049409  # share the blocks, where the filesystem can
+_CHUNK_BYTES = 1 << 20
+# How the lines begin that tell of a loss, or of the writer's threads, and not of something done.
+_ONLY_SEEN = (
+    "numbers ",
+    "the log was on disk up to ",
+    "writing a seek index: ",
+    "syncing a sealed segment: ",
+    "stats.meta: ",
+)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What was done, or would be.
+
+    Attributes:
+        path: The queue.
+        rehearsed: It was done to a copy; the queue is as it was.
+        actions: A line for each thing done; empty when there was nothing to do.
+        notes: A line for each thing that was seen and cannot be mended.
+        next_seq: The number that the next record gets.
+        padded: How many places of unfinished bytes were fenced off.
+        damaged: How many damaged places were fenced off, with a copy kept.
+        gaps: How many times numbers are missing.
+    """
+
+    path: str
+    rehearsed: bool
+    actions: tuple[str, ...]
+    notes: tuple[str, ...]
+    next_seq: int
+    padded: int
+    damaged: int
+    gaps: int
+
+
+def repair(path: str | os.PathLike[str]) -> Repair:
+    """Open the queue's writer and close it again: that mends what a killed one left.
+
+    Example:
+        >>> import tapewire as tw
+        >>> from tapewire.queue.repair import repair
+        >>> tw.open_publisher(tmp / "q", segment_bytes=1 << 20).close()
+        >>> (tmp / "q" / "000000001.q.tmp").touch()
+        >>> repair(tmp / "q").actions
+        ('removed the temporary file 000000001.q.tmp',)
+
+    Raises:
+        WriterAlreadyActive: The queue has a living writer.
+        CorruptMetadata: control.meta or the header of a segment is damaged.
+        FileNotFoundError: There is nothing at `path`.
+    """
+    before = status(path)  # opening a writer would make a queue where there is none
+    with _log_lines() as lines, Writer(path, WriterConfig(preallocate=False)) as writer:
+        counters = writer.metrics()
+    said = [line.removeprefix(f"{before.path}: ") for line in lines]
+    notes = [line for line in said if line.startswith(_ONLY_SEEN)]
+    done = [line for line in said if line not in notes]
+    return Repair(
+        path=before.path,
+        rehearsed=False,
+        actions=(*_differences(before, status(path)), *done),
+        notes=tuple(notes),
+        next_seq=counters["next_seq"],
+        padded=counters["recovered_pads"],
+        damaged=counters["damaged_spans"],
+        gaps=counters["gaps_found"],
+    )
+
+
+def rehearse(path: str | os.PathLike[str]) -> Repair:
+    """What `repair` would do, found out on a copy in a hidden folder beside the queue.
+
+    Copied is what recovery looks into: the segments from the one before the last checkpoint on (all
+    when that is lost), those below that are not sealed, and the small files. Where the filesystem
+    can, blocks are shared.
+
+    Raises:
+        WriterAlreadyActive: The queue has a living writer, or got one meanwhile.
+        CorruptMetadata: control.meta or the header of a segment is damaged.
+        FileNotFoundError: There is nothing at `path`.
+    """
+    before = status(path)
+    if before.writer.alive:
+        raise _has_writer(before)
+    parent = os.path.dirname(before.path)
+    with tempfile.TemporaryDirectory(prefix=".tapewire-repair-", dir=parent) as folder:
+        copy = os.path.join(folder, "queue")
+        _copy_queue(before, copy)
+        again = status(path)
+        if again.writer.alive or again.writer.epoch != before.writer.epoch:
+            raise _has_writer(again)
+        done = repair(copy)
+    return Repair(
+        path=before.path,
+        rehearsed=True,
+        actions=tuple(line.replace(copy, before.path) for line in done.actions),
+        notes=tuple(line.replace(copy, before.path) for line in done.notes),
+        next_seq=done.next_seq,
+        padded=done.padded,
+        damaged=done.damaged,
+        gaps=done.gaps,
+    )
+
+
+def _has_writer(seen: QueueStatus) -> WriterAlreadyActive:
+    return WriterAlreadyActive(
+        f"the queue has a writer: pid={seen.writer.pid}, epoch={seen.writer.epoch}",
+        path=os.path.join(seen.path, "writer.lock"),
+        hint="a living writer has mended the queue when it opened it",
+    )
+
+
+def _differences(before: QueueStatus, after: QueueStatus) -> list[str]:
+    """What the log lines of recovery do not tell."""
+    lines = []
+    if before.writer.killed:
+        lines.append(f"took the killed writer's name out of writer.lock: pid={before.writer.pid}")
+    lines += [
+        f"removed the temporary file {os.path.basename(path)}"
+        for path in before.temporary_files
+        if path not in after.temporary_files
+    ]
+    sealed_before = {segment.id: segment.sealed for segment in before.segments}
+    for segment in after.segments:
+        if segment.id not in sealed_before:
+            lines.append(f"made segment {segment.id}")
+        elif segment.sealed and not sealed_before[segment.id]:
+            lines.append(f"sealed segment {segment.id}")
+    return lines
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def _log_lines() -> Iterator[list[str]]:
+    """What the writer has to say goes to the log: into this list as well."""
+    handler = _Lines()
+    log = logging.getLogger("tapewire.queue")
+    log.addHandler(handler)
+    try:
+        yield handler.lines
+    finally:
+        log.removeHandler(handler)
+
+
+# ---- the copy
+
+
+def _copy_queue(seen: QueueStatus, copy: str) -> None:
+    os.makedirs(os.path.join(copy, "readers"), 0o700)
+    for name in ("control.meta", "writer.lock", "index.meta", "stats.meta"):
+        _copy_file(seen, name, copy)
+    for reader in seen.readers:
+        if not reader.alive:  # recovery leaves those that live alone
+            _copy_file(seen, os.path.relpath(reader.path, seen.path), copy)
+    # One below the checkpoint's, too: by it numbers are told. Without a checkpoint anything may be
+    # missing, anywhere.
+    lowest = min(seen.checkpoint[0], seen.end_segment) - 1 if seen.checkpoint else 0
+    for segment in seen.segments:
+        if segment.id >= lowest or not segment.sealed:
+            name = os.path.basename(segment.path)
+            _copy_file(seen, name, copy)
+            _copy_file(seen, os.path.splitext(name)[0] + ".idx", copy)
+    for path in seen.temporary_files:
+        with open(os.path.join(copy, os.path.basename(path)), "xb"):
+            pass  # it only has to be there
+
+
+def _copy_file(seen: QueueStatus, name: str, folder: str) -> None:
+    """Copy one file of the queue, if it is there, with its holes."""
+    source = os.path.join(seen.path, name)
+    try:
+        # No link out of the queue, and a pipe in its place must not hold us up.
+        fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    with (
+        open(fd, "rb", buffering=0) as old,
+        open(os.path.join(folder, name), "xb", buffering=0, opener=_private) as new,
+    ):
+        info = os.fstat(old.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise StorageError("not a file, but in the place of one", path=source)
+        try:
+            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+            return
+        except OSError:
+            pass  # most filesystems cannot
+        os.truncate(new.fileno(), info.st_size)
+        for start, end in _data_ranges(old.fileno(), info.st_size):
+            for at in range(start, end, _CHUNK_BYTES):
+                chunk = os.pread(old.fileno(), min(_CHUNK_BYTES, end - at), at)
+                if chunk.count(0) != len(chunk):  # allocated ahead: a hole does
+                    os.pwrite(new.fileno(), chunk, at)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    at = 0
+    while at < size:
+        try:
+            start = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError:
+            return  # only a hole is left
+        at = os.lseek(fd, start, os.SEEK_HOLE)
+        yield start, at

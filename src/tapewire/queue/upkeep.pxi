@@ -1,0 +1,72 @@
+# Clearing up behind killed processes; part of _native.pyx.
+
+cdef class Upkeep:
+    """Holds the writer's lock of a queue that nobody writes; use it in a `with`."""
+
+    cdef CUpkeep* _u
+    cdef readonly str path
+
+    def __init__(self, path):
+        cdef string root
+        self.path = os.path.abspath(os.fspath(path))
+        root = os.fsencode(self.path)
+        if self._u is NULL:
+            with nogil:
+                self._u = new CUpkeep(root)
+
+    def __dealloc__(self):
+        del self._u
+
+    cdef int _open(self) except -1:
+        if self._u is NULL:
+            raise ClosedHandle("the upkeep is over", path=self.path)
+        return 0
+
+    def clear_owner(self):
+        """Take the name of a killed writer out of writer.lock."""
+        self._open()
+        self._u.clear_owner()
+
+    def remove_temporary_files(self):
+        """Remove what a killed writer left half-made; the paths."""
+        self._open()
+        cdef vector[string] removed = self._u.remove_temporary_files()
+        return _texts(removed)
+
+    def close(self):
+        """Let go of the lock. Closing twice is fine."""
+        cdef CUpkeep* u = self._u
+        self._u = NULL
+        del u
+
+    def __enter__(self):
+        self._open()
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def __repr__(self):
+        return f"<Upkeep {self.path!r}{' closed' if self._u is NULL else ''}>"
+
+
+def remove_reader(path, str name, heartbeat_ns=None):
+    """Forget a reader that is not running; False when its heartbeat is another than that."""
+    cdef optional[uint64_t] expected
+    cdef string root = os.fsencode(os.path.abspath(os.fspath(path)))
+    cdef string c_name = name.encode()
+    cdef bint removed
+    if heartbeat_ns is not None:
+        expected = <uint64_t> heartbeat_ns
+    with nogil:
+        removed = c_remove_reader(root, c_name, expected)
+    return removed
+
+
+def wrong_indexes(path, uint64_t segment_bytes):
+    """A line for each seek index that does not say what its segment says."""
+    cdef string root = os.fsencode(os.path.abspath(os.fspath(path)))
+    cdef vector[string] lines
+    with nogil:
+        lines = c_wrong_indexes(root, segment_bytes)
+    return _texts(lines)

@@ -1,0 +1,146 @@
+"""`tapewire repair`: the dry run says what is then done, and changes nothing."""
+
+import pytest
+
+import tapewire as tw
+from tests.support import crafted, faulty_bus
+from tests.support import queue_format as qf
+from tests.support.commands import tapewire
+
+
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def crashed(tmp):
+    """A log in which somebody was killed in an append, with a segment left open below."""
+    queue = crafted.write(
+        tmp, *(crafted.numbered(n, 3) for n in (0, 3, 6)), sealed=[False, True, False]
+    )
+    crafted.patch(queue, 2, 64 + 3 * 128 + 8, b"half a record")
+    (queue / "000000003.q.tmp").touch()
+    return queue
+
+
+def damaged(tmp):
+    queue = crafted.write(tmp, crafted.numbered(0, 5))
+    crafted.damage(queue, 0, 64 + 128)
+    return queue
+
+
+def killed(tmp):
+    queue = faulty_bus.good(tmp / "q")
+    faulty_bus.kill_writer(queue)
+    return queue
+
+
+def beyond(tmp):
+    """A reader has committed past the end: a loss of power took what it read."""
+    queue = crafted.write(tmp, crafted.numbered(0, 3))
+    (queue / "readers").mkdir()
+    (queue / "readers" / "r.meta").write_bytes(qf.reader_meta(qf.reader_slot(0, 2048, 1)))
+    return queue
+
+
+@pytest.mark.parametrize("make", [crashed, damaged, killed, beyond])
+def test_a_dry_run_says_what_is_then_done_and_changes_nothing(tmp, make):
+    queue = make(tmp)
+    before = contents(queue)
+    dry = tapewire("repair", queue, "--json")
+    assert dry.code == 1
+    assert contents(queue) == before
+    assert list(tmp.iterdir()) == [queue]  # the copy is gone
+    wet = tapewire("repair", queue, "--yes", "--json")
+    assert wet.code == 0
+    planned, done = dry.json[0], wet.json[0]
+    assert planned["actions"]
+    assert (planned.pop("rehearsed"), done.pop("rehearsed")) == (True, False)
+    assert planned == done
+    again = tapewire("repair", queue)
+    assert (again.code, again.out.splitlines()[0]) == (0, "nothing to mend")
+
+
+def test_what_is_done_is_named(tmp):
+    out = tapewire("repair", crashed(tmp), "--yes").out
+    assert "removed the temporary file 000000003.q.tmp" in out
+    assert "sealed segment 0" in out
+    assert "unfinished bytes at offset 448" in out
+    assert "the next record gets number 9" in out
+
+
+def test_damage_is_fenced_off_and_a_copy_kept(tmp):
+    queue = damaged(tmp)
+    (done,) = tapewire("repair", queue, "--yes", "--json").json
+    assert (done["damaged"], done["next_seq"]) == (1, 5)
+    assert len(done["actions"]) == len(done["notes"]) == 1
+    assert done["notes"][0].startswith("numbers 1 to 1 are missing")
+    assert (queue / "000000000.q.damaged").exists()
+    assert tapewire("verify", queue, "--json").json[0]["gaps_found"] == 1
+
+
+def test_a_dry_run_copies_no_more_than_recovery_looks_into(tmp, monkeypatch):
+    queue = faulty_bus.good(tmp / "q", records=60)
+    (queue / "000000099.q.tmp").touch()
+    copied = []
+    from tapewire.queue import repair
+
+    real = repair._copy_file
+    monkeypatch.setattr(
+        repair, "_copy_file", lambda seen, name, to: (copied.append(name), real(seen, name, to))
+    )
+    (planned,) = tapewire("repair", queue, "--json").json
+    assert planned["actions"] == ["removed the temporary file 000000099.q.tmp"]
+    assert planned["next_seq"] == 60
+    segments = [name for name in copied if name.endswith(".q")]
+    assert len(segments) == 2 < len(qf.segment_ids(queue))
+
+
+def test_a_dry_run_without_a_checkpoint_copies_everything(tmp):
+    queue = faulty_bus.good(tmp / "q", records=60)
+    (queue / "index.meta").unlink()
+    qf.segment_path(queue, 2).unlink()
+    (planned,) = tapewire("repair", queue, "--json").json
+    (done,) = tapewire("repair", queue, "--yes", "--json").json
+    assert planned["actions"] == done["actions"]
+    assert "made segment 2" in done["actions"]
+
+
+def test_another_control_file_with_the_same_geometry_will_do(tmp):
+    queue = faulty_bus.good(tmp / "q")
+    other = faulty_bus.good(tmp / "other", records=3)
+    (queue / "control.meta").write_bytes((other / "control.meta").read_bytes())
+    assert tapewire("verify", queue, "--json").json[0]["records"] == 20
+    assert tapewire("repair", queue, "--yes", "--json").json[0]["next_seq"] == 20
+
+
+@pytest.mark.parametrize("flags", [[], ["--yes"]])
+def test_a_living_writer_is_left_alone(tmp, flags):
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        ran = tapewire("repair", tmp / "q", *flags)
+        assert ran.code == 2
+        assert "the queue has a writer" in ran.err
+        assert writer.append(1, b"a") == 0
+
+
+@pytest.mark.parametrize("flags", [[], ["--yes"]])
+def test_a_damaged_control_file_exits_3(tmp, flags):
+    queue = faulty_bus.good(tmp / "q")
+    (queue / "control.meta").write_bytes(bytes(512))
+    ran = tapewire("repair", queue, *flags)
+    assert ran.code == 3
+    assert "control.meta is damaged" in ran.err
+    assert list(tmp.iterdir()) == [queue]
+
+
+@pytest.mark.parametrize("make", ["link", "pipe"])
+def test_nothing_is_copied_through_links_and_pipes(tmp, make):
+    import os
+
+    queue = faulty_bus.good(tmp / "q")
+    (queue / "stats.meta").unlink()
+    if make == "link":
+        (queue / "stats.meta").symlink_to("/etc/passwd")
+    else:
+        os.mkfifo(queue / "stats.meta")
+    assert tapewire("repair", queue).code == 2
+    assert list(tmp.iterdir()) == [queue]
