@@ -14,6 +14,7 @@ def survives(root, seed, seconds):
     assert len(story.restarts) == 3
     assert {restart.victim for restart in story.restarts} >= {"exchange", "router"}
     books = audited(root, story)
+    assert [path for mark in ("READY", "LEASE") for path in root.rglob(mark)] == []
     for name, strategy in books.strategies.items():
         assert strategy.fills > 0, f"{name} has not traded: nothing was shown"
     return books

@@ -295,6 +295,7 @@ def run(process: Process) -> None:
                 process.renew_lease(places.raw, exchange.epoch)
                 inputs.look()
             inputs.step(_LOOK_EVERY)
+        process.sign_off(places.raw)
         process.say("stopped", hash=exchange.engine.hash())
 
 

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
-from tapewire.bus import write_lease
+from tapewire.bus import clear_ready, write_lease
+from tapewire.bus.markers import LEASE
 from tapewire.demo.places import Places
 
 __all__ = ["Process", "Settings", "main"]
@@ -65,6 +66,11 @@ class Process:
         if now >= self._lease_due:
             self._lease_due = now + _LEASE_EVERY
             write_lease(path, epoch=epoch)
+
+    def sign_off(self, path: Path) -> None:
+        """Leave no mark behind at a good end: a stale one is a sign of a crash."""
+        clear_ready(path)
+        (path / LEASE).unlink(missing_ok=True)
 
 
 def _end_with(driver_pid: int) -> None:

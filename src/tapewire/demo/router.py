@@ -152,6 +152,7 @@ def run(process: Process) -> None:
                 process.renew_lease(process.places.orders, router.epoch)
                 router.look()
             router.step(_LOOK_EVERY)
+        process.sign_off(process.places.orders)
         process.say("stopped", skipped=router.skipped)
 
 

@@ -135,7 +135,7 @@ def run(process: Process) -> None:
             FanInReader({"in": answers}, max_skew=0) as fan,
         ):
             _trade(process, strategy, feed, fan)
-    clear_ready(ends.orders_out)
+    process.sign_off(ends.orders_out)
     process.say("closed", position=account.position, cash=account.cash)
     account.close()
 
