@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Self
 
 from tapewire.bus import StrategyEndpoints
 from tapewire.demo.events import AckStatus, Side
@@ -129,3 +130,12 @@ class Account:
     def close(self) -> None:
         """Close the queue."""
         self._orders_out.close()
+
+    def __repr__(self) -> str:
+        return f"<Account {self.name!r} position={self.position} open={len(self.open)}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -183,6 +183,9 @@ class Exchange:
         for queue in (self._wal, self._fills, self._raw):
             queue.close()
 
+    def __repr__(self) -> str:
+        return f"<Exchange {self._wal.path!r} inputs={self._wal.next_seq} {self.recovery}>"
+
     def __enter__(self) -> Exchange:
         return self
 
@@ -271,10 +274,13 @@ class _Inputs:
 def order_of(record: Record) -> Input:
     """The input that a record of the router's is."""
     match record.decode():
-        case NewOrder() as new:
+        case (
+            NewOrder(strategy=strategy, client_order_id=order_id, side=Side.BUY | Side.SELL) as new
+        ):
             immediate = new.time_in_force == TimeInForce.IMMEDIATE_OR_CANCEL
-            order_id = new.client_order_id
-            return New(new.strategy, order_id, Side(new.side), new.price, new.qty, immediate)
+            return New(strategy, order_id, Side(new.side), new.price, new.qty, immediate)
+        case NewOrder(strategy=strategy, client_order_id=order_id):
+            return New(strategy, order_id, Side.BUY, 0, 0)  # on no side: refused as nothing
         case CancelOrder(strategy=strategy, client_order_id=order_id):
             return Cancel(strategy, order_id)
     raise TapewireError(f"the router sends orders and cancels: type_id=0x{record.type_id:04X}")

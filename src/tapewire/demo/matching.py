@@ -100,7 +100,7 @@ LEVEL_DTYPE = np.dtype([("side", "<i8"), ("price", "<i8"), ("qty", "<i8")])
 ORDER_DTYPE = np.dtype(
     [
         ("owner", "S16"),
-        ("order_id", "<i8"),
+        ("order_id", "<u8"),
         ("side", "<i8"),
         ("price", "<i8"),
         ("qty", "<i8"),

@@ -105,8 +105,9 @@ class Router:
         if record.seq <= self._last_routed.get(strategy, -1):
             self.skipped += 1
             return
-        order = replace(record.decode(), source_seq=record.seq, routed_ns=time.time_ns())
-        self._orders.append_message(order)
+        # The folder says whose order it is: a strategy cannot speak for another.
+        origin = {"strategy": strategy, "source_seq": record.seq, "routed_ns": time.time_ns()}
+        self._orders.append_message(replace(record.decode(), **origin))
         self._last_routed[strategy] = record.seq
 
     def _answer(self, record: Record) -> None:
@@ -126,6 +127,9 @@ class Router:
             reader.close()
         for writer in (self._orders, *self._answers.values()):
             writer.close()
+
+    def __repr__(self) -> str:
+        return f"<Router {str(self._places.root)!r} strategies={self._discovery.strategies}>"
 
     def __enter__(self) -> Router:
         return self

@@ -144,6 +144,9 @@ class Stage:
             child.end()
         self._children.clear()
 
+    def __repr__(self) -> str:
+        return f"<Stage {sorted(self._children)}>"
+
     def __enter__(self) -> Self:
         return self
 

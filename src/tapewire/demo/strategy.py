@@ -34,6 +34,8 @@ _STALE_NS = 50_000_000  # a tick this old is history: it moves the book, nobody 
 class Strategy(ABC):
     """What a strategy decides with: a book and its account."""
 
+    pause_ns: int  # between two decisions that sent something
+
     def __init__(self, account: Account) -> None:
         self.account = account
         self.book = LevelBook()
@@ -50,8 +52,6 @@ class Strategy(ABC):
         bid, ask = self.book.bid, self.book.ask
         if bid is not None and ask is not None and self.decide(record, bid, ask):
             self._quiet_until_ns = now_ns + self.pause_ns
-
-    pause_ns: int
 
     @abstractmethod
     def decide(self, tick: Record, bid: int, ask: int) -> bool:
@@ -117,11 +117,19 @@ def run(process: Process) -> None:
     name = process.settings.name
     ends = process.places.strategy(name)
     clear_ready(ends.orders_out)  # a killed predecessor may have left it
-    account = Account(ends)
-    strategy = STRATEGIES[name](account)
-    mark_ready(ends.orders_out)
-    # The router makes orders_in when it has found us.
-    with open_subscriber(ends.orders_in, name, start="earliest", create_timeout=30.0) as answers:
+    with Account(ends) as account:
+        mark_ready(ends.orders_out)
+        _live(process, STRATEGIES[name](account), began)
+        process.sign_off(ends.orders_out)
+        process.say("closed", position=account.position, cash=account.cash)
+
+
+def _live(process: Process, strategy: Strategy, began: float) -> None:
+    """Take what was answered in lives before this one, then trade."""
+    account = strategy.account
+    path = process.places.strategy(account.name).orders_in
+    # The router makes it when it has found us.
+    with open_subscriber(path, account.name, start="earliest", create_timeout=30.0) as answers:
         for record in answers:
             account.take(record)
         process.say(
@@ -131,13 +139,10 @@ def run(process: Process) -> None:
             seconds=time.perf_counter() - began,
         )
         with (
-            SubscriberDiscovery(process.places.raw, name) as feed,
+            SubscriberDiscovery(process.places.raw, account.name) as feed,
             FanInReader({"in": answers}, max_skew=0) as fan,
         ):
             _trade(process, strategy, feed, fan)
-    process.sign_off(ends.orders_out)
-    process.say("closed", position=account.position, cash=account.cash)
-    account.close()
 
 
 def _trade(

@@ -96,8 +96,10 @@ def _found(restart: Restart, story: Story) -> str:
     """What a recovery found on the tapes, in words."""
     facts = restart.facts
     if restart.victim == "exchange":
+        checkpoint = facts["checkpoint"]
+        since = "no checkpoint yet" if checkpoint is None else f"checkpoint {checkpoint:,}"
         return (
-            f"checkpoint {facts['checkpoint']:,}, {facts['replayed']:,} inputs replayed, "
+            f"{since}, {facts['replayed']:,} inputs replayed, "
             f"{facts['published']:,} missing records published"
         )
     if restart.victim == "router":

@@ -4,11 +4,12 @@ import pytest
 
 import tapewire as tw
 from tapewire.demo import messages
-from tapewire.demo.exchange import Exchange
+from tapewire.demo.events import AckStatus, Cancel, New, Side
+from tapewire.demo.exchange import Exchange, order_of
 from tapewire.demo.messages import output_number, wal_seq_of
-from tapewire.demo.places import Places
+from tapewire.demo.places import SYMBOL, Places
 from tapewire.demo.tape import records
-from tapewire.protocol.orders import Fill
+from tapewire.protocol.orders import Fill, NewOrder, OrderAck
 from tests.unit.demo.tapes import SMALL, rows, session, write
 
 EVERY = 7  # inputs between checkpoints: several in a short session
@@ -127,3 +128,27 @@ def test_a_checkpoint_of_the_wrong_size_is_refused(tmp):
     write(places.raw, [(0, messages.SNAPSHOT, number.to_bytes(8, "little"))])
     with pytest.raises(tw.TapewireError, match="rows of"):
         Exchange(places)
+
+
+def test_an_order_on_no_side_is_refused_and_harms_nobody(tmp):
+    places = Places(tmp, SMALL)
+    bad = NewOrder("alpha", SYMBOL, 2**64 - 1, 100, 5, side=7)
+    write(places.orders, [(0, NewOrder.type_id, bytes(bad))])
+    with Exchange(places, checkpoint_every=1) as exchange:
+        [record] = records(places.orders)
+        exchange.accept(order_of(record), record.seq)
+    [told] = records(places.fills, {OrderAck.type_id})
+    assert told.decode().status == AckStatus.REJECTED
+
+
+def test_any_order_id_survives_a_checkpoint(tmp):
+    places = Places(tmp, SMALL)
+    big = New("alpha", 2**64 - 1, Side.BUY, 100, 5)
+    with Exchange(places, checkpoint_every=1) as exchange:
+        exchange.accept(big, 0)
+        exchange.accept(Cancel("alpha", 1), 1)
+        levels = exchange.engine.levels()
+    with Exchange(places, checkpoint_every=1) as exchange:
+        assert exchange.recovery.checkpoint is not None
+        assert exchange.engine.levels() == levels == [(1, 100, 5)]
+        assert ("alpha", 2**64 - 1) in exchange.engine

@@ -92,3 +92,12 @@ def test_the_page_replaces_what_an_earlier_run_left(session, tmp):
 def test_every_number_in_a_plot_is_a_number(session):
     _, _, measures, result = session
     assert "nan" not in page(result, measures)
+
+
+def test_an_exchange_that_was_killed_before_its_first_checkpoint_is_told_of(session):
+    places, story, measures, _ = session
+    early = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
+    facts = {"checkpoint": None, "replayed": 5, "published": 0, "seconds": 0.1}
+    early.restarts = [Restart("exchange", 0, 1, 2, facts)]
+    [told] = summary(early, audited(places.root, story), measures)["recoveries"]
+    assert told["found"].startswith("no checkpoint yet, 5 inputs replayed")

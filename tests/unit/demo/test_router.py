@@ -138,3 +138,12 @@ def test_a_strategy_that_goes_is_let_go_when_its_orders_are_routed(bus_of):
         while router.step(timeout=0):
             pass
     check(places)
+
+
+def test_a_strategy_cannot_speak_for_another(tmp):
+    places = Places(tmp, SMALL)
+    liar = NewOrder("beta", SYMBOL, 1, 100, 5, Side.BUY)
+    write(places.strategy("alpha").orders_out, [(0, NewOrder.type_id, bytes(liar))])
+    bus.mark_ready(places.strategy("alpha").orders_out)
+    route_everything(places)
+    assert [order.decode().strategy for order in records(places.orders)] == ["alpha"]
