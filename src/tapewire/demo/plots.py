@@ -63,10 +63,8 @@ def market(measures: Measures, recoveries: Sequence[dict[str, Any]]) -> str:
     _kills(held, recoveries, named=False)
     for number, track in enumerate(measures.strategies.values(), 1):
         held.line(*_thin(track.position_times, track.positions), f"c{number}")
-    parts += [
-        held.axes(lambda v: f"{v:+,.0f}" if v else "0", ticks, [-reach, 0, reach]),
-        *held.parts,
-    ]
+    axes = held.axes(lambda v: f"{v:+,.0f}" if v else "0", ticks, [-reach, 0, reach])
+    parts += [axes, *held.parts]
     return figure(_WIDTH, 416, "Price, fills and positions over time", *parts)
 
 
