@@ -15,6 +15,8 @@ declare -A packages=(
     [mkfs.ext4]=e2fsprogs
     [clang]="clang libclang-rt-dev"
     [jdk]=default-jdk-headless
+    [chromium]=chromium
+    [prometheus]=prometheus
     [systemd-analyze]=systemd
 )
 

@@ -11,6 +11,8 @@ from tapewire.cli.demo import demo
 from tapewire.cli.doctor import doctor
 from tapewire.cli.export import export
 from tapewire.cli.inspect import inspect
+from tapewire.cli.metrics import metrics
+from tapewire.cli.monitor import monitor
 from tapewire.cli.output import Exit, explain, fail
 from tapewire.cli.readers import readers
 from tapewire.cli.repair import repair
@@ -51,6 +53,8 @@ app.command()(repair)
 app.command()(export)
 app.command()(doctor)
 app.add_typer(readers, name="readers")
+app.command()(monitor)
+app.command()(metrics)
 app.command()(bench)
 app.command()(demo)
 

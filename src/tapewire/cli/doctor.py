@@ -23,9 +23,12 @@ def doctor(
     reader_ttl: Annotated[
         float,
         typer.Option(
-            "--reader-ttl", metavar="SECONDS", min=0, help="A reader silent for longer is dead."
+            "--reader-ttl",
+            metavar="SECONDS",
+            min=0,
+            help="A reader that nobody holds is dead when it was silent for so long.",
         ),
-    ] = 30.0,
+    ] = 0.0,
     max_lag_bytes: Annotated[
         int, typer.Option("--max-lag-bytes", min=0, help="A reader further behind lags.")
     ] = 10 << 30,

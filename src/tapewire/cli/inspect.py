@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapewire.cli.output import Exit, JsonOption, answer, console
-from tapewire.cli.text import bytes_text, count_text, instant_text, print_columns, time_text
+from tapewire.cli.text import count_text, print_columns
+from tapewire.cli.times import iso
+from tapewire.monitor.units import bytes_text, time_text
 
 if TYPE_CHECKING:
     from tapewire.queue import QueueStatus, ReaderStatus, WriterState
@@ -102,7 +104,7 @@ def _show(seen: QueueStatus, writer: str, readers: dict[str, str]) -> None:
             "records",
             f"{count}{count_text(seen.first_available_seq)} … {count_text(seen.last_seq)}",
         )
-        line("last at", instant_text(seen.last_timestamp_ns))
+        line("last at", iso(seen.last_timestamp_ns))
     line("segments", f"{_segments(seen)}, {bytes_text(seen.disk_bytes)} on disk")
     line("end", f"segment {seen.end_segment}, offset {seen.end_offset:,}")
     line("writer", _writer_text(seen, writer))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapewire.cli.output import Exit, JsonOption, answer, console, errors
-from tapewire.cli.text import bytes_text, count_text, time_text
+from tapewire.cli.text import count_text
+from tapewire.monitor.units import bytes_text, time_text
 
 if TYPE_CHECKING:
     from tapewire.cli.verification import Place, Verdict

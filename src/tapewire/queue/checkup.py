@@ -20,11 +20,11 @@ class CheckupRules:
     """From when on something is a finding.
 
     Attributes:
-        reader_ttl: A reader that is not running and has been silent for so many seconds is dead.
+        reader_ttl: A reader that nobody holds is dead when it has been silent for so many seconds.
         max_lag_bytes: A reader that is further behind lags.
     """
 
-    reader_ttl: float = 30.0
+    reader_ttl: float = 0.0
     max_lag_bytes: int = 10 << 30
 
     def __post_init__(self) -> None:
@@ -137,7 +137,9 @@ def _left_by_writer(seen: QueueStatus) -> list[Finding]:
 
 
 def _is_dead(reader: ReaderStatus, rules: CheckupRules) -> bool:
-    return not reader.alive and reader.heartbeat_age > rules.reader_ttl
+    # At 0 the lock alone decides, whatever the clock says.
+    silent = reader.heartbeat_age > rules.reader_ttl
+    return not reader.alive and (silent or rules.reader_ttl == 0)
 
 
 def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> list[Finding]:

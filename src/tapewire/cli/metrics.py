@@ -1,0 +1,58 @@
+"""`tapewire metrics BUS`: what Prometheus scrapes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, fail, print_json
+from tapewire.cli.serving import AllowHostOption, BindOption, serve_until_interrupted
+
+__all__ = ["metrics"]
+
+
+def metrics(
+    bus: Annotated[Path, typer.Argument(help="Folder of a bus, or one queue.")],
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="To listen at; 0: any free one.")
+    ] = 9464,
+    bind: BindOption = "127.0.0.1",
+    allow_host: AllowHostOption = [],  # noqa: B006 - typer copies it
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the metrics and end, without listening.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer Prometheus at /metrics; each scrape looks at every queue and reader of the bus."""
+    from tapewire.monitor import Watch
+    from tapewire.monitor.snapshot import printable
+
+    watch = Watch(bus)
+    try:
+        from tapewire.monitor import exporter
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "prometheus_client":
+            raise
+        fail(
+            Exit.USAGE,
+            "metrics need the package prometheus-client, which is not installed",
+            "pip install 'tapewire[web]'",
+        )
+    if once and as_json:
+        for metric in exporter.BusCollector(watch).collect():
+            for sample in metric.samples:
+                print_json({"name": sample.name, "labels": sample.labels, "value": sample.value})
+    elif once:
+        sys.stdout.write(exporter.exposition(exporter.BusCollector(watch)).decode())
+    else:
+        serve_until_interrupted(
+            lambda: exporter.serve(watch, bind=bind, port=port, allow_hosts=allow_host),
+            what=f"Metrics of {printable(watch.root)}",
+            path="metrics",
+            bind=bind,
+            port=port,
+            as_json=as_json,
+        )

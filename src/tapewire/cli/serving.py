@@ -1,0 +1,70 @@
+"""What commands that serve over HTTP share: their options, a warning, and an end by Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Annotated, Protocol, TypeVar
+
+import typer
+
+from tapewire.cli.output import Exit, answer, console, errors, fail
+
+__all__ = ["AllowHostOption", "BindOption", "serve_until_interrupted"]
+
+BindOption = Annotated[
+    str, typer.Option("--bind", help="Address to listen at. Anything but loopback is public.")
+]
+AllowHostOption = Annotated[
+    list[str],
+    typer.Option("--allow-host", help="Another host name it may be asked for by (repeatable)."),
+]
+
+
+class _Serving(Protocol):
+    @property
+    def url(self) -> str: ...
+
+
+S = TypeVar("S", bound=_Serving)
+
+
+def serve_until_interrupted(
+    start: Callable[[], AbstractContextManager[S]],
+    *,
+    what: str,
+    path: str,
+    bind: str,
+    port: int,
+    as_json: bool,
+    ready: Callable[[str], object] = lambda url: None,
+) -> None:
+    """Start it, say where it is (`ready` learns it too), and wait for Ctrl-C."""
+    from tapewire.monitor.httpd import is_loopback
+
+    if not is_loopback(bind):
+        errors.print(
+            f"tapewire: warning: --bind {bind} shows this bus to whoever can reach that address",
+            markup=False,
+            soft_wrap=True,
+        )
+    try:
+        with start() as serving:
+            url = serving.url + path
+            answer(
+                {"url": url},
+                as_json,
+                lambda: console.print(
+                    f"{what} at {url} (Ctrl-C ends)", markup=False, soft_wrap=True
+                ),
+            )
+            ready(url)
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        return
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL):
+            fail(Exit.USAGE, f"cannot listen at bind={bind} port={port}: {error.strerror}")
+        raise

@@ -1,0 +1,232 @@
+"""What deserves a person's attention, and what that person can do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal
+
+from tapewire.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from tapewire.monitor.snapshot import Filesystem, QueueView, ReaderView
+
+__all__ = ["ERROR_COUNTERS", "Alert", "AlertBook", "Finding", "Limits", "find"]
+
+Severity = Literal["info", "warning", "critical"]
+_ORDER = {"critical": 0, "warning": 1, "info": 2}
+
+# Counters of stats.meta that should stand still, and what helps when one does not.
+ERROR_COUNTERS = {
+    "prealloc_errors": "look at the free space and the rights of the queue's folder",
+    "seal_errors": "the disk refuses to sync: look at the kernel's log",
+    "flush_errors": "the disk refuses to sync: look at the kernel's log",
+    "index_errors": "seeks are slower, nothing is lost; look at the free space",
+    "retention_errors": "a file could not be removed: look at the rights of the queue's folder",
+    "queue_full": "a limit is reached: speed its readers up, or raise max_bytes or max_segments",
+    "disk_full": "free space on this filesystem; appends go on by themselves",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From where on something is an alert.
+
+    Attributes:
+        writer_ttl: Seconds that a writer's heartbeat (every 0.1 s) may stand still.
+        reader_ttl: Seconds that a reader's heartbeat (every 1 s) may stand still.
+        lag_records: Records that a reader may be behind.
+        lag_bytes: Bytes of log that a reader may be behind.
+        lag_seconds: Seconds of log that a reader may be behind.
+        disk_warning: Share of a filesystem that may be used.
+        disk_critical: The same, where it becomes urgent.
+
+    Example:
+        >>> Limits(lag_seconds=0.5).lag_seconds
+        0.5
+    """
+
+    writer_ttl: float = 2.0
+    reader_ttl: float = 5.0
+    lag_records: int = 1_000_000
+    lag_bytes: int = 1 << 30
+    lag_seconds: float = 10.0
+    disk_warning: float = 0.90
+    disk_critical: float = 0.97
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not value > 0:
+                raise InvalidOption(f"{field.name} must be above 0: {field.name}={value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something found in one look; kind and place tell it from others."""
+
+    kind: str
+    severity: Severity
+    queue: str | None
+    reader: str | None
+    path: str | None  # of a filesystem, where it is about one
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert(Finding):
+    """A finding, and since when it holds."""
+
+    since_ns: int  # wall clock, when a look first found it
+    age: float  # seconds since then, on the monotonic clock
+
+
+class AlertBook:
+    """Remembers since when each finding holds; one that is no longer found is forgotten."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str | None, ...], tuple[int, float]] = {}
+
+    def enter(self, findings: Iterable[Finding], time_ns: int, now: float) -> tuple[Alert, ...]:
+        """The findings as alerts, the worst and then the oldest first."""
+        before, self._since = self._since, {}
+        alerts = []
+        for found in findings:
+            key = (found.kind, found.queue, found.reader, found.path)
+            since_ns, since = self._since[key] = before.get(key, (time_ns, now))
+            known = {field.name: getattr(found, field.name) for field in fields(found)}
+            alerts.append(Alert(**known, since_ns=since_ns, age=now - since))
+        alerts.sort(key=lambda alert: (_ORDER[alert.severity], alert.since_ns, alert.queue or ""))
+        return tuple(alerts)
+
+
+def find(
+    queues: Iterable[QueueView],
+    filesystems: Iterable[Filesystem],
+    *,
+    limits: Limits,
+    was_alive: set[str],
+    rising: dict[str, dict[str, int]],
+) -> Iterator[Finding]:
+    """Everything that is wrong.
+
+    Args:
+        queues: What was found.
+        filesystems: Where it lies.
+        limits: From where on something is wrong.
+        was_alive: Names of queues whose writer was seen alive: there its end is news.
+        rising: By queue, the error counters that rose lately, with by how much.
+    """
+    for disk in filesystems:
+        yield from _disk(disk, limits)
+    for queue in queues:
+        yield from _queue(queue, limits, queue.name in was_alive, rising.get(queue.name, {}))
+        for reader in queue.readers:
+            yield from _reader(queue, reader, limits)
+
+
+def _disk(disk: Filesystem, limits: Limits) -> Iterator[Finding]:
+    if disk.used_share < limits.disk_warning:
+        return
+    yield Finding(
+        "disk_nearly_full",
+        "critical" if disk.used_share >= limits.disk_critical else "warning",
+        None,
+        None,
+        disk.path,
+        f"the filesystem at {disk.path} is {disk.used_share:.0%} full",
+        "free space there, or turn retention on",
+    )
+
+
+def _queue(
+    queue: QueueView, limits: Limits, was_alive: bool, rising: dict[str, int]
+) -> Iterator[Finding]:
+    def finding(kind: str, severity: Severity, text: str, remedy: str) -> Finding:
+        return Finding(kind, severity, queue.name, None, None, f"{queue.name}: {text}", remedy)
+
+    if queue.error is not None:
+        yield finding("queue_unreadable", "critical", queue.error, "run: tapewire doctor")
+        return
+    writer = queue.writer
+    if writer is not None and writer.state == "dead":
+        yield finding(
+            "writer_dead",
+            "critical",
+            f"the writer (pid {writer.pid}) is gone and did not close the queue",
+            "start it again: it mends the end of the log and goes on behind it",
+        )
+    elif writer is not None and writer.state == "closed" and was_alive:
+        yield finding(
+            "writer_closed", "info", "the writer was closed", "start it, if one should run"
+        )
+    elif writer is not None and writer.state == "stale":
+        yield finding(
+            "writer_stale",
+            "critical",
+            f"the writer (pid {writer.pid}) lives, but its heartbeat stands still for more than "
+            f"{limits.writer_ttl:g} s",
+            "it is stopped or hung, or the machine is overloaded: look at that process",
+        )
+    if queue.problems:
+        more = f" (and {len(queue.problems) - 1} more)" if len(queue.problems) > 1 else ""
+        yield finding(
+            "queue_problem", "warning", queue.problems[0] + more, "run: tapewire doctor, verify"
+        )
+    for counter, by in rising.items():
+        yield finding(f"{counter}_rising", "warning", f"{counter} +{by}", ERROR_COUNTERS[counter])
+    metrics = queue.metrics or {}
+    for counter in ("damaged_spans", "gaps_found"):
+        if metrics.get(counter):
+            yield finding(
+                counter,
+                "warning",
+                f"{counter} {metrics[counter]}, found when its writer was opened: data was lost",
+                "run: tapewire verify",
+            )
+
+
+def _reader(queue: QueueView, reader: ReaderView, limits: Limits) -> Iterator[Finding]:
+    def finding(kind: str, severity: Severity, text: str, remedy: str) -> Finding:
+        where = f"{queue.name}: reader {reader.name} {text}"
+        return Finding(kind, severity, queue.name, reader.name, None, where, remedy)
+
+    if reader.state == "dead" and reader.pinned:
+        yield finding(
+            "reader_dead",
+            "warning",
+            "is not running, and pinned: it keeps every segment from its place on",
+            "start it, or let it go: tapewire readers rm",
+        )
+    elif reader.state == "dead":
+        caught_up = reader.lag_bytes == 0
+        yield finding(
+            "reader_dead",
+            "info" if caught_up else "warning",
+            "is not running" + (", caught up" if caught_up else ""),
+            "start it, or forget it: tapewire readers rm",
+        )
+    elif reader.state == "stale":
+        yield finding(
+            "reader_stale",
+            "critical",
+            f"lives, but its heartbeat stands still for more than {limits.reader_ttl:g} s",
+            "it is stopped or hung: look at that process; retention may overtake it",
+        )
+    over = [
+        f"{value:,.{digits}f} {unit} (limit {limit:,.{digits}f})"
+        for value, limit, unit, digits in (
+            (reader.lag_records or 0, limits.lag_records, "records", 0),
+            (reader.lag_bytes, limits.lag_bytes, "bytes", 0),
+            (reader.lag_seconds, limits.lag_seconds, "s", 1),
+        )
+        if value > limit
+    ]
+    if over:
+        yield finding(
+            "reader_lagging",
+            "warning",
+            "is behind by " + ", ".join(over),
+            "it is slower than the writer: give it a core, or less to do for each record",
+        )

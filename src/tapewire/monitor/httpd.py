@@ -1,0 +1,244 @@
+"""A small HTTP server for this machine: a few fixed answers, no files, no uploads.
+
+The standard library's server does: what it serves is read by a person or a scraper, once a second.
+It guards against what a web page opened in a browser on the same machine could do: names that were
+made to point here (DNS rebinding, by the Host header), other pages that read or frame it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from tapewire.errors import TapewireError
+from tapewire.monitor.snapshot import printable
+
+__all__ = ["Answer", "LocalServer", "Request", "is_loopback"]
+
+# A client that neither sends nor takes anything for so long is cut off.
+STALLED_SECONDS = 15.0
+MAX_STREAMS = 64
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a bind address is reachable from this machine alone."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a route may want to know."""
+
+    path: str
+    query: str
+    accept: str  # the header
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a route gives: a body, or pieces that are sent as they come until there are no more."""
+
+    content_type: str
+    body: bytes | Iterable[bytes]
+
+
+Route = Callable[[Request], Answer]
+
+
+class LocalServer:
+    """Serves `routes` (path → function) until closed; each request in a thread of its own.
+
+    Args:
+        routes: By path; each is called with a `Request`.
+        bind: Address to listen at.
+        port: 0 for any free one.
+        allow_hosts: More host names that may be asked by, beside the address itself.
+
+    Example:
+        >>> from urllib.request import urlopen
+        >>> with LocalServer({"/": lambda request: Answer("text/plain", b"here")}) as server:
+        ...     urlopen(server.url).read()
+        b'here'
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        *,
+        bind: str = "127.0.0.1",
+        port: int = 0,
+        allow_hosts: Iterable[str] = (),
+    ) -> None:
+        self.bind = bind
+        self._names = {"localhost", bind.lower(), *(name.lower() for name in allow_hosts)}
+        if not is_loopback(bind):
+            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        self._streams = threading.BoundedSemaphore(MAX_STREAMS)
+        self._server = _Server((bind, port), _handler(self, routes))
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="tw-http", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where to point a browser."""
+        host = f"[{self.bind}]" if ":" in self.bind else self.bind
+        return f"http://{host}:{self.port}/"
+
+    def __repr__(self) -> str:
+        return f"LocalServer({self.url!r})"
+
+    def knows_host(self, header: str | None) -> bool:
+        """Whether the Host header names this server.
+
+        A page of a foreign site whose name was made to point here sends that name; only addresses
+        cannot be made to point elsewhere.
+        """
+        try:
+            host = urlsplit(f"//{header}").hostname if header else None
+        except ValueError:
+            return False
+        if host is None:
+            return False
+        if host in self._names:
+            return True
+        with contextlib.suppress(ValueError):
+            return ipaddress.ip_address(host).is_loopback or not is_loopback(self.bind)
+        return False
+
+    def take_stream(self) -> bool:
+        """One of the places for answers that do not end; False when all are taken."""
+        return self._streams.acquire(blocking=False)
+
+    def release_stream(self) -> None:
+        """Give it back."""
+        self._streams.release()
+
+    def close(self) -> None:
+        """Stop listening. Streams end when whoever makes them stops; nobody waits for them."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # Ctrl-C does not wait for browsers
+    allow_reuse_address = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        # HTTPServer's asks the resolver for this machine's name, which may take seconds.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name = str(self.server_address[0])
+        self.server_port = self.server_address[1]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        import sys
+
+        # Browsers leave in the middle of an answer whenever a page is closed.
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+def _handler(server: LocalServer, routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        server_version = "tapewire"
+        sys_version = ""
+        timeout = STALLED_SECONDS
+
+        def do_GET(self) -> None:
+            if not server.knows_host(self.headers.get("Host")):
+                self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this is not the host you asked for")
+                return
+            where = urlsplit(self.path)
+            route = routes.get(where.path)
+            if route is None:
+                self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
+                return
+            try:
+                answer = route(Request(where.path, where.query, self.headers.get("Accept", "")))
+            except (OSError, TapewireError) as error:  # what is watched is gone, say
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, printable(str(error)))
+                return
+            if isinstance(answer.body, bytes):
+                self._send(HTTPStatus.OK, answer.content_type, answer.body)
+            else:
+                self._stream(answer.content_type, answer.body)
+
+        do_HEAD = do_GET
+
+        def _stream(self, content_type: str, pieces: Iterable[bytes]) -> None:
+            if not server.take_stream():
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open")
+                return
+            try:
+                self.close_connection = True
+                self._begin(HTTPStatus.OK, content_type, {"Connection": "close"})
+                if self.command == "HEAD":
+                    return
+                for piece in pieces:
+                    self.wfile.write(piece)
+            finally:
+                server.release_stream()
+
+        def _refuse(self, status: HTTPStatus, why: str) -> None:
+            self._send(status, "text/plain; charset=utf-8", f"{why}\n".encode())
+
+        def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+            self._begin(status, content_type, {"Content-Length": str(len(body))})
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def _begin(self, status: HTTPStatus, kind: str, more: Mapping[str, str]) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Type": kind, **more, **_HEADERS}.items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass  # the terminal belongs to the person
+
+    return Handler

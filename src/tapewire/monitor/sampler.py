@@ -1,0 +1,355 @@
+"""Looks at every queue of a bus, again and again, and derives what one look cannot show."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from tapewire.errors import TapewireError
+from tapewire.monitor.alerts import ERROR_COUNTERS, AlertBook, Limits, find
+from tapewire.monitor.snapshot import (
+    Filesystem,
+    QueueView,
+    ReaderView,
+    Snapshot,
+    State,
+    WriterView,
+    printable,
+)
+from tapewire.queue.status import QueueStatus, QueueWatch, ReaderStatus, find_queues
+
+__all__ = ["Watch"]
+
+# An error counter that rose keeps its alert for so long: a person must have time to see it.
+ERRORS_SHOWN_SECONDS = 60.0
+
+_T = TypeVar("_T")
+
+
+class _Looker(Protocol):
+    def look(self) -> QueueStatus: ...
+
+
+class _Changes(Generic[_T]):
+    """Since when a value has stood still, on the clock of the one who watches.
+
+    A jump of the wall clock, which is what heartbeats are stamped with, changes no age.
+    """
+
+    def __init__(self, value: _T, now: float) -> None:
+        self._value = value
+        self._since = now
+
+    def age(self, value: _T, now: float) -> float:
+        if value != self._value:
+            self._value, self._since = value, now
+        return now - self._since
+
+
+class _Rate:
+    """Growth of a counter a second between two looks; None where it cannot be told."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, int] | None = None
+
+    def at(self, value: int | None, now: float) -> float | None:
+        before, self._before = self._before, None if value is None else (now, value)
+        if before is None or value is None or now <= before[0] or value < before[1]:
+            return None  # the first look, nothing to see, or a log that began anew
+        return (value - before[1]) / (now - before[0])
+
+
+class _ReaderMemory:
+    def __init__(self, status: ReaderStatus, now: float, keep: int) -> None:
+        self.heartbeat = _Changes(status.heartbeat_ns, now)
+        self.rate = _Rate()
+        self.history: deque[tuple[float, int | None, int, float]] = deque(maxlen=keep)
+
+    def view(self, status: ReaderStatus, now: float, limits: Limits) -> ReaderView:
+        age = self.heartbeat.age(status.heartbeat_ns, now)
+        return ReaderView(
+            name=printable(status.name),
+            state=_state(status.alive, age, limits.reader_ttl),
+            pinned=status.pinned,
+            next_seq=status.next_seq,
+            lag_records=status.lag_records,
+            lag_bytes=status.lag_bytes,
+            lag_segments=status.lag_segments,
+            lag_seconds=status.lag_seconds,
+            records_per_second=self.rate.at(status.next_seq, now),
+            heartbeat_age=age,
+        )
+
+
+class _ErrorCounters:
+    """Which error counters rose in the last minute, and by how much since they began to."""
+
+    def __init__(self, metrics: dict[str, int]) -> None:
+        self._last = metrics
+        self._risen: dict[str, tuple[int, float]] = {}
+
+    def rising(self, metrics: dict[str, int], now: float) -> dict[str, int]:
+        for counter in ERROR_COUNTERS:
+            by = metrics.get(counter, 0) - self._last.get(counter, 0)
+            if by > 0:  # a new writer begins at 0 again
+                self._risen[counter] = (self._risen.get(counter, (0, 0.0))[0] + by, now)
+        self._last = metrics
+        self._risen = {
+            counter: (by, at)
+            for counter, (by, at) in self._risen.items()
+            if now - at < ERRORS_SHOWN_SECONDS
+        }
+        return {counter: by for counter, (by, _) in self._risen.items()}
+
+
+class _QueueMemory:
+    """What is remembered of a queue from look to look."""
+
+    def __init__(self, name: str, path: str, looker: _Looker, keep: int) -> None:
+        self.name = name
+        self.path = path
+        self.looker = looker
+        self.readers: dict[str, _ReaderMemory] = {}
+        self.history: deque[tuple[float, float | None, float | None]] = deque(maxlen=keep)
+        self.rising: dict[str, int] = {}
+        self.writer_was_alive = False
+        self._keep = keep
+        self._heartbeat: _Changes[tuple[int, int]] | None = None
+        self._records = _Rate()
+        self._bytes = _Rate()
+        self._errors: _ErrorCounters | None = None
+
+    def look(self, now: float, uptime: float, limits: Limits) -> QueueView:
+        try:
+            status = self.looker.look()
+        except (TapewireError, OSError) as error:
+            return QueueView(name=self.name, path=printable(self.path), error=printable(str(error)))
+        view = self._view(status, now, limits)
+        self.history.append((uptime, view.records_per_second, view.bytes_per_second))
+        for status_of_reader, reader in zip(status.readers, view.readers, strict=True):
+            self.readers[status_of_reader.name].history.append(
+                (uptime, reader.lag_records, reader.lag_bytes, reader.lag_seconds)
+            )
+        return view
+
+    def _view(self, status: QueueStatus, now: float, limits: Limits) -> QueueView:
+        metrics = status.metrics
+        # Every byte counts, padding and headers too, and it goes on over rolls.
+        position = status.end_segment * status.segment_bytes + status.end_offset
+        return QueueView(
+            name=self.name,
+            path=printable(self.path),
+            sparse=status.sparse,
+            ready=status.ready,
+            segment_bytes=status.segment_bytes,
+            segments=len(status.segments),
+            disk_bytes=status.disk_bytes,
+            first_available_seq=status.first_available_seq,
+            last_seq=status.last_seq,
+            last_timestamp_ns=status.last_timestamp_ns,
+            records=status.records,
+            records_per_second=self._records.at(_count(status), now),
+            bytes_per_second=self._bytes.at(position, now),
+            writer=self._writer(status, now, limits),
+            readers=self._readers(status, now, limits),
+            metrics=metrics,
+            problems=tuple(printable(problem) for problem in status.problems),
+        )
+
+    def _writer(self, status: QueueStatus, now: float, limits: Limits) -> WriterView:
+        writer = status.writer
+        if self._heartbeat is None:
+            self._heartbeat = _Changes((writer.epoch, writer.heartbeat_ns), now)
+        age = self._heartbeat.age((writer.epoch, writer.heartbeat_ns), now)
+        self.writer_was_alive |= writer.alive
+        if status.metrics is not None:
+            self._errors = self._errors or _ErrorCounters(status.metrics)
+            self.rising = self._errors.rising(status.metrics, now)
+        state = _state(writer.alive, age, limits.writer_ttl)
+        if state == "dead" and not writer.killed:
+            state = "closed"
+        return WriterView(state, writer.pid, writer.epoch, age)
+
+    def _readers(self, status: QueueStatus, now: float, limits: Limits) -> tuple[ReaderView, ...]:
+        before, self.readers = self.readers, {}
+        for reader in status.readers:
+            self.readers[reader.name] = before.get(reader.name) or _ReaderMemory(
+                reader, now, self._keep
+            )
+        return tuple(
+            self.readers[reader.name].view(reader, now, limits) for reader in status.readers
+        )
+
+
+def _count(status: QueueStatus) -> int | None:
+    """What grows by 1 with each record; None where it cannot be known."""
+    if status.sparse:  # numbers jump; the writer's own count is 100 ms old at most
+        return (status.metrics or {}).get("records")
+    if status.last_seq is not None:
+        return status.last_seq + 1
+    return status.first_seq if status.records == 0 else None
+
+
+def _state(alive: bool, heartbeat_age: float, ttl: float) -> State:
+    if not alive:
+        return "dead"
+    return "stale" if heartbeat_age > ttl else "live"
+
+
+class Watch:
+    """Watches every queue below a root: writes nothing, disturbs nobody, starts no thread.
+
+    Rates, ages and alerts come from comparing looks, so the first sample has none of the rates.
+    A heartbeat's age is how long its value was seen to stand still, by this process's monotonic
+    clock. May be used by several threads.
+
+    Args:
+        root: The folder of a bus, or one queue.
+        limits: From where on something is an alert.
+        history: How many samples are kept for plots.
+
+    Example:
+        >>> import tapewire as tw
+        >>> with tw.open_publisher(tmp / "md", segment_bytes=1 << 20) as writer:
+        ...     _ = writer.append(1, b"a"), writer.append(1, b"b")
+        ...     snapshot = Watch(tmp).sample()
+        >>> (queue,) = snapshot.queues
+        >>> queue.name, queue.last_seq, queue.writer.state
+        ('md', 1, 'live')
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        limits: Limits | None = None,
+        history: int = 300,
+        _find: Callable[[str], list[str]] = find_queues,
+        _watch: Callable[[str], _Looker] = QueueWatch,
+        _clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.root = os.path.abspath(root)
+        if not os.path.isdir(self.root):
+            raise FileNotFoundError(2, "no such folder", self.root)
+        self.limits = limits or Limits()
+        self._keep = history
+        self._find = _find
+        self._watch = _watch
+        self._clock = _clock
+        self._began = _clock()
+        self._queues: dict[str, _QueueMemory] = {}  # by path
+        self._alerts = AlertBook()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Watch({self.root!r}, queues={len(self._queues)})"
+
+    def sample(self) -> Snapshot:
+        """Look at every queue now. New ones appear, removed ones are forgotten.
+
+        Raises:
+            FileNotFoundError: The root is gone.
+        """
+        with self._lock:
+            return self._sample()
+
+    def _sample(self) -> Snapshot:
+        began = self._clock()
+        time_ns = time.time_ns()
+        before, self._queues = self._queues, {}
+        for path in self._find(self.root):
+            self._queues[path] = before.get(path) or _QueueMemory(
+                self._name(path), path, self._watch(path), self._keep
+            )
+        uptime = began - self._began
+        # Each queue's own moment: 50 looks take a while, and rates are divided by time.
+        queues = tuple(
+            memory.look(self._clock(), uptime, self.limits) for memory in self._queues.values()
+        )
+        filesystems = self._filesystems()
+        findings = find(
+            queues,
+            filesystems,
+            limits=self.limits,
+            was_alive={m.name for m in self._queues.values() if m.writer_was_alive},
+            rising={m.name: m.rising for m in self._queues.values()},
+        )
+        return Snapshot(
+            root=printable(self.root),
+            time_ns=time_ns,
+            uptime=uptime,
+            look_seconds=self._clock() - began,
+            queues=queues,
+            filesystems=filesystems,
+            alerts=self._alerts.enter(findings, time_ns, began),
+        )
+
+    def history(self) -> dict[str, Any]:
+        """What the samples so far found, as columns, by queue and reader; ready for JSON.
+
+        Each queue has ``uptime``, ``records_per_second``, ``bytes_per_second`` and ``readers``;
+        each reader ``uptime``, ``lag_records``, ``lag_bytes`` and ``lag_seconds``.
+        """
+        with self._lock:
+            return {
+                memory.name: {
+                    **_columns(
+                        memory.history, ("uptime", "records_per_second", "bytes_per_second")
+                    ),
+                    "readers": {
+                        printable(name): _columns(
+                            reader.history, ("uptime", "lag_records", "lag_bytes", "lag_seconds")
+                        )
+                        for name, reader in memory.readers.items()
+                    },
+                }
+                for memory in self._queues.values()
+            }
+
+    def lag_history(self, queue: str, reader: str) -> list[int]:
+        """Lag in bytes of one reader, the oldest sample first; empty for one that is not there."""
+        with self._lock:
+            for memory in self._queues.values():
+                if memory.name == queue:
+                    for name, remembered in memory.readers.items():
+                        if printable(name) == reader:
+                            return [lag_bytes for _, _, lag_bytes, _ in remembered.history]
+        return []
+
+    def _name(self, path: str) -> str:
+        name = os.path.relpath(path, self.root)
+        return printable(os.path.basename(self.root) if name == "." else name)
+
+    def _filesystems(self) -> tuple[Filesystem, ...]:
+        found: dict[int, Filesystem] = {}
+        for path in self._queues:
+            try:
+                device = os.stat(path).st_dev
+                if device in found:
+                    continue
+                room = os.statvfs(path)
+            except OSError:  # removed since it was found; the next look will not find it
+                continue
+            found[device] = Filesystem(
+                printable(_mount_point(path)),
+                room.f_blocks * room.f_frsize,
+                room.f_bavail * room.f_frsize,
+            )
+        return tuple(found.values())
+
+
+def _mount_point(path: str) -> str:
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _columns(rows: deque[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}

@@ -1,0 +1,131 @@
+"""What one look at a bus found: plain values, ready for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tapewire.monitor.alerts import Alert
+
+__all__ = [
+    "Filesystem",
+    "QueueView",
+    "ReaderView",
+    "Snapshot",
+    "State",
+    "WriterView",
+    "printable",
+]
+
+# live: holds its lock, and its heartbeat moves. stale: holds its lock, and its heartbeat stands
+# still (stopped, swapped out, hung). dead: nobody holds the lock. closed: a writer said goodbye.
+State = Literal["live", "stale", "dead", "closed"]
+
+
+def printable(name: str) -> str:
+    r"""A file's name as it may be shown anywhere: no control characters, no broken Unicode.
+
+    Different names stay different, so what is shown may serve as a key.
+
+    Example:
+        >>> printable("md"), printable("\x1b[31mred"), printable("a\\b")
+        ('md', '\\x1b[31mred', 'a\\\\b')
+    """
+    return "".join(
+        "\\\\"
+        if char == "\\"
+        else char
+        if char.isprintable()
+        else char.encode("unicode_escape").decode("ascii")
+        for char in name
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WriterView:
+    """The writer of a queue; `heartbeat_age` is how long its heartbeat was seen to stand still."""
+
+    state: State
+    pid: int | None
+    epoch: int
+    heartbeat_age: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderView:
+    """A named reader: where its commits stand, measured from the end of the log."""
+
+    name: str
+    state: State
+    pinned: bool
+    next_seq: int | None
+    lag_records: int | None
+    lag_bytes: int
+    lag_segments: int
+    lag_seconds: float
+    records_per_second: float | None  # committed, since the look before
+    heartbeat_age: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue. Where it could not be read at all, `error` says why and the rest is empty."""
+
+    name: str  # below the root
+    path: str
+    error: str | None = None
+    sparse: bool = False
+    ready: bool = False
+    segment_bytes: int = 0
+    segments: int = 0
+    disk_bytes: int = 0
+    first_available_seq: int | None = None
+    last_seq: int | None = None
+    last_timestamp_ns: int | None = None
+    records: int | None = None
+    records_per_second: float | None = None  # since the look before; None at the first
+    bytes_per_second: float | None = None
+    writer: WriterView | None = None
+    readers: tuple[ReaderView, ...] = ()
+    metrics: dict[str, int] | None = None  # stats.meta, counted since the writer was opened
+    problems: tuple[str, ...] = ()
+
+    @property
+    def worst_lag(self) -> ReaderView | None:
+        """The reader furthest behind, by bytes."""
+        return max(self.readers, key=lambda reader: reader.lag_bytes, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Filesystem:
+    """What holds some of the queues, and how full it is."""
+
+    path: str  # where it is mounted
+    total_bytes: int
+    free_bytes: int  # for users other than root
+
+    @property
+    def used_share(self) -> float:
+        """From 0 to 1."""
+        return 1 - self.free_bytes / self.total_bytes if self.total_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A bus at one moment."""
+
+    root: str
+    time_ns: int
+    uptime: float  # seconds since the watch began, on the monotonic clock
+    look_seconds: float  # what the look took
+    queues: tuple[QueueView, ...]
+    filesystems: tuple[Filesystem, ...]
+    alerts: tuple[Alert, ...]
+
+    def queue(self, name: str) -> QueueView | None:
+        """The queue of that name."""
+        return next((queue for queue in self.queues if queue.name == name), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as dicts, lists, strings and numbers, under the names of the fields."""
+        return asdict(self)
