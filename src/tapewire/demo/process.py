@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
-from tapewire.bus import clear_ready, write_lease
-from tapewire.bus.markers import LEASE
+from tapewire.bus import clear_lease, clear_ready, write_lease
 from tapewire.demo.places import Places
 
 __all__ = ["Process", "Settings", "main"]
@@ -70,7 +69,7 @@ class Process:
     def sign_off(self, path: Path) -> None:
         """Leave no mark behind at a good end: a stale one is a sign of a crash."""
         clear_ready(path)
-        (path / LEASE).unlink(missing_ok=True)
+        clear_lease(path)
 
 
 def _end_with(driver_pid: int) -> None:
