@@ -45,8 +45,8 @@ build/sources.list: FORCE
 
 # ---- what people run -------------------------------------------------------------------------------
 .PHONY: demo bench bench-smoke bench-page bench-instructions docs
-demo: setup ## one writer, two readers, a kill and a resume, with latencies
-	$(PYTHON_RUN) examples/demo.py
+demo: setup ## a small trading system, three of its processes killed; ends with a page
+	tapewire demo
 
 bench: setup ## every row of the performance table, full size
 	$(PYTHON_RUN) -m benchmarks

@@ -1,8 +1,9 @@
 """A strategy: follows the prices of examples/feed.py, and goes on where it stopped.
 
-    python examples/strategy.py /tmp/prices
+    python examples/strategy.py /tmp/bus/streams/raw/demo/queue --bus /tmp/bus
 
-Stop it (Ctrl-C, or even kill -9) and start it again: it resumes behind what it committed last.
+With `--bus` it sends an order at each signal, for examples/router.py. Stop it (Ctrl-C, or even
+kill -9) and start it again: it resumes behind what it committed last, and sends no order twice.
 """
 
 import argparse
@@ -10,18 +11,41 @@ import argparse
 from feed import PRICE, PRICE_DTYPE
 
 import tapewire as tw
+from tapewire import bus
+from tapewire.protocol.orders import NewOrder, Side
 
 COMMIT_EVERY = 100
 
 
+class Orders:
+    """Our queue of orders. What is in it was sent: its end tells where to go on."""
+
+    def __init__(self, root, name):
+        self.name = name
+        path = bus.Layout(root).orders.strategy(name).orders_out
+        self.writer = tw.open_publisher(path, segment_bytes=1 << 20)
+        with tw.open_log(path) as log:
+            self.sent_for = max((record.decode().trigger_seq for record in log), default=-1)
+        bus.write_lease(path, epoch=self.writer.epoch)
+        bus.mark_ready(path)  # now the router may find us
+
+    def send(self, record, symbol, side, price):
+        if record.seq > self.sent_for:  # else a life before this one has sent it
+            what = (self.name, symbol, self.writer.next_seq, price, 1, side)
+            trigger = {"trigger_seq": record.seq, "trigger_ns": record.timestamp_ns}
+            self.writer.append_message(NewOrder(*what, **trigger))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("queue", help="folder of the queue")
+    parser.add_argument("queue", help="folder of the queue of prices")
+    parser.add_argument("--bus", help="root of the bus on which orders are sent; none: only look")
     parser.add_argument("--name", default="strategy", help="the position is kept under this name")
     parser.add_argument("--records", type=int, default=None, help="stop after so many")
     parser.add_argument("--idle", type=float, default=3.0, help="stop after so many quiet seconds")
     arguments = parser.parse_args()
 
+    orders = Orders(arguments.bus, arguments.name) if arguments.bus else None
     averages = {}
     signals = seen = 0
     with tw.open_subscriber(
@@ -31,11 +55,16 @@ def main():
             if seen == 0:
                 print(f"{arguments.name}: starting at number {record.seq}", flush=True)
             seen += 1
-            price = record.view(PRICE_DTYPE)[0]  # in place: nothing is copied
-            middle = (int(price["bid"]) + int(price["ask"])) / 2
-            average = averages.setdefault(price["symbol"], middle)
-            averages[price["symbol"]] = average + (middle - average) / 50
-            signals += abs(middle - average) > 20  # so far from its average: buy or sell
+            symbol, bid, ask = record.view(PRICE_DTYPE)[0].tolist()[:3]  # in place: no copy
+            middle = (bid + ask) / 2
+            average = averages.setdefault(symbol, middle)
+            averages[symbol] = average + (middle - average) / 50
+            if abs(middle - average) > 20:  # so far from its average: it will come back
+                signals += 1
+                if orders is not None:
+                    dear = middle > average
+                    side, price = (Side.SELL, bid) if dear else (Side.BUY, ask)
+                    orders.send(record, symbol.decode(), side, price)
             if seen % COMMIT_EVERY == 0:
                 reader.commit()  # whatever is behind this will not be seen again
             if seen == arguments.records:

@@ -17,6 +17,7 @@ declare -A packages=(
     [jdk]=default-jdk-headless
     [chromium]=chromium
     [prometheus]=prometheus
+    [systemd-analyze]=systemd
 )
 
 has() {

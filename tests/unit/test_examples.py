@@ -10,6 +10,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus
+from tapewire.protocol.orders import Fill, NewOrder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -71,24 +72,65 @@ def test_a_killed_strategy_goes_on_behind_its_last_commit(queue, tmp, eventually
     )
 
 
-def test_the_demo_ends_by_itself_having_lost_nothing(tmp):
-    said = run("demo", "--seconds", 2, "--output", tmp / "out", cwd=tmp)
-    assert "kill -9" in said
-    assert "resumes at number" in said
-    assert "No record was lost" in said
-    assert len(re.findall(r"rolled into segment", said)) >= 1
-    assert (tmp / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
-    page = (tmp / "out" / "index.html").read_text(encoding="utf-8")
-    assert page.count("data:image/png;base64,") == 2
-    assert "prefers-color-scheme: dark" in page
+def orders_of(root, name="strategy"):
+    ends = bus.Layout(root).orders.strategy(name)
+    with tw.open_log(ends.orders_out) as log:
+        return [NewOrder.decode(record) for record in log]
 
 
-def test_the_demo_replaces_what_an_earlier_run_left(tmp):
-    (tmp / "out").mkdir()
-    page = tmp / "out" / "index.html"
-    page.write_text("old")
-    run("demo", "--seconds", 1, "--output", tmp / "out", cwd=tmp)
-    assert "records lost" in page.read_text(encoding="utf-8")
+def fills_of(root, name="strategy"):
+    ends = bus.Layout(root).orders.strategy(name)
+    with tw.open_log(ends.orders_in) as log:
+        return [Fill.decode(record) for record in log]
+
+
+def test_a_strategy_on_a_bus_sends_an_order_at_each_signal(queue, tmp):
+    said = run("strategy", queue, "--bus", tmp / "bus", "--idle", 0, cwd=tmp)
+    signals = int(re.search(r"(\d+) signals", said)[1])
+    triggers = [order.trigger_seq for order in orders_of(tmp / "bus")]
+    assert len(triggers) == signals > 0
+    assert triggers == sorted(set(triggers))
+
+
+def test_a_strategy_that_sees_prices_again_sends_no_order_again(queue, tmp):
+    run("strategy", queue, "--bus", tmp / "bus", "--idle", 0, cwd=tmp)
+    before = orders_of(tmp / "bus")
+    (queue / "readers" / "strategy.meta").unlink()  # it has committed nothing, then
+    run("strategy", queue, "--bus", tmp / "bus", "--idle", 0, cwd=tmp)
+    assert orders_of(tmp / "bus") == before
+
+
+def test_the_router_answers_every_order_of_every_strategy_once(queue, tmp):
+    for name in ("alpha", "beta"):
+        run("strategy", queue, "--bus", tmp / "bus", "--name", name, "--idle", 0, cwd=tmp)
+    for _ in range(2):  # the second has nothing left to do
+        run("router", tmp / "bus", "--idle", 0.3, cwd=tmp)
+    for name in ("alpha", "beta"):
+        sent = [order.client_order_id for order in orders_of(tmp / "bus", name)]
+        assert [fill.client_order_id for fill in fills_of(tmp / "bus", name)] == sent
+
+
+def test_the_passive_subscriber_tells_when_the_feed_comes_and_goes(tmp):
+    process = subprocess.Popen(
+        command("passive_subscriber", tmp / "prices", "--idle", 60),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "waiting" in process.stdout.readline()
+        run("feed", tmp / "prices", "--seconds", 1, cwd=tmp)
+        lines = iter(process.stdout.readline, "")
+        assert "connected" in next(line for line in lines if "waiting" not in line)
+        assert "the writer went" in next(line for line in lines if "records" not in line)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_every_example_is_short_enough_to_copy():
+    long = {"hot_loop.py", "router_hot_loop.py"}  # recipes with a page of their own
+    for path in EXAMPLES.glob("*.py"):
+        assert path.name in long or len(path.read_text().splitlines()) < 80, path.name
 
 
 def test_strategies_join_and_leave_the_router_while_it_runs(tmp, eventually):

@@ -17,6 +17,7 @@ from tapewire.bus.layout import (
 from tapewire.bus.markers import (
     Lease,
     LeaseWatch,
+    clear_lease,
     clear_ready,
     is_ready,
     mark_ready,
@@ -48,6 +49,7 @@ __all__ = [
     "StreamsLayout",
     "SubscriberDiscovery",
     "Waiting",
+    "clear_lease",
     "clear_ready",
     "is_ready",
     "load_feeds",

@@ -24,6 +24,7 @@ from tapewire.protocol.types_file import locked_folder
 __all__ = [
     "Lease",
     "LeaseWatch",
+    "clear_lease",
     "clear_ready",
     "is_ready",
     "mark_ready",
@@ -128,6 +129,11 @@ def write_lease(path: str | os.PathLike[str], epoch: int = 1) -> Lease:
     line = json.dumps({"version": LEASE_VERSION, **asdict(lease)}) + "\n"
     _publish(Path(path), LEASE, line.encode())
     return lease
+
+
+def clear_lease(path: str | os.PathLike[str]) -> None:
+    """Take LEASE away, as who ends well does. Not there: fine."""
+    (Path(path) / LEASE).unlink(missing_ok=True)
 
 
 def read_lease(path: str | os.PathLike[str]) -> Lease | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tapewire.cli.bench import bench
+from tapewire.cli.demo import demo
 from tapewire.cli.doctor import doctor
 from tapewire.cli.export import export
 from tapewire.cli.inspect import inspect
@@ -55,6 +56,7 @@ app.add_typer(readers, name="readers")
 app.command()(monitor)
 app.command()(metrics)
 app.command()(bench)
+app.command()(demo)
 
 
 def main() -> None:

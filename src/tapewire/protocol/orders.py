@@ -70,6 +70,7 @@ class RejectReason(IntEnum):
     BAD_QUANTITY = 5
     RISK_LIMIT = 6
     BAD_SCALE = 7
+    SESSION_CLOSED = 8
 
 
 class Liquidity(IntEnum):

@@ -105,6 +105,13 @@ def test_a_lease_written_by_two_at_once_is_whole_at_any_time(tmp):
     assert failures == []
 
 
+def test_a_lease_can_be_taken_away_twice(tmp):
+    bus.write_lease(tmp)
+    for _ in range(2):
+        bus.clear_lease(tmp)
+        assert bus.read_lease(tmp) is None
+
+
 def test_my_own_lease_is_alive(tmp):
     lease = bus.write_lease(tmp)
     assert lease.alive

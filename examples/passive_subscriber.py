@@ -1,0 +1,48 @@
+"""A passive subscriber: waits for a feed, follows it, and says when its writer goes and comes back.
+
+    python examples/passive_subscriber.py /tmp/bus/streams/raw/demo/queue
+
+It may be started first. Whether a lost feed means "cancel all" or "wait" is for you to say: here it
+is only printed.
+"""
+
+import argparse
+import time
+
+from tapewire import bus
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("queue", help="folder of the queue; need not be there yet")
+    parser.add_argument("--name", default="passive", help="the position is kept under this name")
+    parser.add_argument("--idle", type=float, default=None, help="stop after so many quiet seconds")
+    arguments = parser.parse_args()
+
+    records = 0
+    busy_at = time.monotonic()
+    with bus.SubscriberDiscovery(arguments.queue, arguments.name) as discovery:
+        while arguments.idle is None or time.monotonic() - busy_at < arguments.idle:
+            match discovery.poll():
+                case bus.Waiting(reason):
+                    print(f"{arguments.name}: waiting, {reason}", flush=True)
+                case bus.Connected(reader):
+                    print(f"{arguments.name}: connected to {reader.path}", flush=True)
+                case bus.Disconnected(reason):
+                    print(f"{arguments.name}: the writer went: {reason.value}", flush=True)
+            if discovery.reader is None:
+                time.sleep(0.05)
+                continue
+            for record in discovery.reader.follow(timeout=0.1):
+                records += 1
+                busy_at = time.monotonic()
+                if records % 1_000 == 0:
+                    late = (time.time_ns() - record.timestamp_ns) / 1e3
+                    print(f"{arguments.name}: {records} records, the last {late:.0f} µs old")
+                    break  # look at the discovery again
+            discovery.reader.commit()
+    print(f"{arguments.name}: {records} records")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""`tapewire demo`: a small trading system that is killed three times and loses nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, answer, console, errors, fail
+
+__all__ = ["demo"]
+
+
+def demo(
+    seconds: Annotated[
+        float, typer.Option(min=2.0, max=3600.0, help="How long the session lasts.")
+    ] = 20.0,
+    seed: Annotated[int, typer.Option(help="Of the crowd, and of who is killed when.")] = 7,
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Replay a recorded depth stream (`TIME JSON` lines) as the market.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder of the page; replaced.")
+    ] = Path("demo-output"),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the bus afterwards, to look at it with tapewire.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a small trading system, kill three of its processes, and show that no fill is lost.
+
+    An exchange, a router and two strategies, each a process of its own, and one that joins late.
+    Exits 3 when two tapes disagree.
+    """
+    from tapewire.demo.audit import Disagreement
+    from tapewire.demo.capture import check_capture
+    from tapewire.demo.measure import measure
+    from tapewire.demo.places import Places
+    from tapewire.demo.report import write_page
+    from tapewire.demo.run import Options, audited, perform, scratch
+    from tapewire.demo.stage import DemoFailed
+    from tapewire.demo.summary import show, summary
+
+    if capture is not None:
+        check_capture(capture)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        if not as_json:
+            console.print(f"[dim]{time.monotonic() - began:5.1f} s[/dim]  {text}", soft_wrap=True)
+
+    options = Options(seconds, seed, capture=None if capture is None else str(capture))
+    try:
+        with scratch(keep) as root:
+            if keep:
+                errors.print(f"the bus is kept: {root}", markup=False, soft_wrap=True)
+            story = perform(root, options, say)
+            books = audited(root, story)
+            measures = measure(Places(root), story)
+    except Disagreement as error:
+        fail(Exit.DAMAGED, f"the tapes disagree: {error}")
+    except DemoFailed as error:
+        fail(Exit.FINDINGS, f"the demo failed: {error}")
+    result = summary(story, books, measures)
+    page = write_page(out, result, measures)
+    result["page"] = str(page)
+
+    def show_all() -> None:
+        show(console, result)
+        console.print(f"\nwrote {page}", soft_wrap=True)
+
+    answer(result, as_json, show_all)

@@ -1,0 +1,135 @@
+"""A recorded market as the demo's crowd: Binance's depth and trade streams, a `TIME JSON` a line.
+
+Levels become liquidity that strategies trade with; trades become orders that take what they took:
+here they meet the strategies' quotes too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tapewire.demo.events import MARKET, Input, New, SetLevel, Side
+from tapewire.errors import InvalidOption
+
+__all__ = ["Recorded", "check_capture", "recorded"]
+
+_BAND = 0.002  # of the price: levels further out are never traded with, and would only fill memory
+_PRICE_SCALE = 100  # to ticks of a cent
+_SIZE_SCALE = 1_000  # to lots of a thousandth
+
+
+class Recorded(NamedTuple):
+    """An input of the crowd, so many seconds after the first line."""
+
+    seconds: float
+    what: Input
+
+
+def recorded(path: str | os.PathLike[str]) -> Iterator[Recorded]:
+    """Every change of a level near the middle, and every trade, in order.
+
+    Raises:
+        InvalidOption: A line is not of this format.
+    """
+    book = _Near()
+    first_ns: int | None = None
+    for number, line in enumerate(_lines(Path(path)), 1):
+        try:
+            stamp, text = line.split(b" ", 1)
+            at_ns = int(stamp) * (1 if len(stamp) > 16 else 1_000)  # older files count in µs
+            changes = book.changes(json.loads(text))
+        except _MALFORMED as error:
+            raise InvalidOption(
+                f"not a line of a depth capture: line={number}: {error}",
+                path=os.fspath(path),
+                hint="a capture is one `TIME JSON` a line, as Binance's WebSocket sends it",
+            ) from error
+        first_ns = at_ns if first_ns is None else first_ns
+        for what in changes:
+            yield Recorded((at_ns - first_ns) / 1e9, what)
+
+
+# What JSON of another shape, or numbers that are none, can do to us.
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rb") as lines:
+        try:
+            yield from lines
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InvalidOption(f"not a gzip file: {error}", path=os.fspath(path)) from error
+
+
+def check_capture(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that no market can be made of, by what its beginning holds.
+
+    Raises:
+        InvalidOption: It is not a capture, or has neither levels nor trades.
+    """
+    if next(recorded(path), None) is None:
+        raise InvalidOption(
+            "the capture has neither a level nor a trade",
+            path=os.fspath(path),
+            hint="it needs a depth snapshot or a bookTicker, and depth updates behind it",
+        )
+
+
+class _Near:
+    """Which levels near the middle are shown."""
+
+    def __init__(self) -> None:
+        self._middle: float | None = None
+        self._shown: set[tuple[Side, int]] = set()
+        self._trades = 0
+
+    def changes(self, message: Any) -> list[Input]:
+        """What a message changes: what goes first, so that a moving market does not meet itself."""
+        data = message.get("data", message)
+        kind = data.get("e")
+        if "lastUpdateId" in data:
+            bids, asks = data["bids"], data["asks"]
+            self._middle = (float(bids[0][0]) + float(asks[0][0])) / 2
+        elif kind == "depthUpdate":
+            bids, asks = data["b"], data["a"]
+        elif kind in (None, "bookTicker") and "B" in data:
+            self._middle = (float(data["b"]) + float(data["a"])) / 2
+            return []
+        elif kind == "trade":
+            return self._trade(data)
+        else:
+            return []
+        sides = ((Side.BUY, bids), (Side.SELL, asks))
+        rows = [(side, float(p), float(q)) for side, levels in sides for p, q in levels]
+        gone = [
+            self._level(side, price, 0) for side, price, qty in rows if not self._near(price, qty)
+        ]
+        come = [
+            self._level(side, price, qty) for side, price, qty in rows if self._near(price, qty)
+        ]
+        known = [level for level in gone if (level.side, level.price) in self._shown]
+        self._shown.difference_update((level.side, level.price) for level in gone)
+        self._shown.update((level.side, level.price) for level in come)
+        return [*known, *come]
+
+    def _trade(self, data: Any) -> list[Input]:
+        self._trades += 1
+        side = Side.SELL if data["m"] else Side.BUY  # m: the buyer was in the book
+        level = self._level(side, float(data["p"]), float(data["q"]))
+        return [New(MARKET, self._trades, side, level.price, level.qty, immediate=True)]
+
+    def _near(self, price: float, qty: float) -> bool:
+        if self._middle is None or round(qty * _SIZE_SCALE) <= 0:
+            return False
+        return abs(price / self._middle - 1) < _BAND
+
+    @staticmethod
+    def _level(side: Side, price: float, qty: float) -> SetLevel:
+        return SetLevel(side, round(price * _PRICE_SCALE), round(qty * _SIZE_SCALE))

@@ -1,0 +1,312 @@
+"""The exchange: accepts inputs into its WAL, matches them, publishes what comes of it.
+
+What it has accepted is in the WAL, one record an input. Everything else follows from that: books
+and counters (`matching` is deterministic) and every record of its two output queues, numbered by
+the input it came from. So a start after a kill is: load the last checkpoint, replay the WAL
+behind it, publish what the output queues do not have yet. Nothing is published before it is in
+the WAL.
+
+The WAL is synced every 50 ms by a native thread: a kill of the process loses nothing at all; a
+loss of power may lose the last inputs, and where their outputs survived them the exchange refuses
+to start.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tapewire.bus import Connected, SubscriberDiscovery, mark_ready
+from tapewire.config import FlushEvery
+from tapewire.demo import messages, outputs
+from tapewire.demo.capture import recorded
+from tapewire.demo.crowd import Crowd
+from tapewire.demo.events import Cancel, Close, Input, New, Side
+from tapewire.demo.matching import Engine
+from tapewire.demo.messages import Accepted, LevelChanged, SessionClosed, Traded
+from tapewire.demo.outputs import Output
+from tapewire.demo.places import Places
+from tapewire.demo.process import Process, main
+from tapewire.demo.tape import last_record, records
+from tapewire.errors import TapewireError
+from tapewire.log import Record
+from tapewire.protocol import Message, declare
+from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck, TimeInForce
+from tapewire.queue import Reader, open_publisher
+
+__all__ = ["Exchange", "Recovery", "order_of"]
+
+CHECKPOINT_EVERY = 1_000  # inputs
+_LOOK_EVERY = 0.05  # seconds between looks at the discovery
+_NO_MORE = (float("inf"), None)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a start found, and made up for."""
+
+    checkpoint: int | None  # number of the WAL record it began from
+    replayed: int  # inputs behind it
+    published: int  # outputs that were missing
+    seconds: float
+
+
+class _OutputQueue:
+    """A queue that is a function of the WAL: takes records by number, in order, each once."""
+
+    def __init__(
+        self, path: Path, segment_bytes: int, *, numbered: bool, declared: list[type[Message]]
+    ) -> None:
+        self._numbered = numbered  # whether a record's own number is the output's
+        self.last_number = _last_number(path)
+        self.appended = 0
+        self._writer = open_publisher(path, sparse=numbered, segment_bytes=segment_bytes)
+        declare(self._writer, *declared)
+
+    def publish(self, outputs: list[Output]) -> None:
+        """Append those that the queue does not have yet."""
+        for number, type_id, payload in outputs:
+            if number > self.last_number:
+                self._writer.append(type_id, payload, seq=number if self._numbered else None)
+                self.last_number = number
+                self.appended += 1
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Exchange:
+    """The matching engine with its three queues.
+
+    Example:
+        >>> places = Places(tmp)
+        >>> with Exchange(places) as exchange:
+        ...     exchange.accept(New("", 1, Side.SELL, 101, 5), input_seq=0)
+        ...     exchange.accept(New("alpha", 1, Side.BUY, 101, 2), input_seq=0)
+        >>> with Exchange(places) as exchange:  # as after a kill
+        ...     exchange.recovery.replayed, exchange.engine.levels()
+        (2, [(2, 101, 3)])
+    """
+
+    def __init__(self, places: Places, checkpoint_every: int = CHECKPOINT_EVERY) -> None:
+        began = time.perf_counter()
+        self._checkpoint_every = checkpoint_every
+        sync = FlushEvery(records=10_000, seconds=0.05)
+        size = places.segment_bytes
+        self._wal = open_publisher(places.wal, flush=sync, segment_bytes=size)
+        self._fills = _OutputQueue(places.fills, size, numbered=True, declared=[OrderAck, Fill])
+        levels = [LevelChanged, Traded, SessionClosed]
+        self._raw = _OutputQueue(places.raw, size, numbered=False, declared=levels)
+        self.engine = Engine()
+        self.next_router_seq = 0
+        self.next_crowd_seq = 0
+        self._since_checkpoint = 0
+        self.recovery = self._recover(places.wal, began)
+
+    @property
+    def epoch(self) -> int:
+        """Which life of the exchange it is."""
+        return self._wal.epoch
+
+    # ---- inputs ---------------------------------------------------------------------------------
+
+    def accept(self, what: Input, input_seq: int) -> None:
+        """Log an input, then do it; before it a checkpoint, when one is due."""
+        if self._since_checkpoint >= self._checkpoint_every:
+            counts = (self.next_router_seq, self.next_crowd_seq)
+            state = messages.pack_checkpoint(self.engine, *counts)
+            self._mark(self._wal.append(messages.CHECKPOINT, state))
+        self._do(self._wal.append_message(Accepted.of(what, input_seq)), what, input_seq)
+
+    def _do(self, wal_seq: int, what: Input, input_seq: int) -> None:
+        if isinstance(what, New | Cancel) and what.owner:
+            self.next_router_seq = input_seq + 1
+        else:
+            self.next_crowd_seq = input_seq + 1
+        self._since_checkpoint += 1
+        self._publish(*outputs.of_input(wal_seq, what, self.engine.apply(what)))
+
+    def _mark(self, wal_seq: int) -> None:
+        """Both outputs have everything before a checkpoint: no start need look further back."""
+        self._since_checkpoint = 0
+        self._publish(*outputs.of_checkpoint(wal_seq, self.engine))
+
+    def _publish(self, fills: list[Output], raw: list[Output]) -> None:
+        self._fills.publish(fills)
+        self._raw.publish(raw)
+
+    # ---- after a kill ---------------------------------------------------------------------------
+
+    def _recover(self, wal: Path, began: float) -> Recovery:
+        published = min(self._fills.last_number, self._raw.last_number)
+        self._refuse_outputs_without_inputs(wal)
+        # Only behind a checkpoint that both outputs have marked can anything be missing.
+        before = messages.wal_seq_of(published) + 1 if published >= 0 else 0
+        checkpoint = last_record(wal, {messages.CHECKPOINT}, before=before)
+        start = 0
+        if checkpoint is not None:
+            start = checkpoint.seq + 1
+            state = messages.unpack_checkpoint(checkpoint)
+            self.engine, self.next_router_seq, self.next_crowd_seq = state
+        replayed = 0
+        for record in records(wal, start=start):
+            if record.type_id == messages.CHECKPOINT:
+                self._mark(record.seq)
+            else:
+                accepted = Accepted.decode(record)
+                self._do(record.seq, accepted.input(), accepted.input_seq)
+                replayed += 1
+        return Recovery(
+            checkpoint=None if checkpoint is None else checkpoint.seq,
+            replayed=replayed,
+            published=self._fills.appended + self._raw.appended,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _refuse_outputs_without_inputs(self, wal: Path) -> None:
+        ahead = max(self._fills.last_number, self._raw.last_number)
+        if ahead >= 0 and messages.wal_seq_of(ahead) >= self._wal.next_seq:
+            raise TapewireError(
+                f"fills or market data were published whose inputs the WAL has lost: "
+                f"published={messages.wal_seq_of(ahead)}, next_seq={self._wal.next_seq}",
+                path=os.fspath(wal),
+                hint="the host lost power just then: settle these by hand, and begin anew",
+            )
+
+    def close(self) -> None:
+        """Close the queues."""
+        for queue in (self._wal, self._fills, self._raw):
+            queue.close()
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self._wal.path!r} inputs={self._wal.next_seq} {self.recovery}>"
+
+    def __enter__(self) -> Exchange:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _last_number(queue: Path) -> int:
+    """How far an output queue is."""
+    record = last_record(queue)
+    return -1 if record is None else messages.output_number(record)
+
+
+# ---- the process --------------------------------------------------------------------------------
+
+
+class _Inputs:
+    """Where the exchange's inputs come from: the router's queue, the crowd or a capture."""
+
+    def __init__(self, process: Process, exchange: Exchange) -> None:
+        self._settings = process.settings
+        self._exchange = exchange
+        self._close_session = process.places.close_session
+        self._discovery = SubscriberDiscovery(process.places.orders, "exchange")
+        self._orders: Reader | None = None
+        self._crowd = self._people() if self._settings.capture is None else self._recorded()
+        self._next: Input | None
+        self._next_due, self._next = next(self._crowd, _NO_MORE)
+
+    def look(self) -> None:
+        """Join the router's queue behind what the WAL has; close the session when asked to."""
+        event = self._discovery.poll()
+        if isinstance(event, Connected) and self._orders is None:
+            self._orders = event.reader
+            self._orders.seek_seq(self._exchange.next_router_seq)
+        if self._orders is not None:
+            self._orders.commit()  # for whoever watches our lag; the WAL knows where we are
+        if not self._exchange.engine.closed and self._close_session.exists():
+            self._exchange.accept(Close(), self._exchange.next_crowd_seq)
+
+    def step(self, timeout: float) -> None:
+        """Accept one input; wait for one at most `timeout` seconds."""
+        exchange = self._exchange
+        record = self._orders.next() if self._orders is not None else None
+        if record is not None:
+            exchange.accept(order_of(record), record.seq)
+            return
+        now = time.monotonic()
+        if not exchange.engine.closed and now >= self._next_due and self._next is not None:
+            exchange.accept(self._next, exchange.next_crowd_seq)
+            self._next_due, self._next = next(self._crowd, _NO_MORE)
+        else:
+            wait = min(timeout, max(0.0, self._next_due - now))
+            if self._orders is not None:
+                self._orders.wait(timeout=wait)
+            else:
+                time.sleep(wait)
+
+    def _people(self) -> Iterator[tuple[float, Input]]:
+        """The crowd's inputs and when each is due, in bursts as real ones come."""
+        exchange, settings = self._exchange, self._settings
+        crowd = Crowd(settings.seed + exchange.next_crowd_seq)
+        crowd.adopt(exchange.engine)
+        choose = random.Random(settings.seed)
+        due = time.monotonic()
+        while True:
+            # Behind by more than that: what was missed is not made up for.
+            due = max(due + choose.expovariate(settings.rate), time.monotonic() - 0.02)
+            yield due, crowd.next(exchange.engine, exchange.next_crowd_seq)
+
+    def _recorded(self) -> Iterator[tuple[float, Input]]:
+        """A capture at the pace it was recorded; what the WAL has of it is passed over."""
+        done = self._exchange.next_crowd_seq
+        began: float | None = None
+        for number, (seconds, what) in enumerate(recorded(self._settings.capture or "")):
+            if number < done:
+                continue
+            began = time.monotonic() - seconds if began is None else began
+            yield began + seconds, what
+
+    def close(self) -> None:
+        """Give up the reader."""
+        self._discovery.close()
+
+
+def order_of(record: Record) -> Input:
+    """The input that a record of the router's is."""
+    match record.decode():
+        case (
+            NewOrder(strategy=strategy, client_order_id=order_id, side=Side.BUY | Side.SELL) as new
+        ):
+            immediate = new.time_in_force == TimeInForce.IMMEDIATE_OR_CANCEL
+            return New(strategy, order_id, Side(new.side), new.price, new.qty, immediate)
+        case NewOrder(strategy=strategy, client_order_id=order_id) as new:
+            if new.side not in (Side.BUY, Side.SELL):
+                return New(strategy, order_id, Side.BUY, 0, 0)  # on no side: refused as nothing
+            immediate = new.time_in_force == TimeInForce.IMMEDIATE_OR_CANCEL
+            return New(strategy, order_id, Side(new.side), new.price, new.qty, immediate)
+        case CancelOrder(strategy=strategy, client_order_id=order_id):
+            return Cancel(strategy, order_id)
+    raise TapewireError(f"the router sends orders and cancels: type_id=0x{record.type_id:04X}")
+
+
+def run(process: Process) -> None:
+    """Match until told to stop."""
+    places = process.places
+    with Exchange(places) as exchange, closing(_Inputs(process, exchange)) as inputs:
+        mark_ready(places.raw)
+        event = "recovered" if exchange.epoch > 1 else "started"
+        process.say(event, **asdict(exchange.recovery))
+        look_at = 0.0
+        while not process.stopping:
+            now = time.monotonic()
+            if now >= look_at:
+                look_at = now + _LOOK_EVERY
+                process.renew_lease(places.raw, exchange.epoch)
+                inputs.look()
+            inputs.step(_LOOK_EVERY)
+        process.sign_off(places.raw)
+        process.say("stopped", hash=exchange.engine.hash())
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,230 @@
+"""What the demo's queues carry beside the orders and fills of `tapewire.protocol.orders`.
+
+A record's number often says where it came from, so that nobody needs a second book-keeping of
+what was already passed on: see `number_of`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, Any
+
+import numpy as np
+
+from tapewire.demo.events import Cancel, Close, Input, New, SetLevel, Side
+from tapewire.demo.matching import LEVEL_DTYPE, ORDER_DTYPE, Engine
+from tapewire.errors import TapewireError
+from tapewire.log import Record
+from tapewire.protocol import Message, bool8, char, i64, message, u8, u64
+
+__all__ = [
+    "CHECKPOINT",
+    "MARK",
+    "SNAPSHOT",
+    "Accepted",
+    "Counted",
+    "InputKind",
+    "LevelChanged",
+    "SessionClosed",
+    "Traded",
+    "number_of",
+    "output_number",
+    "pack_checkpoint",
+    "pack_snapshot",
+    "unpack_checkpoint",
+    "unpack_snapshot",
+    "wal_seq_of",
+]
+
+CHECKPOINT = 0x7D02  # in the WAL: the whole state before this record
+SNAPSHOT = 0x7D13  # in the market data: every level
+MARK = 0x7D21  # in the fills: everything up to a checkpoint is published; empty
+
+# ---- outputs are numbered by the input they came from -------------------------------------------
+
+_OUTPUTS_MAX = 4096  # of one input into one queue
+
+
+def number_of(wal_seq: int, index: int) -> int:
+    """The number of an input's `index`-th record in an output queue.
+
+    Numbers rise, and say how far a queue is: its last one is all an exchange must know to publish
+    what is missing, and nothing twice.
+
+    Example:
+        >>> number_of(7, 2) < number_of(7, 3) < number_of(8, 0)
+        True
+        >>> wal_seq_of(number_of(7, 3))
+        7
+    """
+    if index >= _OUTPUTS_MAX:
+        raise TapewireError(f"an input has fewer than {_OUTPUTS_MAX} outputs: {index=}, {wal_seq=}")
+    return wal_seq * _OUTPUTS_MAX + index
+
+
+def wal_seq_of(number: int) -> int:
+    """The WAL record that an output came from."""
+    return number // _OUTPUTS_MAX
+
+
+# ---- the exchange's WAL -------------------------------------------------------------------------
+
+
+class InputKind(IntEnum):
+    """What an accepted input is."""
+
+    NEW = 1
+    CANCEL = 2
+    SET_LEVEL = 3
+    CLOSE = 4
+
+
+@message(0x7D01, version=1)
+class Accepted(Message):
+    """An input, as the exchange accepted it. One record each: accepted whole or not at all.
+
+    `input_seq` counts within its source: the router's record, or the crowd's orders (no owner).
+    """
+
+    input_seq: u64
+    order_id: u64
+    price: i64
+    qty: i64
+    owner: Annotated[str, char[16]]
+    kind: u8
+    side: u8
+    immediate: bool8
+
+    @classmethod
+    def of(cls, what: Input, input_seq: int) -> Accepted:
+        """The record of an input."""
+        match what:
+            case New(owner, order_id, side, price, qty, immediate):
+                kind = InputKind.NEW
+                return cls(input_seq, order_id, price, qty, owner, kind, side, immediate)
+            case Cancel(owner, order_id):
+                return cls(input_seq, order_id, 0, 0, owner, InputKind.CANCEL, 0, False)
+            case SetLevel(side, price, qty):
+                return cls(input_seq, 0, price, qty, "", InputKind.SET_LEVEL, side, False)
+            case Close():
+                return cls(input_seq, 0, 0, 0, "", InputKind.CLOSE, 0, False)
+
+    def input(self) -> Input:
+        """The input of a record."""
+        match self.kind:
+            case InputKind.NEW:
+                side = Side(self.side)
+                return New(self.owner, self.order_id, side, self.price, self.qty, self.immediate)
+            case InputKind.CANCEL:
+                return Cancel(self.owner, self.order_id)
+            case InputKind.SET_LEVEL:
+                return SetLevel(Side(self.side), self.price, self.qty)
+            case InputKind.CLOSE:
+                return Close()
+        raise TapewireError(f"no kind of input: kind={self.kind}")
+
+
+_CHECKPOINT_DTYPE = np.dtype(
+    [
+        ("next_fill_id", "<i8"),
+        ("next_trade_id", "<i8"),
+        ("next_exchange_id", "<i8"),
+        ("closed", "<i8"),
+        ("next_router_seq", "<i8"),
+        ("next_crowd_seq", "<i8"),
+    ]
+)
+
+
+def pack_checkpoint(engine: Engine, next_router_seq: int, next_crowd_seq: int) -> bytes:
+    """The exchange's whole state: counters, then every order in priority."""
+    head = np.array([(*engine.counters(), next_router_seq, next_crowd_seq)], _CHECKPOINT_DTYPE)
+    return head.tobytes() + engine.state().tobytes()
+
+
+def unpack_checkpoint(record: Record) -> tuple[Engine, int, int]:
+    """(engine, next_router_seq, next_crowd_seq) of a checkpoint."""
+    head, rows = _head_and_rows(record, _CHECKPOINT_DTYPE, ORDER_DTYPE)
+    fill, trade, order, closed, router, crowd = head.tolist()
+    return Engine.from_state(rows, (fill, trade, order, bool(closed))), router, crowd
+
+
+# ---- the market data ----------------------------------------------------------------------------
+
+
+@message(0x7D11, version=1)
+class LevelChanged(Message):
+    """So much is at this price now."""
+
+    number: u64
+    price: i64
+    qty: i64
+    side: u8
+
+
+@message(0x7D12, version=1)
+class Traded(Message):
+    """A trade; `aggressor` is the side that came last."""
+
+    number: u64
+    trade_id: u64
+    price: i64
+    qty: i64
+    aggressor: u8
+
+
+@message(0x7D14, version=1)
+class SessionClosed(Message):
+    """The last record of a session's market data."""
+
+    number: u64
+
+
+_SNAPSHOT_DTYPE = np.dtype([("number", "<u8")])
+
+
+def pack_snapshot(number: int, engine: Engine) -> bytes:
+    """Every level of the book, for whoever comes late."""
+    head = np.array([(number,)], _SNAPSHOT_DTYPE)
+    return head.tobytes() + np.array(engine.levels(), LEVEL_DTYPE).tobytes()
+
+
+def unpack_snapshot(record: Record) -> tuple[int, list[tuple[int, int, int]]]:
+    """(number, levels) of a snapshot."""
+    head, rows = _head_and_rows(record, _SNAPSHOT_DTYPE, LEVEL_DTYPE)
+    return int(head["number"]), rows.tolist()
+
+
+def _head_and_rows(record: Record, head: Any, row: Any) -> tuple[Any, Any]:
+    payload = record.payload
+    rest = len(payload) - head.itemsize
+    if rest < 0 or rest % row.itemsize:
+        raise TapewireError(
+            f"a head of {head.itemsize} bytes and rows of {row.itemsize}: "
+            f"len={len(payload)}, seq={record.seq}, type_id=0x{record.type_id:04X}"
+        )
+    return np.frombuffer(payload, head, 1)[0], np.frombuffer(payload, row, offset=head.itemsize)
+
+
+def output_number(record: Record) -> int:
+    """The number of an output: in the fills the record's own, in the market data a field."""
+    if record.type_id == SNAPSHOT:
+        return unpack_snapshot(record)[0]
+    for kind in (LevelChanged, Traded, SessionClosed):
+        if record.type_id == kind.type_id:
+            return kind.decode(record).number
+    return record.seq
+
+
+# ---- a strategy's own record --------------------------------------------------------------------
+
+
+@message(0x7D31, version=1)
+class Counted(Message):
+    """A strategy has counted a fill: after a kill it goes on behind its last one."""
+
+    fill_seq: u64  # the number of the fill's record
+    fill_id: u64
+    position: i64
+    cash: i64
+    received_ns: i64

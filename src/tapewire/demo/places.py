@@ -1,0 +1,58 @@
+"""Where the demo's queues lie, and who writes each.
+
+```text
+streams/raw/demo/queue          exchange → everybody   levels, trades, snapshots
+exchange/wal                    exchange → itself      inputs as they were accepted, checkpoints
+exchange/fills                  exchange → router      acknowledgements and fills
+router/orders                   router   → exchange    the strategies' orders, in one row
+orders/queue/NAME/orders_out    strategy → router      orders, cancels, and fills it has counted
+orders/queue/NAME/orders_in     router   → strategy    its acknowledgements and fills
+```
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tapewire.bus import Layout, StrategyEndpoints
+
+__all__ = ["SEGMENT_BYTES", "SYMBOL", "VENUE", "Places"]
+
+VENUE = "demo"
+SYMBOL = "TAPE"
+SEGMENT_BYTES = 4 << 20  # small, so that a run of seconds rolls now and then
+
+
+class Places:
+    """The queues below one root."""
+
+    def __init__(self, root: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.root = Path(root)
+        self.segment_bytes = segment_bytes
+        self.layout = Layout(root)
+        self.raw = self.layout.streams.raw(VENUE)
+        self.wal = self.root / "exchange" / "wal"
+        self.fills = self.root / "exchange" / "fills"
+        self.orders = self.root / "router" / "orders"
+        self.close_session = self.root / "exchange" / "CLOSE"  # a file: also seen after a kill
+
+    def strategy(self, name: str) -> StrategyEndpoints:
+        """The two queues of a strategy."""
+        return self.layout.orders.strategy(name)
+
+    def strategies(self) -> list[str]:
+        """Names of the strategies that have been here, sorted."""
+        return self.layout.orders.strategies()
+
+    def all(self) -> dict[str, Path]:
+        """Every queue by a short name, in the order of the data's way round."""
+        ends = {name: self.strategy(name) for name in self.strategies()}
+        return {
+            "market data": self.raw,
+            **{f"{name} out": end.orders_out for name, end in ends.items()},
+            "router": self.orders,
+            "exchange WAL": self.wal,
+            "fills": self.fills,
+            **{f"{name} in": end.orders_in for name, end in ends.items()},
+        }

@@ -1,0 +1,175 @@
+"""The pictures of the demo's page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapewire.demo.measure import Hop, Measures
+from tapewire.demo.summary import duration
+from tapewire.demo.svg import Panel, Scale, figure, nines
+
+__all__ = ["latencies", "market", "throughput", "topology"]
+
+_WIDTH = 1040
+_LEFT, _RIGHT = 74, 1024
+_MOST_POINTS = 1_200  # of a line: more than the pixels that it crosses
+
+
+def _time_axis(measures: Measures) -> tuple[Scale, list[tuple[float, str]]]:
+    scale = Scale(0, measures.seconds, _LEFT, _RIGHT)
+    return scale, [(t, f"{t:g} s") for t in scale.ticks(10)]
+
+
+def _kills(panel: Panel, recoveries: Sequence[dict[str, Any]], *, named: bool) -> None:
+    for number, recovery in enumerate(recoveries):
+        at = recovery["killed_at_s"]
+        back = at + recovery["down_s"] + recovery["back_after_s"]
+        panel.band(at, min(back, panel.x.high), "outage")
+        if named:
+            where = float(panel.x(at)) + 4
+            below = panel.y.end + 12 + 13 * (number % 2)  # neighbours may be close
+            panel.text(where, below, f"kill -9 {recovery['victim']}", "killed")
+
+
+def _thin(times: Any, values: Any) -> tuple[Any, Any]:
+    step = max(1, len(times) // _MOST_POINTS)
+    return times[::step], values[::step]
+
+
+def market(measures: Measures, recoveries: Sequence[dict[str, Any]]) -> str:
+    """Trades as a line, the strategies' fills as triangles; below, their positions."""
+    x, ticks = _time_axis(measures)
+    parts = []
+    inside = measures.trade_times >= 0
+    times, values = measures.trade_times[inside], measures.trade_prices[inside]
+    low, high = (values.min(), values.max()) if len(values) else (0, 1)
+    room = max(1, (high - low) * 0.08)
+    price = Panel(x, Scale(low - room, high + room, 270, 30), "price, in ticks")
+    _kills(price, recoveries, named=True)
+    price.line(*_thin(times, values), "c0")
+    for number, track in enumerate(measures.strategies.values(), 1):
+        for up in (True, False):
+            chosen = (track.fill_buys == up) & (track.fill_times >= 0)
+            price.points(track.fill_times[chosen], track.fill_prices[chosen], f"c{number}", up)
+    parts += [price.axes(lambda v: f"{v:,.0f}"), *price.parts]
+    reach = max(
+        [1.0, *(float(np.abs(t.positions).max(initial=1)) for t in measures.strategies.values())]
+    )
+    held = Panel(x, Scale(-reach * 1.1, reach * 1.1, 390, 310), "position, in lots")
+    _kills(held, recoveries, named=False)
+    for number, track in enumerate(measures.strategies.values(), 1):
+        held.line(*_thin(track.position_times, track.positions), f"c{number}")
+    axes = held.axes(lambda v: f"{v:+,.0f}" if v else "0", ticks, [-reach, 0, reach])
+    parts += [axes, *held.parts]
+    return figure(_WIDTH, 416, "Price, fills and positions over time", *parts)
+
+
+def throughput(measures: Measures, recoveries: Sequence[dict[str, Any]]) -> str:
+    """Records a second of three queues, one strip each, with the kills marked."""
+    x, ticks = _time_axis(measures)
+    by_name = {rate.name: rate for rate in measures.rates}
+    strips = [("market data", "c0"), ("router", "c1"), ("fills", "c2")]
+    titles = {
+        "market data": "market data, records a second",
+        "router": "orders through the router, a second",
+        "fills": "acknowledgements and fills, a second",
+    }
+    parts = []
+    for number, (name, css) in enumerate(strips):
+        top = 34 + number * 112
+        times, rate = measures.per_second(by_name[name])
+        headroom = 1.7 if number == 0 else 1.1  # above the first, the kills have their names
+        most = max(1.0, float(rate.max()))
+        panel = Panel(x, Scale(0, most * headroom, top + 70, top), titles[name])
+        _kills(panel, recoveries, named=number == 0)
+        panel.area(times, rate, css)
+        last = number == len(strips) - 1
+        y_ticks = panel.y.ticks(3)
+        parts += [panel.axes(lambda v: f"{v:,.0f}", ticks if last else (), y_ticks), *panel.parts]
+    return figure(_WIDTH, 362, "Records a second over time, with the kills marked", *parts)
+
+
+def latencies(hops: Sequence[Hop]) -> str:
+    """Each hop by percentile, both axes logarithmic where the interesting part is."""
+    most = max(len(hop.ns) for hop in hops)
+    x = Scale(0, max(1.0, float(np.log10(max(most, 10)))), _LEFT, _RIGHT)
+    lows = [np.percentile(hop.ns, 1) for hop in hops if len(hop.ns)]
+    highs = [hop.max_ns for hop in hops if len(hop.ns)]
+    y = Scale(max(100.0, min(lows) * 0.7), max(highs) * 1.4, 300, 20, log=True)
+    panel = Panel(x, y)
+    for number, hop in enumerate(hops):
+        if len(hop.ns):
+            # As far as there is a sample beyond it: the last point is the longest of all.
+            place = np.linspace(0, np.log10(len(hop.ns)), 160)
+            values = np.percentile(hop.ns, 100 * (1 - 10.0**-place), method="higher")
+            panel.line(place, values, f"c{number}" + (" whole" if number == len(hops) - 1 else ""))
+    marks = [0, 50, 90, 99, 99.9, 99.99]
+    x_ticks = [(float(nines(p)), f"p{p:g}") for p in marks if nines(p) <= x.high]
+    labels = panel.axes(duration, x_ticks)
+    return figure(_WIDTH, 326, "Latency of each hop by percentile", labels, *panel.parts)
+
+
+class _Drawing:
+    """Boxes and arrows."""
+
+    def __init__(self) -> None:
+        self.parts = [
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+            'markerHeight="7" orient="auto"><path class="tip" d="M0,0L8,4L0,8z"/></marker></defs>'
+        ]
+
+    def text(self, x: float, y: float, text: str, css: str) -> None:
+        self.parts.append(
+            f'<text class="{css}" x="{x}" y="{y}" text-anchor="middle">{html.escape(text)}</text>'
+        )
+
+    def box(self, x: int, y: int, width: int, height: int, css: str, *lines: str) -> None:
+        place = f'x="{x}" y="{y}" width="{width}" height="{height}"'
+        self.parts.append(f'<rect class="{css}" {place} rx="8"/>')
+        top = y + height / 2 + 5 - 9 * (len(lines) - 1)
+        for number, line in enumerate(lines):
+            self.text(x + width / 2, top + 18 * number, line, "note" if number else "name")
+
+    def arrow(self, path: str) -> None:
+        self.parts.append(f'<path class="arrow" d="{path}" marker-end="url(#tip)"/>')
+
+
+def topology(result: dict[str, Any]) -> str:
+    """Who writes which queue, who reads it, and how much went through."""
+    records = {queue["name"]: f"{queue['records']:,}" for queue in result["queues"]}
+    killed = {recovery["victim"] for recovery in result["recoveries"]}
+    upper, lower = result["strategies"]
+    drawing = _Drawing()
+
+    def box(x: int, y: int, width: int, height: int, name: str, *notes: str) -> None:
+        css = "box struck" if name in killed else "box"
+        drawing.box(x, y, width, height, css, name, *notes)
+
+    wal = f"WAL · {records['exchange WAL']}"
+    box(16, 14, 200, 236, "exchange", "matches by price and time", wal)
+    box(440, 146, 170, 84, "router", "discovers, merges, returns")
+    box(800, 54, 170, 50, "late joiner", "from the last snapshot")
+    box(800, 124, 170, 54, upper, "strategy")
+    box(800, 198, 170, 54, lower, "strategy")
+    # The market data comes from above and behind, so that it crosses no order.
+    drawing.text(500, 24, f"market data · {records['market data']}", "flow")
+    drawing.arrow("M216,32H1006V79H976")
+    for y in (151, 225):
+        drawing.arrow(f"M1006,79V{y}H976")
+    drawing.arrow("M800,142L616,166")
+    drawing.arrow("M610,180L794,158")
+    drawing.arrow("M800,218L616,196")
+    drawing.arrow("M610,210L794,234")
+    ways = ((upper, 132), (lower, 256))
+    for name, y in ways:
+        sent, answered = records[f"{name} out"], records[f"{name} in"]
+        drawing.text(705, y, f"out {sent} · in {answered}", "flow")
+    drawing.arrow("M440,172H222")
+    drawing.text(330, 163, f"orders · {records['router']}", "flow")
+    drawing.arrow("M216,204H434")
+    drawing.text(330, 222, f"fills · {records['fills']}", "flow")
+    return figure(_WIDTH, 268, "Processes and the queues between them", *drawing.parts)

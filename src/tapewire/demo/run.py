@@ -1,0 +1,206 @@
+"""Runs the demo: starts the processes, kills three of them, starts those again, ends the session.
+
+A driver for one show, not a supervisor: in production something like systemd does this (`deploy/`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tapewire.demo.audit import Books, audit
+from tapewire.demo.places import Places
+from tapewire.demo.process import Settings
+from tapewire.demo.stage import DemoFailed, Stage, Told
+from tapewire.demo.strategy import STRATEGIES
+
+__all__ = ["Kill", "Options", "Restart", "Story", "audited", "perform", "plan_kills", "scratch"]
+
+_ALWAYS_THERE = ("exchange", "router", *STRATEGIES)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run: what `tapewire demo` takes."""
+
+    seconds: float = 20.0  # of the session; starting and ending come on top
+    seed: int = 7
+    rate: float = 1_500.0  # of the crowd's orders
+    capture: str | None = None
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Who is killed when, and when it is started again; seconds into the session."""
+
+    victim: str
+    at: float
+    back: float
+
+
+def plan_kills(seed: int, seconds: float) -> list[Kill]:
+    """One of the strategies, the router and the exchange, each once, in any order.
+
+    Example:
+        >>> sorted(kill.victim in ("router", "exchange") for kill in plan_kills(7, 20.0))
+        [False, True, True]
+        >>> all(0 < kill.at < kill.back < 20.0 for kill in plan_kills(7, 20.0))
+        True
+    """
+    choose = random.Random(seed)
+    victims = [choose.choice(sorted(STRATEGIES)), "router", "exchange"]
+    choose.shuffle(victims)
+    kills = []
+    for number, victim in enumerate(victims):
+        at = seconds * (0.15 + 0.22 * number + choose.uniform(0, 0.2))
+        kills.append(Kill(victim, at, at + min(0.05 * seconds, 0.5) * choose.uniform(0.5, 1.5)))
+    return kills
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A kill as it went."""
+
+    victim: str
+    killed_ns: int
+    started_ns: int
+    recovered_ns: int
+    facts: dict[str, Any]  # what the process told of its recovery
+
+
+@dataclass
+class Story:
+    """What happened, for those who check and show it."""
+
+    options: Options
+    began_ns: int = 0
+    closed_ns: int = 0
+    told: list[Told] = field(default_factory=list)
+    restarts: list[Restart] = field(default_factory=list)
+
+    def last(self, process: str, event: str) -> Told:
+        """The last line of that kind; there must be one."""
+        for told in reversed(self.told):
+            if (told.process, told.event) == (process, event):
+                return told
+        raise DemoFailed(f"{process} never told of {event!r}")
+
+
+@contextlib.contextmanager
+def scratch(keep: bool = False) -> Iterator[Path]:
+    """A folder for the bus, in memory where there is room; removed afterwards unless kept."""
+    memory = Path("/dev/shm")
+    usable = memory.is_dir() and os.access(memory, os.W_OK)
+    roomy = usable and shutil.disk_usage(memory).free > 512 << 20
+    root = Path(tempfile.mkdtemp(prefix="tapewire-demo-", dir=memory if roomy else None))
+    try:
+        yield root
+    finally:
+        if not keep:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def perform(root: Path, options: Options, say: Callable[[str], None] = lambda text: None) -> Story:
+    """Run a whole session on the bus below `root`; every process has ended when this returns.
+
+    Raises:
+        DemoFailed: A process failed, or did not do in time what it should.
+    """
+    with Stage(root / "logs") as stage:
+        return _Play(root, options, stage, say).play()
+
+
+class _Play:
+    """One session, as a timetable of starts and kills."""
+
+    def __init__(
+        self, root: Path, options: Options, stage: Stage, say: Callable[[str], None]
+    ) -> None:
+        self._root = root
+        self._places = Places(root)
+        self._stage = stage
+        self._say = say
+        self._story = Story(options, told=stage.told)
+        self._killed_ns: dict[str, int] = {}
+        self._started_ns: dict[str, int] = {}
+
+    def play(self) -> Story:
+        story, stage = self._story, self._stage
+        self._say("an exchange, a router and two strategies start, each a process of its own")
+        for name in _ALWAYS_THERE:
+            self._start(name)
+        for name in _ALWAYS_THERE:
+            self._wait_for_event(name, "started")
+        story.began_ns = time.time_ns()
+        began = time.monotonic()
+        for at, act, name in self._timetable():
+            stage.listen(until=began + at)
+            act(name)
+        stage.listen(until=began + story.options.seconds)
+        for victim in self._killed_ns:
+            self._wait_for_event(victim, "recovered")
+        self._close_session()
+        story.restarts = [self._restart(victim) for victim in self._killed_ns]
+        return story
+
+    def _timetable(self) -> list[tuple[float, Callable[[str], None], str]]:
+        options = self._story.options
+        kills = plan_kills(options.seed, options.seconds)
+        table: list[tuple[float, Callable[[str], None], str]] = [
+            (options.seconds / 2, self._start, "joiner"),
+            *((kill.at, self._kill, kill.victim) for kill in kills),
+            *((kill.back, self._start, kill.victim) for kill in kills),
+        ]
+        return sorted(table, key=lambda row: row[0])
+
+    def _start(self, name: str) -> None:
+        options = self._story.options
+        settings = Settings(
+            name, str(self._root), os.getpid(), options.seed, options.rate, options.capture
+        )
+        module = f"tapewire.demo.{'strategy' if name in STRATEGIES else name}"
+        pid = self._stage.start(name, module, settings.to_json())
+        self._started_ns[name] = time.time_ns()
+        self._say(f"{name} is process {pid}" + (", again" if name in self._killed_ns else ""))
+
+    def _kill(self, name: str) -> None:
+        self._killed_ns[name] = time.time_ns()
+        self._say(f"kill -9 {self._stage.kill(name)}: {name} is dead")
+
+    def _wait_for_event(self, name: str, event: str) -> None:
+        self._stage.wait_for(lambda: self._stage.count(name, event) > 0, f"{name} to have {event}")
+
+    def _restart(self, victim: str) -> Restart:
+        told = self._story.last(victim, "recovered")
+        killed, started = self._killed_ns[victim], self._started_ns[victim]
+        return Restart(victim, killed, started, told.time_ns, told.facts)
+
+    def _close_session(self) -> None:
+        self._say("the session closes: what is in flight is answered, then all processes end")
+        self._story.closed_ns = time.time_ns()
+        self._places.close_session.touch(mode=0o600)
+        stage = self._stage
+        for name in (*STRATEGIES, "joiner"):
+            stage.wait_for(lambda name=name: not stage.runs(name), f"{name} to end")  # type: ignore[misc]
+        for name in ("router", "exchange"):
+            stage.terminate(name)
+            stage.wait_for(lambda name=name: not stage.runs(name), f"{name} to end")  # type: ignore[misc]
+
+
+def audited(root: Path, story: Story) -> Books:
+    """Audit the bus of a session, with the books that the exchange and the joiner told at the end.
+
+    Raises:
+        Disagreement: Something was lost, repeated or made up.
+    """
+    stopped, joined = story.last("exchange", "stopped"), story.last("joiner", "closed")
+    hashes = {"exchange": stopped.facts["hash"], "late joiner": joined.facts["hash"]}
+    return audit(Places(root), book_hashes=hashes)

@@ -1,0 +1,187 @@
+"""The strategies: a market maker and a momentum taker, each a process of its own.
+
+Both find the market data by discovery, join it at its last snapshot, and keep their account in
+their own queues (`account`). A feed that went away is waited for; nothing is sent meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+
+from tapewire.bus import (
+    Connected,
+    Disconnected,
+    FanInReader,
+    SubscriberDiscovery,
+    clear_ready,
+    mark_ready,
+)
+from tapewire.demo.account import Account
+from tapewire.demo.events import Side
+from tapewire.demo.levels import LevelBook, join
+from tapewire.demo.messages import LevelChanged, SessionClosed
+from tapewire.demo.process import Process, main
+from tapewire.log import Record
+from tapewire.queue import open_subscriber
+
+__all__ = ["STRATEGIES", "MarketMaker", "Momentum", "Strategy"]
+
+_LOOK_EVERY = 0.05  # seconds between looks at the discovery
+_STALE_NS = 50_000_000  # a tick this old is history: it moves the book, nobody acts on it
+
+
+class Strategy(ABC):
+    """What a strategy decides with: a book and its account."""
+
+    pause_ns: int  # between two decisions that sent something
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.book = LevelBook()
+        self._quiet_until_ns = 0
+
+    def tick(self, record: Record) -> None:
+        """Take a record of the market data; act on it unless it is old or an answer is due."""
+        self.book.apply(record)
+        if record.type_id != LevelChanged.type_id or self.account.waiting:
+            return
+        now_ns = time.time_ns()
+        if now_ns - record.timestamp_ns > _STALE_NS or now_ns < self._quiet_until_ns:
+            return
+        bid, ask = self.book.bid, self.book.ask
+        if bid is not None and ask is not None and self.decide(record, bid, ask):
+            self._quiet_until_ns = now_ns + self.pause_ns
+
+    @abstractmethod
+    def decide(self, tick: Record, bid: int, ask: int) -> bool:
+        """Whether something was sent."""
+
+
+class MarketMaker(Strategy):
+    """Quotes both sides of the middle, leaning against its position; cancels to move a quote."""
+
+    pause_ns = 4_000_000
+    size = 6
+    half_spread = 2
+
+    def decide(self, tick: Record, bid: int, ask: int) -> bool:  # noqa: D102 - see Strategy
+        lean = self.account.position / 6
+        middle = (bid + ask) / 2 - lean
+        wanted = {
+            Side.BUY: min(round(middle) - self.half_spread, ask - 1),
+            Side.SELL: max(round(middle) + self.half_spread, bid + 1),
+        }
+        quoted = {order.side: (order_id, order) for order_id, order in self.account.open.items()}
+        sent = False
+        for side, price in wanted.items():
+            if side not in quoted:
+                self.account.send(tick, side, price, self.size, immediate=False)
+                sent = True
+            elif abs(quoted[side][1].price - price) > 1:
+                self.account.cancel(quoted[side][0])
+                sent = True
+        return sent
+
+
+class Momentum(Strategy):
+    """Buys what rises and sells what falls, at once or not at all."""
+
+    pause_ns = 8_000_000
+    size = 3
+    limit = 60
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account)
+        self._average: float | None = None
+
+    def decide(self, tick: Record, bid: int, ask: int) -> bool:  # noqa: D102 - see Strategy
+        middle = (bid + ask) / 2
+        average = middle if self._average is None else self._average
+        self._average = average + (middle - average) * 0.02
+        if middle - average > 1.5 and self.account.position < self.limit:
+            self.account.send(tick, Side.BUY, ask, self.size, immediate=True)
+        elif middle - average < -1.5 and self.account.position > -self.limit:
+            self.account.send(tick, Side.SELL, bid, self.size, immediate=True)
+        else:
+            return False
+        return True
+
+
+STRATEGIES: dict[str, type[Strategy]] = {"maker": MarketMaker, "momentum": Momentum}
+
+
+def run(process: Process) -> None:
+    """Trade until the session is closed and every order is answered."""
+    began = time.perf_counter()
+    name = process.settings.name
+    ends = process.places.strategy(name)
+    clear_ready(ends.orders_out)  # a killed predecessor may have left it
+    with Account(ends) as account:
+        mark_ready(ends.orders_out)
+        _live(process, STRATEGIES[name](account), began)
+        process.sign_off(ends.orders_out)
+        process.say("closed", position=account.position, cash=account.cash)
+
+
+def _live(process: Process, strategy: Strategy, began: float) -> None:
+    """Take what was answered in lives before this one, then trade."""
+    account = strategy.account
+    path = process.places.strategy(account.name).orders_in
+    # The router makes it when it has found us.
+    with open_subscriber(path, account.name, start="earliest", create_timeout=30.0) as answers:
+        for record in answers:
+            account.take(record)
+        process.say(
+            "recovered" if account.epoch > 1 else "started",
+            position=account.position,
+            open_orders=len(account.open),
+            seconds=time.perf_counter() - began,
+        )
+        with (
+            SubscriberDiscovery(process.places.raw, account.name) as feed,
+            FanInReader({"in": answers}, max_skew=0) as fan,
+        ):
+            _trade(process, strategy, feed, fan)
+
+
+def _trade(
+    process: Process, strategy: Strategy, feed: SubscriberDiscovery, fan: FanInReader
+) -> None:
+    account = strategy.account
+    orders_out = process.places.strategy(account.name).orders_out
+    look_at = 0.0
+    closed = False
+    while not process.stopping and not (closed and not account.open):
+        now = time.monotonic()
+        if now >= look_at:
+            look_at = now + _LOOK_EVERY
+            process.renew_lease(orders_out, account.epoch)
+            _look(process, strategy, feed, fan)
+        record = fan.next()
+        if record is None:
+            fan.commit()  # caught up: so far, for whoever watches our lag
+            fan.wait(timeout=_LOOK_EVERY)
+        elif record.source == "in":
+            account.take(record)
+        elif record.type_id == SessionClosed.type_id:
+            closed = True
+        else:
+            strategy.tick(record)
+
+
+def _look(
+    process: Process, strategy: Strategy, feed: SubscriberDiscovery, fan: FanInReader
+) -> None:
+    match feed.poll():
+        case Connected(reader) if "feed" not in fan.readers:
+            strategy.book, _ = join(reader, feed.path)
+            fan.add("feed", reader)
+        case Connected():
+            process.say("feed back")
+        case Disconnected(reason):
+            process.say("feed lost", reason=reason.value)
+
+
+if __name__ == "__main__":
+    main(run)

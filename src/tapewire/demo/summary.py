@@ -1,0 +1,175 @@
+"""What a session comes to: as a table of plain values, and for people at a terminal."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tapewire.demo.audit import Books
+from tapewire.demo.measure import PERCENTILES, Hop, Measures
+from tapewire.demo.run import Restart, Story
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["duration", "headlines", "joiner_found", "show", "summary"]
+
+
+def duration(ns: float) -> str:
+    """Nanoseconds for people.
+
+    Example:
+        >>> duration(1_234_000), duration(87)
+        ('1.23 ms', '87 ns')
+    """
+    if math.isnan(ns):
+        return "–"
+    for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def summary(story: Story, books: Books, measures: Measures) -> dict[str, Any]:
+    """The result of a session, for JSON; docs/tutorial/trading-system.md names the keys."""
+    joined = story.last("joiner", "joined").facts
+    return {
+        "agrees": True,  # the audit raises where something does not
+        "seconds": round(measures.seconds, 3),
+        "seed": story.options.seed,
+        "capture": story.options.capture,
+        "inputs": books.inputs,
+        "checkpoints": books.checkpoints,
+        "trades": books.trades,
+        "fills": books.fills,
+        "book_hash": books.book_hash,
+        "strategies": {
+            name: {
+                "orders": own.orders,
+                "cancels": own.cancels,
+                "fills": own.fills,
+                "position": own.position,
+                "profit": measures.strategies[name].profit,
+            }
+            for name, own in books.strategies.items()
+        },
+        "hops": [_hop(hop) for hop in measures.hops],
+        "queues": [
+            {
+                "name": rate.name,
+                "records": rate.records,
+                "bytes": rate.bytes,
+                "per_second": round(rate.per_second, 1),
+            }
+            for rate in measures.rates
+        ],
+        "recoveries": [_recovery(restart, story) for restart in story.restarts],
+        "joiner": joined,
+        "checks": books.checks,
+    }
+
+
+def _hop(hop: Hop) -> dict[str, Any]:
+    names = [f"p{p:g}_ns".replace(".", "") for p in PERCENTILES]
+    values = [None if math.isnan(p) else int(p) for p in hop.percentiles()]
+    return {
+        "name": hop.name,
+        "samples": len(hop.ns),
+        "interrupted": len(hop.interrupted),
+        **dict(zip(names, values, strict=True)),
+        "max_ns": int(hop.max_ns) if len(hop.ns) else None,
+    }
+
+
+def _recovery(restart: Restart, story: Story) -> dict[str, Any]:
+    return {
+        "victim": restart.victim,
+        "killed_at_s": round((restart.killed_ns - story.began_ns) / 1e9, 3),
+        "down_s": round((restart.started_ns - restart.killed_ns) / 1e9, 3),
+        "back_after_s": round((restart.recovered_ns - restart.started_ns) / 1e9, 3),
+        "recovery_s": round(restart.facts["seconds"], 6),
+        "found": _found(restart, story),
+    }
+
+
+def _found(restart: Restart, story: Story) -> str:
+    """What a recovery found on the tapes, in words."""
+    facts = restart.facts
+    if restart.victim == "exchange":
+        checkpoint = facts["checkpoint"]
+        since = "no checkpoint yet" if checkpoint is None else f"checkpoint {checkpoint:,}"
+        return (
+            f"{since}, {facts['replayed']:,} inputs replayed, "
+            f"{facts['published']:,} missing records published"
+        )
+    if restart.victim == "router":
+        behind = ", ".join(f"{name} {seq:,}" for name, seq in sorted(facts["last_routed"].items()))
+        again = story.last("router", "stopped").facts["skipped"]
+        return f"goes on behind {behind or 'nothing'}; {again:,} read again, not sent again"
+    return f"position {facts['position']:+,}, {facts['open_orders']:,} open orders"
+
+
+def joiner_found(joiner: dict[str, Any]) -> str:
+    """What the late joiner found, in words."""
+    if joiner["snapshot"] is None:
+        return f"no snapshot yet, {joiner['replayed']:,} records from the first"
+    return f"snapshot {joiner['snapshot']:,}, {joiner['replayed']:,} records behind it"
+
+
+def headlines(result: dict[str, Any]) -> list[str]:
+    """The verdict in a few lines, each short enough for a terminal."""
+    orders = sum(own["orders"] + own["cancels"] for own in result["strategies"].values())
+    killed = ", ".join(recovery["victim"] for recovery in result["recoveries"])
+    return [
+        f"{result['fills']:,} fills by id: none lost, none twice; killed: {killed}",
+        f"{orders:,} orders and cancels, {result['trades']:,} trades, {result['inputs']:,} inputs",
+        "the late joiner's book at the close equals the exchange's",
+        f"{len(result['checks'])} comparisons of tapes, record for record: all equal",
+    ]
+
+
+def show(console: Console, result: dict[str, Any]) -> None:
+    """Print a result for people."""
+    from rich.padding import Padding
+    from rich.table import Table
+
+    def table(title: str, first: str, *others: str) -> Table:
+        made = Table(
+            title=title, title_justify="left", title_style="bold", box=None, pad_edge=False
+        )
+        made.add_column(first, no_wrap=True, style="cyan")
+        for other in others:
+            made.add_column(other, justify="right", no_wrap=True)
+        return made
+
+    hops = table("Latency, append to append", "hop", "p50", "p99", "p99.9", "max", "samples")
+    for hop in result["hops"]:
+        values = [hop[key] for key in ("p50_ns", "p99_ns", "p999_ns", "max_ns")]
+        cells = ["–" if ns is None else duration(ns) for ns in values]
+        hops.add_row(hop["name"], *cells, f"{hop['samples']:,}")
+    queues = table("Queues", "queue", "records", "a second", "payload")
+    for queue in result["queues"]:
+        size = f"{queue['bytes'] / 1e3:,.0f} kB"
+        queues.add_row(queue["name"], f"{queue['records']:,}", f"{queue['per_second']:,.0f}", size)
+    strategies = table("Strategies", "strategy", "orders", "cancels", "fills", "position", "profit")
+    for name, own in result["strategies"].items():
+        counts = [f"{own[key]:,}" for key in ("orders", "cancels", "fills")]
+        strategies.add_row(name, *counts, f"{own['position']:+,}", f"{own['profit']:+,.0f}")
+    console.print()
+    for line in headlines(result):
+        console.print(f"[green]✓[/green] {line}")
+    for made in (hops, queues, strategies):
+        console.print(Padding(made, (1, 0, 0, 0)))
+    recoveries = table("Recoveries", "process", "killed", "down", "back in", "tapes read")
+    recoveries.add_column("found there", overflow="fold")
+    for recovery in result["recoveries"]:
+        times = [recovery[key] for key in ("killed_at_s", "down_s", "back_after_s")]
+        cells = [f"{seconds:.2f} s" for seconds in times]
+        read = duration(recovery["recovery_s"] * 1e9)
+        recoveries.add_row(recovery["victim"], *cells, read, recovery["found"])
+    joiner = result["joiner"]
+    read = duration(joiner["seconds"] * 1e9)
+    recoveries.add_row("joiner", "–", "–", "–", read, joiner_found(joiner))
+    console.print(Padding(recoveries, (1, 0, 1, 0)))
+    held_up = max(hop["interrupted"] for hop in result["hops"])
+    console.print(f"Latencies leave out what a kill held up: at most {held_up:,} samples a hop.")

@@ -1,0 +1,143 @@
+"""Plots as inline SVG: scales, axes, lines and points; the page's style sheet gives the colours."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Panel", "Scale", "figure", "line_points", "nines"]
+
+Array = np.ndarray[Any, Any]
+
+
+def nines(percentile: Array | float) -> Any:
+    """A percentile's place on an axis where each further nine takes the same room."""
+    return -np.log10(1 - np.asarray(percentile, float) / 100)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, values: Any) -> Any:
+        """Pixels of values."""
+        low, high, values = self.low, self.high, np.asarray(values, float)
+        if self.log:
+            low, high, values = math.log10(low), math.log10(high), np.log10(values)
+        return self.start + (values - low) / ((high - low) or 1.0) * (self.end - self.start)
+
+    def ticks(self, count: int = 5) -> list[float]:
+        """Round values along the axis."""
+        if self.log:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            return [10.0**p for p in powers if self.low <= 10.0**p <= self.high]
+        raw = (self.high - self.low) / count or 1.0
+        step = 10.0 ** math.floor(math.log10(raw))
+        step *= next(m for m in (1, 2, 5, 10) if m * step >= raw)
+        first = math.ceil(self.low / step)
+        return [i * step for i in range(first, math.floor(self.high / step) + 1)]
+
+
+def line_points(x: Array, y: Array) -> str:
+    """The `points` of a polyline."""
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+@dataclass
+class Panel:
+    """One pair of axes, and what is drawn in it."""
+
+    x: Scale
+    y: Scale
+    title: str = ""
+    parts: list[str] = field(default_factory=list)
+
+    def line(self, x: Array, y: Array, css: str) -> None:
+        """A line through points; `css` names its colour."""
+        if len(x):
+            points = line_points(self.x(x), self.y(y))
+            self.parts.append(f'<polyline class="line {css}" points="{points}"/>')
+
+    def area(self, x: Array, y: Array, css: str) -> None:
+        """A line, and the ground below it."""
+        if len(x):
+            base = f"{self.y.start:.1f}"
+            ends = f"{float(self.x(x[0])):.1f},{base}", f"{float(self.x(x[-1])):.1f},{base}"
+            points = f"{ends[0]} {line_points(self.x(x), self.y(y))} {ends[1]}"
+            self.parts.append(f'<polygon class="area {css}" points="{points}"/>')
+            self.line(x, y, css)
+
+    def points(self, x: Array, y: Array, css: str, up: bool) -> None:
+        """Small triangles, pointing up or down: one path, however many."""
+        dy = -3.2 if up else 3.2
+        path = "".join(
+            f"M{a - 2.8:.1f},{b - dy / 2:.1f}h5.6l-2.8,{dy}z"
+            for a, b in zip(self.x(x).tolist(), self.y(y).tolist(), strict=True)
+        )
+        self.parts.append(f'<path class="mark {css}" d="{path}"/>')
+
+    def band(self, begin: float, end: float, css: str) -> None:
+        """A span of the x axis, over the whole height."""
+        left, right = float(self.x(begin)), float(self.x(end))
+        top, height = self.y.end, self.y.start - self.y.end
+        box = f'x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{height:.1f}"'
+        self.parts.append(f'<rect class="{css}" {box}/>')
+        self.parts.append(
+            f'<line class="kill" x1="{left:.1f}" x2="{left:.1f}" y1="{top}" y2="{self.y.start}"/>'
+        )
+
+    def text(self, x: float, y: float, text: str, css: str = "", anchor: str = "start") -> None:
+        """Words, at pixels."""
+        self.parts.append(
+            f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
+            f"{html.escape(text)}</text>"
+        )
+
+    def axes(
+        self,
+        y_label: Callable[[float], str],
+        x_ticks: Iterable[tuple[float, str]] = (),
+        y_ticks: Sequence[float] | None = None,
+    ) -> str:
+        """Grid and labels, to be drawn below everything else."""
+        out = []
+        for tick in self.y.ticks(4) if y_ticks is None else y_ticks:
+            y = float(self.y(tick))
+            ends = f'x1="{self.x.start}" x2="{self.x.end}" y1="{y:.1f}" y2="{y:.1f}"'
+            out.append(f'<line class="grid" {ends}/>')
+            out.append(
+                f'<text class="tick" x="{self.x.start - 8}" y="{y + 4:.1f}" text-anchor="end">'
+                f"{html.escape(y_label(tick))}</text>"
+            )
+        for tick, label in x_ticks:
+            x = float(self.x(tick))
+            out.append(
+                f'<text class="tick" x="{x:.1f}" y="{self.y.start + 18:.1f}" '
+                f'text-anchor="middle">{html.escape(label)}</text>'
+            )
+        if self.title:
+            out.append(
+                f'<text class="panel" x="{self.x.start}" y="{self.y.end - 8:.1f}">'
+                f"{html.escape(self.title)}</text>"
+            )
+        return "".join(out)
+
+
+def figure(width: int, height: int, label: str, *parts: str) -> str:
+    """An SVG that fills the page's width; `label` is what it shows, for those who cannot see it."""
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}">'
+        + "".join(parts)
+        + "</svg>"
+    )

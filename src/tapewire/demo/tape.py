@@ -1,0 +1,78 @@
+"""Reading the end of a queue: how a process finds out what it had done before it was killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tapewire.log import Reader, Record, open_log
+
+__all__ = ["is_queue", "last_record", "records"]
+
+_FIRST_LOOK = 256  # numbers back from the end; four times as many until what is sought is found
+
+
+def is_queue(path: str | os.PathLike[str]) -> bool:
+    """Whether a queue is there: control.meta comes last when one is made."""
+    return (Path(path) / "control.meta").exists()
+
+
+def records(
+    path: str | os.PathLike[str], types: Iterable[int] | None = None, *, start: int = 0
+) -> Iterator[Record]:
+    """Records numbered `start` and up that are there now; none where there is no queue yet."""
+    if not is_queue(path):
+        return
+    with open_log(path, types=types) as log:
+        log.seek_seq(start)
+        yield from log
+
+
+def last_record(
+    path: str | os.PathLike[str], types: Iterable[int] | None = None, *, before: int | None = None
+) -> Record | None:
+    """The last record of these types (numbered below `before`), found from the end backwards.
+
+    Reads what lies behind that record and little more, however long the queue is.
+
+    Example:
+        >>> import tapewire as tw
+        >>> with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
+        ...     _ = [writer.append(1 + (i == 5), b"%d" % i) for i in range(2_000)]
+        >>> bytes(last_record(tmp / "q").payload), bytes(last_record(tmp / "q", {2}).payload)
+        (b'1999', b'5')
+        >>> last_record(tmp / "q", {2}, before=5) is None
+        True
+    """
+    if not is_queue(path):
+        return None
+    types = None if types is None else set(types)
+    with open_log(path) as log:
+        end = _end(log)
+    end = end if before is None else min(before, end)
+    look = _FIRST_LOOK
+    while True:
+        first = max(0, end - look)
+        found = None
+        for record in records(path, types, start=first):
+            if record.seq >= end:
+                break
+            found = record
+        if found is not None or first == 0:
+            return found
+        look *= 4
+
+
+def _end(log: Reader) -> int:
+    """The number behind the last record: there is one at or after `low`, none from `high` on."""
+    low, high = 0, 1
+    while log.seek_seq(high):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if log.seek_seq(middle):
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,32 @@
+"""A strategy, the router and the exchange of the demo, each killed once, by seed.
+
+Afterwards every tape is held against every other: the fills that each strategy was given and has
+counted are, by id, those of the exchange's ledger; none is lost, none is there twice.
+"""
+
+import pytest
+
+from tapewire.demo.run import Options, audited, perform
+
+
+def survives(root, seed, seconds):
+    story = perform(root, Options(seconds=seconds, seed=seed))
+    assert len(story.restarts) == 3
+    assert {restart.victim for restart in story.restarts} >= {"exchange", "router"}
+    books = audited(root, story)
+    assert [path for mark in ("READY", "LEASE") for path in root.rglob(mark)] == []
+    for name, strategy in books.strategies.items():
+        assert strategy.fills > 0, f"{name} has not traded: nothing was shown"
+    return books
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kills_lose_and_repeat_no_fill(tmp, seed):
+    survives(tmp / "bus", seed, seconds=2.5)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(20))
+def test_kills_of_twenty_seeds_lose_and_repeat_no_fill(tmp, seed):
+    survives(tmp / "bus", seed, seconds=8.0)

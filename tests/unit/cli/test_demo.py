@@ -1,0 +1,114 @@
+"""`tapewire demo`, as a person runs it."""
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from tapewire.cli.app import app
+from tapewire.demo import run
+from tapewire.demo.audit import Disagreement
+from tapewire.demo.stage import DemoFailed
+
+TAPEWIRE = [sys.executable, "-m", "tapewire.cli"]
+
+
+def processes_of(demo):
+    """{pid: settings} of the four processes of a demo, once all of them are there."""
+    found = {}
+    for pid in Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split():
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if len(arguments) > 1 and arguments[-2].startswith(b"{"):  # else it has not begun yet
+            found[int(pid)] = json.loads(arguments[-2])
+    return found if len(found) == 4 else None
+
+
+@contextlib.contextmanager
+def running_demo(*arguments):
+    with subprocess.Popen(
+        [*TAPEWIRE, "demo", "--seconds", "30", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def fails_with(monkeypatch, name, error):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(run, name, fail)
+    return CliRunner().invoke(app, ["demo", "--seconds", "2"])
+
+
+def test_it_writes_a_page_and_prints_one_object(tmp):
+    done = subprocess.run(
+        [*TAPEWIRE, "demo", "--seconds", "2", "--seed", "3", "--json", "--out", tmp / "out"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    result = json.loads(done.stdout)
+    assert result["agrees"]
+    assert len(result["recoveries"]) == 3
+    assert (tmp / "out" / "index.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_ctrl_c_leaves_no_process_and_no_bus(tmp, eventually):
+    with running_demo("--out", tmp / "out") as demo:
+        processes = eventually(lambda: processes_of(demo))
+        demo.send_signal(signal.SIGINT)
+        out, err = demo.communicate(timeout=20)
+    assert demo.returncode == 130, out + err
+    assert "Traceback" not in err
+    for pid, settings in processes.items():
+        assert not Path(f"/proc/{pid}").exists()
+        assert not Path(settings["root"]).exists()
+
+
+def test_a_killed_demo_takes_its_processes_along(tmp, eventually):
+    with running_demo("--out", tmp / "out") as demo:
+        processes = eventually(lambda: processes_of(demo))
+        root = Path(next(iter(processes.values()))["root"])
+        try:
+            # With its first lease a process has long asked to be ended with the demo.
+            eventually(lambda: len(list(root.rglob("LEASE"))) == 4)
+            demo.kill()
+            eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
+        finally:
+            shutil.rmtree(root)
+
+
+def test_disagreeing_tapes_end_with_3(monkeypatch):
+    monkeypatch.setattr(run, "perform", lambda *arguments: None)
+    result = fails_with(monkeypatch, "audited", Disagreement("a fill is lost"))
+    assert result.exit_code == 3
+    assert "a fill is lost" in result.stderr
+
+
+def test_a_process_that_failed_ends_it_with_1(monkeypatch):
+    result = fails_with(monkeypatch, "perform", DemoFailed("router ended with exit code 1"))
+    assert result.exit_code == 1
+    assert "router ended" in result.stderr
+
+
+def test_a_file_that_is_no_capture_is_refused_before_anything_starts(tmp):
+    (tmp / "notes.txt").write_text("hello\n")
+    done = subprocess.run(
+        [*TAPEWIRE, "demo", "--capture", tmp / "notes.txt"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "not a line of a depth capture: line=1" in done.stderr

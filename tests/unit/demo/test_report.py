@@ -1,0 +1,103 @@
+"""Measures, summary and page of a session."""
+
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tapewire.demo.measure import Hop, measure
+from tapewire.demo.report import page, write_page
+from tapewire.demo.run import Restart, audited
+from tapewire.demo.summary import duration, show, summary
+from tests.unit.demo.small_bus import play
+
+
+@pytest.fixture(scope="module")
+def session(module_tmp):
+    places, story = play(module_tmp / "bus")
+    books, measures = audited(places.root, story), measure(places, story)
+    return places, story, measures, summary(story, books, measures)
+
+
+def test_every_order_is_a_sample_of_each_hop_on_its_way(session):
+    _, _, measures, result = session
+    orders = sum(own["orders"] for own in result["strategies"].values())
+    samples = {hop.name: len(hop.ns) for hop in measures.hops}
+    assert samples["market data → strategy"] == orders
+    assert samples["strategy → router"] == orders
+    assert samples["router → exchange"] == orders
+    assert samples["exchange, WAL → fill"] == result["fills"]
+    assert samples["exchange → router → strategy"] == result["fills"]
+    assert 0 < samples["tick to fill, the whole way"] < result["fills"]
+
+
+def test_no_hop_takes_negative_time_and_the_whole_is_more_than_a_part(session):
+    _, _, measures, _ = session
+    assert all(hop.ns.min() >= 0 for hop in measures.hops)
+    whole, part = measures.hops[-1], measures.hops[0]
+    assert np.median(whole.ns) > np.median(part.ns)
+
+
+def test_what_a_kill_held_up_is_counted_apart(session):
+    places, story, before, _ = session
+    middle = (story.began_ns + story.closed_ns) // 2
+    cut = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
+    cut.restarts = [Restart("router", middle, middle, story.closed_ns, {})]
+    hops = measure(places, cut).hops
+    for hop, whole in zip(hops, before.hops, strict=True):
+        assert len(hop.interrupted) > 0
+        assert len(hop.ns) + len(hop.interrupted) == len(whole.ns)
+
+
+def test_the_summary_is_json(session):
+    *_, result = session
+    assert json.loads(json.dumps(result)) == result
+    assert result["agrees"] is True
+
+
+def test_a_hop_without_samples_has_no_percentiles():
+    hop = Hop("none", np.empty(0, "i8"), np.empty(0, "i8"))
+    assert [duration(p) for p in hop.percentiles()] == ["–"] * 3
+
+
+def test_the_terminal_shows_every_hop_queue_and_recovery_within_80_columns(session):
+    *_, result = session
+    out = io.StringIO()
+    show(Console(file=out, width=80, color_system=None), result)
+    text = out.getvalue()
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    for row in [*result["hops"], *result["queues"]]:
+        assert row["name"] in text
+    for recovery in result["recoveries"]:
+        assert re.search(rf"^{recovery['victim']} ", text, re.MULTILINE)
+
+
+def test_the_page_is_one_file_that_fetches_nothing(session, tmp):
+    _, _, measures, result = session
+    text = write_page(tmp / "out", result, measures).read_text(encoding="utf-8")
+    assert text.count("<svg") == 4
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"(src|href)=|url\((?!#)|@import|https?:", text)
+
+
+def test_the_page_replaces_what_an_earlier_run_left(session, tmp):
+    _, _, measures, result = session
+    (tmp / "index.html").write_text("old")
+    assert write_page(tmp, result, measures).read_text(encoding="utf-8").startswith("<!doctype")
+
+
+def test_every_number_in_a_plot_is_a_number(session):
+    _, _, measures, result = session
+    assert "nan" not in page(result, measures)
+
+
+def test_an_exchange_that_was_killed_before_its_first_checkpoint_is_told_of(session):
+    places, story, measures, _ = session
+    early = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
+    facts = {"checkpoint": None, "replayed": 5, "published": 0, "seconds": 0.1}
+    early.restarts = [Restart("exchange", 0, 1, 2, facts)]
+    [told] = summary(early, audited(places.root, story), measures)["recoveries"]
+    assert told["found"].startswith("no checkpoint yet, 5 inputs replayed")
