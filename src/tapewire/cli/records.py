@@ -84,7 +84,7 @@ class Messages:
             return False
         self._unknown.clear()
         # In the order of versions: the newest name counts.
-        self._names = {cls.type_id: cls.__name__ for cls in self._table}
+        self._names = {layout.type_id: layout.name for layout in self._table.layouts}
         return True
 
     def name_of(self, type_id: int) -> str | None:
@@ -96,7 +96,7 @@ class Messages:
         try:
             type_id = int(text, 0)
         except ValueError:
-            named = {cls.type_id for cls in self._table or () if cls.__name__ == text}
+            named = {layout.type_id for layout in self._layouts() if layout.name == text}
             if len(named) == 1:
                 return named.pop()
             if named:
@@ -112,8 +112,10 @@ class Messages:
 
     def layouts_of(self, type_id: int) -> list[Layout]:
         """Every version of a message, the oldest first."""
-        found = [cls.layout() for cls in self._table or () if cls.type_id == type_id]
-        return sorted(found, key=lambda layout: layout.version)
+        return [layout for layout in self._layouts() if layout.type_id == type_id]
+
+    def _layouts(self) -> list[Layout]:
+        return [] if self._table is None else self._table.layouts
 
     def fields_of(self, record: Record) -> dict[str, Any] | None:
         """The fields of a record by name, as JSON has them; None when they cannot be had."""

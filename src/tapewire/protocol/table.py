@@ -46,6 +46,11 @@ class TypeTable:
         """
         return cls(types_file.read(folder))
 
+    @property
+    def layouts(self) -> list[Layout]:
+        """Every layout, those of one type in the order of their versions."""
+        return list(self._layouts.values())
+
     def find(self, record: Record) -> type[Message] | None:
         """The class of a record's message, or None where type id and size are not in the table."""
         return self._class((record.type_id, len(record)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
 import fcntl
@@ -153,13 +154,17 @@ def _layouts(document: Any) -> list[Layout]:
     for i, entry in enumerate(entries):
         where = f"types[{i}]"
         layout = _layout(entry, where)
+        # Versions stand in order and their sizes rise: who goes with its neighbours goes with all,
+        # and a file of thousands of versions is read in no time.
         versions = by_type.setdefault(layout.type_id, [])
-        if layout.version in (other.version for other in versions):
+        at = bisect.bisect(versions, layout.version, key=lambda other: other.version)
+        near = versions[max(0, at - 1) : at + 1]
+        if layout.version in (other.version for other in near):
             raise _Wrong(
                 f"{where}: there twice: type_id={layout.type_id}, version={layout.version}"
             )
-        _in_context(where, check_versions, versions, layout)
-        versions.append(layout)
+        _in_context(where, check_versions, near, layout)
+        versions.insert(at, layout)
     return [layout for versions in by_type.values() for layout in versions]
 
 

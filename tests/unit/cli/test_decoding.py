@@ -11,6 +11,8 @@ import pytest
 
 import tapewire as tw
 from tapewire import protocol
+from tapewire.cli.records import Messages
+from tapewire.protocol import table
 from tests.support.commands import tapewire
 
 
@@ -251,3 +253,17 @@ def test_what_cannot_be_decoded_is_explained(fills, tmp, arguments, said):
     ran = tapewire("export", fills, "--to", tmp / "x.csv", *arguments)
     assert ran.code == 2
     assert said in ran.err
+
+
+def test_a_class_is_made_for_what_is_met_and_not_for_all_a_log_knows(fills, monkeypatch):
+    made = []
+    make = table.make_class
+    monkeypatch.setattr(table, "make_class", lambda layout: made.append(layout) or make(layout))
+    messages = Messages(fills)
+    assert messages.type_id_of("Fill") == 0x2F01
+    assert messages.name_of(0x2F01) == "Fill"
+    assert [layout.version for layout in messages.layouts_of(0x2F01)] == [1]
+    assert made == []
+    with tw.open_log(fills) as log:
+        assert messages.fields_of(log.next()) == OBJECTS[0]
+    assert len(made) == 1

@@ -157,3 +157,35 @@ def test_more_messages_than_a_reader_takes_are_not_written(tmp, fill, monkeypatc
     with pytest.raises(tw.InvalidMessage, match="no room for so many messages: types=1"):
         types_file.merge(tmp, [fill.layout()])
     assert os.listdir(tmp) == []
+
+
+def test_versions_are_read_in_any_order_and_given_in_theirs(tmp):
+    whole = document()
+    (entry,) = whole["types"]
+    sizes = {1: 16, 2: 17, 3: 30, 4: 31}
+    whole["types"] = [entry | {"version": v, "size": sizes[v]} for v in (3, 1, 4, 2)]
+    write(tmp, whole)
+    assert [layout.version for layout in types_file.read(tmp)] == [1, 2, 3, 4]
+    for version, size in ((1, 17), (2, 16), (3, 17), (3, 31), (4, 30)):
+        clash = [
+            each | {"size": size} if each["version"] == version else each for each in whole["types"]
+        ]
+        write(tmp, whole | {"types": clash})
+        with pytest.raises(tw.CorruptMetadata, match="sizes rise with versions"):
+            types_file.read(tmp)
+
+
+def test_thousands_of_versions_are_each_compared_with_few(tmp, monkeypatch):
+    whole = document()
+    (entry,) = whole["types"]
+    whole["types"] = [
+        entry | {"version": n + 1, "size": n + 16} for n in range(types_file.MAX_LAYOUTS)
+    ]
+    write(tmp, whole)
+    compared = []
+    check = types_file.check_versions
+    monkeypatch.setattr(
+        types_file, "check_versions", lambda known, new: compared.extend(known) or check(known, new)
+    )
+    assert len(types_file.read(tmp)) == types_file.MAX_LAYOUTS
+    assert len(compared) <= 2 * types_file.MAX_LAYOUTS
