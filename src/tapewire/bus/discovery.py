@@ -213,8 +213,8 @@ def _identity(folder: str, orders_out: str, watch: int | None) -> _Identity | No
         ready = os.lstat(f"{orders_out}/{READY}")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except PermissionError as error:
-        _log.warning("a strategy of another user is passed over: %s", error)
+    except OSError as error:  # of another user, links in a circle: no harm to the others
+        _log.warning("a strategy that cannot be looked at is passed over: %s", error)
         return None
     if not stat.S_ISDIR(queue.st_mode) or not stat.S_ISREG(ready.st_mode):
         return None

@@ -77,7 +77,7 @@ class Inotify:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno == errno.EACCES:  # not ours to look into
+            if error.errno in (errno.EACCES, errno.ELOOP):  # not ours to look into, or nowhere
                 return None
             raise
 

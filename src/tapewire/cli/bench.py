@@ -188,7 +188,7 @@ def _load(path: Path) -> dict[str, Any]:
         data = file.read(1 << 20)
     try:
         value = jsonlib.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     right = (
         isinstance(value, dict)

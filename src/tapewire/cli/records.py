@@ -191,9 +191,20 @@ def fields_text(name: str, fields: dict[str, Any]) -> str:
         >>> fields_text("Fill", {"price": 10025, "venue": "X Y"})
         'Fill price=10025 venue="X Y"'
     """
-    return " ".join(
-        [name, *(f"{key}={json.dumps(v, ensure_ascii=False)}" for key, v in fields.items())]
-    )
+    return " ".join([name, *(f"{key}={_visible(value)}" for key, value in fields.items())])
+
+
+def _visible(value: Any) -> str:
+    r"""A value as JSON in which nothing steers a terminal or ends a line.
+
+    Example:
+        >>> print(_visible("é\x9b31m\u2028"))
+        "é\u009b31m\u2028"
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def hexdump(data: memoryview) -> Iterator[str]:

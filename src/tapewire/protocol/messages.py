@@ -130,7 +130,7 @@ class Message(_Base):
     def __getnewargs__(self) -> tuple[Any, ...]:
         return tuple(self)  # type: ignore[arg-type]
 
-    def __replace__(self, **changes: Any) -> Self:
+    def __replace__(self, /, **changes: Any) -> Self:
         return replace(self, **changes)
 
 
@@ -161,7 +161,7 @@ def asdict(message: Message) -> dict[str, Any]:
     return dict(zip(names, message, strict=True))  # type: ignore[call-overload]
 
 
-def replace(message: _M, **changes: Any) -> _M:
+def replace(message: _M, /, **changes: Any) -> _M:
     """A copy of a message with some fields changed, checked like a new one.
 
     Example:

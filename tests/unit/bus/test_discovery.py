@@ -241,6 +241,22 @@ def test_links_and_names_that_are_none_are_passed_over(discover, layout, strateg
         assert names(discover(rescan).poll()) == [("Added", "good")]
 
 
+@pytest.mark.parametrize("rescan", [0, LONG])
+@pytest.mark.parametrize("circle", ["alpha", "alpha/orders_out", "alpha/orders_out/READY"])
+def test_links_in_a_circle_keep_nobody_else_from_being_found(
+    discover, layout, strategy, circle, rescan
+):
+    layout.orders.folder.mkdir(parents=True)
+    discovery = discover(rescan)
+    assert discovery.poll() == []
+    link = layout.orders.folder / circle
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(link.name)
+    strategy("zeta")
+    assert names(discovery.poll()) == [("Added", "zeta")]
+    assert discovery.poll() == []
+
+
 def test_a_link_that_comes_later_is_passed_over(told, layout, strategy, tmp):
     strategy("good")
     layout.orders.folder.joinpath("good").rename(tmp / "elsewhere")

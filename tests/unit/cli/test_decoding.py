@@ -267,3 +267,11 @@ def test_a_class_is_made_for_what_is_met_and_not_for_all_a_log_knows(fills, monk
     with tw.open_log(fills) as log:
         assert messages.fields_of(log.next()) == OBJECTS[0]
     assert len(made) == 1
+
+
+def test_text_of_a_message_cannot_steer_a_terminal(tmp):
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        writer.append_message(protocol.replace(FILLS[0], venue="Ä\x9b\x7f\u2028"))
+    shown = tapewire("tail", tmp / "q").out
+    assert r'venue="Ä\u009b\u007f\u2028"' in shown
+    assert all(line.isprintable() for line in shown.split("\n"))

@@ -337,3 +337,15 @@ def test_a_base_class_is_refused(fill):
 
     with pytest.raises(tw.InvalidMessage, match="derives from nothing"):
         tw.message(0x2F02)(Derived)
+
+
+def test_fields_may_have_the_names_of_parameters():
+    @tw.message(0x2F77)
+    class Odd:
+        self: tw.u8
+        message: tw.u8
+        cls: tw.u8
+
+    odd = Odd(self=1, message=2, cls=3)
+    assert protocol.replace(odd, message=4) == Odd(1, 4, 3)
+    assert odd.__replace__(self=5, cls=6) == Odd(5, 2, 6)
