@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -140,14 +141,16 @@ def _chosen(
 
 
 def _still_there(log: str) -> Callable[[], None]:
-    """What ends the command when the log's folder was removed or replaced: nothing will come."""
+    """What ends the command when the log was removed or replaced: nothing will come."""
 
     def identity() -> tuple[int, int] | None:
-        try:
-            found = os.stat(log)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+        # Of a queue, the file that the reader has mapped: its number is given to no other meanwhile,
+        # and another queue in the same folder has another. Of other logs, what they are named by.
+        for path in (os.path.join(log, "control.meta"), log):
+            with contextlib.suppress(OSError):
+                found = os.stat(path)
+                return found.st_dev, found.st_ino
+        return None
 
     before = identity()
 

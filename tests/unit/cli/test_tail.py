@@ -1,6 +1,7 @@
 """`tapewire tail`: which records it shows, and how."""
 
 import base64
+import shutil
 import signal
 import subprocess
 import sys
@@ -178,6 +179,23 @@ def test_following_waits_for_a_number_that_is_still_to_come(queue):
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 0
     assert [line.split(",")[0] for line in out.splitlines()] == ['{"seq":302', '{"seq":303']
+
+
+@pytest.mark.parametrize("folder_stays", [False, True])
+def test_following_ends_when_another_queue_lies_in_its_place(queue, folder_stays):
+    command = [sys.executable, "-m", "tapewire.cli", "tail", queue, "-f", "-n", "1", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        for path in queue.iterdir() if folder_stays else [queue]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with tw.open_publisher(queue, segment_bytes=8192) as writer:
+            writer.append(1, b"of another queue")
+            try:
+                out, err = process.communicate(timeout=10)
+            finally:
+                process.kill()
+    assert (process.returncode, out) == (4, b"")
+    assert b"the log was removed while it was followed" in err
 
 
 def test_ctrl_c_ends_following_well(queue):
