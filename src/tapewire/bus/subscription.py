@@ -16,7 +16,7 @@ from tapewire.bus.markers import is_ready
 from tapewire.bus.names import check_name
 from tapewire.bus.registration import name_is_held
 from tapewire.config import BusySpin, Seq, Sleep, SpinThenPark, Time, check_at_least
-from tapewire.errors import ClosedHandle, MappingLost, ReaderAlreadyActive
+from tapewire.errors import ClosedHandle, MappingLost, ReaderAlreadyActive, SegmentMissing
 from tapewire.queue import DisconnectReason, Reader, open_reader, open_subscriber
 
 __all__ = ["Connected", "Disconnected", "SubscriberDiscovery", "Waiting"]
@@ -189,7 +189,7 @@ class SubscriberDiscovery:
                     self._probe.seek_end()
                     self._queue = queue
                 reason = self._probe.detect_disconnect(self.ttl)
-            except (FileNotFoundError, MappingLost):
+            except (FileNotFoundError, MappingLost, SegmentMissing):
                 reason = DisconnectReason.SEGMENT_MISSING
             if reason is not DisconnectReason.SEGMENT_MISSING:
                 return reason

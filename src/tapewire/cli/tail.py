@@ -77,11 +77,17 @@ def tail(
     pick = _Pick(messages, grep)
     since = None if from_time is None else parse_time(from_time)
     printer = _Printer(sys.stdout, messages, show, json)
+    still_there = _still_there(log)  # before it is opened: one that comes later is another
     with tw.open_log(log, only) as reader:
         if follow and "wait" not in reader.caps:
             fail(Exit.USAGE, f"a log of this kind does not grow: kind={reader.kind}", "omit -f")
         damage = _Damage(printer.flush)
-        chosen = _chosen(reader, log, count, follow, from_seq, since, pick.wanted, printer, damage)
+
+        def idle() -> None:
+            printer.flush()
+            still_there()
+
+        chosen = _chosen(reader, count, follow, from_seq, since, pick.wanted, idle, damage)
         try:
             printer.headings()
             for record in chosen:
@@ -98,13 +104,12 @@ def tail(
 
 def _chosen(
     reader: Reader,
-    log: str,
     count: int | None,
     follow: bool,
     from_seq: int | None,
     since: int | None,
     wanted: Callable[[Record], bool],
-    printer: _Printer,
+    idle: Callable[[], None],
     report: Callable[[str], None],
 ) -> Iterator[Record]:
     """The records to show, in order."""
@@ -122,12 +127,6 @@ def _chosen(
     left = count
     if left == 0:
         return
-    still_there = _still_there(log)
-
-    def idle() -> None:
-        printer.flush()
-        still_there()
-
     for record in walk(reader, report, follow=follow, idle=idle):
         # What a follower was promised may lie beyond the end: records before it still come first.
         reached = reached or (record.seq >= (from_seq or 0) and record.timestamp_ns >= (since or 0))
@@ -144,8 +143,8 @@ def _still_there(log: str) -> Callable[[], None]:
     """What ends the command when the log was removed or replaced: nothing will come."""
 
     def identity() -> tuple[int, int] | None:
-        # Of a queue, the file that the reader has mapped: its number is given to no other meanwhile,
-        # and another queue in the same folder has another. Of other logs, what they are named by.
+        # Of a queue, the file that the reader has mapped: its number is given to no other
+        # meanwhile. The folder may stay, or another get its number. Of other logs, themselves.
         for path in (os.path.join(log, "control.meta"), log):
             with contextlib.suppress(OSError):
                 found = os.stat(path)

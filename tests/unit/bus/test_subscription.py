@@ -104,6 +104,15 @@ def test_a_removed_queue_is_gone_and_the_one_in_its_place_is_read_anew(discovery
         assert bytes(new.next().payload) == b"new"
 
 
+def test_a_queue_being_removed_is_gone_as_soon_as_its_segments_are(discovery, queue):
+    with publish(queue):
+        assert isinstance(discovery.poll(), bus.Connected)
+        for segment in queue.glob("*.q"):
+            segment.unlink()
+        assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.SEGMENT_MISSING)
+        assert discovery.poll() == bus.Waiting("the writer went: segment_missing")
+
+
 def test_a_queue_replaced_between_two_polls_is_a_disconnect_first(discovery, queue):
     with publish(queue):
         old = discovery.poll().reader
