@@ -7,6 +7,7 @@ the number of its order, so the end of each `orders_in` tells what was answered.
 """
 
 import argparse
+import sys
 import time
 
 import tapewire as tw
@@ -27,23 +28,32 @@ class PaperRouter:
         for event in self.discovery.poll():
             name = event.strategy
             if isinstance(event, bus.Added):
-                ends = self.layout.orders.strategy(name)
-                if name not in self.answers:
-                    self.answers[name] = tw.open_publisher(
-                        ends.orders_in, segment_bytes=1 << 20, sparse=True
-                    )
-                behind = tw.Seq(self.answers[name].next_seq)
-                reader = tw.open_subscriber(
-                    ends.orders_out, "router", start=behind, types={NewOrder.type_id}
-                )
-                self.fan.add(name, reader)
-                print(f"router: {name} is here", flush=True)
-            else:
+                try:
+                    self.fan.add(name, self.join(name))
+                except (tw.TapewireError, OSError) as error:  # no reason to leave the others alone
+                    print(f"router: {name} is left out: {error}", file=sys.stderr)
+                else:
+                    print(f"router: {name} is here", flush=True)
+            elif name in self.fan.readers:
                 self.fan.remove(name).close()
                 print(f"router: {name} has gone", flush=True)
 
+    def join(self, name):
+        """A reader of the strategy's orders, behind those that were answered."""
+        ends = self.layout.orders.strategy(name)
+        if name not in self.answers:
+            self.answers[name] = tw.open_publisher(
+                ends.orders_in, segment_bytes=1 << 20, sparse=True
+            )
+        behind = tw.Seq(self.answers[name].next_seq)
+        return tw.open_subscriber(ends.orders_out, "router", start=behind, types={NewOrder.type_id})
+
     def answer(self, record):
-        order, fill_id = NewOrder.decode(record), record.seq
+        try:
+            order, fill_id = NewOrder.decode(record), record.seq
+        except tw.TapewireError as error:
+            print(f"router: not an order, from {record.source}: {error}", file=sys.stderr)
+            return
         what = (fill_id, fill_id, record.seq, order.strategy, order.symbol, order.client_order_id)
         how = (order.price, order.qty, order.side, Liquidity.TAKER)
         self.answers[record.source].append_message(Fill(*what, *how), seq=record.seq)

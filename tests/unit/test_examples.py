@@ -100,6 +100,19 @@ def test_a_strategy_that_sees_prices_again_sends_no_order_again(queue, tmp):
     assert orders_of(tmp / "bus") == before
 
 
+def test_what_is_wrong_with_one_strategy_is_no_harm_to_another(queue, tmp):
+    run("strategy", queue, "--bus", tmp / "bus", "--name", "zeta", "--idle", 0, cwd=tmp)
+    strategy = bus.Layout(tmp / "bus").orders.strategy
+    strategy("no_queue").orders_out.mkdir(parents=True)
+    bus.mark_ready(strategy("no_queue").orders_out)
+    with tw.open_publisher(strategy("no_order").orders_out, segment_bytes=65536) as writer:
+        writer.append(NewOrder.type_id, b"not an order")
+    for name in ("no_order", "zeta"):
+        bus.mark_ready(strategy(name).orders_out)
+    run("router", tmp / "bus", "--idle", 0.3, cwd=tmp)
+    assert len(fills_of(tmp / "bus", "zeta")) == len(orders_of(tmp / "bus", "zeta")) > 0
+
+
 def test_the_router_answers_every_order_of_every_strategy_once(queue, tmp):
     for name in ("alpha", "beta"):
         run("strategy", queue, "--bus", tmp / "bus", "--name", name, "--idle", 0, cwd=tmp)
