@@ -223,3 +223,12 @@ def test_calls_that_never_block_take_what_is_there(sources):
 def test_a_limit_that_cannot_be_is_refused(wrong):
     with pytest.raises((tw.InvalidOption, TypeError), match="max_skew"):
         bus.FanInReader({}, max_skew=wrong)
+
+
+def test_a_row_of_records_stamped_in_the_future_is_held_back_once(sources, eventually):
+    ahead = time.time_ns() + 3600 * 10**9
+    sources.write("a", *range(ahead, ahead + 10)).write("b")
+    fan = sources.fan(max_skew=0.2)
+    assert fan.next() is None
+    eventually(lambda: fan.next() is not None)
+    assert len(given(fan)) == 9
