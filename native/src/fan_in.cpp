@@ -219,7 +219,12 @@ void FanIn::look_at_silent() {
 
 bool FanIn::choose(bool look) {
     if (owed_) show_owed();
-    if (!silent_.empty() && (look || heap_.empty())) look_at_silent();
+    if (!silent_.empty() && (look || heap_.empty())) {
+        // Not only when patience asks: a clock that was ahead for a while would end all patience until
+        // it comes there again.
+        if (limited()) read_clock();
+        look_at_silent();
+    }
     if (heap_.empty()) return false;
     if (silent_.empty()) return true;
     if (limited()) return patience_is_over();

@@ -174,6 +174,20 @@ def test_a_wall_clock_put_back_by_an_hour_stops_nobody(sources, wall_clock):
     assert sorted(got) == [("a", 0), ("b", 0), ("b", 1)]
 
 
+def test_a_wall_clock_that_was_ahead_for_a_while_does_not_end_patience(sources, wall_clock):
+    sources.write("a").write("b")
+    fan = sources.fan(max_skew=30)
+    before = now()
+    wall_clock(3600 * SECOND)
+    sources.write("a", before)
+    assert given(fan) == [("a", 0)]
+    wall_clock(-3600 * SECOND)
+    sources.write("a", now())
+    assert fan.next() is None, "held back"
+    sources.write("b", before)
+    assert fan.next().source == "b"
+
+
 def test_a_wall_clock_that_stands_still_stops_nobody(sources, wall_clock, eventually):
     sources.write("a").write("b")
     fan = sources.fan(max_skew=0.05)
