@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import stat
 import threading
@@ -355,6 +354,8 @@ def _is_file(path: str) -> bool:
 
 
 def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
+    import json
+
     try:
         # A pipe in its place would hold us up for ever.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
