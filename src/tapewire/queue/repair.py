@@ -228,13 +228,14 @@ def _copy_file(seen: QueueStatus, name: str, folder: str, room: _Room) -> None:
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(fd)
+        raise StorageError("not a file, but in the place of one", path=source)
     with (
         open(fd, "rb", buffering=0) as old,
         open(os.path.join(folder, name), "xb", buffering=0, opener=_private) as new,
     ):
-        info = os.fstat(old.fileno())
-        if not stat.S_ISREG(info.st_mode):
-            raise StorageError("not a file, but in the place of one", path=source)
         try:
             fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
             return

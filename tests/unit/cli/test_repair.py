@@ -139,8 +139,6 @@ def test_a_damaged_control_file_exits_3(tmp, flags):
 
 @pytest.mark.parametrize("make", ["link", "pipe"])
 def test_nothing_is_copied_through_links_and_pipes(tmp, make):
-    import os
-
     queue = faulty_bus.good(tmp / "q")
     (queue / "stats.meta").unlink()
     if make == "link":
@@ -149,6 +147,16 @@ def test_nothing_is_copied_through_links_and_pipes(tmp, make):
         os.mkfifo(queue / "stats.meta")
     assert tapewire("repair", queue).code == 2
     assert list(tmp.iterdir()) == [queue]
+
+
+def test_a_folder_in_the_place_of_a_file_is_named_and_leaves_nothing_open(tmp):
+    queue = faulty_bus.good(tmp / "q")
+    (queue / "stats.meta").unlink()
+    (queue / "stats.meta").mkdir()
+    open_before = os.listdir("/proc/self/fd")
+    ran = tapewire("repair", queue)
+    assert (ran.code, str(queue / "stats.meta") in ran.err) == (2, True)
+    assert os.listdir("/proc/self/fd") == open_before
 
 
 def test_a_dry_run_does_not_fill_the_disk_of_living_queues(tmp, monkeypatch):
