@@ -268,6 +268,8 @@ void QueueWatch::find_end(QueueLook& look) {
             if (tally.last || !same) tail_last_ = tally.last;
             tail_ = {segment.id(), tally.mark};
             look.end = {segment.id(), tally.end};
+            // The writer is still here: what is above was only prepared.
+            if (!segment.sealed() && look.hint.segment == segment.id()) end_known_ = true;
             if (tail_last_) {
                 look.last_seq = tail_last_->seq;
                 look.last_timestamp_ns = tail_last_->timestamp_ns;

@@ -148,3 +148,16 @@ def test_a_queue_made_anew_by_the_same_process_is_not_taken_for_the_old_one(tmp)
             assert watch.look().last_seq == count - 1
         for path in sorted(queue.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_prepared_segment_that_cannot_be_read_leaves_the_lag_known(tmp):
+    queue = tmp / "q"
+    with tw.open_publisher(queue, segment_bytes=65536, preallocate=False) as writer:
+        writer.append_batch(1, [b"x"] * 5)
+        with tw.open_subscriber(queue, "r", start="earliest") as reader:
+            reader.next()
+            reader.commit()
+            (queue / "000000001.q").mkdir()
+            seen = status(queue)
+    assert len(seen.problems) == 1
+    assert [each.lag_records for each in seen.readers] == [4]
