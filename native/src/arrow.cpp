@@ -50,9 +50,9 @@ void release_schema(ArrowSchema* schema) {
     schema->release = nullptr;
 }
 
-// A consumer may move the child out of its parent, and the dictionary goes with it.
+// A consumer may move the child out of its parent, and the dictionary goes with it or is moved as well.
 void release_source_schema(ArrowSchema* schema) {
-    schema->dictionary->release(schema->dictionary);
+    if (schema->dictionary->release != nullptr) schema->dictionary->release(schema->dictionary);
     delete schema->dictionary;
     schema->release = nullptr;
 }
@@ -192,7 +192,7 @@ void export_sources(const ColumnsRef& columns, std::size_t from, std::size_t len
     export_numbers(columns, columns->source.get() + from, length, out);
     out->dictionary = names.release();
     out->release = [](ArrowArray* array) {
-        array->dictionary->release(array->dictionary);
+        if (array->dictionary->release != nullptr) array->dictionary->release(array->dictionary);
         delete array->dictionary;
         release_column(array);
     };

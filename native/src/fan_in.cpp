@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t kLookEvery = 256;
 // A source without a writer is asked again after so long.
 constexpr std::int64_t kNoWriterNs = 100'000'000;
+// One with a writer, when it still has nothing: asking takes system calls, and a spin is short.
+constexpr std::int64_t kWriterNs = 1'000'000;
 
 }  // namespace
 
@@ -38,6 +40,7 @@ void FanIn::check_usable() const {
 // ---- sources ---------------------------------------------------------------------------------------
 
 FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor) {
+    check_usable();
     auto free = std::find_if(sources_.begin(), sources_.end(),
                              [](const Source& source) { return source.cursor == nullptr; });
     if (free == sources_.end()) {
@@ -48,19 +51,23 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor) {
         // The calls that give records allocate nothing.
         heap_.reserve(sources_.size() + 1);
         silent_.reserve(sources_.size() + 1);
+        by_name_.reserve(sources_.size() + 1);
         sources_.emplace_back();
         free = sources_.end() - 1;
     }
     const auto slot = static_cast<Slot>(free - sources_.begin());
-    if (poller_) poller_->watch(slot, cursor, true);
     auto names = std::make_shared<std::vector<std::string>>(*names_);
     names->resize(sources_.size());
     (*names)[slot] = name;
-    names_ = std::move(names);
     Source source;
     source.cursor = &cursor;
+    source.inner = dynamic_cast<FanIn*>(&cursor);
     source.name = name;
+    if (poller_) poller_->watch(slot, cursor, true);
+    // It is inside: nothing can fail any more.
+    names_ = std::move(names);
     *free = std::move(source);
+    if (free->inner != nullptr) ++inner_;
     silent_.push_back(slot);
     quieten_owed();
     rank_names();
@@ -68,32 +75,38 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor) {
     return slot;
 }
 
-void FanIn::remove(Slot slot) {
+void FanIn::remove(Slot slot) noexcept {
     quieten_owed();
     Source& source = sources_[slot];
-    if (poller_) poller_->forget(slot);
+    // In a forked child the numbers of its descriptors are somebody else's.
+    Poller* const poller = forked() ? nullptr : poller_.get();
+    if (poller != nullptr) poller->forget(slot);
     if (failed_ == slot) failed_ = kNone;
     std::erase(silent_, slot);
     std::erase_if(heap_, [slot](const Entry& entry) { return entry.slot == slot; });
+    if (source.inner != nullptr) --inner_;
     source = Source();
-    rank_names();
-    if (poller_) poller_->make_readable();  // it may have held others back
+    order_heap();  // the ranks of the others are right as they are
+    if (poller != nullptr) poller->make_readable();  // it may have held others back
 }
 
-void FanIn::rank_names() {
-    std::vector<std::size_t> order(sources_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(),
-              [this](std::size_t a, std::size_t b) { return sources_[a].name < sources_[b].name; });
-    for (std::size_t rank = 0; rank < order.size(); ++rank) {
-        sources_[order[rank]].rank = static_cast<std::uint32_t>(rank);
+void FanIn::rank_names() noexcept {
+    by_name_.resize(sources_.size());  // room was reserved
+    std::iota(by_name_.begin(), by_name_.end(), Slot{0});
+    std::sort(by_name_.begin(), by_name_.end(),
+              [this](Slot a, Slot b) { return sources_[a].name < sources_[b].name; });
+    for (std::size_t rank = 0; rank < by_name_.size(); ++rank) {
+        sources_[by_name_[rank]].rank = static_cast<std::uint32_t>(rank);
     }
-    const auto entries = std::move(heap_);
-    heap_.clear();
-    heap_.reserve(sources_.size());
-    for (Entry entry : entries) {
-        entry.rank = sources_[entry.slot].rank;
-        push(entry);
+    for (Entry& entry : heap_) entry.rank = sources_[entry.slot].rank;
+    order_heap();
+}
+
+void FanIn::follow(bool on) noexcept {
+    following_ = on;
+    if (inner_ == 0) return;
+    for (Source& source : sources_) {
+        if (source.inner != nullptr) source.inner->follow(on);
     }
 }
 
@@ -102,6 +115,11 @@ void FanIn::rank_names() {
 void FanIn::push(const Entry& entry) noexcept {
     heap_.push_back(entry);  // room was reserved
     std::push_heap(heap_.begin(), heap_.end(),
+                   [](const Entry& a, const Entry& b) { return b.before(a); });
+}
+
+void FanIn::order_heap() noexcept {
+    std::make_heap(heap_.begin(), heap_.end(),
                    [](const Entry& a, const Entry& b) { return b.before(a); });
 }
 
@@ -137,8 +155,7 @@ void FanIn::read_clock() noexcept {
     if (!put_back) return;
     looked_wall_ns_ = std::min(looked_wall_ns_, now);
     for (Entry& entry : heap_) entry.time = std::min(entry.time, now);
-    std::make_heap(heap_.begin(), heap_.end(),
-                   [](const Entry& a, const Entry& b) { return b.before(a); });
+    order_heap();
 }
 
 bool FanIn::show(Slot slot) {
@@ -170,6 +187,7 @@ void FanIn::show_owed() {
         pop_top();
         push(slot);
     } else {
+        sources_[slot].ahead_since_ns.reset();
         heap_[0].time = time;
         sift_down();
     }
@@ -178,6 +196,7 @@ void FanIn::show_owed() {
 void FanIn::quieten_owed() noexcept {
     if (!owed_) return;
     owed_ = false;
+    sources_[heap_[0].slot].ahead_since_ns.reset();
     silent_.push_back(static_cast<Slot>(heap_[0].slot));
     pop_top();
 }
@@ -200,7 +219,12 @@ void FanIn::look_at_silent() {
 
 bool FanIn::choose(bool look) {
     if (owed_) show_owed();
-    if (!silent_.empty() && (look || heap_.empty())) look_at_silent();
+    if (!silent_.empty() && (look || heap_.empty())) {
+        // Not only when patience asks: a clock that was ahead for a while would end all patience until
+        // it comes there again.
+        if (limited()) read_clock();
+        look_at_silent();
+    }
     if (heap_.empty()) return false;
     if (silent_.empty()) return true;
     if (limited()) return patience_is_over();
@@ -217,19 +241,31 @@ bool FanIn::patience_is_over() {
     if (silent_.empty() || heap_[0].time <= looked_wall_ns_ - options_.max_skew_ns) return true;
     const std::int64_t now = mono_ns();
     if (!held_since_ns_) held_since_ns_ = now;
-    return now - *held_since_ns_ >= options_.max_skew_ns;
+    Source& source = sources_[heap_[0].slot];
+    if (source.shown.timestamp_ns > wall_ns_ && !source.ahead_since_ns) {
+        source.ahead_since_ns = held_since_ns_;
+    }
+    return now - held_since() >= options_.max_skew_ns;
+}
+
+// Of the top of the heap, by the monotonic clock. Records that lie one behind the other and are stamped
+// later than now all become as old as now when they are shown: they are held back together, once, else a
+// long row of them would cost `max_skew` each.
+std::int64_t FanIn::held_since() const noexcept {
+    return sources_[heap_[0].slot].ahead_since_ns.value_or(*held_since_ns_);
 }
 
 bool FanIn::all_shown() {
     const std::int64_t now = mono_ns();
     for (std::size_t i = 0; i < silent_.size();) {
         Source& source = sources_[silent_[i]];
-        if (now >= source.no_writer_until_ns) {
-            if (source.cursor->has_writer()) return false;
-            source.no_writer_until_ns = now + kNoWriterNs;
+        if (now >= source.ask_writer_ns) {
+            source.has_writer = source.cursor->has_writer();
+            source.ask_writer_ns = now + (source.has_writer ? kWriterNs : kNoWriterNs);
             // It may have appended after our last look and before it went.
-            if (has_spoken(i)) continue;
+            if (!source.has_writer && has_spoken(i)) continue;
         }
+        if (source.has_writer) return false;
         ++i;
     }
     return true;
@@ -280,10 +316,7 @@ std::size_t FanIn::read_batch(BatchColumns& out, std::size_t max_records) {
         for (; n < max_records && choose(n % kLookEvery == 0); ++n) {
             const auto slot = static_cast<Slot>(heap_[0].slot);
             Source& source = sources_[slot];
-            if (source.in_batch != source.shown.owner->get()) {
-                out.owners.push_back(*source.shown.owner);
-                source.in_batch = source.shown.owner->get();
-            }
+            if (source.in_batch != source.shown.owner->get()) take_mapping(out, source);
             out.push(source.shown, slot);
             give();
         }
@@ -299,13 +332,25 @@ std::size_t FanIn::read_batch(BatchColumns& out, std::size_t max_records) {
     return n;
 }
 
+// A log comes to each of its mappings once, a fan-in goes back and forth between those of its sources.
+void FanIn::take_mapping(BatchColumns& out, Source& source) const {
+    const MappingRef& mapping = *source.shown.owner;
+    if (source.inner == nullptr ||
+        std::find(out.owners.begin(), out.owners.end(), mapping) == out.owners.end()) {
+        out.owners.push_back(mapping);
+    }
+    source.in_batch = mapping.get();
+}
+
 // ---- moving ----------------------------------------------------------------------------------------
 
 void FanIn::hush_all() noexcept {
     heap_.clear();
     silent_.clear();
     for (std::size_t slot = 0; slot < sources_.size(); ++slot) {
-        if (sources_[slot].cursor != nullptr) silent_.push_back(static_cast<Slot>(slot));
+        if (sources_[slot].cursor == nullptr) continue;
+        silent_.push_back(static_cast<Slot>(slot));
+        sources_[slot].ahead_since_ns.reset();
     }
     owed_ = false;
     failed_ = kNone;

@@ -39,9 +39,9 @@ bool nap(std::int64_t ns) noexcept {
 // When the top of the heap, which is held back, may be given: of the monotonic clock.
 std::int64_t FanIn::release_ns(std::int64_t now) const noexcept {
     if (!limited() || heap_.empty() || owed_ || !held_since_ns_) return INT64_MAX;
-    const std::int64_t by_wait = *held_since_ns_ + options_.max_skew_ns;
+    const std::int64_t by_wait = held_since() + options_.max_skew_ns;
     const std::int64_t by_age = now + (heap_[0].time + options_.max_skew_ns - wall_ns());
-    return std::min(by_wait, by_age);
+    return std::max(std::min(by_wait, by_age), now);  // the wall clock may have jumped just now
 }
 
 // Sleeps until a silent source may have something, or until that time.
@@ -89,8 +89,8 @@ WaitOutcome FanIn::wait(std::int64_t max_ns) {
     struct Following {
         FanIn& fan;
         const bool before;
-        explicit Following(FanIn& f) : fan(f), before(f.following_) { fan.following_ = true; }
-        ~Following() { fan.following_ = before; }
+        explicit Following(FanIn& f) : fan(f), before(f.following_) { fan.follow(true); }
+        ~Following() { fan.follow(before); }
     } following(*this);
 
     for (std::uint32_t spins = 0;; ++spins) {

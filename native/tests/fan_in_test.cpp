@@ -12,6 +12,7 @@
 
 #include "check.hpp"
 #include "queue_kit.hpp"
+#include "tapewire/arrow.hpp"
 #include "tapewire/clock.hpp"
 #include "tapewire/futex.hpp"
 
@@ -112,6 +113,72 @@ TEST(a_batch_outlives_the_fan_in_and_its_sources) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
         CHECK_EQ(static_cast<char>(columns.payload[i][999]), static_cast<char>('a' + i % 3));
     }
+}
+
+TEST(a_consumer_of_arrow_may_move_the_names_out) {
+    const Scratch tmp;
+    auto sources = make_sources(tmp, 2);
+    for (std::uint64_t i = 0; i < 4; ++i) append(*sources[i % 2].writer, "x", i);
+    FanIn fan(with_skew(-1));
+    for (Source& source : sources) fan.add(source.name, *source.reader);
+    auto columns = std::make_shared<BatchColumns>();
+    CHECK_EQ(fan.read_batch(*columns, 100), 4u);
+    ArrowSchema schema;
+    ArrowArray array;
+    tapewire::export_schema(columns, &schema);
+    tapewire::export_array(columns, 1, 4, &array);
+    // Moving is copying, and marking what was copied as released.
+    ArrowSchema text = *schema.children[5]->dictionary;
+    schema.children[5]->dictionary->release = nullptr;
+    ArrowArray names = *array.children[5]->dictionary;
+    array.children[5]->dictionary->release = nullptr;
+    ArrowArray from = *array.children[5];
+    array.children[5]->release = nullptr;
+    schema.release(&schema);
+    array.release(&array);
+    CHECK_EQ(std::string(text.format), std::string("u"));
+    CHECK_EQ(names.length, 2);
+    CHECK_EQ(static_cast<const std::uint16_t*>(from.buffers[1])[0], 1u);
+    text.release(&text);
+    from.release(&from);
+    CHECK_EQ(std::string(static_cast<const char*>(names.buffers[2]), 4), std::string("s0s1"));
+    names.release(&names);
+}
+
+// Of an inner fan-in, by whatever way its records come; those of two others change places all the time.
+TEST(fan_ins_in_fan_ins_give_what_one_would) {
+    const Scratch tmp;
+    auto sources = make_sources(tmp, 6);
+    FanIn inner(with_skew(-1)), second(with_skew(-1)), outer(with_skew(-1));
+    for (std::size_t i = 0; i < 3; ++i) inner.add(sources[i].name, *sources[i].reader);
+    for (std::size_t i = 3; i < 5; ++i) second.add(sources[i].name, *sources[i].reader);
+    outer.add("s0", inner);
+    outer.add("s1", second);
+    outer.add("s5", *sources[5].reader);
+    std::mt19937 random(5);
+    std::vector<std::uint64_t> times(sources.size());
+    std::vector<std::int64_t> expected;
+    for (int i = 0; i < 600; ++i) {
+        const std::size_t which = random() % sources.size();
+        times[which] += random() % 50;
+        append(*sources[which].writer, std::string(random() % 300, 'n'), times[which]);
+        expected.push_back(static_cast<std::int64_t>(times[which]));
+    }
+    std::sort(expected.begin(), expected.end());
+    std::vector<std::int64_t> got;
+    while (got.size() < expected.size()) {
+        RecordView record;
+        for (int i = 0; i < 7 && outer.next(record); ++i) got.push_back(record.timestamp_ns);
+        BatchColumns columns;
+        const std::size_t n = outer.read_batch(columns, 100);
+        for (std::size_t i = 0; i < n; ++i) got.push_back(columns.timestamp_ns[i]);
+        for (std::size_t i = 0; i < columns.owners.size(); ++i) {
+            CHECK_EQ(std::count(columns.owners.begin(), columns.owners.end(), columns.owners[i]),
+                     1);
+        }
+        if (n == 0) break;
+    }
+    CHECK(got == expected);
 }
 
 // Writers on threads of their own; the fan-in parks whenever it has nothing. A lost wake-up shows as a

@@ -140,6 +140,7 @@ cdef class CursorReader:
     cdef Cursor* _cursor      # owned by the subclass; NULL once closed, and while lent
     cdef Cursor* _lent_cursor # the same, while lent
     cdef PyObject* _borrower  # the reader that moves this one, or NULL; it holds us, we do not hold it
+    cdef uint16_t _slot       # our place in it
     cdef Views _views         # of the mapping that the last record lay in
     cdef bint _busy           # a call that has released the GIL is under way
     cdef unsigned long _busy_thread
@@ -150,7 +151,9 @@ cdef class CursorReader:
     cdef int _check(self) except -1
     cdef int _check_still(self) except -1
     cdef int _lend(self, CursorReader borrower) except -1
-    cdef int _take_back(self) except -1
+    cdef void _take_back(self) noexcept
+    cdef void _forget_lent(self, CursorReader lent) noexcept
+    cdef bint _moving(self) noexcept
     cdef int _release_lent(self, CursorReader lent) except -1
     cdef int _recall(self) except -1
     cdef int _enter_call(self) except -1

@@ -55,6 +55,11 @@ def _count(name, value):
 cdef class CursorReader:
     """The verbs that readers of every kind of log have in common."""
 
+    # The collector may take us before the borrower that it takes too.
+    def __dealloc__(self):
+        if self._borrower is not NULL:
+            (<CursorReader> self._borrower)._forget_lent(self)
+
     cdef bint _forked(self):
         return False  # kinds that must not be used in a forked child say so
 
@@ -70,11 +75,20 @@ cdef class CursorReader:
                                 hint="give each thread a reader of its own")
         return 0
 
+    # Whether a call that may move this reader is under way: its own, or one of whoever has it, at any depth.
+    cdef bint _moving(self) noexcept:
+        cdef CursorReader at = self
+        while not at._busy:
+            if at._borrower is NULL:
+                return False
+            at = <CursorReader> at._borrower
+        return True
+
     # For what does not move the reader: a lent one may be asked, while its borrower rests.
     cdef int _check_still(self) except -1:
         if self._borrower is NULL:
             return self._check()
-        if (<CursorReader> self._borrower)._busy and not self._forked():
+        if self._moving() and not self._forked():
             raise ConcurrentUse("another thread is inside a call of the FanInReader that has this reader",
                                 hint="ask between its calls")
         return 0
@@ -87,11 +101,14 @@ cdef class CursorReader:
         self._borrower = <PyObject*> borrower
         return 0
 
-    cdef int _take_back(self) except -1:
+    cdef void _take_back(self) noexcept:
         self._cursor = self._lent_cursor
         self._lent_cursor = NULL
         self._borrower = NULL
-        return 0
+
+    # Of a borrower: a reader inside is no more.
+    cdef void _forget_lent(self, CursorReader lent) noexcept:
+        pass
 
     # Gives a reader back that is to be closed: 0 when that must wait, for the call it interrupts.
     cdef int _release_lent(self, CursorReader lent) except -1:
@@ -101,7 +118,9 @@ cdef class CursorReader:
     cdef int _recall(self) except -1:
         if self._borrower is NULL:
             return 1
-        return (<CursorReader> self._borrower)._release_lent(self)
+        # Held: the thread that is inside its call may let go of it while we wait for that.
+        cdef CursorReader borrower = <CursorReader> self._borrower
+        return borrower._release_lent(self)
 
     # Around every call that releases the GIL. An error is made by Python code, in which signal handlers
     # run: one that closes this reader must not wait for the very call it interrupts.
@@ -229,12 +248,15 @@ cdef class CursorReader:
                 break
         return seen
 
+    # A lent reader is not closed: whoever goes on reading it is told that by `_check`.
     cdef bint _closed(self):
-        return self._closing or self._cursor is NULL
+        return self._closing or (self._cursor is NULL and self._borrower is NULL)
 
     cdef object _next_of(self, bint follow):
         if not follow:
             return self.next()
+        if self._busy or self._cursor is NULL:
+            self._check()
         self._following(True)
         try:
             return self.next()
@@ -300,7 +322,7 @@ cdef class CursorReader:
             if self._closing:
                 return False
             PyErr_CheckSignals()
-            if self._closing or self._cursor is NULL:  # a signal handler may close the reader
+            if self._closed():  # by a signal handler
                 return False
             now = mono_ns()
             if now >= deadline:

@@ -73,7 +73,7 @@ class MadeUpBus:
 
         return Watch(
             self._root,
-            _find=lambda root: sorted(self._queues),
+            _find=lambda root, on_error: sorted(self._queues),
             _watch=lambda path: _Looker(self._queues, path),
             _clock=lambda: self.clock,
             **options,

@@ -45,7 +45,7 @@ class FanIn final : public Cursor, private ForkAware {
 
     // Slots are used again. The record that next() gave last stays valid.
     Slot add(const std::string& name, Cursor& cursor);
-    void remove(Slot slot);
+    void remove(Slot slot) noexcept;
     Counts counts(Slot slot) const { return sources_[slot].counts; }
     std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
 
@@ -64,8 +64,9 @@ class FanIn final : public Cursor, private ForkAware {
     void seek_end() override;
     Skipped skip_damaged() override;  // of the source whose error was thrown last
 
-    // While following without a limit, next() waits for all that have a writer.
-    void follow(bool on) noexcept { following_ = on; }
+    // While following without a limit, next() waits for all that have a writer: here and in the fan-ins
+    // that are sources.
+    void follow(bool on) noexcept;
     // Ends a wait() of another thread within one slice.
     void interrupt() noexcept { interrupted_.store(true, std::memory_order_release); }
     // Keeps the descriptor readable for who holds copies of both, also when this object is gone.
@@ -77,12 +78,16 @@ class FanIn final : public Cursor, private ForkAware {
 
     struct Source {
         Cursor* cursor = nullptr;  // null: the slot is free
+        FanIn* inner = nullptr;    // the same, when it is a fan-in
         std::string name;
         std::uint32_t rank = 0;  // of the name among all
         RecordView shown;        // while in the heap
         Counts counts;
         const Mapping* in_batch = nullptr;  // its mapping that the batch being filled holds already
-        std::int64_t no_writer_until_ns = 0;  // not asked again before
+        bool has_writer = false;
+        std::int64_t ask_writer_ns = 0;  // not asked again before
+        // Since when its records are held back that are stamped later than now, one behind the other.
+        std::optional<std::int64_t> ahead_since_ns;
     };
     struct Entry {
         std::int64_t time;
@@ -111,9 +116,12 @@ class FanIn final : public Cursor, private ForkAware {
     void quieten_owed() noexcept;
     void hush_all() noexcept;
     void sift_down() noexcept;
+    void order_heap() noexcept;
+    void take_mapping(BatchColumns& out, Source& source) const;
     void push(const Entry& entry) noexcept;
     void pop_top() noexcept;
-    void rank_names();
+    void rank_names() noexcept;
+    std::int64_t held_since() const noexcept;
     void read_clock() noexcept;
     template <class Seek>
     bool seek_all(Seek seek);
@@ -124,6 +132,8 @@ class FanIn final : public Cursor, private ForkAware {
     std::vector<Source> sources_;
     std::vector<Entry> heap_;
     std::vector<Slot> silent_;
+    std::vector<Slot> by_name_;
+    std::size_t inner_ = 0;                                  // how many sources are fan-ins
     std::shared_ptr<const std::vector<std::string>> names_;  // by slot; what batches keep
     bool owed_ = false;  // the top of the heap was given: its source must show its next record
     Slot given_ = 0;

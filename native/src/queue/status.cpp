@@ -149,10 +149,16 @@ void QueueWatch::look_at_control(QueueLook& look) {
 // Recovery may have put other bytes under what was remembered, or the folder holds another queue now.
 void QueueWatch::forget_if_changed(const QueueLook& look) {
     Identity now;
-    struct stat st;
-    if (::lstat(layout_.control().c_str(), &st) == 0) {
-        now.device = static_cast<std::uint64_t>(st.st_dev);
-        now.inode = static_cast<std::uint64_t>(st.st_ino);
+    struct statx st;
+    if (::statx(AT_FDCWD, layout_.control().c_str(), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME,
+                &st) == 0) {
+        now.device = std::uint64_t{st.stx_dev_major} << 32 | st.stx_dev_minor;
+        now.inode = st.stx_ino;
+        // The number of a file that was removed is given again, often at once.
+        if ((st.stx_mask & STATX_BTIME) != 0) {
+            now.born_ns = static_cast<std::uint64_t>(st.stx_btime.tv_sec) * 1'000'000'000 +
+                          st.stx_btime.tv_nsec;
+        }
     }
     now.epoch = look.epoch;
     now.segment_bytes = look.segment_bytes;
@@ -219,10 +225,8 @@ void QueueWatch::look_at_readers(QueueLook& look) {
             if (!state) continue;  // removed just now
             reader.state = *state;
             reader.alive = is_held(reader.path);
-        } catch (const Error& e) {
-            reader.state.damaged = true;
+        } catch (const Error& e) {  // whether it lives cannot be said: it must not pass for dead
             look.problems.push_back("reader '" + name + "': " + line_of(e));
-            look.readers.push_back(std::move(reader));
             continue;
         }
         if (reader.state.damaged) {
@@ -243,12 +247,14 @@ Segment QueueWatch::open(const QueueLook& look, std::uint32_t id) const {
 void QueueWatch::find_end(QueueLook& look) {
     const auto& segments = look.segments;
     look.end = {segments.empty() ? 0 : segments.front().id, kSegmentDataOffset};
+    end_known_ = true;
     for (const SegmentLook& segment : segments) {
         if (!segment.holds_records.value_or(false)) continue;
         look.first_available_seq = catalog_->first_record(segment.id).first_seq;
         break;
     }
     for (std::size_t i = segments.size(); i-- > 0;) {
+        if (!segments[i].holds_records) end_known_ = false;  // the log may go on in there
         if (!segments[i].holds_records.value_or(false)) continue;
         try {
             const Segment segment = open(look, segments[i].id);
@@ -262,11 +268,14 @@ void QueueWatch::find_end(QueueLook& look) {
             if (tally.last || !same) tail_last_ = tally.last;
             tail_ = {segment.id(), tally.mark};
             look.end = {segment.id(), tally.end};
+            // The writer is still here: what is above was only prepared.
+            if (!segment.sealed() && look.hint.segment == segment.id()) end_known_ = true;
             if (tail_last_) {
                 look.last_seq = tail_last_->seq;
                 look.last_timestamp_ns = tail_last_->timestamp_ns;
             }
         } catch (const Error& e) {
+            end_known_ = false;
             tell(look, e);
         }
         break;
@@ -319,6 +328,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
             reader.next_seq = look.first_seq;
         }
     };
+    if (!end_known_ && at >= look.end) return;  // how much lies behind is not known
     if (at >= look.end) return caught_up();
     reader.lag_segments = look.end.segment - at.segment;
     reader.lag_bytes = reader.lag_segments * look.segment_bytes + look.end.offset - at.offset;
@@ -343,6 +353,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
                                               kSegmentDataOffset, std::nullopt, 0);
             next = first.next;
         }
+        if (!end_known_) return;
         if (lag == 0) {  // what is left holds no record
             reader.lag_bytes = 0;
             reader.lag_segments = 0;

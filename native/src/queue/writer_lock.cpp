@@ -105,12 +105,10 @@ LockLook look_at_writer_lock(const Layout& layout) {
     LockLook look;
     const std::optional<File> file = File::open_existing(layout.writer_lock(), O_RDONLY);
     if (!file) return look;
-    if (file->try_lock(LOCK_SH)) {
-        file->unlock();
-    } else {
-        look.held = true;
-    }
+    look.held = !file->try_lock(LOCK_SH);
+    // Before letting go: a writer that came just then would have written its name, and be taken for killed.
     look.owner = parse_lock_owner(read_small_file(layout.writer_lock(), 128));
+    if (!look.held) file->unlock();
     return look;
 }
 

@@ -6,7 +6,9 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cython.operator cimport dereference as deref
 from libcpp cimport bool as cbool
 from libcpp.optional cimport optional
+from cpython.object cimport PyObject
 from libcpp.string cimport string
+from libcpp.vector cimport vector
 
 from tapewire._native cimport (Cursor, CursorReader, Descriptor, MappingRef, Record, RecordView, Views,
                                WaitKind, int64_t, raise_python_error, seconds_to_ns, uint16_t, uint64_t,
@@ -16,7 +18,7 @@ import os
 from collections import namedtuple
 
 from tapewire.config import SpinThenPark
-from tapewire.errors import InvalidName, InvalidOption
+from tapewire.errors import ConcurrentUse, InvalidName, InvalidOption
 
 cdef extern from "tapewire/fan_in.hpp" namespace "tapewire":
     cppclass FanInOptions:
@@ -31,7 +33,7 @@ cdef extern from "tapewire/fan_in.hpp" namespace "tapewire":
     cppclass CFanIn "tapewire::FanIn":
         CFanIn(const FanInOptions&) except +raise_python_error
         uint16_t add(const string&, Cursor&) except +raise_python_error
-        void remove(uint16_t) except +raise_python_error
+        void remove(uint16_t)
         Counts counts(uint16_t)
         uint16_t source()
         optional[uint64_t] last_seq()
@@ -59,7 +61,7 @@ SourceCounts = namedtuple("SourceCounts", "records late")
 SourceCounts.__doc__ = """What came from a source, and how much of it after a record with a later time."""
 
 
-# Its readers must know when it goes, also when the collector takes it: hence its list is not cleared before.
+# The collector must not clear its fields: `_lent` is how its readers learn that it goes.
 @cython.no_gc_clear
 cdef class FanInReader(CursorReader):
     """Many readers as one: in the order of time, then of the sources' names, then of their numbers.
@@ -91,7 +93,8 @@ cdef class FanInReader(CursorReader):
     """
 
     cdef CFanIn* _fan
-    cdef dict _readers        # name to (slot, reader)
+    cdef dict _readers        # name to reader
+    cdef vector[PyObject*] _lent  # the same by slot, not held: the collector may empty the dict first
     cdef list _names          # by slot; None where it is free
     cdef list _views_by_slot
     cdef list _to_close       # readers that were closed inside a call of ours
@@ -127,8 +130,7 @@ cdef class FanInReader(CursorReader):
     def __dealloc__(self):
         self._cursor = NULL
         if self._fan is not NULL:
-            for _, reader in self._readers.values():
-                (<CursorReader> reader)._take_back()
+            self._give_back()
             del self._fan
 
     cdef bint _forked(self):
@@ -138,7 +140,7 @@ cdef class FanInReader(CursorReader):
         """Take a reader in; its records come in their place from now on.
 
         Raises:
-            InvalidName: The name is empty, no text, or taken.
+            InvalidName: The name is empty, no text that can be encoded, or taken.
             TypeError: It is no reader of Tapewire's.
             ConcurrentUse: It is in another fan-in.
         """
@@ -153,18 +155,32 @@ cdef class FanInReader(CursorReader):
             raise TypeError(f"a source must be a reader of Tapewire's: {name}={reader!r}")
         if reader is self:
             raise InvalidOption("a fan-in cannot be a source of its own")
-        cdef bytes encoded = name.encode()
-        (<CursorReader> reader)._lend(self)
+        cdef bytes encoded
         try:
-            slot = self._fan.add(encoded, deref((<CursorReader> reader)._lent_cursor))
-        except BaseException:
-            (<CursorReader> reader)._take_back()
-            raise
-        while len(self._names) <= slot:
+            encoded = name.encode()
+        except UnicodeEncodeError:
+            raise InvalidName(f"a source's name must be text that can be encoded: name={name!r}") from None
+        # Free places are used first, so there is one at or before this. Nothing below but the native call
+        # can fail or run anybody's code: the reader is inside, or it is not.
+        cdef size_t room = len(self._readers) + 1
+        while len(self._names) < <Py_ssize_t> room:
             self._names.append(None)
+        while len(self._views_by_slot) < <Py_ssize_t> room:
             self._views_by_slot.append(None)
+        if self._lent.size() < room:
+            self._lent.resize(room, NULL)
+        cdef CursorReader source = <CursorReader> reader
+        source._lend(self)
+        try:
+            self._readers[name] = source
+            slot = self._fan.add(encoded, deref(source._lent_cursor))
+        except BaseException:
+            self._readers.pop(name, None)
+            source._take_back()
+            raise
+        source._slot = slot
+        self._lent[slot] = <PyObject*> source
         self._names[slot] = name
-        self._readers[name] = (slot, reader)
 
     def remove(self, name):
         """Give a reader back, standing behind what was read from it.
@@ -172,28 +188,46 @@ cdef class FanInReader(CursorReader):
         Raises:
             KeyError: There is no such source.
         """
+        reader = self._readers.get(name)
         self._check()
-        if name not in self._readers:
+        if reader is None:
             raise KeyError(f"there is no such source: name={name!r}")
-        slot, reader = self._readers[name]
-        self._fan.remove(slot)
-        del self._readers[name]
-        self._names[slot] = None
-        self._views_by_slot[slot] = None
-        (<CursorReader> reader)._take_back()
+        self._take_out(reader)
         return reader
 
+    cdef int _take_out(self, CursorReader lent) except -1:
+        cdef uint16_t slot = lent._slot
+        name = self._names[slot]
+        self._forget_lent(lent)
+        lent._take_back()
+        self._names[slot] = None
+        self._views_by_slot[slot] = None
+        del self._readers[name]
+        return 0
+
+    cdef void _forget_lent(self, CursorReader lent) noexcept:
+        self._fan.remove(lent._slot)
+        self._lent[lent._slot] = NULL
+
+    cdef void _give_back(self) noexcept:
+        cdef size_t slot
+        for slot in range(self._lent.size()):
+            if self._lent[slot] is not NULL:
+                (<CursorReader> self._lent[slot])._take_back()
+                self._lent[slot] = NULL
+
     cdef int _release_lent(self, CursorReader lent) except -1:
+        if self._borrower is not NULL and not self._forked():
+            raise ConcurrentUse("the reader is inside a FanInReader that is inside another one",
+                                hint="take that FanInReader out of the other one by remove() first")
         if self._busy and not self._forked():
             if self._busy_thread == PyThread_get_thread_ident():
                 self._to_close.append(lent)
                 return 0
-            if not self._await_rest() or lent._borrower is NULL:
+            if not self._await_rest():
                 return 1
-        for name, (slot, reader) in self._readers.items():
-            if reader is lent:
-                self.remove(name)
-                break
+        if lent._borrower is <PyObject*> self:
+            self._take_out(lent)
         return 1
 
     cdef int _leave_call(self) except -1:
@@ -203,7 +237,8 @@ cdef class FanInReader(CursorReader):
         return 0
 
     cdef void _following(self, bint on):
-        self._fan.follow(on)
+        if self._fan is not NULL:  # what was called meanwhile may have closed it
+            self._fan.follow(on)
 
     cdef void _interrupt(self):
         self._fan.interrupt()
@@ -219,8 +254,11 @@ cdef class FanInReader(CursorReader):
         record._data = view.payload
         record._size = view.payload_len
         if views is None or not (views.keeper.ref == deref(view.owner)):
-            views = views_of(view.owner, self._names[slot])
-            self._views_by_slot[slot] = views
+            name = self._names[slot]
+            views = views_of(view.owner, name)
+            # That may have run anybody's code, which took the source out, or closed us.
+            if self._fan is not NULL and self._names[slot] is name:
+                self._views_by_slot[slot] = views
         record._keeper = views
         return record
 
@@ -228,21 +266,28 @@ cdef class FanInReader(CursorReader):
     cdef Descriptor _ready_copy(self):
         cdef Descriptor copy = CursorReader._ready_copy(self)
         cdef Descriptor wake = Descriptor.__new__(Descriptor)
-        wake.fd = os.dup(self._fan.wake_fd())
+        if self._closed():  # by a signal handler, meanwhile
+            return copy
+        self._enter_call()
+        try:
+            wake.fd = os.dup(self._fan.wake_fd())
+        finally:
+            self._leave_call()
         copy.also = wake
         return copy
 
     def commit(self):
         """Commit every source that has a name: just what was read here is done with."""
         self._check_still()
-        for _, reader in self._readers.values():
-            if "commit" in reader.caps:
+        for reader in list(self._readers.values()):
+            # Of a fan-in inside, some may have a name and some may not.
+            if isinstance(reader, FanInReader) or "commit" in reader.caps:
                 reader.commit()
 
     @property
     def readers(self):
         """The sources: name to reader."""
-        return {name: reader for name, (_, reader) in self._readers.items()}
+        return dict(self._readers)
 
     @property
     def sources(self):
@@ -250,9 +295,10 @@ cdef class FanInReader(CursorReader):
         cdef Counts counts
         self._check_still()
         told = {}
-        for name, (slot, _) in self._readers.items():
-            counts = self._fan.counts(slot)
-            told[name] = SourceCounts(counts.records, counts.late)
+        for name, reader in list(self._readers.items()):
+            if (<CursorReader> reader)._borrower is <PyObject*> self:  # what runs meanwhile may take it out
+                counts = self._fan.counts((<CursorReader> reader)._slot)
+                told[name] = SourceCounts(counts.records, counts.late)
         return told
 
     @property
@@ -264,7 +310,7 @@ cdef class FanInReader(CursorReader):
     def caps(self):
         """What all sources can do, but `seek_seq`: numbers are each source's own."""
         shared = None
-        for _, reader in self._readers.values():
+        for reader in list(self._readers.values()):
             shared = reader.caps if shared is None else shared & reader.caps
         return ((shared or frozenset()) - {"seek_seq"}) | {"source"}
 
@@ -272,7 +318,7 @@ cdef class FanInReader(CursorReader):
     def position(self):
         """Where each source stands: pairs of its name and its reader's position, by name."""
         self._check_still()
-        return tuple((name, self._readers[name][1].position) for name in sorted(self._readers))
+        return tuple((name, reader.position) for name, reader in sorted(self._readers.items()))
 
     @property
     def last_seq(self):
@@ -291,12 +337,11 @@ cdef class FanInReader(CursorReader):
         cdef CFanIn* fan
         if self._fan is NULL or not self._may_close():
             return
-        readers, self._readers = self._readers, {}
-        for _, reader in readers.values():
-            (<CursorReader> reader)._take_back()
+        self._give_back()
         fan = self._fan
         self._fan = NULL
         self._cursor = NULL
+        self._readers = {}
         self._views_by_slot = []
         with nogil:
             del fan
@@ -313,7 +358,7 @@ cdef class FanInReader(CursorReader):
         names = ", ".join(self._readers)
         if len(names) > 60:
             names = f"{len(self._readers)} sources"
-        if self._busy:
+        if self._moving():
             return f"<FanInReader of {names} in use by another thread>"
         return (f"<FanInReader of {names or 'nothing'}, max_skew={self.max_skew} "
                 f"last_seq={self.last_seq}>")

@@ -27,7 +27,7 @@ def demo(
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder of the page; replaced.")
+        Path, typer.Option(file_okay=False, help="Folder of the page, index.html.")
     ] = Path("demo-output"),
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the bus afterwards, to look at it with tapewire.")

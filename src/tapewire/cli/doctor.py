@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, console, fail
-from tapewire.errors import TapewireError
+from tapewire.cli.output import Exit, JsonOption, answer, fail, say
+from tapewire.errors import NotALog, TapewireError
 
 if TYPE_CHECKING:
     from tapewire.queue.checkup import CheckupRules, Finding
@@ -56,13 +56,16 @@ def doctor(
 
     if yes and not fix:
         fail(Exit.USAGE, "--yes goes with --fix")
-    queues = find_queues(bus)
-    if not queues:
+    unlisted: list[OSError] = []
+    queues = find_queues(bus, unlisted.append)
+    if not (queues or unlisted):
         fail(Exit.NOT_FOUND, f"no queue is here: {bus}")
     rules = CheckupRules(reader_ttl=reader_ttl, max_lag_bytes=max_lag_bytes)
+    beside = [_not_looked_into(error) for error in unlisted]
     found, vanished = _examine_all(queues, rules)
+    found += beside
     treated = [_treat(finding, act=yes) for finding in _once_a_kind(found)] if fix else []
-    left = _examine_all(queues, rules)[0] if yes else found
+    left = [*_examine_all(queues, rules)[0], *beside] if yes else found
     faults = [finding for finding in left if not finding.note]
 
     answer(
@@ -80,16 +83,26 @@ def doctor(
         raise typer.Exit(int(Exit.FINDINGS))
 
 
+def _not_looked_into(error: OSError) -> Finding:
+    from tapewire.queue.checkup import Finding
+
+    folder = str(error.filename)
+    message = f"the folder cannot be looked into: {error.strerror}"
+    return Finding(folder, "problem", "", message, "look at its owner and rights")
+
+
 def _examine_all(queues: list[str], rules: CheckupRules) -> tuple[list[Finding], int]:
     from tapewire.queue import status
-    from tapewire.queue.checkup import examine
+    from tapewire.queue.checkup import Finding, examine
 
     found, vanished = [], 0
     for queue in queues:
         try:
             found += examine(status(queue), rules)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotALog):
             vanished += 1  # removed since it was listed: nothing is wrong with that
+        except (TapewireError, OSError) as error:  # one queue must not hide the others
+            found.append(Finding(queue, "problem", "", str(error), "look at its owner and rights"))
     return found, vanished
 
 
@@ -135,21 +148,18 @@ def _show(
     left: int,
     acted: bool,
 ) -> None:
-    def line(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
-
     def name(queue: str) -> str:
         short = os.path.relpath(queue, os.path.abspath(bus))
         return os.path.basename(queue) if short == "." else short
 
     for finding in found:
         kind = f"note: {finding.kind}" if finding.note else finding.kind
-        line(f"{name(finding.queue)}: {kind}: {finding.message}; {finding.remedy}")
+        say(f"{name(finding.queue)}: {kind}: {finding.message}; {finding.remedy}")
     for each in treated:
         for action in each["actions"]:
-            line(f"{name(each['queue'])}: {'' if acted else 'would '}{action}")
+            say(f"{name(each['queue'])}: {'' if acted else 'would '}{action}")
     if treated and not acted:
-        line("nothing was changed: say --fix --yes to do it")
+        say("nothing was changed: say --fix --yes to do it")
     plural = "" if queues == 1 else "s"
     state = f"{left} finding{'' if left == 1 else 's'}" if left else "well"
-    line(f"{queues} queue{plural}: {state}{' left' if left and acted else ''}")
+    say(f"{queues} queue{plural}: {state}{' left' if left and acted else ''}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, console
+from tapewire.cli.output import Exit, JsonOption, answer, console, say
 from tapewire.cli.text import count_text, print_columns
 from tapewire.cli.times import iso
 from tapewire.monitor.units import bytes_text, time_text
@@ -31,6 +31,7 @@ def inspect(
             "--watch",
             metavar="SECONDS",
             min=0.1,
+            max=86400,
             help="Watch for so long, to tell a process that is stuck (its heartbeat stands still) "
             "from one that is alive. Readers take 1.5 s, the writer 0.3 s.",
         ),
@@ -89,7 +90,7 @@ def _as_dict(
 
 def _show(seen: QueueStatus, writer: str, readers: dict[str, str]) -> None:
     def line(what: str, text: str) -> None:
-        console.print(f"{what:<10}{text}", markup=False, soft_wrap=True)
+        say(f"{what:<10}{text}")
 
     line("queue", seen.path)
     numbers = f"numbers from {seen.first_seq}, {'may skip' if seen.sparse else 'contiguous'}"

@@ -21,7 +21,7 @@ __all__ = ["monitor"]
 def monitor(
     bus: Annotated[Path, typer.Argument(help="Folder of a bus, or one queue.")],
     interval: Annotated[
-        float, typer.Option("--interval", min=0.05, help="Seconds between looks.")
+        float, typer.Option("--interval", min=0.05, max=86400, help="Seconds between looks.")
     ] = 1.0,
     once: Annotated[
         bool, typer.Option("--once", help="Print one table and end; exit 1 if something is wrong.")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from tapewire.cli.text import shown
 from tapewire.errors import CorruptMetadata, CorruptRecord, NotALog, SegmentMissing, TapewireError
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "fail",
     "interruptible",
     "print_json",
+    "say",
     "warn",
 ]
 
@@ -50,7 +52,9 @@ errors = Console(stderr=True, highlight=False)
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on one line, at once: a program may be following."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # A file's name that is not UTF-8 holds lone surrogates: escaped, they are JSON as well.
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
     sys.stdout.flush()
 
 
@@ -62,16 +66,21 @@ def answer(value: Mapping[str, Any], as_json: bool, show: Callable[[], None]) ->
         show()
 
 
+def say(text: str, to: Console = console) -> None:
+    """One line for people, as long as need be: no markup, and nothing that acts on a terminal."""
+    to.print(shown(text), markup=False, soft_wrap=True)
+
+
 def warn(message: str) -> None:
     """Say on standard error what does not end the command."""
-    errors.print(f"tapewire: {message}", markup=False, soft_wrap=True)
+    say(f"tapewire: {message}", errors)
 
 
 def fail(code: Exit, message: str, hint: str | None = None) -> NoReturn:
     """End the command: `message` and what to do about it on standard error."""
-    errors.print(f"tapewire: {message}", markup=False, soft_wrap=True)
+    say(f"tapewire: {message}", errors)
     if hint:
-        errors.print(f"  {hint}", markup=False, soft_wrap=True)
+        say(f"  {hint}", errors)
     raise SystemExit(int(code))
 
 

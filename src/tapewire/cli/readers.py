@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, console, fail
+from tapewire.cli.output import Exit, JsonOption, answer, fail, say
 
 __all__ = ["readers"]
 
@@ -32,7 +32,7 @@ def ls(queue: QueueArgument, as_json: JsonOption = False) -> None:
         if seen.readers:
             show_readers(seen.readers, states)
         else:
-            console.print("no named readers")
+            say("no named readers")
 
     rows = [{**dataclasses.asdict(r), "state": states[r.name]} for r in seen.readers]
     answer({"queue": seen.path, "readers": rows}, as_json, show)
@@ -64,13 +64,9 @@ def rm(
 
     def show() -> None:
         verb = "removed" if removed else "would remove"
-        console.print(
-            f"{verb} {reader.path}: reader '{name}' had committed up to {where}",
-            markup=False,
-            soft_wrap=True,
-        )
+        say(f"{verb} {reader.path}: reader '{name}' had committed up to {where}")
         if not removed:
-            console.print("nothing was changed: say --yes to do it")
+            say("nothing was changed: say --yes to do it")
 
     answer(
         {"queue": seen.path, "reader": name, "path": reader.path, "removed": removed}, as_json, show

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, console
+from tapewire.cli.output import Exit, JsonOption, answer, interruptible, say
 
 __all__ = ["repair"]
 
@@ -29,23 +29,21 @@ def repair(
     from tapewire.queue.repair import rehearse
     from tapewire.queue.repair import repair as mend
 
-    done = mend(queue) if yes else rehearse(queue)
+    with interruptible():  # a copy that is left half would lie hidden, and may be large
+        done = mend(queue) if yes else rehearse(queue)
 
     def show() -> None:
-        def line(text: str) -> None:
-            console.print(text, markup=False, soft_wrap=True)
-
         if done.rehearsed and done.actions:
-            line("a dry run, on a copy:")
+            say("a dry run, on a copy:")
         for action in done.actions:
-            line(f"  {action}")
+            say(f"  {action}")
         if not done.actions:
-            line("nothing to mend")
+            say("nothing to mend")
         for note in done.notes:
-            line(f"note: {note}")
-        line(f"the next record gets number {done.next_seq:,}")
+            say(f"note: {note}")
+        say(f"the next record gets number {done.next_seq:,}")
         if done.rehearsed and done.actions:
-            line("nothing was changed: say --yes to do it")
+            say("nothing was changed: say --yes to do it")
 
     lists = {"actions": list(done.actions), "notes": list(done.notes)}
     answer({**dataclasses.asdict(done), **lists}, as_json, show)

@@ -10,7 +10,7 @@ from typing import Annotated, Protocol, TypeVar
 
 import typer
 
-from tapewire.cli.output import Exit, answer, console, errors, fail
+from tapewire.cli.output import Exit, answer, fail, say, warn
 
 __all__ = ["AllowHostOption", "BindOption", "serve_until_interrupted"]
 
@@ -45,20 +45,14 @@ def serve_until_interrupted(
     from tapewire.monitor.httpd import is_loopback
 
     if not is_loopback(bind):
-        errors.print(
-            f"tapewire: warning: --bind {bind} shows this bus to whoever can reach that address",
-            markup=False,
-            soft_wrap=True,
-        )
+        warn(f"warning: --bind {bind} shows this bus to whoever can reach that address")
     try:
         with start() as serving:
             url = serving.url + path
             answer(
                 {"url": url},
                 as_json,
-                lambda: console.print(
-                    f"{what} at {url} (Ctrl-C ends)", markup=False, soft_wrap=True
-                ),
+                lambda: say(f"{what} at {url} (Ctrl-C ends)"),
             )
             ready(url)
             threading.Event().wait()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
-__all__ = ["count_text", "print_columns"]
+__all__ = ["count_text", "print_columns", "shown"]
 
 
 def count_text(value: int | None) -> str:
@@ -17,6 +17,23 @@ def count_text(value: int | None) -> str:
         ('1,234,567', '?')
     """
     return "?" if value is None else f"{value:,}"
+
+
+def shown(text: str) -> str:
+    r"""Text with a file's name in it as a terminal may be given it.
+
+    Control characters would act on the terminal, and a name that is not UTF-8 cannot be written.
+
+    Example:
+        >>> shown("md\x1b[2J \udcff …")
+        'md\\x1b[2J \\udcff …'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
 
 
 def print_columns(
@@ -30,4 +47,4 @@ def print_columns(
             cell.rjust(width) if i in right else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
-        console.print(("  ".join(cells)).rstrip(), markup=False, soft_wrap=True)
+        console.print(shown("  ".join(cells)).rstrip(), markup=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from tapewire.errors import (
     MappingLost,
     Overrun,
     SegmentMissing,
+    StorageError,
     TapewireError,
     UnsupportedVersion,
 )
@@ -30,6 +32,8 @@ __all__ = ["Place", "Verdict", "Verification"]
 
 # More than that many of a sort are counted, not listed: a hostile log has millions.
 _LISTED_MOST = 1000
+# A folder, a link, a pipe; or the disk could not read it.
+_NOT_A_FILE = (errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.EIO)
 _LAG_UNKNOWN = "its lag in records is not known"
 
 
@@ -123,6 +127,13 @@ class Verification:
                 UnsupportedVersion,
                 MappingLost,
             ) as error:
+                if not self._pass(error):
+                    return
+                continue
+            except StorageError as error:
+                # Something else lies in a segment's place. What is only denied is not judged.
+                if error.errno not in _NOT_A_FILE:
+                    raise
                 if not self._pass(error):
                     return
                 continue

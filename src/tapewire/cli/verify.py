@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, console, errors
+from tapewire.cli.output import Exit, JsonOption, answer, errors, say
 from tapewire.cli.text import count_text
 from tapewire.monitor.units import bytes_text, time_text
 
@@ -56,7 +56,7 @@ def verify(
     answer(_as_dict(verdict, seconds), as_json, lambda: _show(verdict))
     if not as_json:
         rate = verdict.payload_bytes / seconds if seconds else 0.0
-        errors.print(f"in {time_text(seconds)}, {bytes_text(rate)}/s", markup=False, soft_wrap=True)
+        say(f"in {time_text(seconds)}, {bytes_text(rate)}/s", errors)
     if not verdict.intact:
         raise typer.Exit(int(Exit.DAMAGED))
     if verdict.problems:
@@ -90,28 +90,23 @@ def _as_dict(verdict: Verdict, seconds: float) -> dict[str, Any]:
 
 
 def _show(verdict: Verdict) -> None:
-    def line(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
-
     for place in verdict.damage:
-        line(f"damage: {_where(place)}: {place.what}{_lost(place)}")
-    _more(line, "damaged places", verdict.damaged_places - len(verdict.damage))
+        say(f"damage: {_where(place)}: {place.what}{_lost(place)}")
+    _more("damaged places", verdict.damaged_places - len(verdict.damage))
     for place in verdict.gaps:
-        line(f"gap: {_where(place)}: {place.what}")
-    _more(line, "gaps", verdict.gaps_found - len(verdict.gaps))
+        say(f"gap: {_where(place)}: {place.what}")
+    _more("gaps", verdict.gaps_found - len(verdict.gaps))
     for at, before, after in verdict.restarts:
-        line(f"restart: numbers begin anew behind {count_text(at)} records: {before} → {after}")
-    _more(line, "restarts", verdict.restarts_found - len(verdict.restarts))
+        say(f"restart: numbers begin anew behind {count_text(at)} records: {before} → {after}")
+    _more("restarts", verdict.restarts_found - len(verdict.restarts))
     if verdict.retired:
-        line(
-            "note: retention removed segments before they could be read; read on from what is left"
-        )
+        say("note: retention removed segments before they could be read; read on from what is left")
     for problem in verdict.problems:
-        line(f"problem: {problem}")
+        say(f"problem: {problem}")
     span = (
         "" if verdict.first_seq is None else f", {verdict.first_seq:,} … {verdict.last_seq or 0:,}"
     )
-    line(
+    say(
         f"{verdict.kind} {Path(verdict.log).name or verdict.log}: "
         f"{count_text(verdict.records)} records{span}, "
         f"{bytes_text(verdict.payload_bytes)} of payload: {_judgement(verdict)}"
@@ -146,6 +141,6 @@ def _lost(place: Place) -> str:
     return f"; lost: records {place.first_lost} … {place.last_lost}"
 
 
-def _more(line: Any, what: str, count: int) -> None:
+def _more(what: str, count: int) -> None:
     if count > 0:
-        line(f"and {count:,} {what} more")
+        say(f"and {count:,} {what} more")

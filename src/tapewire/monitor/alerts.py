@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
@@ -57,8 +58,10 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not value > 0:
-                raise InvalidOption(f"{field.name} must be above 0: {field.name}={value!r}")
+            if not 0 < value < math.inf:
+                raise InvalidOption(
+                    f"{field.name} must be above 0 and finite: {field.name}={value!r}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ def find(
     limits: Limits,
     was_alive: set[str],
     rising: dict[str, dict[str, int]],
+    unlisted: dict[str, str],
 ) -> Iterator[Finding]:
     """Everything that is wrong.
 
@@ -117,7 +121,18 @@ def find(
         limits: From where on something is wrong.
         was_alive: Names of queues whose writer was seen alive: there its end is news.
         rising: By queue, the error counters that rose lately, with by how much.
+        unlisted: Folders that could not be looked into, with why.
     """
+    for path, why in unlisted.items():
+        yield Finding(
+            "folder_unreadable",
+            "warning",
+            None,
+            None,
+            path,
+            f"{path} cannot be looked into: {why}",
+            "queues in it are not seen: look at its owner and rights",
+        )
     for disk in filesystems:
         yield from _disk(disk, limits)
     for queue in queues:

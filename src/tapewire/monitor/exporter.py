@@ -239,7 +239,10 @@ def serve(
     registry.register(BusCollector(watch))
 
     def metrics(request: Request) -> Answer:
-        encode, content_type = choose_encoder(request.accept)
+        try:
+            encode, content_type = choose_encoder(request.accept)
+        except (TypeError, ValueError):  # it compares versions, and takes any text for one
+            encode, content_type = choose_encoder("")
         return Answer(content_type, encode(registry))
 
     def home(request: Request) -> Answer:

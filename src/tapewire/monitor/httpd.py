@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from tapewire.errors import TapewireError
@@ -27,6 +27,7 @@ __all__ = ["Answer", "LocalServer", "Request", "is_loopback"]
 # A client that neither sends nor takes anything for so long is cut off.
 STALLED_SECONDS = 15.0
 MAX_STREAMS = 64
+MAX_CONNECTIONS = 256  # each is a thread
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -160,11 +161,29 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # Ctrl-C does not wait for browsers
     allow_reuse_address = True
+    request_queue_size = 64
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
+        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
         super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # there is no thread that would give it back
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def server_bind(self) -> None:
         # HTTPServer's asks the resolver for this machine's name, which may take seconds.
@@ -193,13 +212,13 @@ def _handler(server: LocalServer, routes: Mapping[str, Route]) -> type[BaseHTTPR
             if not server.knows_host(self.headers.get("Host")):
                 self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this is not the host you asked for")
                 return
-            where = urlsplit(self.path)
-            route = routes.get(where.path)
+            path, _, query = self.path.partition("?")
+            route = routes.get(path)
             if route is None:
                 self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
                 return
             try:
-                answer = route(Request(where.path, where.query, self.headers.get("Accept", "")))
+                answer = route(Request(path, query, self.headers.get("Accept", "")))
             except (OSError, TapewireError) as error:  # what is watched is gone, say
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, printable(str(error)))
                 return

@@ -138,7 +138,9 @@ class _QueueMemory:
 
     def _view(self, status: QueueStatus, now: float, limits: Limits) -> QueueView:
         metrics = status.metrics
-        # Every byte counts, padding and headers too, and it goes on over rolls.
+        # Every byte counts, padding and headers too, and it goes on over rolls. An end that could
+        # not be found is none: the next look would take the whole log for new.
+        unknown = status.last_seq is None and status.problems
         position = status.end_segment * status.segment_bytes + status.end_offset
         return QueueView(
             name=self.name,
@@ -153,7 +155,7 @@ class _QueueMemory:
             last_timestamp_ns=status.last_timestamp_ns,
             records=status.records,
             records_per_second=self._records.at(_count(status), now),
-            bytes_per_second=self._bytes.at(position, now),
+            bytes_per_second=self._bytes.at(None if unknown else position, now),
             writer=self._writer(status, now, limits),
             readers=self._readers(status, now, limits),
             metrics=metrics,
@@ -231,7 +233,7 @@ class Watch:
         *,
         limits: Limits | None = None,
         history: int = 300,
-        _find: Callable[[str], list[str]] = find_queues,
+        _find: Callable[[str, Callable[[OSError], object]], list[str]] = find_queues,
         _watch: Callable[[str], _Looker] = QueueWatch,
         _clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -263,10 +265,12 @@ class Watch:
     def _sample(self) -> Snapshot:
         began = self._clock()
         time_ns = time.time_ns()
+        unlisted: list[OSError] = []
+        paths = self._find(self.root, unlisted.append)  # raising, it makes us forget nothing
         before, self._queues = self._queues, {}
-        for path in self._find(self.root):
+        for path in paths:
             self._queues[path] = before.get(path) or _QueueMemory(
-                self._name(path), path, self._watch(path), self._keep
+                self._name(path, paths), path, self._watch(path), self._keep
             )
         uptime = began - self._began
         # Each queue's own moment: 50 looks take a while, and rates are divided by time.
@@ -280,6 +284,7 @@ class Watch:
             limits=self.limits,
             was_alive={m.name for m in self._queues.values() if m.writer_was_alive},
             rising={m.name: m.rising for m in self._queues.values()},
+            unlisted={printable(str(e.filename)): e.strerror or "" for e in unlisted},
         )
         return Snapshot(
             root=printable(self.root),
@@ -323,9 +328,13 @@ class Watch:
                             return [lag_bytes for _, _, lag_bytes, _ in remembered.history]
         return []
 
-    def _name(self, path: str) -> str:
+    def _name(self, path: str, paths: list[str]) -> str:
         name = os.path.relpath(path, self.root)
-        return printable(os.path.basename(self.root) if name == "." else name)
+        own = os.path.basename(self.root)
+        # The root's own name, unless a queue below it is called just that: names are keys.
+        if name == "." and own and os.path.join(self.root, own) not in paths:
+            name = own
+        return printable(name)
 
     def _filesystems(self) -> tuple[Filesystem, ...]:
         found: dict[int, Filesystem] = {}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from dataclasses import dataclass
+from typing import Any
 
+from tapewire._native import process_start_ticks
 from tapewire.config import check_at_least
 from tapewire.errors import StorageError
 from tapewire.queue._native import Upkeep, remove_reader
 from tapewire.queue.repair import repair
-from tapewire.queue.status import QueueStatus, ReaderStatus
+from tapewire.queue.status import QueueStatus, ReaderStatus, status
 
 __all__ = ["CheckupRules", "Finding", "examine", "mend"]
 
@@ -121,8 +124,9 @@ def _left_by_writer(seen: QueueStatus) -> list[Finding]:
         for segment in seen.segments
         if segment.readable and not segment.sealed and segment.id < seen.end_segment
     ]
-    marks = [name for name, there in (("READY", seen.ready), ("LEASE", seen.lease)) if there]
-    if marks:
+    there = (("READY", seen.ready), ("LEASE", seen.lease is not None))
+    marks = [name for name, is_there in there if is_there]
+    if marks and not _holder_lives(seen.lease):
         found.append(
             Finding(
                 seen.path,
@@ -134,6 +138,14 @@ def _left_by_writer(seen: QueueStatus) -> list[Finding]:
             )
         )
     return found
+
+
+def _holder_lives(lease: dict[str, Any] | None) -> bool:
+    """Whether the process that a LEASE names runs: it may be about to open the writer."""
+    pid, ticks = (lease or {}).get("pid"), (lease or {}).get("start_time_ticks")
+    if type(pid) is not int or type(ticks) is not int or not 0 < pid < 1 << 31:
+        return False
+    return process_start_ticks(pid) == ticks
 
 
 def _is_dead(reader: ReaderStatus, rules: CheckupRules) -> bool:
@@ -152,7 +164,8 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
                 "dead-pinned-reader",
                 reader.name,
                 f"pinned reader '{reader.name}' is not running ({silent}); retention waits for it",
-                f"start it again; or `tapewire readers rm {seen.path} {reader.name} --yes`",
+                "start it again; or "
+                f"`tapewire readers rm {shlex.quote(seen.path)} {reader.name} --yes`",
             )
         ]
     if _is_dead(reader, rules):
@@ -238,6 +251,8 @@ def mend(finding: Finding) -> list[str]:
         if finding.kind == "temporary-file":
             return [f"removed {os.path.basename(p)}" for p in upkeep.remove_temporary_files()]
         if finding.kind == "stale-marks":
+            if _holder_lives(status(finding.queue).lease):
+                return ["who left the marks has come back since: left alone"]
             for name in ("READY", "LEASE"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(finding.queue, name))

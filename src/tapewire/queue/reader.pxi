@@ -202,7 +202,7 @@ cdef class Reader(CursorReader):
     def __repr__(self):
         if self._r is NULL:
             return f"<Reader {self.path!r} closed>"
-        if self._busy or (self._borrower is not NULL and (<CursorReader> self._borrower)._busy):
+        if self._moving():
             return f"<Reader {self.path!r} in use by another thread>"
         who = f" name={self.name!r}" if self.name is not None else ""
         return f"<Reader {self.path!r}{who} position={tuple(self.position)} last_seq={self.last_seq}>"

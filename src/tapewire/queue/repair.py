@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -94,9 +95,11 @@ def rehearse(path: str | os.PathLike[str]) -> Repair:
 
     Copied is what recovery looks into: the segments from the one before the last checkpoint on (all
     when that is lost), those below that are not sealed, and the small files. Where the filesystem
-    can, blocks are shared.
+    can, blocks are shared; where not, a third of what is free there may be taken, since living
+    queues need room, too.
 
     Raises:
+        StorageError: The copy would take more than that (its errno is ENOSPC).
         WriterAlreadyActive: The queue has a living writer, or got one meanwhile.
         CorruptMetadata: control.meta or the header of a segment is damaged.
         FileNotFoundError: There is nothing at `path`.
@@ -177,25 +180,47 @@ def _log_lines() -> Iterator[list[str]]:
 
 def _copy_queue(seen: QueueStatus, copy: str) -> None:
     os.makedirs(os.path.join(copy, "readers"), 0o700)
+    room = _Room(copy)
     for name in ("control.meta", "writer.lock", "index.meta", "stats.meta"):
-        _copy_file(seen, name, copy)
+        _copy_file(seen, name, copy, room)
     for reader in seen.readers:
         if not reader.alive:  # recovery leaves those that live alone
-            _copy_file(seen, os.path.relpath(reader.path, seen.path), copy)
+            _copy_file(seen, os.path.relpath(reader.path, seen.path), copy, room)
     # One below the checkpoint's, too: by it numbers are told. Without a checkpoint anything may be
     # missing, anywhere.
     lowest = min(seen.checkpoint[0], seen.end_segment) - 1 if seen.checkpoint else 0
     for segment in seen.segments:
         if segment.id >= lowest or not segment.sealed:
             name = os.path.basename(segment.path)
-            _copy_file(seen, name, copy)
-            _copy_file(seen, os.path.splitext(name)[0] + ".idx", copy)
+            _copy_file(seen, name, copy, room)
+            _copy_file(seen, os.path.splitext(name)[0] + ".idx", copy, room)
     for path in seen.temporary_files:
         with open(os.path.join(copy, os.path.basename(path)), "xb"):
             pass  # it only has to be there
 
 
-def _copy_file(seen: QueueStatus, name: str, folder: str) -> None:
+class _Room:
+    """What a copy may take: a disk that it fills stops every living writer on it."""
+
+    def __init__(self, folder: str) -> None:
+        filesystem = os.statvfs(folder)
+        self._folder = folder
+        # A third: recovery, too, keeps a copy of what it mends.
+        self._bytes = filesystem.f_bavail * filesystem.f_frsize // 3
+
+    def take(self, count: int) -> None:
+        self._bytes -= count
+        if self._bytes < 0:
+            raise StorageError(
+                "a dry run on a copy would take more than a third of the free space: "
+                f"missing={-self._bytes} bytes",
+                path=os.path.dirname(self._folder),
+                hint="free some space, or copy the queue elsewhere and look there",
+                errno=errno.ENOSPC,
+            )
+
+
+def _copy_file(seen: QueueStatus, name: str, folder: str, room: _Room) -> None:
     """Copy one file of the queue, if it is there, with its holes."""
     source = os.path.join(seen.path, name)
     try:
@@ -203,13 +228,14 @@ def _copy_file(seen: QueueStatus, name: str, folder: str) -> None:
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(fd)
+        raise StorageError("not a file, but in the place of one", path=source)
     with (
         open(fd, "rb", buffering=0) as old,
         open(os.path.join(folder, name), "xb", buffering=0, opener=_private) as new,
     ):
-        info = os.fstat(old.fileno())
-        if not stat.S_ISREG(info.st_mode):
-            raise StorageError("not a file, but in the place of one", path=source)
         try:
             fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
             return
@@ -220,6 +246,7 @@ def _copy_file(seen: QueueStatus, name: str, folder: str) -> None:
             for at in range(start, end, _CHUNK_BYTES):
                 chunk = os.pread(old.fileno(), min(_CHUNK_BYTES, end - at), at)
                 if chunk.count(0) != len(chunk):  # allocated ahead: a hole does
+                    room.take(len(chunk))
                     os.pwrite(new.fileno(), chunk, at)
 
 

@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -250,10 +250,14 @@ def status(path: str | os.PathLike[str]) -> QueueStatus:
     return QueueWatch(path).look()
 
 
-def find_queues(root: str | os.PathLike[str]) -> list[str]:
+def find_queues(
+    root: str | os.PathLike[str], on_error: Callable[[OSError], object] | None = None
+) -> list[str]:
     """The path of every queue at or below `root`, sorted.
 
-    Links are not followed, and folders whose name begins with a dot are not looked into.
+    Links are not followed; folders whose name begins with a dot, and a filesystem's own lost+found,
+    are not looked into. `on_error` is told of each folder below `root` that cannot be listed;
+    without it the first of them raises.
 
     Example:
         >>> import tapewire as tw
@@ -265,7 +269,7 @@ def find_queues(root: str | os.PathLike[str]) -> list[str]:
     top = os.path.abspath(os.fspath(root))
     return sorted(
         os.path.dirname(entry.path)
-        for entry in _files_below(top, hidden=False, missing_ok=False)
+        for entry in _files_below(top, hidden=False, missing_ok=False, on_error=on_error)
         if entry.name == "control.meta" and entry.is_file(follow_symlinks=False)
     )
 
@@ -292,7 +296,7 @@ def _named(path: str, seen: dict[str, Any]) -> QueueStatus:
         first_available_seq=seen["first_available_seq"],
         records=seen["records"],
         segments=tuple(SegmentStatus(*fields) for fields in seen["segments"]),
-        disk_bytes=_disk_bytes(path),
+        disk_bytes=_disk_bytes(path, problems),
         writer=WriterState(
             alive=seen["held"],
             pid=owner[0] if owner else None,
@@ -354,6 +358,8 @@ def _is_file(path: str) -> bool:
 
 
 def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
+    import json
+
     try:
         # A pipe in its place would hold us up for ever.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -362,11 +368,12 @@ def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
     except OSError as error:
         problems.append(f"LEASE cannot be read: {error.strerror} [{path}]")
         return None
-    import json  # only where there is a lease: importing tapewire does not
-
     try:
         text = os.read(fd, _LEASE_BYTES_MOST)
         lease = json.loads(text)
+        # It is to be given on: nothing in it may be too deep for that, nor be no JSON at all (NaN).
+        if not (_is_flat(lease) and json.dumps(lease, allow_nan=False)):
+            lease = None
     except (OSError, ValueError, RecursionError):
         lease = None
     finally:
@@ -377,9 +384,19 @@ def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
     return None
 
 
-def _disk_bytes(path: str) -> int:
+def _is_flat(value: Any, levels: int = 8) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_is_flat(each, levels - 1) for each in inner)
+
+
+def _disk_bytes(path: str, problems: list[str]) -> int:
+    def tell(error: OSError) -> None:
+        problems.append(f"folder cannot be listed: {error.strerror} [{error.filename}]")
+
     total = 0
-    for entry in _files_below(path, hidden=True):
+    for entry in _files_below(path, hidden=True, on_error=tell):
         try:
             total += entry.stat(follow_symlinks=False).st_blocks * 512
         except FileNotFoundError:
@@ -388,17 +405,29 @@ def _disk_bytes(path: str) -> int:
 
 
 def _files_below(
-    folder: str, *, hidden: bool, missing_ok: bool = True
+    top: str,
+    *,
+    hidden: bool,
+    missing_ok: bool = True,
+    on_error: Callable[[OSError], object] | None = None,
 ) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            found = list(entries)
-    except FileNotFoundError:
-        if missing_ok:
-            return
-        raise
-    for entry in found:
-        if not entry.is_dir(follow_symlinks=False):
-            yield entry
-        elif hidden or not entry.name.startswith("."):
-            yield from _files_below(entry.path, hidden=hidden)
+    folders = [top]  # not by recursion: whoever makes folders decides how deep it goes
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except FileNotFoundError:
+            if folder != top or missing_ok:
+                continue  # removed just now
+            raise
+        except OSError as error:
+            if on_error is None or folder == top:
+                raise
+            on_error(error)
+            continue
+        for entry in found:
+            if not entry.is_dir(follow_symlinks=False):
+                yield entry
+            elif hidden or not (entry.name.startswith(".") or entry.name == "lost+found"):
+                folders.append(entry.path)

@@ -174,6 +174,20 @@ def test_a_wall_clock_put_back_by_an_hour_stops_nobody(sources, wall_clock):
     assert sorted(got) == [("a", 0), ("b", 0), ("b", 1)]
 
 
+def test_a_wall_clock_that_was_ahead_for_a_while_does_not_end_patience(sources, wall_clock):
+    sources.write("a").write("b")
+    fan = sources.fan(max_skew=30)
+    before = now()
+    wall_clock(3600 * SECOND)
+    sources.write("a", before)
+    assert given(fan) == [("a", 0)]
+    wall_clock(-3600 * SECOND)
+    sources.write("a", now())
+    assert fan.next() is None, "held back"
+    sources.write("b", before)
+    assert fan.next().source == "b"
+
+
 def test_a_wall_clock_that_stands_still_stops_nobody(sources, wall_clock, eventually):
     sources.write("a").write("b")
     fan = sources.fan(max_skew=0.05)
@@ -223,3 +237,12 @@ def test_calls_that_never_block_take_what_is_there(sources):
 def test_a_limit_that_cannot_be_is_refused(wrong):
     with pytest.raises((tw.InvalidOption, TypeError), match="max_skew"):
         bus.FanInReader({}, max_skew=wrong)
+
+
+def test_a_row_of_records_stamped_in_the_future_is_held_back_once(sources, eventually):
+    ahead = time.time_ns() + 3600 * 10**9
+    sources.write("a", *range(ahead, ahead + 10)).write("b")
+    fan = sources.fan(max_skew=0.2)
+    assert fan.next() is None
+    eventually(lambda: fan.next() is not None)
+    assert len(given(fan)) == 9

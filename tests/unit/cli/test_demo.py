@@ -71,7 +71,7 @@ def test_ctrl_c_leaves_no_process_and_no_bus(tmp, eventually):
     assert demo.returncode == 130, out + err
     assert "Traceback" not in err
     for pid, settings in processes.items():
-        assert not Path(f"/proc/{pid}").exists()
+        assert eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists())
         assert not Path(settings["root"]).exists()
 
 

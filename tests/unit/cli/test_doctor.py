@@ -3,6 +3,9 @@
 import pytest
 
 import tapewire as tw
+from tapewire import bus as bus_of
+from tapewire.queue import status
+from tapewire.queue.checkup import examine, mend
 from tests.support import crafted, faulty_bus
 from tests.support import queue_format as qf
 from tests.support.commands import tapewire
@@ -206,3 +209,24 @@ def test_an_open_segment_that_is_the_last_with_records_is_well(tmp):
     queue = crafted.write(tmp, crafted.numbered(0, 3), [], sealed=[False, False])
     assert doctor(queue)[0] == 0
     assert qf.segment_ids(queue) == [0, 1]
+
+
+def test_marks_of_a_living_process_that_does_not_write_yet_are_left_alone(tmp):
+    queue = faulty_bus.good(tmp / "q")
+    bus_of.write_lease(queue)
+    bus_of.mark_ready(queue)
+    code, seen = doctor(queue, "--fix", "--yes")
+    assert (code, kinds(seen)) == (0, [])
+    assert bus_of.is_ready(queue)
+    assert bus_of.read_lease(queue).alive
+
+
+def test_marks_whose_owner_comes_before_the_fix_are_left_alone(tmp):
+    queue = faulty_bus.good(tmp / "q")
+    bus_of.mark_ready(queue)
+    (finding,) = examine(status(queue))
+    assert finding.kind == "stale-marks"
+    bus_of.write_lease(queue)
+    mend(finding)
+    assert bus_of.is_ready(queue)
+    assert bus_of.read_lease(queue).alive

@@ -1,5 +1,10 @@
 """`tapewire repair`: the dry run says what is then done, and changes nothing."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 
 import tapewire as tw
@@ -86,7 +91,7 @@ def test_a_dry_run_copies_no_more_than_recovery_looks_into(tmp, monkeypatch):
 
     real = repair._copy_file
     monkeypatch.setattr(
-        repair, "_copy_file", lambda seen, name, to: (copied.append(name), real(seen, name, to))
+        repair, "_copy_file", lambda seen, name, *to: (copied.append(name), real(seen, name, *to))
     )
     (planned,) = tapewire("repair", queue, "--json").json
     assert planned["actions"] == ["removed the temporary file 000000099.q.tmp"]
@@ -134,8 +139,6 @@ def test_a_damaged_control_file_exits_3(tmp, flags):
 
 @pytest.mark.parametrize("make", ["link", "pipe"])
 def test_nothing_is_copied_through_links_and_pipes(tmp, make):
-    import os
-
     queue = faulty_bus.good(tmp / "q")
     (queue / "stats.meta").unlink()
     if make == "link":
@@ -144,3 +147,45 @@ def test_nothing_is_copied_through_links_and_pipes(tmp, make):
         os.mkfifo(queue / "stats.meta")
     assert tapewire("repair", queue).code == 2
     assert list(tmp.iterdir()) == [queue]
+
+
+def test_a_folder_in_the_place_of_a_file_is_named_and_leaves_nothing_open(tmp):
+    queue = faulty_bus.good(tmp / "q")
+    (queue / "stats.meta").unlink()
+    (queue / "stats.meta").mkdir()
+    open_before = os.listdir("/proc/self/fd")
+    ran = tapewire("repair", queue)
+    assert (ran.code, str(queue / "stats.meta") in ran.err) == (2, True)
+    assert os.listdir("/proc/self/fd") == open_before
+
+
+def test_a_dry_run_does_not_fill_the_disk_of_living_queues(tmp, monkeypatch):
+    queue = crashed(tmp)
+    before = contents(tmp)
+    real = os.statvfs
+
+    def nearly_full(path):
+        fields = list(real(path))
+        fields[4] = 8192 // fields[1]  # f_bavail
+        return os.statvfs_result(fields)
+
+    monkeypatch.setattr(os, "statvfs", nearly_full)
+    ran = tapewire("repair", queue)
+    assert ran.code == 2
+    assert "more than a third of the free space" in ran.err
+    assert contents(tmp) == before
+    assert [path.name for path in tmp.iterdir()] == [queue.name]
+
+
+def test_a_dry_run_that_is_terminated_leaves_no_copy(tmp):
+    queue = crashed(tmp)
+    code = (
+        "import os, signal, tapewire.queue.repair as r; from tapewire.cli.app import main\n"
+        "r._copy_file = lambda *a: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "repair", str(queue)], capture_output=True, check=False
+    )
+    assert ran.returncode == 128 + signal.SIGTERM, ran.stderr
+    assert [path.name for path in tmp.iterdir()] == [queue.name]

@@ -1,5 +1,6 @@
 """`tapewire verify`: what is right passes, and every kind of damage is found and placed."""
 
+import os
 import tarfile
 from pathlib import Path
 
@@ -186,3 +187,24 @@ def test_more_damage_than_can_be_listed_is_counted(tmp, monkeypatch):
     _, verdict = verify(queue)
     assert (verdict["gaps_found"], len(verdict["gaps"])) == (2, 1)
     assert "and 1 gaps more" in tapewire("verify", queue).out
+
+
+@pytest.mark.parametrize("segment", [1, 3])
+@pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
+def test_something_else_in_the_place_of_a_segment_is_damage_and_the_rest_is_read(
+    queue, segment, kind
+):
+    records = len(qf.stored_records(queue))
+    lost = len([at for at, _ in qf.stored_records(queue) if at == segment])
+    path = qf.segment_path(queue, segment)
+    path.unlink()
+    {
+        "folder": path.mkdir,
+        "link": lambda: path.symlink_to("/etc/passwd"),
+        "pipe": lambda: os.mkfifo(path),
+    }[kind]()
+    ran = tapewire("verify", queue, "--json")
+    assert ran.code == 3, ran.err
+    (seen,) = ran.json
+    assert seen["damage"][0]["file"] == str(path)
+    assert seen["records"] == records - lost

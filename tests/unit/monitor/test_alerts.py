@@ -84,13 +84,13 @@ def test_a_reader_that_stands_still_is_critical(bus):
 )
 def test_a_disk_that_fills_up_is_reported_in_time(free, expected):
     disk = Filesystem("/data", 100, free)
-    found = list(find([], [disk], limits=Limits(), was_alive=set(), rising={}))
+    found = list(find([], [disk], limits=Limits(), was_alive=set(), rising={}, unlisted={}))
     assert [finding.severity for finding in found] == ([expected] if expected else [])
 
 
 def test_two_full_disks_are_two_alerts(bus):
     disks = [Filesystem("/a", 100, 1), Filesystem("/b", 100, 1)]
-    found = list(find([], disks, limits=Limits(), was_alive=set(), rising={}))
+    found = list(find([], disks, limits=Limits(), was_alive=set(), rising={}, unlisted={}))
     assert len({(finding.kind, finding.path) for finding in found}) == 2
 
 

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -185,3 +185,12 @@ def test_scrapes_are_answered_at_metrics_in_the_format_asked_for(bus):
     with exporter.serve(bus.watch()) as server, urlopen(server.url + "metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
         assert b'tapewire_queue_last_seq{queue="md"} 5.0\n' in answer.read()
+
+
+@pytest.mark.parametrize("version", ["abc", '""', "1.x"])
+def test_a_format_that_there_is_not_is_answered_in_the_usual_one(bus, version):
+    bus["md"] = queue_status()
+    with exporter.serve(bus.watch()) as server:
+        accept = {"Accept": f"application/openmetrics-text;version={version}"}
+        with urlopen(Request(server.url + "metrics", headers=accept), timeout=10) as answer:
+            assert b"tapewire_queue_last_seq" in answer.read()

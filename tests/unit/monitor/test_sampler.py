@@ -211,3 +211,41 @@ def test_killed_stopped_and_closed_writers_are_told_apart(tmp, eventually):
         eventually(lambda: states() == expected)
         os.kill(stopped.pid, signal.SIGCONT)
         eventually(lambda: states()["stopped"] == "live")
+
+
+def test_an_end_that_could_not_be_found_once_is_no_burst_of_bytes_afterwards(bus):
+    bus["md"] = queue_status(version=0, last_seq=None, records=None, problems=("no",))
+    watch = bus.watch()
+    watch.sample()
+    bus.clock += 1.0
+    bus["md"] = queue_status(last_seq=9, end_segment=1000, end_offset=64)
+    assert watch.sample().queues[0].bytes_per_second is None
+
+
+def test_a_queue_that_is_the_root_and_one_below_it_have_two_names(tmp):
+    for path in (tmp / "md", tmp / "md" / "md"):
+        tw.open_publisher(path, segment_bytes=65536).close()
+    assert [queue.name for queue in Watch(tmp / "md").sample().queues] == [".", "md"]
+
+
+def test_a_look_that_fails_as_a_whole_forgets_nothing(tmp):
+    tw.open_publisher(tmp / "md", segment_bytes=65536).close()
+    failures = [None, OSError("too many open files"), None]
+
+    def find(root, on_error):
+        if failure := failures.pop(0):
+            raise failure
+        return [str(tmp / "md")]
+
+    watch = Watch(tmp, _find=find)
+    watch.sample()
+    with pytest.raises(OSError, match="too many"):
+        watch.sample()
+    watch.sample()
+    assert len(watch.history()["md"]["uptime"]) == 2
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 0.0])
+def test_a_limit_is_a_number_above_zero(value):
+    with pytest.raises(tw.InvalidOption):
+        Limits(lag_seconds=value)

@@ -218,7 +218,7 @@ def test_a_bus_that_goes_away_is_said_and_may_come_back(busy):
     async def steps(app, pilot):
         find = app._watch._find
 
-        def gone(root):
+        def gone(root, on_error):
             raise FileNotFoundError(2, "no such folder", root)
 
         app._watch._find = gone

@@ -77,6 +77,7 @@ class QueueWatch {
     struct Identity {
         std::uint64_t device = 0;
         std::uint64_t inode = 0;
+        std::uint64_t born_ns = 0;
         std::uint64_t epoch = 0;
         std::uint64_t segment_bytes = 0;
         std::int64_t pid = 0;
@@ -103,6 +104,7 @@ class QueueWatch {
 
     Layout layout_;
     bool retired_ = false;  // a segment went while we looked
+    bool end_known_ = true;
     Identity identity_;
     std::optional<Catalog> catalog_;
     std::map<std::uint32_t, SegmentLook> sealed_;
