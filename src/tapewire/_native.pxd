@@ -128,6 +128,9 @@ cdef inline int64_t seconds_to_ns(double seconds):
     return <int64_t> (min(seconds, 4e9) * 1e9)
 
 
+cdef int64_t time_to_seek(object ns) except? -1
+
+
 cdef int wait_option(object wait, WaitKind* kind, int64_t* ns) except -1
 
 

@@ -14,6 +14,11 @@ cdef int64_t _deadline(int64_t now, timeout) except -1:
     return now + <int64_t> (min(float(timeout), 1e9) * 1e9)
 
 
+# Before and behind all times that a log can hold there is nothing else to find.
+cdef int64_t time_to_seek(object ns) except? -1:
+    return min(max(ns, -2**63), 2**63 - 1)
+
+
 cdef int wait_option(object wait, WaitKind* kind, int64_t* ns) except -1:
     if isinstance(wait, BusySpin):
         kind[0] = WaitKind.busy_spin
@@ -407,7 +412,7 @@ cdef class CursorReader:
 
     def seek_time(self, time):
         """To the first record at which the tape had reached this time; False when it never did."""
-        cdef int64_t wanted = to_ns(time)
+        cdef int64_t wanted = time_to_seek(to_ns(time))
         cdef bint found
         self._enter_call()
         try:

@@ -75,6 +75,16 @@ def test_seek_seq_refuses_what_is_no_number_and_stays(log, read, wrong):
 
 
 @needs("seek_time")
+def test_times_beyond_what_a_log_can_hold_are_its_start_and_its_end(log, read):
+    log.fill(3)
+    reader = read()
+    assert reader.seek_time(-(2**70)) is True
+    assert entry(reader.next()) == log.model[0]
+    assert reader.seek_time("9999-12-31T00:00:00Z") is False
+    assert reader.next() is None
+
+
+@needs("seek_time")
 def test_seek_time_to_each_time_stands_at_it(log, read):
     log.fill(MANY)
     reader = read()

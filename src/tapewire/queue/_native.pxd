@@ -6,7 +6,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from tapewire._native cimport (Cursor, CursorReader, MappingRef, RecordView, TypeFilter, WaitKind, byte,
-                               int64_t, nap_1ms, nap_50us, raise_python_error, seconds_to_ns, uint16_t,
+                               int64_t, nap_1ms, nap_50us, raise_python_error, seconds_to_ns, time_to_seek, uint16_t,
                                uint32_t, uint64_t, wait_option)
 
 cdef extern from "tapewire/clock.hpp" namespace "tapewire":

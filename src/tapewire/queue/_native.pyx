@@ -22,7 +22,7 @@ from collections import namedtuple
 
 from tapewire.clock import to_ns
 from tapewire.config import Block, Seq, Time
-from tapewire.errors import (ClosedHandle, ConcurrentUse, InvalidOption, InvalidTypeId,
+from tapewire.errors import (ClosedHandle, ConcurrentUse, InvalidMessage, InvalidOption, InvalidTypeId,
                              TapewireError)
 
 _log = logging.getLogger("tapewire.queue")

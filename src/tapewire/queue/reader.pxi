@@ -57,7 +57,7 @@ cdef class Reader(CursorReader):
             with nogil:
                 cursor.seek_seq(seq)
         elif isinstance(start, Time):
-            time = start.timestamp_ns
+            time = time_to_seek(start.timestamp_ns)
             with nogil:
                 cursor.seek_time(time)
         elif start == "latest":

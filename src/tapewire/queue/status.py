@@ -358,8 +358,6 @@ def _is_file(path: str) -> bool:
 
 
 def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
-    import json
-
     try:
         # A pipe in its place would hold us up for ever.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -368,6 +366,8 @@ def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
     except OSError as error:
         problems.append(f"LEASE cannot be read: {error.strerror} [{path}]")
         return None
+    import json
+
     try:
         text = os.read(fd, _LEASE_BYTES_MOST)
         lease = json.loads(text)

@@ -402,7 +402,12 @@ cdef class Writer:
 
         The first message of a class also goes into `types.json` in the queue's folder.
         """
-        return message.__tapewire_append__(self, timestamp_ns, flags, seq)
+        try:
+            append = message.__tapewire_append__
+        except AttributeError:
+            raise InvalidMessage(f"not a message: {message!r}",
+                                 hint="make its class one by @tapewire.message") from None
+        return append(self, timestamp_ns, flags, seq)
 
     def close(self):
         """Sync, write the tail checkpoint, release the queue. Closing twice is fine."""

@@ -29,6 +29,15 @@ def test_a_record_decodes_to_the_message_that_was_appended(queue, fill):
     assert batch.type_id.tolist() == [0x2001] * 3
 
 
+@pytest.mark.parametrize("what", [3, b"bytes", None])
+def test_what_is_no_message_is_refused(queue, what):
+    with (
+        tw.open_publisher(queue, segment_bytes=1 << 20) as writer,
+        pytest.raises(tw.InvalidMessage, match="not a message"),
+    ):
+        writer.append_message(what)
+
+
 def test_time_flags_and_number_are_passed_on(tmp, fill):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20, sparse=True) as writer:
         message = fill(1, 2, 3, 1, "")
