@@ -14,6 +14,8 @@ import tapewire as tw
 from tapewire import bus
 from tapewire.protocol.orders import Fill, Liquidity, NewOrder
 
+ANSWERS = tw.WriterConfig(segment_bytes=1 << 20, sparse=True)  # the numbers are those of the orders
+
 
 class PaperRouter:
     def __init__(self, root):
@@ -30,10 +32,9 @@ class PaperRouter:
             if isinstance(event, bus.Added):
                 try:
                     self.fan.add(name, self.join(name))
+                    print(f"router: {name} is here", flush=True)
                 except (tw.TapewireError, OSError) as error:  # no reason to leave the others alone
                     print(f"router: {name} is left out: {error}", file=sys.stderr)
-                else:
-                    print(f"router: {name} is here", flush=True)
             elif name in self.fan.readers:
                 self.fan.remove(name).close()
                 print(f"router: {name} has gone", flush=True)
@@ -42,21 +43,19 @@ class PaperRouter:
         """A reader of the strategy's orders, behind those that were answered."""
         ends = self.layout.orders.strategy(name)
         if name not in self.answers:
-            self.answers[name] = tw.open_publisher(
-                ends.orders_in, segment_bytes=1 << 20, sparse=True
-            )
+            self.answers[name] = tw.open_publisher(ends.orders_in, ANSWERS)
         behind = tw.Seq(self.answers[name].next_seq)
         return tw.open_subscriber(ends.orders_out, "router", start=behind, types={NewOrder.type_id})
 
     def answer(self, record):
         try:
-            order, fill_id = NewOrder.decode(record), record.seq
+            order = NewOrder.decode(record)
         except tw.TapewireError as error:
             print(f"router: not an order, from {record.source}: {error}", file=sys.stderr)
             return
-        what = (fill_id, fill_id, record.seq, order.strategy, order.symbol, order.client_order_id)
-        how = (order.price, order.qty, order.side, Liquidity.TAKER)
-        self.answers[record.source].append_message(Fill(*what, *how), seq=record.seq)
+        what = (record.seq,) * 3 + (order.strategy, order.symbol, order.client_order_id)
+        fill = Fill(*what, order.price, order.qty, order.side, Liquidity.TAKER)
+        self.answers[record.source].append_message(fill, seq=record.seq)
         self.filled += 1
 
 
@@ -65,14 +64,13 @@ def main():
     parser.add_argument("bus", help="root of the bus")
     parser.add_argument("--idle", type=float, default=None, help="stop after so many quiet seconds")
     arguments = parser.parse_args()
-
-    router = PaperRouter(arguments.bus)
-    busy_at = time.monotonic()
+    router, busy_at = PaperRouter(arguments.bus), time.monotonic()
     while arguments.idle is None or time.monotonic() - busy_at < arguments.idle:
         router.look()
-        for record in router.fan.follow(timeout=0.05):
-            router.answer(record)
+        if router.fan.wait(0.05):
             busy_at = time.monotonic()
+        for record in router.fan:  # what is there now: a stream of orders must not end the looking
+            router.answer(record)
         router.fan.commit()
     print(f"router: {router.filled} orders filled on paper")
 

@@ -57,6 +57,7 @@ def test_a_collected_fan_in_gives_the_readers_back_whatever_is_cleared_first(sou
 
 def test_readers_that_are_collected_with_their_fan_in_leave_nothing(sources):
     sources.write("a", 1).write("b", 1)
+    gc.collect()  # of the tests before
     before = len(os.listdir("/proc/self/fd"))
     inner = bus.FanInReader(sources.readers("a"))
     fan = bus.FanInReader({"inner": inner} | sources.readers("b"))
@@ -66,7 +67,7 @@ def test_readers_that_are_collected_with_their_fan_in_leave_nothing(sources):
     cycle.append(cycle)
     del inner, fan, cycle
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize("follow", [False, True])
