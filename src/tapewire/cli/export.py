@@ -29,16 +29,30 @@ FORMATS = {
     "arrow": (".arrow", ".feather", ".ipc"),
 }
 
+STANDARD_OUTPUT = "-"
+
 
 def export(
     log: Annotated[str, typer.Argument(metavar="LOG", help="A log: the folder of a queue.")],
-    to: Annotated[str, typer.Option("--to", metavar="FILE", help="The file to write.")],
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="The file to write; or give --to.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The same. Neither, or -: text to standard output.",
+        ),
+    ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help=f"{', '.join(FORMATS)}; left out, by the ending of FILE.",
+            help=f"{', '.join(FORMATS)}; left out, by the ending of FILE (jsonl without).",
         ),
     ] = None,
     from_seq: Annotated[
@@ -75,7 +89,10 @@ def export(
     The file appears under its name when it is complete; Ctrl-C leaves nothing.
     A log that is being written is exported as far as it reached at the beginning.
     """
-    chosen = format_ or _format_of(to)
+    if file is not None and to is not None:
+        fail(Exit.USAGE, "give FILE or --to, not both")
+    to = to or file or STANDARD_OUTPUT
+    chosen = format_ or ("jsonl" if to == STANDARD_OUTPUT else _format_of(to))
     if chosen not in FORMATS:
         fail(
             Exit.USAGE,
@@ -83,12 +100,14 @@ def export(
             f"give --format with one of {', '.join(FORMATS)}",
         )
     if chosen in ("parquet", "arrow"):
+        if to == STANDARD_OUTPUT:
+            fail(Exit.USAGE, f"standard output takes text, not {chosen}", "give a FILE")
         _need_pyarrow()
     if from_seq is not None and from_time is not None:
         fail(Exit.USAGE, "give --from-seq or --from-time, not both")
     if to_seq is not None and to_time is not None:
         fail(Exit.USAGE, "give --to-seq or --to-time, not both")
-    if os.path.lexists(to):
+    if to != STANDARD_OUTPUT and os.path.lexists(to):
         if not stat.S_ISREG(os.lstat(to).st_mode):
             fail(Exit.USAGE, f"not a plain file: {to}", "give a name that is free")
         if not force:
@@ -102,7 +121,8 @@ def export(
         done = _write(
             log, to, chosen, (from_seq, since), (to_seq, before), types, decode, skip_damaged, force
         )
-    _conclude(to, chosen, time.monotonic() - started, done, json)
+    if to != STANDARD_OUTPUT:  # which holds the records, and nothing else
+        _conclude(to, chosen, time.monotonic() - started, done, json)
 
 
 def _write(
@@ -117,7 +137,7 @@ def _write(
     force: bool,
 ) -> Done:
     import tapewire as tw
-    from tapewire.cli.export_files import make_sink, written_whole
+    from tapewire.cli.export_files import make_sink, standard_output, written_whole
     from tapewire.cli.export_run import Damage, Done, Part, Progress
     from tapewire.cli.records import Messages, Show
     from tapewire.cli.walking import seek_near
@@ -135,7 +155,8 @@ def _write(
             reader.seek_time(from_time_ns)
         elif from_seq is not None:
             seek_near(reader, from_seq)
-        with written_whole(to, force) as file, Progress(part, done) as progress:
+        output = standard_output() if to == STANDARD_OUTPUT else written_whole(to, force)
+        with output as file, Progress(part, done) as progress:
             # Closed in any case: a writer of pyarrow's must not outlive its file.
             with contextlib.closing(make_sink(format_, file, columns, messages, Show.AUTO)) as sink:
                 for batch in part.batches(reader, damage):
@@ -143,7 +164,8 @@ def _write(
                         sink.write(piece)
                         done.count(piece)
                     progress.update()
-            done.file_bytes = file.tell()
+            if to != STANDARD_OUTPUT:
+                done.file_bytes = file.tell()
     return done
 
 

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from typing import IO, Any, Protocol
@@ -18,7 +19,7 @@ from tapewire.cli.export_columns import Columns, sizes_of
 from tapewire.cli.records import Messages, Show, record_line
 from tapewire.log import Batch
 
-__all__ = ["Sink", "make_sink", "written_whole"]
+__all__ = ["Sink", "make_sink", "standard_output", "written_whole"]
 
 # A row group of a Parquet file: large enough to scan well, small enough to hold in memory.
 _ROW_GROUP_ROWS = 1 << 18
@@ -148,6 +149,13 @@ def _parts(batch: Batch) -> Iterator[Batch]:
         end = max(end, start + 1)  # one record may be larger
         yield batch[start:end]
         start = end
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[IO[bytes]]:
+    """Standard output, for bytes; it stays open."""
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager

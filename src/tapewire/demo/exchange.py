@@ -279,11 +279,8 @@ def order_of(record: Record) -> Input:
         ):
             immediate = new.time_in_force == TimeInForce.IMMEDIATE_OR_CANCEL
             return New(strategy, order_id, Side(new.side), new.price, new.qty, immediate)
-        case NewOrder(strategy=strategy, client_order_id=order_id) as new:
-            if new.side not in (Side.BUY, Side.SELL):
-                return New(strategy, order_id, Side.BUY, 0, 0)  # on no side: refused as nothing
-            immediate = new.time_in_force == TimeInForce.IMMEDIATE_OR_CANCEL
-            return New(strategy, order_id, Side(new.side), new.price, new.qty, immediate)
+        case NewOrder(strategy=strategy, client_order_id=order_id):
+            return New(strategy, order_id, Side.BUY, 0, 0)  # on no side: refused as nothing
         case CancelOrder(strategy=strategy, client_order_id=order_id):
             return Cancel(strategy, order_id)
     raise TapewireError(f"the router sends orders and cancels: type_id=0x{record.type_id:04X}")

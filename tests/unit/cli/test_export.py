@@ -46,6 +46,25 @@ def as_rows(table):
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
+def test_text_goes_to_standard_output_where_no_file_is_named(queue, tmp):
+    export(queue, tmp / "all.jsonl")
+    for arguments in ((), ("--to", "-"), ("--format", "jsonl", "--json")):
+        ran = tapewire("export", queue, *arguments)
+        assert (ran.code, ran.out) == (0, (tmp / "all.jsonl").read_text())
+    export(queue, tmp / "all.csv")
+    assert tapewire("export", queue, "--format", "csv").out == (tmp / "all.csv").read_text()
+    ran = tapewire("export", queue, "--format", "parquet")
+    assert ran.code == 2
+    assert "standard output takes text" in ran.err
+
+
+def test_the_file_may_be_named_by_its_place_or_by_an_option(queue, tmp):
+    for arguments in ([tmp / "a.csv"], ["-o", tmp / "b.csv"], ["--output", tmp / "c.csv"]):
+        assert tapewire("export", queue, *arguments).code == 0
+        assert arguments[-1].read_text().startswith("seq,")
+    assert tapewire("export", queue, tmp / "d.csv", "--to", tmp / "e.csv").code == 2
+
+
 def test_parquet_holds_every_record(queue, tmp):
     summary = export(queue, tmp / "all.parquet")
     table = pq.read_table(tmp / "all.parquet")
