@@ -100,12 +100,27 @@ bool has_no_check(const std::string& segment, std::uint64_t at) {
     return header.commit_len != 0 && header.header_check == 0;
 }
 
+// A commit word that is 0: to whoever comes there by another way, the log ends at it.
 bool has_hole(const std::string& segment, std::uint64_t from, std::uint64_t to) {
     const auto* bytes = reinterpret_cast<const std::byte*>(segment.data());
     for (std::uint64_t at = from; at < to; at += format::kRecordAlign) {
-        if (tapewire::queue::all_zero(bytes + at, format::kRecordAlign)) return true;
+        if (!tapewire::queue::Commit::at(bytes + at)) return true;
     }
     return false;
+}
+
+// Of records that are not shown, because their payload is damaged: their numbers count all the same.
+void note_right_headers(Tape& tape, const std::string& segment, std::uint64_t from,
+                        std::uint64_t to) {
+    using namespace tapewire::queue;
+    const auto* bytes = reinterpret_cast<const std::byte*>(segment.data());
+    for (std::uint64_t at = from; at + format::kRecordHeaderBytes <= to;
+         at += format::kRecordAlign) {
+        const Commit commit = Commit::at(bytes + at);
+        if (commit && check_header(commit, segment.size() - at) == Fault::none) {
+            tape.note_number(commit.header().seq);
+        }
+    }
 }
 
 // A reader at a damaged place says so each time, without moving, until it is told to skip. True when
@@ -181,9 +196,8 @@ ReaderOptions anonymous() {
 }
 
 bool Tape::numbers_rise() const {
-    return std::adjacent_find(shown.begin(), shown.end(), [](const Shown& a, const Shown& b) {
-               return b.seq <= a.seq;
-           }) == shown.end();
+    return std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>()) ==
+           numbers.end();
 }
 
 bool Tape::has(const Shown& record) const {
@@ -222,7 +236,6 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
                 REQUIRE(!behind_gap, "a gap is told once");
                 REQUIRE(error.numbers[0] <= error.numbers[1], error.message);
                 behind_gap = error.numbers[1] + 1;
-                tape.note_number(*behind_gap);
                 tape.gaps = true;
                 continue;
             }
@@ -232,7 +245,12 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
                 const std::string segment = get_file(error.path);
                 const std::uint64_t from = reader.position().offset;
                 tape.unchecked_damage = tape.unchecked_damage || has_no_check(segment, from);
-                if (!skip(reader, error, waiting)) break;
+                const Position damaged = reader.position();
+                const bool skipped = skip(reader, error, waiting);
+                const bool inside = skipped && reader.position().segment == damaged.segment;
+                note_right_headers(tape, segment, from,
+                                   inside ? reader.position().offset : segment.size());
+                if (!skipped) break;
                 tape.hole_skipped =
                     tape.hole_skipped || has_hole(segment, from, reader.position().offset);
                 continue;

@@ -60,12 +60,13 @@ struct Shown {
 // What a reader showed, from where it stood to the end, damage skipped.
 struct Tape {
     std::vector<Shown> shown;
-    bool damaged = false;  // some record was refused
-    bool gaps = false;     // numbers were missing
+    std::vector<std::uint64_t> numbers;  // of those, and of damaged records whose header is right
+    bool damaged = false;                // some record was refused
+    bool gaps = false;                   // numbers were missing
     bool stopped = false;  // by an error that cannot be skipped: a segment is gone or is not one
     Position end;          // where reading ended
-    // What no claim is made about. A refused header without a check of its own may say anything. Zeros
-    // inside of what was skipped are the segment's end to everybody who comes by another way. Behind the
+    // What no claim is made about. A refused header without a check of its own may say anything. An
+    // uncommitted word inside of what was skipped is the log's end to everybody who comes by another way. Behind the
     // highest numbers there is no next one.
     bool unchecked_damage = false;
     bool hole_skipped = false;
@@ -74,7 +75,10 @@ struct Tape {
     bool has(const Shown& record) const;
     // Where numbers fall, it depends on where one begins which of the records are the log's.
     bool numbers_rise() const;
-    void note_number(std::uint64_t seq) { last_numbers = last_numbers || seq >= ~std::uint64_t{1}; }
+    void note_number(std::uint64_t seq) {
+        numbers.push_back(seq);
+        last_numbers = last_numbers || seq >= ~std::uint64_t{1};
+    }
 };
 
 ReaderOptions anonymous();
