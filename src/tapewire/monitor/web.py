@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from importlib import resources
-from types import TracebackType
 from typing import Any, Self
 
 from tapewire.monitor.httpd import Answer, LocalServer, Request
@@ -92,12 +91,7 @@ class LivePage:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _run(self) -> None:
