@@ -46,8 +46,13 @@ def habits():
 
 
 def sample(pid):
-    """What a process holds. Mapped segments count as file or shared memory, not as anonymous."""
+    """What a process holds, None when it has just ended.
+
+    Mapped segments count as file or shared memory, not as anonymous.
+    """
     status = Path(f"/proc/{pid}/status").read_text()
+    if "RssAnon:" not in status:  # a zombie has no memory
+        return None
     return {
         "anonymous KiB": int(status.partition("RssAnon:")[2].split()[0]),
         "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
@@ -107,8 +112,8 @@ def test_ten_gigabytes_through_fifty_readers(scratch):
             time.sleep(0.1)
             for name, child in running.items():
                 assert child.running or board[soak.END], f"{name} ended early: {child.line()}"
-                if child.running:
-                    samples[name].append(sample(child.pid))
+                if child.running and (held := sample(child.pid)) is not None:
+                    samples[name].append(held)
             segments.append(len(list(queue.glob("*.q"))))
             if kills < KILLS and board[soak.WRITTEN] > TOTAL_BYTES * (kills + 1) // (KILLS + 2):
                 running["killed"].kill()
