@@ -226,7 +226,7 @@ def counter(line, queue, expected):
 
 
 def faulter(line, queue, segment_bytes, rolls):
-    """Appends through so many rolls, each prepared, and counts the page faults of this thread."""
+    """Appends through so many rolls, each prepared; this thread's page faults, by stretches."""
     payload = bytes(64)
     path = Path(queue)
     with tw.open_publisher(queue, segment_bytes=segment_bytes) as w:
@@ -248,13 +248,13 @@ def faulter(line, queue, segment_bytes, rolls):
         measured(
             per_segment // 4
         )  # a forked interpreter copies its own pages as it first writes them
-        faults = appends = 0
-        while w.metrics()["rolls"] < rolls or appends == 0:
+        stretches = []
+        while w.metrics()["rolls"] < rolls or not stretches:
             await_prepared()
-            faults += measured(per_segment // 2)
-            appends += per_segment // 2
+            stretches += [measured(per_segment // 16) for _ in range(8)]
         metrics = w.metrics()
-        line.say("faults", faults, appends, metrics["rolls"], metrics["prealloc_ready"])
+        appends = len(stretches) * (per_segment // 16)
+        line.say("faults", stretches, appends, metrics["rolls"], metrics["prealloc_ready"])
 
 
 def nothing(line):

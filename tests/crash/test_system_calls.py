@@ -70,7 +70,11 @@ def test_a_reader_killed_while_parked_costs_one_futex_call_in_all(tmp, crew, eve
 def test_appends_into_a_populated_segment_take_no_page_fault(tmp, crew):
     child = crew.start("actors.faulter", queue=str(tmp / "queue"), segment_bytes=4 << 20, rolls=0)
     faults, appends, rolls, _ = child.expect("faults")
-    assert (faults, rolls) == (0, 0)
+    # The forked interpreter copies a page of its own at any time; pages of the segment would be
+    # missing in every stretch.
+    assert min(faults) == 0
+    assert sum(faults) < len(faults)
+    assert rolls == 0
     assert appends > 10_000
 
 
@@ -78,7 +82,8 @@ def test_page_faults_through_rolls_into_prepared_segments(tmp, crew, record_prop
     child = crew.start(
         "actors.faulter", queue=str(tmp / "queue"), segment_bytes=64 << 10, rolls=200
     )
-    faults, appends, rolls, ready = child.expect("faults")
+    stretches, appends, rolls, ready = child.expect("faults")
+    faults = sum(stretches)
     record_property("minor_faults", faults)
     print(
         f"{faults} minor faults in {appends} appends with {rolls} rolls, {ready} of them prepared"
