@@ -192,11 +192,17 @@ def disk_full_at_sealing(line, where):
     disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False) as writer:
         writer.append(TYPE, payload_of(0))
-        index = os.path.join(disk.queue, "000000000.idx")
-        eventually(lambda: os.path.exists(index) and os.path.getsize(index))  # has its page
+        # What the writer's threads make beside the segments has its blocks before the disk is full.
+        for name in ("000000000.idx", "stats.meta"):
+            path = os.path.join(disk.queue, name)
+            eventually(lambda path=path: os.path.exists(path) and os.path.getsize(path))
         disk.fill(leave=SEGMENT)
         while writer.metrics()["rolls"] == 0:
-            writer.append(TYPE, payload_of(writer.next_seq))
+            try:
+                writer.append(TYPE, payload_of(writer.next_seq))
+            except tw.DiskFull:  # a thread of the writer's took a block in between
+                disk.free()
+                disk.fill(leave=SEGMENT)
         eventually(lambda: writer.metrics()["seals"] + writer.metrics()["seal_errors"])
         disk.free()
         writer.append(TYPE, payload_of(writer.next_seq))
