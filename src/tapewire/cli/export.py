@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, console, fail, interruptible, warn
+from tapewire.cli.output import (
+    Exit,
+    JsonOption,
+    answer,
+    console,
+    fail,
+    interruptible,
+    needing,
+    warn,
+)
 from tapewire.cli.times import parse_time, seconds_text
 
 if TYPE_CHECKING:
@@ -102,7 +111,12 @@ def export(
     if chosen in ("parquet", "arrow"):
         if to == STANDARD_OUTPUT:
             fail(Exit.USAGE, f"standard output takes text, not {chosen}", "give a FILE")
-        _need_pyarrow()
+        with needing(
+            "pyarrow",
+            "Parquet and Arrow need pyarrow, which is not installed",
+            "pip install 'tapewire[arrow]', or export CSV or JSONL",
+        ):
+            import pyarrow  # noqa: F401
     if from_seq is not None and from_time is not None:
         fail(Exit.USAGE, "give --from-seq or --from-time, not both")
     if to_seq is not None and to_time is not None:
@@ -215,14 +229,3 @@ def _conclude(to: str, format_: str, seconds: float, done: Done, as_json: bool) 
         "seconds": round(seconds, 3),
     }
     answer(value, as_json, show)
-
-
-def _need_pyarrow() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        fail(
-            Exit.USAGE,
-            "Parquet and Arrow need pyarrow, which is not installed",
-            "pip install 'tapewire[arrow]', or export CSV or JSONL",
-        )

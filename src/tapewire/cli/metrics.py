@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, fail, print_json
+from tapewire.cli.output import JsonOption, needing, print_json
 from tapewire.cli.serving import AllowHostOption, BindOption, serve_until_interrupted
 
 __all__ = ["metrics"]
@@ -31,16 +31,12 @@ def metrics(
     from tapewire.monitor.snapshot import printable
 
     watch = Watch(bus)
-    try:
+    with needing(
+        "prometheus_client",
+        "metrics need the package prometheus-client, which is not installed",
+        "pip install 'tapewire[web]'",
+    ):
         from tapewire.monitor import exporter
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != "prometheus_client":
-            raise
-        fail(
-            Exit.USAGE,
-            "metrics need the package prometheus-client, which is not installed",
-            "pip install 'tapewire[web]'",
-        )
     if once and as_json:
         for metric in exporter.BusCollector(watch).collect():
             for sample in metric.samples:

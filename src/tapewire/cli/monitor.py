@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, console, fail, print_json
+from tapewire.cli.output import Exit, JsonOption, answer, console, fail, needing, print_json
 from tapewire.cli.serving import AllowHostOption, BindOption, serve_until_interrupted
 
 if TYPE_CHECKING:
@@ -109,16 +109,12 @@ def _web(
 
 
 def _full_screen(watch: Watch, interval: float, light: bool) -> None:
-    try:
+    with needing(
+        "textual",
+        "the live view needs the package textual, which is not installed",
+        "pip install 'tapewire[monitor]', or use --web, --once or --json, which need nothing",
+    ):
         from tapewire.monitor.terminal import LiveView
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != "textual":
-            raise
-        fail(
-            Exit.USAGE,
-            "the live view needs the package textual, which is not installed",
-            "pip install 'tapewire[monitor]', or use --web, --once or --json, which need nothing",
-        )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail(Exit.USAGE, "the live view needs a terminal", "use --once, --json or --web")
     LiveView(watch, interval=interval, light=light).run()

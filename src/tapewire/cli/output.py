@@ -25,6 +25,7 @@ __all__ = [
     "explain",
     "fail",
     "interruptible",
+    "needing",
     "print_json",
     "say",
     "warn",
@@ -97,6 +98,17 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def needing(package: str, message: str, hint: str) -> Iterator[None]:
+    """Around imports that an extra provides: end the command where `package` is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        fail(Exit.USAGE, message, hint)
 
 
 def explain(error: Exception) -> NoReturn:

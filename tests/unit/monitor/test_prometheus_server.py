@@ -12,7 +12,6 @@ from urllib.request import urlopen
 
 import pytest
 
-import tapewire as tw
 from tests.unit.monitor.test_exporter import dashboard_queries
 
 
@@ -87,33 +86,18 @@ def query(tmp, exporter, eventually):
             process.wait(10)
 
 
-@pytest.fixture
-def bus(tmp):
-    """A writer at number 99, and a reader 60 behind."""
-    with (
-        tw.open_publisher(tmp / "bus" / "md", segment_bytes=8192) as writer,
-        tw.open_subscriber(tmp / "bus" / "md", "slow") as reader,
-    ):
-        for n in range(100):
-            writer.append(1, bytes(100), timestamp_ns=n * 10**9)
-        for _ in range(40):
-            reader.next()
-        reader.commit()
-        yield writer
-
-
 def test_prometheus_stores_the_values_of_the_bus_and_the_dashboard_can_ask_for_them(
-    bus, query, eventually
+    lagging, query, eventually
 ):
     assert query("tapewire_queue_last_seq")[0][1] == 99
     (labels, lag) = query("tapewire_reader_lag_records")[0]
     assert (labels["queue"], labels["reader"], lag) == ("md", "slow", 60)
     assert query("tapewire_reader_lag_seconds")[0][1] == 59
     assert query("tapewire_writer_up")[0][1] == 1
-    written = bus.metrics()["bytes_written"]
+    written = lagging.metrics()["bytes_written"]
     eventually(lambda: query("tapewire_queue_written_bytes_total")[0][1] == written)
 
-    bus.append_batch(1, [b"more"] * 50)
+    lagging.append_batch(1, [b"more"] * 50)
     eventually(lambda: query("tapewire_queue_last_seq")[0][1] == 149)
     eventually(lambda: query("tapewire_queue_records_total")[0][1] == 150)
     eventually(lambda: query("increase(tapewire_queue_records_total[1m])")[0][1] > 0)
@@ -122,6 +106,6 @@ def test_prometheus_stores_the_values_of_the_bus_and_the_dashboard_can_ask_for_t
         chosen = expression.replace("$queue", ".*").replace("$reader", ".*")
         query(chosen.replace("$__rate_interval", "1m"))  # one that cannot be read fails
 
-    bus.close()
+    lagging.close()
     eventually(lambda: query("tapewire_writer_up")[0][1] == 0)
     assert query("tapewire_writer_closed")[0][1] == 1
