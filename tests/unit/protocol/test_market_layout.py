@@ -1,6 +1,8 @@
 """The messages lie where the page says, in C++, in Python and in numpy."""
 
+import re
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +45,29 @@ def test_a_message_class_lies_as_its_native_struct(cls):
     assert layout.size == size
     assert {f.name: (f.offset, f.type.numpy_format) for f in layout.fields} == fields
     assert cls.dtype == _native.struct_dtype(cls.__name__)
+
+
+# Heading of a table on the page, where it is not the name of the struct.
+HEADINGS = {"BookEventHeader": "### The header", "Quote": "## Quote", "TradeTick": "## TradeTick"}
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_the_page_has_the_same_table(name):
+    page = Path(__file__).resolve().parents[3] / "docs" / "formats" / "messages.md"
+    heading = HEADINGS.get(name, f"### {name}")
+    if name in ("BookTicker", "Trade"):
+        heading = f"| {name} offset"
+    _, found, rest = page.read_text().partition(f"\n{heading}")
+    assert found
+    table = rest[rest.index("|---") :].partition("\n\n")[0]
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (`\w+`|reserved)", table, re.MULTILINE)
+    size, fields = LAYOUTS[name]
+    listed = {field.strip("`"): (int(at), int(n)) for at, n, field in rows if field != "reserved"}
+    assert listed == {field: (at, int(kind[-1])) for field, (at, kind) in fields.items()}
+    # Without a hole: reserved bytes are listed too.
+    ends = [0] + [int(at) + int(n) for at, n, _ in rows]
+    assert [int(at) for at, _, _ in rows] == ends[:-1]
+    assert ends[-1] == size
 
 
 def test_dtypes_are_those_of_the_structs():
