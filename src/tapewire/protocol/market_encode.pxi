@@ -68,6 +68,14 @@ cdef int _fill_head(EventHead* head, object instrument, object timestamp_ns, obj
     return 0
 
 
+cdef bint _are_levels(Py_buffer* buffer) noexcept:
+    """Whether it is rows of two int64 in one piece."""
+    return (buffer.ndim == 2 and buffer.shape[1] == 2 and buffer.itemsize == 8
+            and buffer.strides[1] == 8 and buffer.strides[0] == 16
+            and buffer.format is not NULL and (buffer.format[0] == b"l" or buffer.format[0] == b"q")
+            and buffer.format[1] == 0)
+
+
 cdef class _Levels:
     """One side of an event, as it was given, on its way into the bytes of the event."""
 
@@ -94,7 +102,15 @@ cdef class _Levels:
             self.given = list(levels)
             self.count = len(self.given)
             return 0
-        self._take_array(levels)
+        # Asking numpy costs more than the whole encoding: what is right already is taken as it is.
+        PyObject_GetBuffer(levels, &self.buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT)
+        self.has_buffer = True
+        if _are_levels(&self.buffer):
+            self.count = self.buffer.shape[0]
+        else:
+            PyBuffer_Release(&self.buffer)
+            self.has_buffer = False
+            self._take_array(levels)
         return 0
 
     cdef int _take_array(self, object levels) except -1:
@@ -119,7 +135,6 @@ cdef class _Levels:
 
     cdef byte* put(self, byte* into) except NULL:
         """Copies the levels; returns where they end."""
-        cdef int64_t* level = <int64_t*> into  # x86-64 and AArch64 store at any address
         cdef Py_ssize_t i
         cdef int64_t pair[2]
         if self.has_buffer:
