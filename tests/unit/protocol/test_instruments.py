@@ -102,13 +102,20 @@ def test_without_a_file_there_are_none(tmp):
     assert len(Instruments.load(tmp / "not" / "there")) == 0
 
 
-def test_a_folder_that_everybody_may_write_to_is_not_believed(tmp):
+@pytest.mark.root
+def test_a_file_of_another_user_is_believed_only_where_the_log_is_theirs_too(tmp, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a file is given to another user")
     Instruments([BTC]).save(tmp)
+    os.chown(tmp / "instruments.json", 12_345, -1)
     log = tmp / "log"
     log.mkdir()
-    assert len(Instruments.load(log)) == 1
-    tmp.chmod(0o1777)
     assert len(Instruments.load(log)) == 0
+    os.chown(log, 12_345, -1)
+    assert len(Instruments.load(log)) == 1
+    os.chown(log, 0, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    assert len(Instruments.load(log)) == 1
 
 
 def test_saving_adds_to_what_is_there(tmp):
