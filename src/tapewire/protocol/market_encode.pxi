@@ -80,7 +80,7 @@ cdef class _Levels:
     """One side of an event, as it was given, on its way into the bytes of the event."""
 
     cdef str name
-    cdef object given         # a list or tuple of pairs, or what the buffer is of
+    cdef object given         # a tuple of pairs, or what the buffer is of
     cdef Py_buffer buffer
     cdef bint has_buffer
     cdef Py_ssize_t count
@@ -94,12 +94,8 @@ cdef class _Levels:
 
     cdef int take(self, str name, object levels) except -1:
         self.name = name
-        if type(levels) is list or type(levels) is tuple:
-            self.given = levels
-            self.count = len(levels)
-            return 0
         if not PyObject_CheckBuffer(levels):
-            self.given = list(levels)
+            self.given = tuple(levels)  # of our own: a price's __index__ may change the caller's list
             self.count = len(self.given)
             return 0
         # Asking numpy costs more than the whole encoding: what is right already is taken as it is.

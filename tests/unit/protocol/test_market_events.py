@@ -245,6 +245,19 @@ def test_a_value_that_does_not_fit_is_named(arguments, named):
     assert named in str(caught.value)
 
 
+def test_levels_that_shrink_while_they_are_read_are_read_as_they_were():
+    levels = []
+
+    class Price:
+        def __index__(self):
+            levels.clear()
+            return 7
+
+    levels += [(Price(), 1)] * 1_000
+    event = market.BookEvent.decode(market.l2_diff(MARKET, 1, bids=levels))
+    assert event.bids["price"].tolist() == [7] * 1_000
+
+
 def test_65535_levels_a_side_fit():
     event = market.BookEvent.decode(market.l2_diff(MARKET, 1, bids=[(1, 1)] * 65_535))
     assert len(event.bids) == 65_535
