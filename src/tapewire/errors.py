@@ -34,6 +34,7 @@ __all__ = [
     "SequenceNotRising",
     "StorageError",
     "TapewireError",
+    "UnknownOrder",
     "UnsupportedVersion",
     "WriterAlreadyActive",
 ]
@@ -47,6 +48,7 @@ class TapewireError(Exception):
         offset: Byte offset in it, or None.
         hint: What to do about it, or None.
         appended: How many records of a batch were appended before the error, or None.
+        applied: How many records of a batch a book has taken, that of the error too, or None.
 
     Example:
         >>> error = TapewireError("x must rise: x=1", path="q/a.q", offset=64, hint="raise x")
@@ -68,6 +70,7 @@ class TapewireError(Exception):
         self.offset = offset
         self.hint = hint
         self.appended: int | None = None
+        self.applied: int | None = None
 
     def __str__(self) -> str:
         text = self.message
@@ -206,6 +209,10 @@ class MappingLost(TapewireError):
     """A file was cut short while it was mapped."""
 
 
+class UnknownOrder(TapewireError, LookupError):
+    """An event names an order that its book does not have, or adds one that it has."""
+
+
 # Order of tapewire::Errc.
 _BY_CODE: tuple[type[TapewireError], ...] = (
     StorageError,
@@ -230,6 +237,7 @@ _BY_CODE: tuple[type[TapewireError], ...] = (
     SegmentNotReady,
     SequenceNotRising,
     MappingLost,
+    UnknownOrder,
 )
 
 
