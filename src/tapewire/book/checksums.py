@@ -97,5 +97,5 @@ class _Side:
             texts[price] = f"{level[0]}:{level[1]}"
 
     def best(self, from_top: bool) -> list[str]:
-        prices = self.prices[: -CHECKED_LEVELS - 1 : -1] if from_top else self.prices[:CHECKED_LEVELS]
+        prices = self.prices[-CHECKED_LEVELS:][::-1] if from_top else self.prices[:CHECKED_LEVELS]
         return [self.texts[price] for price in prices]

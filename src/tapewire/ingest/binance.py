@@ -38,8 +38,9 @@ class _Binance(LineImporter):
         self._many = False
 
     def message(self, line: bytes) -> None:
+        """By the event's type."""
         if not line.strip():
-            self._report.skip("blank line")
+            self.report.skip("blank line")
             return
         stamp, _, text = line.partition(b" ")
         timestamp_ns = local_time_ns(stamp)
@@ -52,10 +53,10 @@ class _Binance(LineImporter):
         data = document.get("data", document)
         kind = data.get("e")
         if kind is None and "result" in data and "id" in data:
-            self._report.skip("acknowledgement")
+            self.report.skip("acknowledgement")
             return
         if kind in _KNOWN:
-            self._report.skip(str(kind))
+            self.report.skip(str(kind))
             return
         symbol = data["s"]
         instrument = self.wanted(self.venue, symbol)

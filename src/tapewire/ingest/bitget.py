@@ -25,6 +25,7 @@ class Bitget(CheckedImporter):
     venue: ClassVar[str] = "bitget_spot"
 
     def venue_of(self, arg: dict[str, Any]) -> str:
+        """By the type of the instrument."""
         kind = arg["instType"]
         venue = _VENUES.get(kind.lower())
         if venue is None:
@@ -39,12 +40,13 @@ class Bitget(CheckedImporter):
         document: dict[str, Any],
         data: list[Any],
     ) -> bool:
+        """Trades; candles and tickers are skipped."""
         if channel == "trade" and document["action"] == "update":
             self.add_trades(instrument, timestamp_ns, [_trade(row) for row in data])
             return True
         # The snapshot of the trade channel is fifty trades from before the capture.
         what = "trades before the capture" if channel == "trade" else f"channel {channel}"
-        self._report.skip(what[:80])
+        self.report.skip(what[:80])
         return False
 
 

@@ -29,8 +29,9 @@ class CheckedImporter(CryptofeedImporter):
         self._texts: dict[Instrument, TextBook | None] = {}  # None: waits for a snapshot
 
     def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
+        """By its channel."""
         if "event" in document:
-            self._report.skip(f"event {document['event']}"[:80])
+            self.report.skip(f"event {document['event']}"[:80])
             return
         arg = document["arg"]
         channel = arg["channel"]
@@ -41,8 +42,8 @@ class CheckedImporter(CryptofeedImporter):
         if type(data) is not list:
             raise BadRow(WRONG_TYPE, "data must be a list")
         if channel == self.books_channel:
-            for book in data:
-                self._book(instrument, timestamp_ns, document["action"], book)
+            (book,) = data
+            self._book(instrument, timestamp_ns, document["action"], book)
         elif not self.other(instrument, timestamp_ns, channel, document, data):
             return
         self.keep_wire(instrument, timestamp_ns, text)
@@ -111,4 +112,6 @@ def _pairs(levels: Any) -> list[list[str]]:
     """Price and size of each level: OKX has more in it."""
     if type(levels) is not list:
         raise BadRow(WRONG_TYPE, "the levels of a side must be a list")
+    if not all(type(level) is list for level in levels):
+        raise BadRow(WRONG_TYPE, "a level must be a list")
     return [level[:2] for level in levels]

@@ -24,13 +24,14 @@ class Coinbase(CryptofeedImporter):
     venue: ClassVar[str] = "coinbase"
 
     def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
+        """By its type."""
         kind = document["type"]
         if kind in _SKIPPED:
-            self._report.skip(kind)
+            self.report.skip(kind)
             return
         # The last match is from before the capture.
         if kind == "last_match":
-            self._report.skip("trades before the capture")
+            self.report.skip("trades before the capture")
             return
         if kind not in ("l2update", "snapshot", "match", "ticker"):
             raise BadRow("unknown message", f"type={kind!r:.80}")

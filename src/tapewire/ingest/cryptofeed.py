@@ -15,11 +15,12 @@ class CryptofeedImporter(LineImporter):
     """Splits a line; a subclass says what the venue's message holds."""
 
     def message(self, line: bytes) -> None:
+        """Time and JSON apart; what is no message of the venue is skipped."""
         if not line.strip():
-            self._report.skip("blank line")
+            self.report.skip("blank line")
             return
         if line.startswith((b"wss://", b"ws://", b"http://", b"https://")):
-            self._report.skip("connection")  # opened, or what the client sent
+            self.report.skip("connection")  # opened, or what the client sent
             return
         stamp, colon, text = line.partition(b": ")
         if not colon:

@@ -55,7 +55,7 @@ class LineImporter:
         self._full = False
         self._instruments: dict[tuple[str, str], Instrument] = {}
         self._breaks: list[tuple[Instrument, Gap]] = []
-        self._report: Report
+        self.report: Report
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.options!r})"
@@ -66,7 +66,7 @@ class LineImporter:
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
         """The records of `files`."""
-        self._report = report
+        self.report = report
         for file in files:
             try:
                 for number, line in file.lines():
@@ -120,9 +120,9 @@ class LineImporter:
             return instrument
         check_name("symbol", symbol)
         if self._wanted and symbol not in self._wanted:
-            self._report.skip("another symbol")
+            self.report.skip("another symbol")
             return None
-        instrument = self._report.instrument(
+        instrument = self.report.instrument(
             Instrument.of(
                 venue,
                 symbol,
@@ -158,7 +158,12 @@ class LineImporter:
         return bytes(message)
 
     def quote(
-        self, instrument: Instrument, *, bid: tuple[str, str], ask: tuple[str, str], exchange_ns: int
+        self,
+        instrument: Instrument,
+        *,
+        bid: tuple[str, str],
+        ask: tuple[str, str],
+        exchange_ns: int,
     ) -> bytes:
         """A `Quote` as bytes; `bid` and `ask` are price and size."""
         message = Quote(
@@ -197,7 +202,7 @@ class LineImporter:
 
     def _tell_breaks(self) -> None:
         for instrument, gap in self._breaks:
-            self._report.gap(gap)
+            self.report.gap(gap)
             payload = reset(instrument, gap.timestamp_ns)
             self.add(instrument, "book", BOOK_EVENT, gap.timestamp_ns, payload)
         self._breaks.clear()

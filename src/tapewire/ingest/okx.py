@@ -29,6 +29,7 @@ class Okx(CheckedImporter):
         document: dict[str, Any],
         data: list[Any],
     ) -> bool:
+        """Trades and tickers; other channels are skipped."""
         if channel == "trades":
             self.add_trades(instrument, timestamp_ns, [_trade(row) for row in data])
             return True
@@ -45,7 +46,7 @@ class Okx(CheckedImporter):
             for payload in payloads:
                 self.add(instrument, "quotes", Quote.type_id, timestamp_ns, payload)
             return True
-        self._report.skip(f"channel {channel}"[:80])
+        self.report.skip(f"channel {channel}"[:80])
         return False
 
 
