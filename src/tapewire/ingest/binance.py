@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tapewire.ingest.lines import (
-    BOOK_EVENT,
     MAX_TIME_NS,
     WRONG_TYPE,
     BadRow,
@@ -19,7 +18,14 @@ from tapewire.ingest.lines import (
     whole,
 )
 from tapewire.protocol.instruments import Instrument
-from tapewire.protocol.market import Quote, TradeTick, l2_diff, l2_snapshot, scaled_levels
+from tapewire.protocol.market import (
+    BOOK_EVENT,
+    QUOTE,
+    TRADE_TICK,
+    l2_diff,
+    l2_snapshot,
+    scaled_levels,
+)
 
 __all__ = ["BinanceSpot", "BinanceUsdm"]
 
@@ -70,7 +76,7 @@ class _Binance(LineImporter):
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
         elif kind in ("trade", "aggTrade"):
             payload = self._trade(instrument, data)
-            self.add(instrument, "trades", TradeTick.type_id, timestamp_ns, payload)
+            self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
         elif kind == "bookTicker" or (kind is None and "u" in data):
             payload = self.quote(
                 instrument,
@@ -78,7 +84,7 @@ class _Binance(LineImporter):
                 ask=(data["a"], data["A"]),
                 exchange_ns=_time_ns(data.get("T"), timestamp_ns),
             )
-            self.add(instrument, "quotes", Quote.type_id, timestamp_ns, payload)
+            self.add(instrument, "quotes", QUOTE, timestamp_ns, payload)
         else:
             raise BadRow("unknown message", f"e={kind!r:.80}")
         self.keep_wire(instrument, timestamp_ns, text)

@@ -7,9 +7,9 @@ from typing import Any
 
 from tapewire.book.checksums import TextBook
 from tapewire.ingest.cryptofeed import CryptofeedImporter, milliseconds_ns
-from tapewire.ingest.lines import BOOK_EVENT, WRONG_TYPE, BadRow
+from tapewire.ingest.lines import WRONG_TYPE, BadRow
 from tapewire.protocol.instruments import Instrument
-from tapewire.protocol.market import TradeTick, l2_diff, l2_snapshot, scaled_levels
+from tapewire.protocol.market import BOOK_EVENT, TRADE_TICK, l2_diff, l2_snapshot, scaled_levels
 
 __all__ = ["CheckedImporter"]
 
@@ -69,7 +69,7 @@ class CheckedImporter(CryptofeedImporter):
         """Add trades given as arguments of `trade`, all of them or none."""
         payloads = [self.trade(instrument, **trade) for trade in trades]
         for payload in payloads:
-            self.add(instrument, "trades", TradeTick.type_id, timestamp_ns, payload)
+            self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
 
     def _book(
         self, instrument: Instrument, timestamp_ns: int, action: Any, book: dict[str, Any]
@@ -77,7 +77,7 @@ class CheckedImporter(CryptofeedImporter):
         checksum = book["checksum"]
         if type(checksum) is not int or not -(2**31) <= checksum < 2**32:
             raise BadRow(WRONG_TYPE, f"not a checksum: checksum={checksum!r:.80}")
-        bid_text, ask_text = _pairs(book["bids"]), _pairs(book["asks"])
+        bid_text, ask_text = book["bids"], book["asks"]
         bids = scaled_levels(bid_text, instrument.price_scale, instrument.size_scale)
         asks = scaled_levels(ask_text, instrument.price_scale, instrument.size_scale)
         exchange_ns = milliseconds_ns(book["ts"])
@@ -106,12 +106,3 @@ class CheckedImporter(CryptofeedImporter):
                 timestamp_ns,
                 f"the book's checksum is {texts.checksum()}, the venue's {checksum & 0xFFFFFFFF}",
             )
-
-
-def _pairs(levels: Any) -> list[list[str]]:
-    """Price and size of each level: OKX has more in it."""
-    if type(levels) is not list:
-        raise BadRow(WRONG_TYPE, "the levels of a side must be a list")
-    if not all(type(level) is list for level in levels):
-        raise BadRow(WRONG_TYPE, "a level must be a list")
-    return [level[:2] for level in levels]

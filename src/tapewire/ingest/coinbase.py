@@ -6,9 +6,16 @@ import datetime as dt
 from typing import Any, ClassVar
 
 from tapewire.ingest.cryptofeed import CryptofeedImporter
-from tapewire.ingest.lines import BOOK_EVENT, WRONG_TYPE, BadRow, whole
+from tapewire.ingest.lines import WRONG_TYPE, BadRow, whole
 from tapewire.protocol.instruments import Instrument
-from tapewire.protocol.market import Quote, TradeTick, l2_diff, l2_snapshot, scaled_levels
+from tapewire.protocol.market import (
+    BOOK_EVENT,
+    QUOTE,
+    TRADE_TICK,
+    l2_diff,
+    l2_snapshot,
+    scaled_levels,
+)
 
 __all__ = ["Coinbase"]
 
@@ -52,10 +59,10 @@ class Coinbase(CryptofeedImporter):
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
         elif kind == "match":
             payload = self._match(instrument, document)
-            self.add(instrument, "trades", TradeTick.type_id, timestamp_ns, payload)
+            self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
         else:
             payload = self._ticker(instrument, timestamp_ns, document)
-            self.add(instrument, "quotes", Quote.type_id, timestamp_ns, payload)
+            self.add(instrument, "quotes", QUOTE, timestamp_ns, payload)
         self.keep_wire(instrument, timestamp_ns, text)
 
     def _match(self, instrument: Instrument, document: dict[str, Any]) -> bytes:

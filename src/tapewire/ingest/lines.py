@@ -15,12 +15,18 @@ from tapewire.ingest.pending import Pending
 from tapewire.ingest.report import Report
 from tapewire.ingest.source import SourceFile
 from tapewire.protocol.instruments import Instrument
-from tapewire.protocol.market import Quote, TradeTick, reset, scaled
+from tapewire.protocol.market import (
+    BOOK_EVENT,
+    VENUE_RAW,
+    Maker,
+    Quote,
+    TradeTick,
+    reset,
+    scaled,
+)
 
-__all__ = ["BOOK_EVENT", "VENUE_RAW", "BadRow", "LineImporter", "parse_json", "whole"]
+__all__ = ["BadRow", "LineImporter", "parse_json", "whole"]
 
-BOOK_EVENT = 0x1000
-VENUE_RAW = 0x10FF
 MAX_PAYLOAD_BYTES = SEGMENT_BYTES - 128
 MAX_TIME_NS = 2**63 - 1
 
@@ -149,11 +155,13 @@ class LineImporter:
             price=scaled(price, instrument.price_scale),
             size=scaled(size, instrument.size_scale),
             trade_id=trade_id,
+            buyer_order_id=0,
+            seller_order_id=0,
             symbol_hash=instrument.symbol_hash,
             market_id=instrument.market_id,
             price_scale=instrument.price_scale,
             size_scale=instrument.size_scale,
-            is_buyer_maker=buyer_is_maker,
+            is_buyer_maker=Maker.BUYER if buyer_is_maker else Maker.SELLER,
         )
         return bytes(message)
 

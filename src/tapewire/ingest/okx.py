@@ -8,7 +8,7 @@ from tapewire.ingest.checked import CheckedImporter
 from tapewire.ingest.cryptofeed import milliseconds_ns
 from tapewire.ingest.lines import WRONG_TYPE, BadRow
 from tapewire.protocol.instruments import Instrument
-from tapewire.protocol.market import Quote, scaled
+from tapewire.protocol.market import QUOTE, scaled
 
 __all__ = ["Okx"]
 
@@ -44,7 +44,7 @@ class Okx(CheckedImporter):
                 for row in data
             ]
             for payload in payloads:
-                self.add(instrument, "quotes", Quote.type_id, timestamp_ns, payload)
+                self.add(instrument, "quotes", QUOTE, timestamp_ns, payload)
             return True
         self.report.skip(f"channel {channel}"[:80])
         return False

@@ -18,6 +18,7 @@ from tapewire.ingest.job import Job
 from tapewire.ingest.log_writer import LogWriter
 from tapewire.ingest.model import Chunk, LogSummary
 from tapewire.protocol.instruments import Instrument, Instruments
+from tapewire.protocol.market import BOOK_EVENT
 
 __all__ = ["Target"]
 
@@ -138,7 +139,7 @@ class Target:
         if running is not None:
             payload = running.snapshot(timestamp_ns)
             if payload is not None:
-                log.append(0x1000, np.array([timestamp_ns]), [payload])
+                log.append(BOOK_EVENT, np.array([timestamp_ns]), [payload])
             return
         instrument = self._instruments.get(venue, symbol)
         if instrument is not None and instrument.book_mode == "l2":
