@@ -28,26 +28,28 @@ def broken(files, path):
     Returns the range that is missing.
     """
     diffs = sum(is_diff(message) for _, message in messages(files))
-    lines, book, last, seen, missing = [], None, 0, 0, None
+    lines, early, book, last, seen, missing = [], [], None, 0, 0, None
     for line, message in messages(files):
         lines.append(line)
         if is_snapshot(message):
             book, last = DecimalBook(), message["lastUpdateId"]
             book.apply(message["bids"], message["asks"])
-        if not is_diff(message):
+        elif is_diff(message):
+            seen += 1
+            early.append(message)
+        if book is None:
             continue
-        seen += 1
-        if book is None or message["u"] <= last:
-            continue
-        book.apply(message["b"], message["a"])
-        if seen == diffs // 2:
+        for diff in early:  # one; at the snapshot those that came before it
+            if diff["u"] > last:
+                assert previous_id(diff) <= last
+                book.apply(diff["b"], diff["a"])
+                before, last = last, diff["u"]
+        if is_diff(message) and seen == diffs // 2:
             lines.pop()
-            missing = (last + 1, message["u"])
-        if seen == diffs // 2 + MENDED_AFTER:
-            time_ns = int(line.partition(b" ")[0])
-            lines.append(snapshot_line(time_ns, message["u"], *book.levels()))
-        assert previous_id(message) <= last
-        last = message["u"]
+            missing = (before + 1, last)
+        if is_diff(message) and seen == diffs // 2 + MENDED_AFTER:
+            lines.append(snapshot_line(int(line.partition(b" ")[0]), last, *book.levels()))
+        early.clear()
     write_capture(path, lines)
     return missing
 
