@@ -20,6 +20,7 @@ from typing import Any
 from tapewire.bus.names import check_name, path_below
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidName, UnsupportedVersion
 from tapewire.ingest.model import ImportSummary
+from tapewire.ingest.report import REJECTED
 from tapewire.ingest.source import SourceFile
 
 __all__ = ["Job", "job_id"]
@@ -134,11 +135,13 @@ class Job:
     def told(self) -> ImportSummary:
         """What the run that finished the job said, with `already` set."""
         try:
-            return ImportSummary.from_dict(self.id, self.summary)
+            summary = ImportSummary.from_dict(self.id, self.summary)
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptMetadata(
                 f"not a summary: {error}", path=os.fspath(self._path), hint=_REMEDY
             ) from None
+        summary.rejected = os.fspath(self.folder / REJECTED) if summary.bad else None
+        return summary
 
     def _locked(self) -> int:
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
