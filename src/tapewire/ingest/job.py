@@ -43,7 +43,7 @@ def job_id(importer: str, options: Mapping[str, Any], files: Sequence[Mapping[st
 
     Example:
         >>> job_id("okx", {"price_scale": 8}, [{"name": "a", "size": 1, "sha256": "00"}])
-        'okx-bc8baff1df9a2b74'
+        'okx-697d42601152b5b2'
     """
     text = json.dumps([VERSION, importer, options, files], sort_keys=True, default=list)
     return f"{importer}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
