@@ -15,6 +15,7 @@ from tapewire.ingest.model import (
 from tapewire.ingest.pending import Pending
 from tapewire.ingest.registry import IMPORTERS, importer_class
 from tapewire.ingest.report import Report
+from tapewire.ingest.running import Progress, run
 from tapewire.ingest.source import SourceFile
 
 __all__ = [
@@ -25,7 +26,9 @@ __all__ = [
     "Importer",
     "LogSummary",
     "Pending",
+    "Progress",
     "Report",
     "SourceFile",
     "importer_class",
+    "run",
 ]

@@ -115,6 +115,7 @@ class ImportSummary:
         bad: How many rows were kept aside, by reason.
         skipped: How many known messages are of a kind that is not imported, by kind.
         gaps: How many gaps are in the ledgers because of this job.
+        untrusted: Books that were not right at the end (no snapshot since a gap), and why.
         rejected: The file that holds the bad rows, or None.
         seconds: How long this run took.
     """
@@ -127,6 +128,7 @@ class ImportSummary:
     bad: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     gaps: int = 0
+    untrusted: dict[str, str] = field(default_factory=dict)
     rejected: str | None = None
     seconds: float = 0.0
 
@@ -137,8 +139,8 @@ class ImportSummary:
 
     @property
     def clean(self) -> bool:
-        """No bad row and no gap."""
-        return not self.bad and not self.gaps
+        """No bad row, no gap, and every book is right."""
+        return not self.bad and not self.gaps and not self.untrusted
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: plain values, stable keys."""
@@ -153,6 +155,7 @@ class ImportSummary:
             "bad": dict(self.bad),
             "skipped": dict(self.skipped),
             "gaps": self.gaps,
+            "untrusted": dict(self.untrusted),
             "rejected": self.rejected,
             "seconds": round(self.seconds, 3),
             "logs": [
@@ -166,3 +169,19 @@ class ImportSummary:
                 for log in self.logs.values()
             ],
         }
+
+    @classmethod
+    def from_dict(cls, job: str, value: dict[str, Any]) -> ImportSummary:
+        """Of a finished job, from what its file holds; what is missing there counts as nothing."""
+        logs = [LogSummary(**{**log, "appended": 0}) for log in value.get("logs", [])]
+        return cls(
+            job=job,
+            already=True,
+            logs={log.log: log for log in logs},
+            rows=value.get("rows", 0),
+            bad=value.get("bad", {}),
+            skipped=value.get("skipped", {}),
+            gaps=value.get("gaps", 0),
+            untrusted=value.get("untrusted", {}),
+            rejected=value.get("rejected"),
+        )

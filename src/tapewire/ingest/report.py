@@ -37,7 +37,7 @@ class Report:
         self,
         folder: Path,
         on_gap: Callable[[Gap], None],
-        on_instrument: Callable[[Instrument], None],
+        on_instrument: Callable[[Instrument], Instrument],
     ) -> None:
         self.rows = 0
         self.bad_rows: collections.Counter[str] = collections.Counter()
@@ -91,9 +91,12 @@ class Report:
         """
         self._on_gap(gap)
 
-    def instrument(self, instrument: Instrument) -> None:
-        """An instrument, before the first chunk of it; again is no harm."""
-        self._on_instrument(instrument)
+    def instrument(self, instrument: Instrument) -> Instrument:
+        """An instrument, before the first chunk of it; write with the one that is returned.
+
+        Its ids, and the scales, are those that the archive knows it by.
+        """
+        return self._on_instrument(instrument)
 
     def close(self) -> None:
         """Make the bad rows durable. Again is no harm."""
