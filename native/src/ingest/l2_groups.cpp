@@ -16,16 +16,22 @@ L2Grouper::L2Grouper(std::uint16_t venue_id, std::uint32_t market_id, std::uint8
     header_.flags = format::kEventAbsolute | format::kEventHasScale;
 }
 
+bool L2Grouper::continues(const LevelRow& row) const noexcept {
+    return collecting_ && row.ingest_ns == open_.ingest_ns &&
+           row.exchange_ns == open_.exchange_ns && row.snapshot == open_.snapshot &&
+           (row.snapshot != kWhole || row.line == open_.line);
+}
+
 void L2Grouper::add(const LevelRow* rows, std::size_t n) {
     for (const LevelRow* row = rows; row != rows + n; ++row) {
-        if (!has_open_ || row->ingest_ns != open_.ingest_ns ||
-            row->exchange_ns != open_.exchange_ns || row->snapshot != open_.snapshot) {
-            const bool in_snapshot = has_open_ && open_.snapshot != 0;
-            if (has_open_) emit();
-            starts_snapshot_ = row->snapshot != 0 && !in_snapshot;
+        if (!continues(*row)) {
+            finish();
+            starts_snapshot_ =
+                row->snapshot == kWhole || (row->snapshot == kSnapshot && open_.snapshot != kSnapshot);
             open_ = *row;
-            has_open_ = true;
+            collecting_ = true;
         }
+        if (row->side < 0) continue;
         std::vector<Level>& side = row->side == 0 ? bids_ : asks_;
         if (side.size() == kMaxLevels) {
             emit();
@@ -36,7 +42,8 @@ void L2Grouper::add(const LevelRow* rows, std::size_t n) {
 }
 
 void L2Grouper::finish() {
-    if (!bids_.empty() || !asks_.empty()) emit();
+    if (collecting_) emit();
+    collecting_ = false;
 }
 
 void L2Grouper::put(const void* bytes, std::size_t n) {
@@ -51,6 +58,7 @@ void L2Grouper::emit() {
     header_.record_len = static_cast<std::uint32_t>(sizeof header_ + body + levels_bytes);
     header_.ingest_ts_ns = static_cast<std::uint64_t>(open_.ingest_ns);
     header_.exchange_ts_ns = static_cast<std::uint64_t>(open_.exchange_ns);
+    header_.native_seq = static_cast<std::uint64_t>(open_.native_seq);
     header_.event_type = static_cast<std::uint8_t>(starts_snapshot_ ? format::EventType::snapshot
                                                                     : format::EventType::diff);
     put(&header_, sizeof header_);

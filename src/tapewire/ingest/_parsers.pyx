@@ -62,7 +62,6 @@ cdef extern from "tapewire/ingest/l2_groups.hpp" namespace "tapewire::ingest" no
         CL2Grouper(uint16_t, uint32_t, uint8_t, uint8_t) except +raise_python_error
         void add(const LevelRow*, size_t) except +raise_python_error
         void finish() except +raise_python_error
-        const vector[char]& payloads "payloads"()
         const vector[uint64_t]& ends()
         const vector[int64_t]& timestamps_ns()
         const vector[int64_t]& lines()
@@ -88,7 +87,6 @@ cdef extern from "tapewire/ingest/itch.hpp" namespace "tapewire::ingest" nogil:
 
     cppclass CItchDecoder "tapewire::ingest::ItchDecoder":
         CItchDecoder(ItchLengths)
-        size_t decode(...) except +raise_python_error
         const vector[ItchEvent]& events()
         const vector[ItchBad]& bad()
         uint64_t messages()
@@ -98,6 +96,7 @@ cdef extern from "tapewire/ingest/itch.hpp" namespace "tapewire::ingest" nogil:
 
 cdef extern from *:
     """
+    #include <cstring>
     #include <span>
     static inline size_t tw_decode_itch(tapewire::ingest::ItchDecoder* decoder, const uint8_t* bytes,
                                         size_t n, bool last) {
@@ -122,7 +121,7 @@ ITCH_FAULTS = ("none", "unknown_type", "wrong_length", "cut_short", "bad_time", 
                "out_of_range", "no_stock")
 MISSING = kMissing
 SKIP = 0xFFFFFFFF
-LEVEL_ROW_FIELDS = 7
+LEVEL_ROW_FIELDS = 8
 ITCH_DTYPE = np.dtype([
     ("time_ns", "<u8"), ("number", "<u8"), ("order_id", "<u8"), ("match", "<u8"), ("price", "<i8"),
     ("size", "<i8"), ("locate", "<u2"), ("message", "u1"), ("l3_type", "u1"), ("side", "u1"),
@@ -134,7 +133,9 @@ assert ITCH_DTYPE.itemsize == sizeof(ItchEvent)
 def decimal(const uint8_t[::1] text, uint8_t scale, bint rounded=False):
     """The number at a scale as an int, or the name of what is wrong with it."""
     cdef int64_t value = 0
-    cdef const char* p = NULL if text.shape[0] == 0 else <const char*>&text[0]
+    cdef const char* p = NULL
+    if text.shape[0]:
+        p = <const char*>&text[0]
     cdef Fault fault = parse_decimal(string_view(p, <size_t>text.shape[0]), scale, rounded, value)
     return value if fault == FAULT_NONE else FAULTS[<int>fault]
 
@@ -187,7 +188,9 @@ cdef class RowParser:
             and ``(line, offset, length, column, fault)`` of each bad line.
         """
         cdef size_t used, n
-        cdef const char* p = NULL if data.shape[0] == 0 else <const char*>&data[0]
+        cdef const char* p = NULL
+        if data.shape[0]:
+            p = <const char*>&data[0]
         cdef string_view view = string_view(p, <size_t>data.shape[0])
         with nogil:
             used = self._parser.parse_pairs(view, last) if pairs else self._parser.parse_csv(view, last)
@@ -196,8 +199,11 @@ cdef class RowParser:
         cdef int64_t[:, ::1] target = rows
         if n:
             memcpy(&target[0, 0], self._parser.rows().data(), self._parser.rows().size() * 8)
-        bad = [(row.line, row.offset, row.length, row.column, FAULTS[<int>row.fault])
-               for row in self._parser.bad()]
+        bad = []
+        cdef BadRow row
+        for n in range(self._parser.bad().size()):
+            row = self._parser.bad()[n]
+            bad.append((row.line, row.offset, row.length, row.column, FAULTS[<int>row.fault]))
         return used, rows, bad
 
     @property
@@ -214,7 +220,8 @@ cdef class RowParser:
         """What the numbers in columns of text stand for, as bytes."""
         cdef size_t i
         for i in range(len(self._texts), self._parser.texts().size()):
-            self._texts.append(<bytes>self._parser.texts()[i])
+            self._texts.append(PyBytes_FromStringAndSize(self._parser.texts()[i].data(),
+                                                         self._parser.texts()[i].size()))
         return self._texts
 
 
@@ -230,7 +237,7 @@ cdef class L2Grouper:
         del self._grouper
 
     def add(self, const int64_t[:, ::1] rows):
-        """Rows of ingest_ns, exchange_ns, snapshot, side, price, size, line."""
+        """Rows of ingest_ns, exchange_ns, native_seq, snapshot, side, price, size, line."""
         if rows.shape[1] != LEVEL_ROW_FIELDS:
             raise InvalidMessage(f"a row of a level has {LEVEL_ROW_FIELDS} values: {rows.shape[1]}")
         if rows.shape[0]:
@@ -282,7 +289,9 @@ cdef class ItchDecoder:
             each bad message.
         """
         cdef size_t used
-        cdef const uint8_t* p = NULL if data.shape[0] == 0 else &data[0]
+        cdef const uint8_t* p = NULL
+        if data.shape[0]:
+            p = &data[0]
         with nogil:
             used = tw_decode_itch(self._decoder, p, <size_t>data.shape[0], last)
         events = np.empty(self._decoder.events().size(), ITCH_DTYPE)
@@ -290,13 +299,18 @@ cdef class ItchDecoder:
         if len(events):
             target = events.view(np.uint8)
             tw_copy_events(self._decoder, &target[0])
-        bad = [(one.number, one.offset, one.length, ITCH_FAULTS[<int>one.fault])
-               for one in self._decoder.bad()]
+        bad = []
+        cdef ItchBad one
+        cdef size_t i
+        for i in range(self._decoder.bad().size()):
+            one = self._decoder.bad()[i]
+            bad.append((one.number, one.offset, one.length, ITCH_FAULTS[<int>one.fault]))
         return used, events, bad
 
     def stock(self, uint16_t locate):
         """The stock of a locate code; empty where nothing named it."""
-        return (<bytes>self._decoder.stock(locate)).decode("ascii")
+        cdef string name = self._decoder.stock(locate)
+        return name.decode("ascii")
 
     @property
     def counts(self):

@@ -9,18 +9,26 @@
 
 namespace tapewire::ingest {
 
-// One row. A `snapshot` row behind one that is none throws the book away; those behind it add to it.
+// LevelRow.snapshot: how a row relates to those before it.
+enum Belongs : std::int64_t {
+    kUpdate = 0,    // changes the book
+    kSnapshot = 1,  // behind an update, throws the book away first; behind its like, adds to it
+    kWhole = 2,     // the rows of one line are a whole book, whatever came before
+};
+
+// One level of a row of the file.
 struct LevelRow {
     std::int64_t ingest_ns;
     std::int64_t exchange_ns;
-    std::int64_t snapshot;  // 0 or 1
-    std::int64_t side;      // 0 bid, 1 ask
+    std::int64_t native_seq;
+    std::int64_t snapshot;  // Belongs
+    std::int64_t side;      // 0 bid, 1 ask, -1 neither: there is such a moment, without this level
     std::int64_t price;
     std::int64_t size;  // what is there now; 0 removes the level
     std::int64_t line;
 };
 
-static_assert(sizeof(LevelRow) == 56);
+static_assert(sizeof(LevelRow) == 64);
 
 // Collects the rows of one instrument. Rows behind each other with the same two times and the same
 // `snapshot` are one event, their levels in the order of the rows. The first event of a run of snapshot
@@ -47,12 +55,13 @@ class L2Grouper {
   private:
     void emit();
     void put(const void* bytes, std::size_t n);
+    bool continues(const LevelRow& row) const noexcept;
 
     format::BookEventHeader header_{};
     std::uint8_t price_scale_;
     std::uint8_t size_scale_;
-    LevelRow open_{};  // the first row of the event being collected
-    bool has_open_ = false;
+    LevelRow open_{};  // the first row of the event being collected, or of the last one
+    bool collecting_ = false;
     bool starts_snapshot_ = false;
     std::vector<format::Level> bids_;
     std::vector<format::Level> asks_;
