@@ -35,6 +35,7 @@ __all__ = [
     "SequenceNotRising",
     "StorageError",
     "TapewireError",
+    "UnknownOrder",
     "UnsupportedVersion",
     "WriterAlreadyActive",
 ]
@@ -211,6 +212,10 @@ class MappingLost(TapewireError):
     """A file was cut short while it was mapped."""
 
 
+class UnknownOrder(TapewireError, LookupError):
+    """An event names an order that its book does not have, or adds one that it has."""
+
+
 # Order of tapewire::Errc.
 _BY_CODE: tuple[type[TapewireError], ...] = (
     StorageError,
@@ -235,6 +240,7 @@ _BY_CODE: tuple[type[TapewireError], ...] = (
     SegmentNotReady,
     SequenceNotRising,
     MappingLost,
+    UnknownOrder,
 )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from tapewire.bus.names import check_name, path_below
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidName, UnsupportedVersion
+from tapewire.ingest.model import ImportSummary
 from tapewire.ingest.source import SourceFile
 
 __all__ = ["Job", "job_id"]
@@ -128,6 +129,15 @@ class Job:
         """Note that everything is in the logs, durably."""
         self.done, self.summary = True, dict(summary)
         self._store()
+
+    def told(self) -> ImportSummary:
+        """What the run that finished the job said, with `already` set."""
+        try:
+            return ImportSummary.from_dict(self.id, self.summary)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptMetadata(
+                f"not a summary: {error}", path=os.fspath(self._path), hint=_REMEDY
+            ) from None
 
     def _locked(self) -> int:
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)

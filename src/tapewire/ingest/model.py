@@ -63,9 +63,10 @@ class ImportOptions:
     keep_wire: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.symbols, str) or not all(isinstance(s, str) for s in self.symbols):
-            raise InvalidOption(f"symbols must be a sequence of names: symbols={self.symbols!r}")
-        object.__setattr__(self, "symbols", tuple(self.symbols))
+        given: Any = self.symbols
+        if isinstance(given, str) or not all(isinstance(symbol, str) for symbol in given):
+            raise InvalidOption(f"symbols must be a sequence of names: symbols={given!r}")
+        object.__setattr__(self, "symbols", tuple(given))
         check_whole("price_scale", self.price_scale, 0, MAX_SCALE)
         check_whole("size_scale", self.size_scale, 0, MAX_SCALE)
 
@@ -172,16 +173,21 @@ class ImportSummary:
 
     @classmethod
     def from_dict(cls, job: str, value: dict[str, Any]) -> ImportSummary:
-        """Of a finished job, from what its file holds; what is missing there counts as nothing."""
-        logs = [LogSummary(**{**log, "appended": 0}) for log in value.get("logs", [])]
-        return cls(
-            job=job,
-            already=True,
-            logs={log.log: log for log in logs},
-            rows=value.get("rows", 0),
-            bad=value.get("bad", {}),
-            skipped=value.get("skipped", {}),
-            gaps=value.get("gaps", 0),
-            untrusted=value.get("untrusted", {}),
-            rejected=value.get("rejected"),
-        )
+        """Of a finished job, from what its file holds.
+
+        Raises:
+            ValueError: That is not what `as_dict` gives.
+        """
+        summary = cls(job=job, already=True)
+        for name in ("rows", "bad", "skipped", "gaps", "untrusted"):
+            if type(value.get(name)) is not type(getattr(summary, name)):
+                raise ValueError(f"{name}={value.get(name)!r:.80}")
+            setattr(summary, name, value[name])
+        rejected = value.get("rejected")
+        summary.rejected = rejected if isinstance(rejected, str) else None
+        for log in value.get("logs", []):
+            numbers = {key: log[key] for key in ("records", "first_seq", "gaps")}
+            if type(log["log"]) is not str or any(type(n) is not int for n in numbers.values()):
+                raise ValueError(f"logs holds {log!r:.80}")
+            summary.logs[log["log"]] = LogSummary(log["log"], **numbers)
+        return summary

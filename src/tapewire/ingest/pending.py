@@ -43,7 +43,8 @@ class Pending:
         chunk = self._chunks.get(key)
         if chunk is None:
             chunk = self._chunks[key] = Chunk(venue, symbol, stream, type_id, [], [], line)
-        assert isinstance(chunk.timestamps_ns, list) and isinstance(chunk.payloads, list)
+        assert isinstance(chunk.timestamps_ns, list)
+        assert isinstance(chunk.payloads, list)
         assert chunk.type_id == type_id, "a stream has records of one type"
         chunk.timestamps_ns.append(timestamp_ns)
         chunk.payloads.append(payload)

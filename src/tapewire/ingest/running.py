@@ -79,7 +79,7 @@ def run(
     total_bytes = sum(source.size for source in sources)
     with Job(archive, format, dataclasses.asdict(chosen), sources) as job:
         if job.done:
-            return ImportSummary.from_dict(job.id, job.summary)
+            return job.told()
         with (
             Target(archive, job) as target,
             Report(job.folder, target.gap, target.instrument) as report,

@@ -26,7 +26,7 @@ _PIECE = 1 << 20
 
 
 class SourceFile:
-    """One file to import, or one member of a zip.
+    r"""One file to import, or one member of a zip.
 
     A path ``day.zip!orders.txt`` names a member; a zip of one member needs no name. Whether a
     file is gzip is seen from its first bytes, not from its name.
@@ -40,7 +40,7 @@ class SourceFile:
 
     Example:
         >>> path = tmp / "a.txt"
-        >>> _ = path.write_bytes(b"one\\ntwo")
+        >>> _ = path.write_bytes(b"one\ntwo")
         >>> list(SourceFile(path).lines())
         [(1, b'one'), (2, b'two')]
     """
@@ -135,7 +135,8 @@ class SourceFile:
             return names[0]
         if self.member not in names:
             raise CorruptSource(
-                f"which member of the zip: member={self.member}, it has {', '.join(names) or 'none'}",
+                f"which member of the zip: member={self.member}, "
+                f"it has {', '.join(names) or 'none'}",
                 path=os.fspath(self.path),
                 hint=f"name it: {self.path.name}!MEMBER",
             )

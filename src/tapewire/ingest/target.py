@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime as dt
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tapewire.ingest.job import Job
 from tapewire.ingest.log_writer import LogWriter
 from tapewire.ingest.model import Chunk, LogSummary
 from tapewire.protocol.instruments import Instrument, Instruments
+from tapewire.protocol.market import BOOK_EVENT
 
 __all__ = ["Target"]
 
@@ -40,6 +42,7 @@ class Target:
         self._books: dict[_Stream, RunningBook] = {}
         self._current: dict[_Stream, tuple[int, LogWriter]] = {}
         self._open: collections.OrderedDict[str, LogWriter] = collections.OrderedDict()
+        self._unsaved = False
         self.logs: dict[str, LogWriter] = {}
 
     def __enter__(self) -> Target:
@@ -53,7 +56,7 @@ class Target:
         known = self._instruments.get(instrument.venue, instrument.symbol)
         if known is None:
             known = self._instruments.add(instrument)
-            self._instruments.save(self._layout.root)
+            self._unsaved = True  # until a log has its first record
         return known
 
     def gap(self, gap: Gap) -> None:
@@ -77,7 +80,7 @@ class Target:
         stream = (chunk.venue, chunk.symbol, chunk.stream)
         days = times // DAY_NS
         edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(times)]
-        for start, stop in zip(edges, edges[1:], strict=False):
+        for start, stop in itertools.pairwise(edges):
             log = self._log_of(stream, int(days[start]), int(times[start]))
             whole = start == 0 and stop == len(times)
             rows = chunk.payloads if whole else chunk.payloads[start:stop]
@@ -117,6 +120,9 @@ class Target:
         if known is not None:
             self._open.pop(known[1].log, None)
             known[1].close()
+        if self._unsaved:
+            self._instruments.save(self._layout.root)
+            self._unsaved = False
         log = self.logs.get(path)
         if log is None:
             log = self.logs[path] = LogWriter(path, folder, self._job)
@@ -133,7 +139,7 @@ class Target:
         if running is not None:
             payload = running.snapshot(timestamp_ns)
             if payload is not None:
-                log.append(0x1000, np.array([timestamp_ns]), [payload])
+                log.append(BOOK_EVENT, np.array([timestamp_ns]), [payload])
             return
         instrument = self._instruments.get(venue, symbol)
         if instrument is not None and instrument.book_mode == "l2":
@@ -144,5 +150,3 @@ class Target:
         self._open.move_to_end(log.log)
         while len(self._open) > MAX_OPEN:
             self._open.popitem(last=False)[1].close()
-
-
