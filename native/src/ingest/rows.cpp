@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tapewire/error.hpp"
+#include "tapewire/market/decimal.hpp"
 #include "tapewire/xxhash.hpp"
 
 namespace tapewire::ingest {
@@ -77,16 +78,28 @@ bool read_decimal(std::string_view text, Decimal& out) noexcept {
 }
 
 // mantissa / 10^places, rounded half to even where that moves it by no more than 1e-9 of itself.
-Fault divide(std::uint64_t mantissa, std::int64_t places, bool rounded,
-             std::uint64_t& out) noexcept {
+Fault divide_rounded(std::uint64_t mantissa, std::int64_t places, std::uint64_t& out) noexcept {
     if (places > kDigitsMax) return Fault::too_precise;
     const std::uint64_t unit = kPowers[static_cast<std::size_t>(places)];
     out = mantissa / unit;
     const std::uint64_t below = mantissa % unit;
-    if (below == 0) return Fault::none;
     const std::uint64_t above = unit - below;
-    if (!rounded || std::min(below, above) > mantissa / 1'000'000'000) return Fault::too_precise;
+    if (std::min(below, above) > mantissa / 1'000'000'000) return Fault::too_precise;
     out += below > above || (below == above && out % 2 == 1);
+    return Fault::none;
+}
+
+// A decimal that has more digits than the scale.
+Fault parse_rounded(std::string_view text, std::uint8_t scale, std::int64_t& out) noexcept {
+    Decimal decimal;
+    if (!read_decimal(text, decimal)) return Fault::not_a_number;
+    const std::int64_t places = -(decimal.exponent + scale);
+    if (decimal.lost || places <= 0) return Fault::too_precise;
+    std::uint64_t value;
+    const Fault fault = divide_rounded(decimal.mantissa, places, value);
+    if (fault != Fault::none) return fault;
+    if (value > kInt64Max) return Fault::out_of_range;
+    out = decimal.negative ? -static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value);
     return Fault::none;
 }
 
@@ -178,25 +191,17 @@ std::string_view next_field(std::string_view line, std::size_t& at) noexcept {
 
 Fault parse_decimal(std::string_view text, std::uint8_t scale, bool rounded,
                     std::int64_t& out) noexcept {
-    Decimal decimal;
-    if (!read_decimal(text, decimal)) return Fault::not_a_number;
-    if (decimal.lost) return Fault::too_precise;
-    std::uint64_t value = decimal.mantissa;
-    const std::int64_t shift = decimal.exponent + scale;
-    if (value == 0) {
-        out = 0;
-        return Fault::none;
+    switch (market::parse_decimal(text, scale, out)) {
+        case market::Decimal::fits:
+            return Fault::none;
+        case market::Decimal::not_a_number:
+            return Fault::not_a_number;
+        case market::Decimal::too_large:
+            return Fault::out_of_range;
+        case market::Decimal::digits_lost:
+            break;
     }
-    if (shift < 0) {
-        const Fault fault = divide(value, -shift, rounded, value);
-        if (fault != Fault::none) return fault;
-    } else if (shift >= kDigitsMax ||
-               __builtin_mul_overflow(value, kPowers[static_cast<std::size_t>(shift)], &value)) {
-        return Fault::out_of_range;
-    }
-    if (value > kInt64Max) return Fault::out_of_range;
-    out = decimal.negative ? -static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value);
-    return Fault::none;
+    return rounded ? parse_rounded(text, scale, out) : Fault::too_precise;
 }
 
 RowParser::RowParser(std::vector<Column> columns)
