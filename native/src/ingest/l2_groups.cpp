@@ -24,8 +24,8 @@ void L2Grouper::add(const LevelRow* rows, std::size_t n) {
     for (const LevelRow* row = rows; row != rows + n; ++row) {
         if (!continues(*row)) {
             finish();
-            starts_snapshot_ =
-                row->snapshot == kWhole || (row->snapshot == kSnapshot && open_.snapshot != kSnapshot);
+            starts_snapshot_ = row->snapshot == kWhole ||
+                               (row->snapshot == kSnapshot && open_.snapshot != kSnapshot);
             open_ = *row;
             collecting_ = true;
         }
@@ -55,12 +55,12 @@ void L2Grouper::emit() {
         starts_snapshot_ ? market::kSnapshotHeadBytes : market::kDiffHeadBytes;
     payloads_.resize(start + head_bytes + bids_bytes + asks_bytes);
     std::byte* into = payloads_.data() + start;
-    into = starts_snapshot_
-               ? market::begin_snapshot(into, head_, static_cast<std::uint32_t>(bids_.size()),
-                                        static_cast<std::uint32_t>(asks_.size()))
-               : market::begin_diff(into, head_, {}, false,
-                                    static_cast<std::uint16_t>(bids_.size()),
-                                    static_cast<std::uint16_t>(asks_.size()));
+    into =
+        starts_snapshot_
+            ? market::begin_snapshot(into, head_, static_cast<std::uint32_t>(bids_.size()),
+                                     static_cast<std::uint32_t>(asks_.size()))
+            : market::begin_diff(into, head_, {}, false, static_cast<std::uint16_t>(bids_.size()),
+                                 static_cast<std::uint16_t>(asks_.size()));
     if (bids_bytes != 0) std::memcpy(into, bids_.data(), bids_bytes);
     if (asks_bytes != 0) std::memcpy(into + bids_bytes, asks_.data(), asks_bytes);
     ends_.push_back(payloads_.size());

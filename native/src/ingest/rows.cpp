@@ -78,14 +78,16 @@ bool read_decimal(std::string_view text, Decimal& out) noexcept {
 }
 
 // mantissa / 10^places, rounded half to even where that moves it by no more than 1e-9 of itself.
-Fault divide_rounded(std::uint64_t mantissa, std::int64_t places, std::uint64_t& out) noexcept {
+// `lost`: digits that count follow the mantissa.
+Fault divide_rounded(std::uint64_t mantissa, bool lost, std::int64_t places,
+                     std::uint64_t& out) noexcept {
     if (places > kDigitsMax) return Fault::too_precise;
     const std::uint64_t unit = kPowers[static_cast<std::size_t>(places)];
     out = mantissa / unit;
     const std::uint64_t below = mantissa % unit;
     const std::uint64_t above = unit - below;
     if (std::min(below, above) > mantissa / 1'000'000'000) return Fault::too_precise;
-    out += below > above || (below == above && out % 2 == 1);
+    out += below > above || (below == above && (lost || out % 2 == 1));
     return Fault::none;
 }
 
@@ -94,9 +96,9 @@ Fault parse_rounded(std::string_view text, std::uint8_t scale, std::int64_t& out
     Decimal decimal;
     if (!read_decimal(text, decimal)) return Fault::not_a_number;
     const std::int64_t places = -(decimal.exponent + scale);
-    if (decimal.lost || places <= 0) return Fault::too_precise;
+    if (places <= 0) return Fault::too_precise;
     std::uint64_t value;
-    const Fault fault = divide_rounded(decimal.mantissa, places, value);
+    const Fault fault = divide_rounded(decimal.mantissa, decimal.lost, places, value);
     if (fault != Fault::none) return fault;
     if (value > kInt64Max) return Fault::out_of_range;
     out = decimal.negative ? -static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value);
@@ -137,7 +139,8 @@ bool parse_date(std::string_view text, std::int64_t& out) noexcept {
     if (!packed && (text.size() != 10 || text[4] != text[7] ||
                     (text[4] != '.' && text[4] != '-' && text[4] != '/')))
         return false;
-    if (!read_number(text.data(), 4, year) || !read_number(text.data() + (packed ? 4 : 5), 2, month) ||
+    if (!read_number(text.data(), 4, year) ||
+        !read_number(text.data() + (packed ? 4 : 5), 2, month) ||
         !read_number(text.data() + (packed ? 6 : 8), 2, day))
         return false;
     const std::chrono::year_month_day date{std::chrono::year(static_cast<int>(year)),
@@ -223,7 +226,8 @@ void RowParser::set_fields(std::vector<std::uint32_t> fields) {
 
 void RowParser::set_keys(const std::vector<std::string>& keys) {
     if (keys.size() != columns_.size())
-        throw Error(Errc::invalid_option, "a key for each column: keys=" + std::to_string(keys.size()));
+        throw Error(Errc::invalid_option,
+                    "a key for each column: keys=" + std::to_string(keys.size()));
     keys_.clear();
     for (std::uint32_t i = 0; i < keys.size(); ++i) keys_.emplace(keys[i], i);
 }
