@@ -96,8 +96,8 @@ def test_the_book_at_the_end_is_that_of_a_plain_reading(imported, plain, stock):
     replayed = l3_book_of(archive, "nasdaq", stock)
     for batch in batches_of(archive, "nasdaq", stock, "book"):
         replayed.apply_batch(batch)
-    for side, got in (("B", replayed.bids()), ("S", replayed.asks())):
-        got = list(zip(got["price"].tolist(), got["size"].tolist(), strict=True))
+    for side, levels in (("B", replayed.bids()), ("S", replayed.asks())):
+        got = list(zip(levels["price"].tolist(), levels["size"].tolist(), strict=True))
         want = plain.levels(stock, side)
         assert want
         right = sum(a == b for a, b in zip(got, want, strict=True))

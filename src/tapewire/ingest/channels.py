@@ -19,7 +19,7 @@ _NUMBER = (1 << SEQ_BITS) - 1
 
 
 class ChannelCheck:
-    """Passes events on, but for those whose number came before; tells of numbers that are missing."""
+    """Passes on events but for those whose number came before; tells of numbers not there."""
 
     def __init__(
         self, venue: str, check_gaps: bool, symbols: Symbols, out: OrderChunks, report: Report

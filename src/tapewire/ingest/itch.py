@@ -48,8 +48,8 @@ class ItchOptions(ImportOptions):
     Attributes:
         date: The trading day, ``YYYY-MM-DD``: messages have only the time since its midnight in
             New York.
-        lengths: "prefix": a message is as long as the two bytes before it say, and bad when its type
-            has another length. "type": as long as its type says, whatever stands in those bytes.
+        lengths: "prefix": a message is as long as the two bytes before it say, and bad when its
+            type has another length. "type": as long as its type says, whatever those bytes are.
     """
 
     price_scale: int = PRICE_DECIMALS
@@ -91,6 +91,8 @@ def midnight_ns(date: str) -> int:
             "this host does not know the time zone: zone=America/New_York",
             hint="install the system's tzdata, or the Python package tzdata",
         ) from None
+    if day.year < 1971:
+        raise InvalidOption(f"times start at 1970: date={date!r}")
     midnight = dt.datetime(day.year, day.month, day.day, tzinfo=zone)
     return int(midnight.timestamp()) * 10**9
 
@@ -121,9 +123,7 @@ class Itch:
             if decoder.unknown_orders:
                 report.skipped["of an order that was never added"] += decoder.unknown_orders
 
-    def _events(
-        self, source: SourceFile, decoder: ItchDecoder, report: Report
-    ) -> Iterator[_Array]:
+    def _events(self, source: SourceFile, decoder: ItchDecoder, report: Report) -> Iterator[_Array]:
         tail = b""
         for piece in pieces(source):
             data = tail + piece
@@ -195,9 +195,7 @@ class Itch:
         ticks["price_scale"] = instrument.price_scale
         ticks["size_scale"] = instrument.size_scale
         ticks["is_buyer_maker"] = rows["maker"]
-        return Chunk(
-            self.venue, instrument.symbol, "trades", TradeTick.type_id, times_ns, ticks
-        )
+        return Chunk(self.venue, instrument.symbol, "trades", TradeTick.type_id, times_ns, ticks)
 
 
 class _Stocks:
@@ -217,7 +215,9 @@ class _Stocks:
             stock, options = self._decoder.stock(locate), self._options
             name = folder_name(stock.encode())
             known = None
-            if name and (not options.symbols or stock in options.symbols or name in options.symbols):
+            if name and (
+                not options.symbols or stock in options.symbols or name in options.symbols
+            ):
                 made = Instrument.of(
                     Itch.venue, name, options.price_scale, options.size_scale, book_mode="l3"
                 )

@@ -1,4 +1,4 @@
-"""Lanes of events, each in its order, to one: by key, with as little in memory as their skew asks."""
+"""Lanes of events, each in its order, to one: by key, in memory only what their skew asks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _END = np.iinfo(np.int64).max
 def merged(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
     """The events of all files by key; of equal keys, the earlier file's and lane's first.
 
-    A first look at the files finds out whether every lane is in the order of its keys. If so, they are
-    merged as they are read. If not, all events are taken into memory and sorted.
+    A first look at the files finds out whether every lane is in the order of its keys. If so, they
+    are merged as they are read. If not, all events are taken into memory and sorted.
 
     Raises:
         CorruptSource: A file is damaged; the events before the damage were given.

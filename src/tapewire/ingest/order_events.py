@@ -1,7 +1,7 @@
 """Orders and trades of an exchange that numbers them together, as rows of one array.
 
-What the Shanghai and Shenzhen importers have in common: the array, the exchange's clock and its phases,
-and rows to chunks.
+What the Shanghai and Shenzhen importers have in common: the array, the exchange's clock and its
+phases, and rows to chunks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -33,7 +33,9 @@ __all__ = [
     "day_of",
     "empty_events",
     "phase_flags",
+    "times",
     "with_keys",
+    "without_negatives",
 ]
 
 _Array = np.ndarray[Any, Any]
@@ -73,7 +75,7 @@ def _clock(hours: int, minutes: int) -> int:
     return (hours * 60 + minutes) * 60 * SECOND_NS
 
 
-# Both exchanges. An auction's trades are told when it ends, so its phase lasts until what follows it.
+# Both exchanges. An auction's trades are told when it ends: its phase lasts until what follows it.
 OPENING_CALL = (_clock(9, 15), _clock(9, 30))
 CLOSING_CALL = (_clock(14, 57), _clock(15, 5))
 NO_CANCEL = ((_clock(9, 20), _clock(9, 25)), (_clock(14, 57), _clock(15, 0)))
@@ -84,10 +86,10 @@ class DatedOptions(ImportOptions):
     """Options of files that give the time of day and not the day.
 
     Attributes:
-        date: The trading day, ``YYYY-MM-DD``; without it, the one that stands as ``YYYYMMDD`` in the
-            file's name.
-        clock: "receive" for the time at which the file's writer received an event, where it says so;
-            "exchange" for the exchange's own.
+        date: The trading day, ``YYYY-MM-DD``; without it, the one that stands as ``YYYYMMDD`` in
+            the file's name.
+        clock: "receive" for the time at which the file's writer received an event, where it says
+            so; "exchange" for the exchange's own.
         check_gaps: Whether a number that is missing in a channel is a gap. Only a file of a whole
             channel can tell: one of single stocks has other numbers missing everywhere.
     """
@@ -111,6 +113,8 @@ def _parse_day(text: str) -> int:
         day = dt.date.fromisoformat(text)
     except (TypeError, ValueError):
         raise InvalidOption(f"not a day: date={text!r}", hint="give YYYY-MM-DD") from None
+    if day.year < 1971:
+        raise InvalidOption(f"times start at 1970: date={text!r}")
     return (day - dt.date(1970, 1, 1)).days
 
 
@@ -152,6 +156,13 @@ def empty_events(n: int) -> _Array:
     return np.zeros(n, EVENT_DTYPE)
 
 
+def without_negatives(block: Block, names: tuple[str, ...], report: Report | None) -> Block:
+    """The rows without a number below zero in these columns."""
+    for name in names:
+        block = block.without(block[name] < 0, report, f"{name} below zero")
+    return block
+
+
 def with_keys(block: Block, channel: str, number: str, report: Report | None) -> Block:
     """The rows whose channel and number can be a key."""
     channels, numbers = block[channel], block[number]
@@ -187,9 +198,7 @@ class Symbols:
         return table[codes] if len(codes) else codes
 
 
-def times(
-    events: _Array, days: _Array | int, clock_ns: _Array, received_ns: _Array | None
-) -> None:
+def times(events: _Array, days: _Array | int, clock_ns: _Array, received_ns: _Array | None) -> None:
     """Fill both times: `clock_ns` since midnight and `received_ns` since 1970, both in Shanghai."""
     events["exchange_ns"] = days * DAY_NS + clock_ns - SHANGHAI_NS
     events["ingest_ns"] = events["exchange_ns"]
@@ -202,8 +211,13 @@ class OrderChunks:
     """Events in their order to chunks of "book" and "trades", stock by stock."""
 
     def __init__(
-        self, venue: str, options: ImportOptions, symbols: Symbols, report: Report
+        self,
+        venue: Literal["sse", "szse"],
+        options: ImportOptions,
+        symbols: Symbols,
+        report: Report,
     ) -> None:
+        self._venue: Literal["sse", "szse"]
         self._venue = venue
         self._options = options
         self._symbols = symbols

@@ -1,16 +1,16 @@
 """Shanghai: orders, trades and snapshots as lines of key=value, or orders and trades as CSV.
 
-Orders and trades of a channel are numbered together (`BizIndex`, in older files `ApplSeqNum`); merged by
-that number they are the book's events. In continuous trading an order that trades at once appears only
-with what is left of it, after its trades: a trade reduces the resting side alone. docs/howto/china-l3.md
-has the rules.
+Orders and trades of a channel are numbered together (`BizIndex`, in older files `ApplSeqNum`);
+merged by that number they are the book's events. In continuous trading an order that trades at once
+appears only with what is left of it, after its trades: a trade reduces the resting side alone.
+docs/howto/china-l3.md has the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from tapewire.ingest.order_events import (
     phase_flags,
     times,
     with_keys,
+    without_negatives,
 )
 from tapewire.ingest.tables import MISSING, Block, Column, csv_blocks, csv_header, pair_blocks
 
@@ -63,7 +64,7 @@ class Sse:
     """Importer of Shanghai's order and trade files."""
 
     name: ClassVar[str] = "sse"
-    venue: ClassVar[str] = "sse"
+    venue: ClassVar[Literal["sse"]] = "sse"
     Options: ClassVar[type[SseOptions]] = SseOptions
 
     def __init__(self, options: SseOptions) -> None:
@@ -88,14 +89,18 @@ class Sse:
             first = file.readline(1 << 16)
         if b"MsgType=" in first:
             day = day_of(self._options, source)
-            return lambda report: _log_lanes(source, day, self._symbols, snapshots, report, self._options)
+            return lambda report: _log_lanes(
+                source, day, self._symbols, snapshots, report, self._options
+            )
         header = csv_header(source)
-        for mark, columns, events_of in (
-            ("OrderNO", _order_columns, _orders),
-            ("TradeBuyNo", _trade_columns, _trades),
+        for mark, columns, kind in (
+            ("OrderNO", _order_columns, "orders"),
+            ("TradeBuyNo", _trade_columns, "trades"),
         ):
             if mark in header:
-                return _csv_reader(source, columns(self._options), events_of, self._options, self._symbols)
+                return _csv_reader(
+                    source, columns(self._options), kind, self._options, self._symbols
+                )
         raise CorruptSource(
             f"neither orders, trades nor a log of Shanghai: has={', '.join(header[:40])[:400]}",
             path=str(source.path),
@@ -152,25 +157,34 @@ _AGGRESSOR_OF = np.array([0, _BUY, _SELL, 0, _BUY, _SELL], np.uint8)
 _EXEC_LETTERS = np.frombuffer(b"NBSNBS", np.uint8)
 
 
+_WHOLE_NUMBERS = {
+    "orders": ("OrderNO", "OrderQty"),
+    "trades": ("TradeBuyNo", "TradeSellNo", "TradeQty"),
+}
+
+
 def _csv_reader(
     source: SourceFile,
     columns: list[Column],
-    events_of: Any,
+    kind: str,
     options: SseOptions,
     symbols: Symbols,
 ) -> Reader:
     def read(report: Report | None) -> Iterator[Sequence[_Array]]:
-        for block in csv_blocks(source, columns, report):
-            number = "BizIndex" if (block["BizIndex"] != MISSING).all() else "ApplSeqNum"
-            block = with_keys(block, "ChannelNo", number, report)
-            block = _named(block, symbols, report)
+        for rows in csv_blocks(source, columns, report):
+            number = "BizIndex" if (rows["BizIndex"] != MISSING).all() else "ApplSeqNum"
+            block = _named(with_keys(rows, "ChannelNo", number, report), symbols, report)
+            block = without_negatives(block, _WHOLE_NUMBERS[kind], report)
+            received = block["ReceiveDateTime"]
+            early = (block["MDDate"] < 1) | ((received < DAY_NS) & (received != MISSING))
+            block = block.without(early, report, "a time before 1970")
             events = empty_events(len(block))
             events["key"] = block["ChannelNo"] << SEQ_BITS | block[number]
             events["symbol"] = symbols.column(block, "SecurityID")
             events["line"] = block.line
-            received = block["ReceiveDateTime"] if options.clock == "receive" else None
-            times(events, block["MDDate"], block["MDTime"], received)
-            events_of(events, block)
+            heard = block["ReceiveDateTime"] if options.clock == "receive" else None
+            times(events, block["MDDate"], block["MDTime"], heard)
+            (_orders if kind == "orders" else _trades)(events, block)
             events["flags"] |= phase_flags(events["type"], block["MDTime"])
             yield [events]
 
@@ -212,10 +226,24 @@ def _price(events: _Array, price: _Array, qty: _Array) -> None:
 
 
 def _log_columns() -> list[Column]:
-    names = (
-        "MsgType ChannelNo BizIndex OrderNo Price OrderQty OrdType Side TransactTime BidApplSeqNum "
-        "OfferApplSeqNum LastPx LastQty ExecType DataTimeStamp NumTrades"
-    ).split()
+    names = [
+        "MsgType",
+        "ChannelNo",
+        "BizIndex",
+        "OrderNo",
+        "Price",
+        "OrderQty",
+        "OrdType",
+        "Side",
+        "TransactTime",
+        "BidApplSeqNum",
+        "OfferApplSeqNum",
+        "LastPx",
+        "LastQty",
+        "ExecType",
+        "DataTimeStamp",
+        "NumTrades",
+    ]
     levels = [
         f"{side}Level[{i}].{what}"
         for i in range(DEPTH)
@@ -226,10 +254,26 @@ def _log_columns() -> list[Column]:
 
 
 _NEEDS = {
-    ORDER_MESSAGE: "ChannelNo BizIndex OrderNo Price OrderQty OrdType Side TransactTime".split(),
-    TRADE_MESSAGE: (
-        "ChannelNo BizIndex BidApplSeqNum OfferApplSeqNum LastPx LastQty ExecType TransactTime"
-    ).split(),
+    ORDER_MESSAGE: [
+        "ChannelNo",
+        "BizIndex",
+        "OrderNo",
+        "Price",
+        "OrderQty",
+        "OrdType",
+        "Side",
+        "TransactTime",
+    ],
+    TRADE_MESSAGE: [
+        "ChannelNo",
+        "BizIndex",
+        "BidApplSeqNum",
+        "OfferApplSeqNum",
+        "LastPx",
+        "LastQty",
+        "ExecType",
+        "TransactTime",
+    ],
     SNAPSHOT: ["DataTimeStamp", "NumTrades"],
 }
 
@@ -243,9 +287,9 @@ def _log_lanes(
     options: SseOptions,
 ) -> Iterator[Sequence[_Array]]:
     thousandths = _Thousandths(options)
-    for block in pair_blocks(source, _log_columns(), report):
-        known = np.isin(block["MsgType"], list(_NEEDS))
-        block = block.without(~known, report, "not an order, a trade or a snapshot")
+    for rows in pair_blocks(source, _log_columns(), report):
+        known = np.isin(rows["MsgType"], list(_NEEDS))
+        block = rows.without(~known, report, "not an order, a trade or a snapshot")
         block = block.without(block["SecurityID"] == MISSING, report, "no stock is named")
         block = _named(block, symbols, report)
         parts = {}
@@ -272,12 +316,12 @@ class _Thousandths:
         """Where digits would be lost, or do not fit."""
         shift = self._shift[what]
         if shift < 0:
-            return values % 10**-shift != 0
-        return np.abs(values) > np.iinfo(np.int64).max // 10**shift
+            return np.asarray(values % 10**-shift != 0)
+        return np.asarray(np.abs(values) > np.iinfo(np.int64).max // 10**shift)
 
     def at_scale(self, what: str, values: _Array) -> _Array:
         shift = self._shift[what]
-        return values * 10**shift if shift >= 0 else values // 10**-shift
+        return np.asarray(values * 10**shift if shift >= 0 else values // 10**-shift)
 
 
 def _clock_ns(hundredths: _Array) -> _Array:
@@ -302,7 +346,9 @@ def _log_events(
     for what, name in (("price", price), ("size", qty)):
         lost = thousandths.lost(what, block[name])
         block = block.without(lost, report, f"{name} does not fit the {what} scale")
-    letters, sides = (("OrdType", b"AD"), ("Side", b"BS")) if orders else (("ExecType", b"NBS"),) * 2
+    letters, sides = (
+        (("OrdType", b"AD"), ("Side", b"BS")) if orders else (("ExecType", b"NBS"),) * 2
+    )
     for name, allowed in (letters, sides):
         block = block.without(~np.isin(block[name], list(allowed)), report, f"{name} not known")
 
@@ -312,7 +358,9 @@ def _log_events(
     events["symbol"] = symbols.column(block, "SecurityID")
     events["line"] = block.line
     times(events, day, clock_ns, None)
-    events["side"] = np.select([block[sides[0]] == ord("B"), block[sides[0]] == ord("S")], [_BUY, _SELL])
+    events["side"] = np.select(
+        [block[sides[0]] == ord("B"), block[sides[0]] == ord("S")], [_BUY, _SELL]
+    )
     if orders:
         events["type"] = np.where(block["OrdType"] == ord("A"), ADD, CANCEL)
         events["ord_type"] = block["OrdType"]
@@ -322,7 +370,11 @@ def _log_events(
         events["exec_type"] = block["ExecType"]
         events["bid_order_id"] = block["BidApplSeqNum"]
         events["ask_order_id"] = block["OfferApplSeqNum"]
-    _price(events, thousandths.at_scale("price", block[price]), thousandths.at_scale("size", block[qty]))
+    _price(
+        events,
+        thousandths.at_scale("price", block[price]),
+        thousandths.at_scale("size", block[qty]),
+    )
     events["flags"] |= phase_flags(events["type"], clock_ns)
     return events
 

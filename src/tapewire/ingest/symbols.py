@@ -21,8 +21,8 @@ _MAX_NAME = 128
 def folder_name(symbol: bytes) -> str | None:
     """A symbol as the archive names it, or None where no name can be made of it.
 
-    Letters, digits, ``.``, ``_`` and ``-`` stay. ``/`` and ``:`` become ``-``; any other byte, and a
-    ``.`` in front, becomes ``_`` and its two hexadecimal digits.
+    Letters, digits, ``.``, ``_`` and ``-`` stay. ``/`` and ``:`` become ``-``; any other byte, and
+    a ``.`` in front, becomes ``_`` and its two hexadecimal digits.
 
     Example:
         >>> folder_name(b"BTCUSDT"), folder_name(b"XBT/USD"), folder_name(b"AAC+")
@@ -34,9 +34,7 @@ def folder_name(symbol: bytes) -> str | None:
     return name if 0 < len(name) <= _MAX_NAME else None
 
 
-def known_instrument(
-    report: Report, instrument: Instrument, options: ImportOptions
-) -> Instrument:
+def known_instrument(report: Report, instrument: Instrument, options: ImportOptions) -> Instrument:
     """The instrument with the ids that the archive has for it.
 
     Raises:

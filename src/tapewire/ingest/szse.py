@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from tapewire.ingest.order_events import (
     phase_flags,
     times,
     with_keys,
+    without_negatives,
 )
 from tapewire.ingest.tables import Block, Column, csv_blocks, csv_header
 
@@ -56,7 +57,7 @@ class Szse:
     """Importer of Shenzhen's order and trade files."""
 
     name: ClassVar[str] = "szse"
-    venue: ClassVar[str] = "szse"
+    venue: ClassVar[Literal["szse"]] = "szse"
     Options: ClassVar[type[SzseOptions]] = SzseOptions
 
     def __init__(self, options: SzseOptions) -> None:
@@ -89,12 +90,12 @@ class Szse:
         self, source: SourceFile, day: int, number: str, report: Report | None
     ) -> Iterator[Sequence[_Array]]:
         orders = number == "order_index"
-        for block in csv_blocks(source, self._columns(orders), report):
-            block = with_keys(block, "channel", number, report)
+        for rows in csv_blocks(source, self._columns(orders), report):
+            block = with_keys(rows, "channel", number, report)
             block = block.without(
                 self._symbols.column(block, "code") < 0, report, "not a name of a stock"
             )
-            block = block.without(block["volume"] < 0, report, "a negative size")
+            block = without_negatives(block, ("volume",), report)
             block = (_right_orders if orders else _right_trades)(block, report)
             events = empty_events(len(block))
             events["key"] = block["channel"] << SEQ_BITS | block[number]

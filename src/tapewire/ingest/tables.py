@@ -106,7 +106,10 @@ class Block:
 
 
 def pieces(source: SourceFile) -> Iterator[bytes]:
-    """The content in pieces of about `PIECE_BYTES`; before damage is told, what lies before it."""
+    """The content in pieces of about `PIECE_BYTES`, then an empty one.
+
+    Before damage is raised, what lies before it is given.
+    """
     with source.open() as file:
         gathered: list[bytes] = []
         size = 0
@@ -119,10 +122,11 @@ def pieces(source: SourceFile) -> Iterator[bytes]:
                 raise
             gathered.append(piece)
             size += len(piece)
-            if not piece or size >= PIECE_BYTES:
+            if size >= PIECE_BYTES or (size and not piece):
                 yield b"".join(gathered)
                 gathered, size = [], 0
             if not piece:
+                yield b""
                 return
 
 

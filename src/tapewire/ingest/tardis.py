@@ -54,12 +54,14 @@ class Tardis:
         self, source: SourceFile, columns: list[Column], report: Report
     ) -> Iterator[tuple[Instrument, Block]]:
         """The rows of each instrument in each block, in their order."""
-        for block in csv_blocks(source, columns, report):
+        amounts = [c.name for c in columns if c.name.endswith("amount")]
+        for parsed in csv_blocks(source, columns, report):
+            early = (parsed["timestamp"] < 0) | (parsed["local_timestamp"] < 0)
+            block = parsed.without(early, report, "a time before 1970")
+            for name in amounts:
+                below = (block[name] < 0) & (block[name] != MISSING)
+                block = block.without(below, report, "an amount below zero")
             exchange, symbol = block["exchange"], block["symbol"]
-            early = (block["timestamp"] < 0) | (block["local_timestamp"] < 0)
-            if early.any():
-                block = block.without(early, report, "a time before 1970")
-                exchange, symbol = block["exchange"], block["symbol"]
             for code in _in_order(exchange * len(block.texts) + symbol):
                 pair = divmod(code, len(block.texts))
                 mask = (exchange == pair[0]) & (symbol == pair[1])
@@ -77,7 +79,9 @@ class Tardis:
 
     def _wanted(self, symbol: bytes) -> bool:
         wanted = self._options.symbols
-        return not wanted or symbol.decode(errors="replace") in wanted or folder_name(symbol) in wanted
+        return (
+            not wanted or symbol.decode(errors="replace") in wanted or folder_name(symbol) in wanted
+        )
 
     def _instrument(self, exchange: bytes, symbol: bytes, report: Report) -> Instrument | None:
         from tapewire.protocol.instruments import Instrument
