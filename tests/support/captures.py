@@ -9,12 +9,13 @@ from tapewire import bus
 from tapewire.book.gaps import GapLedger
 
 MIDNIGHT_NS = 1_700_006_400 * 10**9  # 2023-11-15T00:00:00Z
+_AT = b"1700006400000000000 "
 BAD_ROWS = (
     b"not a capture",
-    b'1700006400000000000 {"stream":"x","da',
-    b'1700006400000000000 {"data":{"e":"depthUpdate","s":"AAA","U":"1","u":2,"pu":0,"b":[],"a":[]}}',
-    b'1700006400000000000 {"data":{"e":"nobody knows","s":"AAA"}}',
-    b'1700006400000000000 {"data":{"e":"trade","s":"AAA","t":1,"T":1,"p":"0.123456789","q":"1","m":true}}',
+    _AT + b'{"stream":"x","da',
+    _AT + b'{"data":{"e":"depthUpdate","s":"AAA","U":"1","u":2,"pu":0,"b":[],"a":[]}}',
+    _AT + b'{"data":{"e":"nobody knows","s":"AAA"}}',
+    _AT + b'{"data":{"e":"trade","s":"AAA","t":1,"T":1,"p":"0.123456789","q":"1","m":true}}',
     b"\xff\xfe\x00",
 )
 
@@ -29,7 +30,7 @@ def futures_lines(lines, *, seed=1, symbols=("AAA", "BBB"), bad_every=97, gap_at
     Each symbol starts with a snapshot. At line `gap_at` a diff of the first symbol is left out.
     """
     rng = random.Random(seed)
-    ids = {symbol: 100 for symbol in symbols}
+    ids = dict.fromkeys(symbols, 100)
     made = [
         snapshot_line(MIDNIGHT_NS - 10**9, 100, [["10.5", "1"]], [["11.5", "2"]], symbol)
         for symbol in symbols

@@ -12,8 +12,8 @@ class DecimalBook:
 
     def apply(self, bids, asks):
         for side, levels in ((self.bids, bids), (self.asks, asks)):
-            for price, size, *_ in levels:
-                price, size = Decimal(price), Decimal(size)
+            for price_text, size_text, *_ in levels:
+                price, size = Decimal(price_text), Decimal(size_text)
                 if size:
                     side[price] = size
                 else:
