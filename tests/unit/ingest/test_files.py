@@ -208,31 +208,37 @@ def test_the_archives_own_scale_is_kept(tmp):
         ingest.run("tardis", [other], tmp / "archive", price_scale=2)
 
 
-LENGTHS = {
-    "S": 12,
-    "R": 39,
-    "H": 25,
-    "Y": 20,
-    "L": 26,
-    "V": 35,
-    "W": 12,
-    "K": 28,
-    "J": 35,
-    "h": 21,
-    "A": 36,
-    "F": 40,
-    "E": 31,
-    "C": 36,
-    "X": 23,
-    "D": 19,
-    "U": 35,
-    "P": 44,
-    "Q": 40,
-    "B": 19,
-    "I": 50,
-    "N": 20,
-    "O": 48,
-}
+LENGTHS = dict(
+    zip(
+        "SRHYLVWKJhAFECXDUPQBINO",
+        (
+            12,
+            39,
+            25,
+            20,
+            26,
+            35,
+            12,
+            28,
+            35,
+            21,
+            36,
+            40,
+            31,
+            36,
+            23,
+            19,
+            35,
+            44,
+            40,
+            19,
+            50,
+            20,
+            48,
+        ),
+        strict=True,
+    )
+)
 
 
 @pytest.mark.parametrize("kind", [chr(code) for code in range(256)])
