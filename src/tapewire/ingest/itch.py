@@ -15,7 +15,8 @@ import numpy as np
 
 from tapewire.errors import CorruptRecord, CorruptSource, InvalidOption
 from tapewire.ingest._parsers import ItchDecoder
-from tapewire.ingest.model import Chunk, ImportOptions
+from tapewire.ingest.file_options import FileOptions
+from tapewire.ingest.model import Chunk
 from tapewire.ingest.symbols import folder_name, known_instrument
 from tapewire.ingest.tables import pieces
 
@@ -42,7 +43,7 @@ _WHY = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ItchOptions(ImportOptions):
+class ItchOptions(FileOptions):
     """Options of the ITCH importer.
 
     Attributes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tapewire.errors import InvalidOption
+from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.model import Chunk, ImportOptions
 from tapewire.ingest.symbols import folder_name, known_instrument
 from tapewire.ingest.tables import MISSING, Block
@@ -82,7 +83,7 @@ NO_CANCEL = ((_clock(9, 20), _clock(9, 25)), (_clock(14, 57), _clock(15, 0)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatedOptions(ImportOptions):
+class DatedOptions(FileOptions):
     """Options of files that give the time of day and not the day.
 
     Attributes:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tapewire.errors import CorruptSource
 from tapewire.ingest._parsers import MISSING, L2Grouper
+from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.model import Chunk, ImportOptions
 from tapewire.ingest.symbols import folder_name, known_instrument
 from tapewire.ingest.tables import Block, Column, csv_blocks, csv_header
@@ -37,7 +38,7 @@ class Tardis:
 
     name: ClassVar[str] = "tardis"
     venue: ClassVar[str] = "of the column `exchange`"
-    Options: ClassVar[type[ImportOptions]] = ImportOptions
+    Options: ClassVar[type[FileOptions]] = FileOptions
 
     def __init__(self, options: ImportOptions) -> None:
         self._options = options

@@ -201,6 +201,31 @@ def test_phases_of_a_day(clock, kind, want):
     assert phase_flags(np.array([kind]), ns)[0] == want
 
 
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [("tardis", {}), ("sse", {}), ("szse", {}), ("itch", {"date": "2024-07-01"})],
+)
+def test_a_wire_that_was_none_is_not_kept(tmp, format, options):
+    with pytest.raises(InvalidOption, match="keep the files themselves"):
+        ingest.run(format, [write(tmp, "x", "x")], tmp / "a", keep_wire=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("format", "option"),
+    [
+        ("itch", {}),
+        ("itch", {"date": "2024-07-01", "lengths": "guess"}),
+        ("itch", {"date": "1066-10-14"}),
+        ("itch", {"date": "2024-07-01", "price_scale": 2}),
+        ("szse", {"date": "today"}),
+        ("sse", {"clock": "mine"}),
+    ],
+)
+def test_options_that_cannot_be_are_refused(tmp, format, option):
+    with pytest.raises(InvalidOption):
+        ingest.run(format, [write(tmp, "x", "x")], tmp / "a", **option)
+
+
 def test_the_archives_own_scale_is_kept(tmp):
     l2(tmp, f"A,{T},{T},true,bid,1,1")
     other = write(tmp, "other.csv", L2_HEADER + f"x,A,{T},{T},true,bid,2,1\n")
