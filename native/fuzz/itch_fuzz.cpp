@@ -16,7 +16,8 @@ struct Decoded {
     bool refused = false;
 
     bool operator==(const Decoded& other) const {
-        return refused == other.refused && bad == other.bad && events.size() == other.events.size() &&
+        return refused == other.refused && bad == other.bad &&
+               events.size() == other.events.size() &&
                (events.empty() || std::memcmp(events.data(), other.events.data(),
                                               events.size() * sizeof(ItchEvent)) == 0);
     }
@@ -35,7 +36,8 @@ void decode(ItchDecoder& decoder, std::vector<std::byte>& waiting, bool last, De
         }
         REQUIRE(used <= waiting.size() && (used != 0 || !last), "the end was not read");
         for (const ItchEvent& event : decoder.events()) {
-            REQUIRE(event.number <= decoder.messages() && event.side <= 2 && event.l3_type <= 4, "");
+            REQUIRE(event.number <= decoder.messages() && event.side <= 2 && event.l3_type <= 4,
+                    "");
             REQUIRE(!decoder.stock(event.locate).empty(), "an event of no stock");
             into.events.push_back(event);
         }

@@ -58,7 +58,8 @@ void check_groups(const Parsed& parsed) {
     std::vector<LevelRow> rows;
     for (const auto& row : parsed.rows) {
         const std::int64_t small = row[0] & 3;
-        rows.push_back({small, 1, 0, row[4] & 1, (row[4] >> 1 & 3) - 1, row[0], row[1], row.back()});
+        rows.push_back(
+            {small, 1, 0, row[4] & 1, (row[4] >> 1 & 3) - 1, row[0], row[1], row.back()});
     }
     L2Grouper grouper(1, 1, 8, 8);
     const std::size_t half = rows.size() / 2;
@@ -77,7 +78,8 @@ void check_groups(const Parsed& parsed) {
         levels += event.bid_count + event.ask_count;
         start = grouper.ends()[i];
     }
-    const auto given = std::count_if(rows.begin(), rows.end(), [](const LevelRow& row) { return row.side >= 0; });
+    const auto given =
+        std::count_if(rows.begin(), rows.end(), [](const LevelRow& row) { return row.side >= 0; });
     REQUIRE(levels == static_cast<std::size_t>(given), "levels were lost");
 }
 
