@@ -13,6 +13,7 @@ using format::L3Type;
 using format::Side;
 
 constexpr std::uint64_t kDayNs = 86'400'000'000'000;
+constexpr std::uint64_t kMaxShares = std::uint64_t{1} << 33;  // fits 64 bits with nine decimals
 constexpr std::size_t kPrefixBytes = 2;
 constexpr std::size_t kStockBytes = 8;
 
@@ -247,7 +248,7 @@ ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
         event.side = side_of(letter(p + 19));
         if (event.side == 0) return ItchFault::bad_side;
     }
-    if (type == 'Q' && std::to_integer<int>(p[11]) > 0x7F) return ItchFault::out_of_range;
+    if (type == 'Q' && big_endian<8>(p + 11) > kMaxShares) return ItchFault::out_of_range;
     if (const std::size_t at = stock_offset(type); at != 0) {
         const ItchFault fault = name_stock(event.locate, p + at);
         if (fault != ItchFault::none) return fault;

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from tapewire.config import check_whole
 from tapewire.errors import CorruptRecord, CorruptSource, InvalidOption
 from tapewire.ingest._parsers import ItchDecoder
 from tapewire.ingest.file_options import FileOptions
@@ -37,7 +38,7 @@ _WHY = {
     "bad_time": "not a time of day",
     "bad_side": "neither a buy nor a sell",
     "bad_stock": "not the name of the stock",
-    "out_of_range": "more shares than 63 bits hold",
+    "out_of_range": "more shares than there can be",
     "no_stock": "a stock that nothing has named",
 }
 
@@ -63,11 +64,9 @@ class ItchOptions(FileOptions):
         midnight_ns(self.date)
         if self.lengths not in ("prefix", "type"):
             raise InvalidOption(f'lengths must be "prefix" or "type": lengths={self.lengths!r}')
-        if self.price_scale < PRICE_DECIMALS:
-            raise InvalidOption(
-                f"prices have four decimals: price_scale={self.price_scale}",
-                hint="give 4 or more",
-            )
+        # Four decimals of a 32-bit price, and what fits 64 bits.
+        check_whole("price_scale", self.price_scale, PRICE_DECIMALS, PRICE_DECIMALS + 9)
+        check_whole("size_scale", self.size_scale, 0, 9)
 
 
 def midnight_ns(date: str) -> int:

@@ -329,7 +329,8 @@ def _clock_ns(hundredths: _Array) -> _Array:
     cc, rest = hundredths % 100, hundredths // 100
     seconds, minutes, hours = rest % 100, rest // 100 % 100, rest // 10_000
     ns = (((hours * 60 + minutes) * 60 + seconds) * 100 + cc) * 10_000_000
-    return np.where((hours < 24) & (minutes < 60) & (seconds < 60), ns, -1)
+    right = (hours >= 0) & (hours < 24) & (minutes < 60) & (seconds < 60)
+    return np.where(right, ns, -1)
 
 
 def _log_events(
@@ -394,8 +395,8 @@ class _Snapshots:
 
     def add(self, block: Block, day: int, thousandths: _Thousandths) -> None:
         """Rows of a file; `native_seq` is how many trades the exchange had counted."""
-        clock_ns = _clock_ns(block["DataTimeStamp"] * 100)
-        wrong = clock_ns < 0
+        seconds = block["DataTimeStamp"]
+        wrong = (seconds >= 240_000) | (_clock_ns(seconds * 100) < 0)
         for i in range(DEPTH):
             for side in ("Bid", "Ask"):
                 for key, what in (("Price", "price"), ("Qty", "size")):

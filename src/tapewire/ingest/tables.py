@@ -32,6 +32,11 @@ _WHY = {
     "not_a_pair": "not key=value",
     "repeated_key": "a key twice",
 }
+_OF_THE_LINE = ("field_count", "not_a_pair")
+_REMEDIES = {
+    "too_precise": "; import with a higher scale",
+    "out_of_range": "; import with a lower scale",
+}
 
 
 @dataclass(frozen=True)
@@ -217,7 +222,7 @@ def _blocks(
         if report is not None:
             report.rows += len(rows) + len(bad)
             for line, offset, length, column, fault in bad:
-                detail = names[column] if fault not in ("field_count", "not_a_pair") else ""
+                detail = "" if fault in _OF_THE_LINE else names[column] + _REMEDIES.get(fault, "")
                 report.bad(source, line, data[offset : offset + length], _WHY[fault], detail)
         if len(rows):
             yield Block(source, data, rows, places, parser.texts)

@@ -1,13 +1,21 @@
 """Importers of files: what becomes of rows that no sample has, through an archive."""
 
+import collections
+import json
 import struct
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tapewire import ingest
-from tapewire.errors import CorruptSource, InvalidOption
+from tapewire.errors import CorruptSource, InvalidOption, TapewireError
 from tapewire.ingest._parsers import message_length
 from tapewire.ingest.order_events import phase_flags
+from tapewire.ingest.registry import importer_class
+from tapewire.ingest.source import SourceFile
 from tapewire.protocol.market import EventType, L3Flags, L3Type
 from tests.support.archives import l3_book_of, records_of
 
@@ -95,6 +103,9 @@ def test_more_levels_than_a_diff_holds_are_split(tmp):
 def test_a_value_that_does_not_fit_the_scale_is_a_bad_row(tmp):
     summary = l2(tmp, f"A,{T},{T},true,bid,0.123456789,1", f"A,{T},{T},true,bid,1,-1")
     assert summary.bad == {"more decimals than the scale has": 1, "an amount below zero": 1}
+    first, second = map(json.loads, Path(summary.rejected).read_text().splitlines())
+    assert (first["line"], first["detail"]) == (2, "price; import with a higher scale")
+    assert (second["line"], second["text"]) == (3, f"x,A,{T},{T},true,bid,1,-1")
     assert not summary.logs
 
 
@@ -217,6 +228,7 @@ def test_a_wire_that_was_none_is_not_kept(tmp, format, options):
         ("itch", {"date": "2024-07-01", "lengths": "guess"}),
         ("itch", {"date": "1066-10-14"}),
         ("itch", {"date": "2024-07-01", "price_scale": 2}),
+        ("itch", {"date": "2024-07-01", "size_scale": 10}),
         ("szse", {"date": "today"}),
         ("sse", {"clock": "mine"}),
     ],
@@ -321,3 +333,119 @@ def test_messages_of_another_length_are_kept_aside_and_the_next_is_found(tmp):
         "neither a buy nor a sell": 1,
     }
     assert [event.order.order_id for event in events(tmp, "nasdaq", "ACME")] == [1, 4]
+
+
+class Looked:
+    """A report that counts."""
+
+    def __init__(self):
+        self.rows = 0
+        self.kept = 0
+        self.skipped = collections.Counter()
+
+    def bad(self, file, line, text, why, detail=""):
+        self.kept += 1
+
+    def instrument(self, instrument):
+        return instrument
+
+    def gap(self, gap):
+        pass
+
+
+EXTREMES = st.sampled_from(
+    [
+        "0",
+        "1",
+        "-1",
+        "2",
+        "10",
+        "50",
+        "49",
+        "52",
+        "70",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1e300",
+        "1e-300",
+        "nan",
+        "true",
+        "false",
+        "bid",
+        "buy",
+        "09:30:00.000",
+        "23:59:59.999999999",
+        "2023.07.11",
+        "1970.01.01",
+        "1970.01.01T00:00:00",
+        "A",
+        "B",
+        "N",
+        "../x",
+    ]
+)
+HEADERS = {
+    "tardis": [L2_HEADER, "exchange,symbol,timestamp,local_timestamp,id,side,price,amount\n"],
+    "szse": [SZSE_ORDERS, SZSE_TRADES],
+    "sse": [
+        "MDDate,MDTime,SecurityID,ChannelNo,ApplSeqNum,ReceiveDateTime,OrderType,OrderPrice,OrderQty,"
+        "OrderBSFlag,OrderNO\n",
+        "MDDate,MDTime,SecurityID,ChannelNo,ApplSeqNum,TradeBuyNo,TradeSellNo,TradeBSFlag,TradePrice,"
+        "TradeQty\n",
+        "MsgType=1\n",
+    ],
+    "itch": [""],
+}
+PAIRS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "MsgType",
+                "SecurityID",
+                "ChannelNo",
+                "BizIndex",
+                "OrderNo",
+                "Price",
+                "OrderQty",
+                "OrdType",
+                "Side",
+                "TransactTime",
+                "BidApplSeqNum",
+                "OfferApplSeqNum",
+                "LastPx",
+                "LastQty",
+                "ExecType",
+                "DataTimeStamp",
+                "NumTrades",
+                "BidLevel[0].Price",
+                "BidLevel[0].Qty",
+            ]
+        ),
+        EXTREMES | st.sampled_from(["192", "191", "111", "65", "66", "9300000", "93000"]),
+    ).map("=".join),
+    max_size=18,
+).map(" ".join)
+ROWS = st.lists(EXTREMES, min_size=8, max_size=11).map(",".join) | PAIRS
+TEXT = st.lists((ROWS.map(str.encode)) | st.binary(max_size=60), max_size=6).map(b"\n".join)
+
+
+@pytest.mark.parametrize("format", HEADERS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_arbitrary_files_give_records_bad_rows_or_a_typed_error(format, data):
+    header = data.draw(st.sampled_from([*HEADERS[format], ""])).encode()
+    cls = importer_class(format)
+    options = {} if format == "tardis" else {"date": "2023-02-07"}
+    report = Looked()
+    records = 0
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(header + data.draw(TEXT))
+        file.flush()
+        try:
+            for chunk in cls(cls.Options(**options)).chunks([SourceFile(file.name)], report):
+                records += len(chunk)
+                assert min(chunk.timestamps_ns) >= 0
+                assert len(chunk.payloads) == len(chunk)
+        except TapewireError as error:
+            assert str(error)  # noqa: PT017 - either is right
+    assert report.rows >= report.kept

@@ -31,7 +31,7 @@ enum class ItchFault : std::uint8_t {
     bad_time,      // not within a day
     bad_side,      // neither B nor S
     bad_stock,     // not a name, or another one than this locate code had
-    out_of_range,  // more shares than 63 bits hold
+    out_of_range,  // more shares than there can be
     no_stock,      // a locate code that nothing has named
 };
 
