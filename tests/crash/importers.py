@@ -14,7 +14,7 @@ def run_import(line, format, files, to, **options):
     line.say("done", told.as_dict())
 
 
-def import_until(line, step, format, files, to):
+def import_until(line, step, format, files, to, **options):
     """The same, and kills itself at the `step`-th step that leaves a trace on disk.
 
     Steps are before and after each sync, each rename and each append.
@@ -39,4 +39,4 @@ def import_until(line, step, format, files, to):
     os.fsync = stepping(os.fsync)
     os.rename = stepping(os.rename)
     LogWriter.append = stepping(LogWriter.append)
-    run_import(line, format, files, to)
+    run_import(line, format, files, to, **options)
