@@ -90,7 +90,7 @@ struct Limits {
     std::uint64_t records = std::numeric_limits<std::uint64_t>::max();
     std::uint64_t bytes = std::numeric_limits<std::uint64_t>::max();  // of log, headers included
     std::int64_t until_ns = std::numeric_limits<std::int64_t>::max();
-    bool at_roll = false;       // in front of the first record of another segment
+    bool at_roll = false;       // the first record of another segment
     bool at_gap = false;        // something is missing, or what was missing was made good
     std::int64_t slice_ns = 0;  // of wall clock; 0: no limit
 };
