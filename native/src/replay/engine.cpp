@@ -96,6 +96,12 @@ void Engine::warm(Market& market, std::shared_ptr<book::Book> book, std::uint16_
     market.warm_seq = seq;
     market.warm_ns = timestamp_ns;
     market.sources.assign(1, source);
+    market.rebuild_from = seq + 1;
+    market.changed = false;
+}
+
+void Engine::saved(Market& market) noexcept {
+    market.rebuild_from = last_seq_.value_or(0) + 1;
     market.changed = false;
 }
 
@@ -138,7 +144,6 @@ std::uint16_t Engine::failed_source() const noexcept {
 
 // By GapPolicy::raise the book throws: who calls has that error at hand, or told it before.
 void Engine::distrust(Market& market, const TapeGap& gap) {
-    if (market.book->trusted()) market.untrusted_since = gap.seq;
     try {
         market.book->record_gap(gap.first, gap.last, gap.seq, gap.timestamp_ns);
     } catch (const Error& e) {
@@ -238,7 +243,7 @@ void Engine::make_book(Market& market, const market::BookEvent& event, std::uint
     options.on_gap = options_.on_gap;
     options.unknown = options_.unknown;
     market.book = std::make_shared<book::Book>(options);
-    market.untrusted_since = last_seq_.value_or(0);
+    market.rebuild_from = last_seq_.value_or(0);
     // What was lost before its first event may have been of it.
     for (TapeGap& gap : tape_gaps_) {
         if (gap.source != source || gap.cause == TapeGap::Cause::unreadable) continue;
@@ -253,12 +258,7 @@ void Engine::apply(Market& market, const market::BookEvent& event, const RecordV
     const bool trusted = book.trusted();
     const std::size_t gaps = book.gaps().size();
     const auto note = [&] {
-        if (trusted != book.trusted()) {
-            if (trusted) market.untrusted_since = record.seq;
-            ++gap_changes_;
-        } else if (gaps != book.gaps().size()) {
-            ++gap_changes_;
-        }
+        if (trusted != book.trusted() || gaps != book.gaps().size()) ++gap_changes_;
     };
     try {
         out.applied = book.apply(event, record.seq);

@@ -6,12 +6,7 @@ from libcpp.optional cimport optional
 from libcpp.vector cimport vector
 
 from tapewire._native cimport Cursor, CursorReader, Record, RecordView, byte, raise_python_error
-from tapewire.book._native cimport CBook
-
-cdef extern from "tapewire/xxhash.hpp" namespace "tapewire":
-    cppclass CHash128 "tapewire::Hash128":
-        uint64_t low
-        uint64_t high
+from tapewire.book._native cimport CBook, Hash128
 
 cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
     cppclass CMarket "tapewire::replay::Market":
@@ -21,7 +16,7 @@ cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
         uint64_t symbol_hash
         shared_ptr[CBook] book
         cbool changed
-        uint64_t untrusted_since
+        uint64_t rebuild_from
 
     cdef enum class TapeCause "tapewire::replay::TapeGap::Cause"(uint8_t):
         missing
@@ -89,6 +84,7 @@ cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
     cppclass CEngine "tapewire::replay::Engine":
         CEngine(Cursor&, const EngineOptions&) except +raise_python_error
         void warm(CMarket&, shared_ptr[CBook], uint16_t, uint64_t, int64_t) except +raise_python_error
+        void saved(CMarket&)
         void lost_before(uint16_t, uint64_t, uint64_t) except +raise_python_error
         Found advance(CStep&, uint64_t) except +raise_python_error nogil
         Stop run(const Limits&) except +raise_python_error nogil
@@ -103,7 +99,7 @@ cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
         bint finished()
         const vector[unique_ptr[CMarket]]& markets()
         const vector[CTapeGap]& tape_gaps()
-        CHash128 hash() nogil
+        Hash128 hash() nogil
 
 
 cdef class Engine:

@@ -49,6 +49,12 @@ cdef extern from *:
         header = loaded.header;
         return std::make_shared<tapewire::book::Book>(std::move(loaded.book));
     }
+    static inline std::shared_ptr<tapewire::book::Book> tw_empty(tapewire::book::Options options, bool l3,
+                                                                 int on_gap) {
+        options.mode = l3 ? tapewire::format::BookMode::l3 : tapewire::format::BookMode::l2;
+        options.on_gap = static_cast<tapewire::book::GapPolicy>(on_gap);
+        return std::make_shared<tapewire::book::Book>(options);
+    }
     static inline tapewire::replay::Market& tw_add(
         tapewire::replay::Engine& engine, uint16_t venue, uint32_t market, uint64_t symbol_hash,
         const tapewire::book::Options* options) {
@@ -94,6 +100,7 @@ cdef extern from *:
         pass
 
     COptions tw_options(int, int, int)
+    shared_ptr[CBook] tw_empty(COptions, bint, int) except +raise_python_error
     shared_ptr[CBook] tw_load(const void*, size_t, COptions, bint, int, int, CHeader&) except +raise_python_error
     CMarket& tw_add(CEngine&, uint16_t, uint32_t, uint64_t, const COptions*) except +raise_python_error
     CHeader tw_header(const void*, size_t, uint64_t) except +raise_python_error
@@ -458,7 +465,7 @@ cdef class Engine:
 
     def hash(self):
         """XXH3-128 over all books, as text."""
-        cdef CHash128 hash
+        cdef Hash128 hash
         self._reader._enter_call()
         try:
             with nogil:
@@ -491,22 +498,28 @@ cdef class Engine:
 
     def saved(self, size_t index):
         """The file is on disk: the book has not changed since."""
-        self._engine.markets().at(index).get().changed = False
+        self._engine.saved(deref(self._engine.markets().at(index)))
 
-    def untrusted_since(self):
-        """The record from which on the books that are not trusted now would have to be built; or None."""
+    def rebuild_from(self):
+        """The record to begin with to get those books again that cannot be saved now; or None."""
         cdef size_t i
         cdef CMarket* market
         lowest = None
         for i in range(self._engine.markets().size()):
             market = self._engine.markets()[i].get()
             if market.book.get() is not NULL and not market.book.get().trusted():
-                if lowest is None or market.untrusted_since < lowest:
-                    lowest = market.untrusted_since
+                if lowest is None or market.rebuild_from < lowest:
+                    lowest = market.rebuild_from
         return lowest
 
     def __repr__(self):
         return f"<Engine records={self.records} events={self.events} last_seq={self.last_seq}>"
+
+
+def empty_book(instrument, on_gap="resync"):
+    """A book of the instrument, before its first event."""
+    cdef COptions options = options_of(instrument)
+    return wrap_book(tw_empty(options, instrument.book_mode == "l3", GAP_POLICIES[on_gap]))
 
 
 cdef class Snapshot:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,12 +11,10 @@ from tapewire.replay import snapshots
 from tapewire.replay.snapshots import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tapewire.protocol.instruments import Instrument
-    from tapewire.replay._native import Engine, Snapshot
+    from tapewire.replay._native import Snapshot
 
-__all__ = ["WarmBook", "first_seq_after", "begins_late", "warm_book"]
+__all__ = ["WarmBook", "begins_late", "first_seq_after", "next_record", "warm_book"]
 
 
 class WarmBook(NamedTuple):
@@ -98,21 +95,3 @@ def begins_late(reader: Any) -> tuple[int, int] | None:
 
     first = status(reader.path).first_seq
     return (first, record.seq - 1) if first < record.seq else None
-
-
-def go_to_start(engine: Engine, reader: Any, source: int) -> None:
-    """To the first record there is; what was lost before it is told to the engine."""
-    lost = begins_late(reader)
-    if lost is not None:
-        engine.lost_before(source, *lost)
-
-
-def folder_of(reader: Any) -> str | None:
-    """The folder of the log that the reader reads, where it has one."""
-    path = getattr(reader, "path", None)
-    return path if isinstance(path, str) and os.path.isdir(path) else None
-
-
-def earliest(books: Iterable[WarmBook]) -> WarmBook:
-    """The one behind which reading begins."""
-    return min(books, key=lambda book: book.timestamp_ns)

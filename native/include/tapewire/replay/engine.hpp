@@ -38,8 +38,8 @@ struct Market {
     std::optional<std::uint64_t> warm_seq;
     std::int64_t warm_ns = 0;
 
-    bool changed = false;                // since whoever saves books last set it to false
-    std::uint64_t untrusted_since = 0;   // the record; meaningful while the book is untrusted
+    bool changed = false;                // since saved() was called
+    std::uint64_t rebuild_from = 0;      // the record to begin with to get this book again
     std::vector<std::uint16_t> sources;  // that its book events came from
 
     std::uint64_t key() const noexcept { return (std::uint64_t{venue_id} << 32) | market_id; }
@@ -107,6 +107,8 @@ class Engine {
     // Its book as it was behind record `seq` of `source`, whose time was `timestamp_ns`.
     void warm(Market& market, std::shared_ptr<book::Book> book, std::uint16_t source,
               std::uint64_t seq, std::int64_t timestamp_ns);
+    // The book is on disk, as it is now: it can be had again from there.
+    void saved(Market& market) noexcept;
     // `source` begins behind records that are gone: what is read from it is not to be trusted.
     void lost_before(std::uint16_t source, std::uint64_t first, std::uint64_t last);
 
