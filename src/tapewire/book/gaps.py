@@ -337,5 +337,3 @@ def _locked(file: BinaryIO, path: Path) -> Iterator[None]:
                 ) from None
             time.sleep(0.001)
     yield  # closing the file gives the lock back
-
-
