@@ -28,7 +28,8 @@ double by_long_division(UInt128 numerator, UInt128 denominator) noexcept {
     std::uint64_t quotient = 0;
     for (int bit = bits_of(numerator) - 1; bit >= 0; --bit) {
         rest = (rest << 1) | ((numerator >> bit) & 1);
-        quotient <<= 1;  // at most `whole` + 1 bits: below 64, for this denominator has more than 64
+        quotient <<=
+            1;  // at most `whole` + 1 bits: below 64, for this denominator has more than 64
         if (rest >= denominator) {
             rest -= denominator;
             quotient |= 1;
@@ -47,7 +48,8 @@ double by_long_division(UInt128 numerator, UInt128 denominator) noexcept {
 
 double nearest_positive(UInt128 numerator, UInt128 denominator) noexcept {
     constexpr std::uint64_t kExact = std::uint64_t{1} << 53;
-    if (numerator <= kExact && denominator <= kExact) {  // both are doubles: one division, one rounding
+    if (numerator <= kExact &&
+        denominator <= kExact) {  // both are doubles: one division, one rounding
         return static_cast<double>(static_cast<std::uint64_t>(numerator)) /
                static_cast<double>(static_cast<std::uint64_t>(denominator));
     }

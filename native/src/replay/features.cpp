@@ -82,6 +82,10 @@ FeatureSet::FeatureSet(std::shared_ptr<const FeaturePlan> plan, std::uint8_t pri
 void FeatureSet::start(const book::Book* book, std::int64_t time_ns) {
     time_ns_ = time_ns;
     top_ = top_of(book);
+    if (book != nullptr) {
+        book_price_scale_ = book->options().price_scale;
+        book_size_scale_ = book->options().size_scale;
+    }
     flow_minute_ = time_ns / kFlowAnchorNs;
     begin_flow();
     returns_.start(time_ns);
@@ -154,9 +158,9 @@ void FeatureSet::on_trade(const market::TradeView& trade) {
     const Print print = print_of(trade);
     const Int128 notional = static_cast<Int128>(print.price) * print.size;
     if (notional >> 96 > 0 || notional >> 96 < -1)
-        throw Error(Errc::corrupt_record, "price times size must fit 96 bits: price=" +
-                                              std::to_string(print.price) +
-                                              " size=" + std::to_string(print.size));
+        throw Error(Errc::corrupt_record,
+                    "price times size must fit 96 bits: price=" + std::to_string(print.price) +
+                        " size=" + std::to_string(print.size));
     trades_.add(print);
     last_ = print;
     traded_ = true;
@@ -175,22 +179,25 @@ void FeatureSet::sum_levels(const book::Book& book) {
     }
 }
 
-void FeatureSet::sample(const book::Book* book, const market::TradeView* own, std::int64_t time_ns,
-                        double* values, std::uint8_t* valid) {
+void FeatureSet::sampled() noexcept {
+    if (plan_->sample.at != Sample::At::event) begin_flow();
+}
+
+void FeatureSet::sample(const book::Book* book, const market::TradeView* own, double* values,
+                        std::uint8_t* valid) {
     if (top_.trusted && !depths_.empty()) sum_levels(*book);
     Print own_print{};
     if (own != nullptr) own_print = print_of(*own);
     // Unsigned: the difference of two times may have 64 bits.
-    const bool remembered = traded_ && static_cast<std::uint64_t>(time_ns) -
+    const bool remembered = traded_ && static_cast<std::uint64_t>(time_ns_) -
                                                static_cast<std::uint64_t>(last_.time_ns) <=
                                            static_cast<std::uint64_t>(kTradeMemoryNs);
-    const std::int64_t since_ns = remembered ? time_ns - last_.time_ns : -1;
+    const std::int64_t since_ns = remembered ? time_ns_ - last_.time_ns : -1;
     const Print* last = own != nullptr ? &own_print : remembered ? &last_ : nullptr;
     for (std::size_t i = 0; i < plan_->columns.size(); ++i) {
         values[i] = 0;
         valid[i] = value_of(plan_->columns[i], last, since_ns, values[i]) ? 1 : 0;
     }
-    if (plan_->sample.at != Sample::At::event) begin_flow();
 }
 
 bool FeatureSet::value_of(const FeaturePlan::Column& column, const Print* last,

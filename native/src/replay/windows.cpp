@@ -129,7 +129,8 @@ void ReturnWindows::push(std::int64_t log_return) {
         return static_cast<std::size_t>(at < 0 ? at + size : at);
     };
     for (Window& window : windows_) {
-        const std::int64_t leaves = ring_[slot(second_ - static_cast<std::int64_t>(window.seconds))];
+        const std::int64_t leaves =
+            ring_[slot(second_ - static_cast<std::int64_t>(window.seconds))];
         if (leaves == kUnknown) {
             --window.unknown;
         } else {

@@ -58,10 +58,12 @@ class FeatureSet {
     // Throws corrupt_record for a trade that fits no sum.
     void on_trade(const market::TradeView& trade);
 
-    // A value for each column; valid[i] is 0 where it is null. After advance(time_ns). `own`: the trade that
-    // the row is made for, which on_trade has not been told of.
-    void sample(const book::Book* book, const market::TradeView* own, std::int64_t time_ns,
-                double* values, std::uint8_t* valid);
+    // A value for each column; valid[i] is 0 where it is null. After advance(), with the book that on_book
+    // was told of last. `own`: the trade that the row is made for, which on_trade has not been told of.
+    void sample(const book::Book* book, const market::TradeView* own, double* values,
+                std::uint8_t* valid);
+    // A row was made, or would have been were it wanted.
+    void sampled() noexcept;
 
     // The trades of kept_trades[i], oldest first.
     std::size_t trade_count(std::size_t i) const noexcept {

@@ -49,7 +49,7 @@ class TradeWindows {
         Sums sums;
     };
     std::vector<Window> windows_;
-    std::deque<Print> prints_;  // of the longest
+    std::deque<Print> prints_;   // of the longest
     std::uint64_t dropped_ = 0;  // numbers before prints_
 };
 
@@ -79,7 +79,8 @@ class ReturnWindows {
     void sum_up();
 
     std::vector<Window> windows_;
-    std::vector<std::int64_t> ring_;  // of the longest; the return of second s is at s modulo its size
+    std::vector<std::int64_t>
+        ring_;  // of the longest; the return of second s is at s modulo its size
     std::int64_t second_ = 0;
     Int128 price_ = 0;  // at second_
 };
