@@ -48,7 +48,8 @@ class Book {
 
     // Throws, by policy, gap_detected(first, last), corrupt_record (a size below 0, a number that does not
     // fit) or unknown_order; the book is then what it says it is, and the next event may follow. Throws
-    // invalid_option, with nothing changed, for an event of the other mode.
+    // invalid_option, with nothing changed, for an event of the other mode, or of another instrument than
+    // the first one was of.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq);
     // The same, and a row for each level of an applied diff, or for the event when it is no diff of levels.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq,
@@ -87,7 +88,7 @@ class Book {
     std::uint64_t last_seq() const noexcept { return last_seq_; }
     std::int64_t last_timestamp_ns() const noexcept { return last_timestamp_ns_; }
     std::uint64_t last_exchange_ns() const noexcept { return last_exchange_ns_; }
-    // kOpeningAuction, kClosingAuction, kRestrictedCancel of the last L3 event.
+    // kL3OpeningAuction, kL3ClosingAuction, kL3RestrictedCancel of the last L3 event.
     std::uint32_t phase() const noexcept { return phase_; }
     std::size_t waiting() const noexcept { return waiting_.size(); }  // diffs buffered
 
@@ -109,11 +110,12 @@ class Book {
     // Throws corrupt_metadata or unsupported_version for any other bytes, and invalid_option where the
     // mode, the scales or the rules are not those of `options`.
     static Book load(std::span<const std::byte> payload, const Options& options);
+    // Mode, scales and rules of a saved book; throws as load does. Policies are not saved.
+    static Options saved_options(std::span<const std::byte> payload);
 
     bool consistent() const;  // for tests
 
   private:
-    class Payload;  // save and load
     template <typename Sink>
     Applied apply_any(const market::BookEvent& event, std::uint64_t record_seq, Sink& sink);
     template <typename Sink>
@@ -125,36 +127,47 @@ class Book {
     template <bool kDelta, typename Sink>
     bool apply_side(L2::Side& side, const std::byte* levels, std::uint32_t count, Sink& sink);
     Applied apply_snapshot(const market::BookEvent& event);
-    Applied hold(const market::BookEvent& event, std::uint64_t record_seq);
+    Applied hold(const market::BookEvent& diff, std::uint64_t record_seq);
+    bool rescale(const market::BookEvent& event, market::BookEvent& out);
 
     Applied apply_l3(const market::BookEvent& event);
+    Applied apply_order(const format::L3Event& e);
     Applied add_order(const format::L3Event& e);
     Applied cancel_order(const format::L3Event& e);
     Applied modify_order(const format::L3Event& e);
     Applied trade(const format::L3Event& e);
     Applied unknown(std::uint64_t id, Distrust cause);
-    bool reduce(std::uint32_t slot, std::int64_t by);
+    bool is_unpriced(const format::L3Event& e) const noexcept;
+    void await_price(std::uint32_t slot, std::int64_t price);
     void settle();
 
-    void distrust(Distrust cause, std::uint64_t first = 0, std::uint64_t last = 0);
+    void check_ours(const market::BookEvent& event);
+    Applied distrust(Distrust cause, std::uint64_t first = 0, std::uint64_t last = 0);
     void trust() noexcept;
     void throw_if_raised();
-    bool rescaled(const market::BookEvent& event, market::BookEvent& out);
+
+    // SZSE: what a market order leaves over rests at the price it last traded at, once the next event is
+    // about something else.
+    struct Settling {
+        bool on = false;
+        std::uint64_t id = 0;
+        std::int64_t price = 0;
+    };
 
     Options options_;
     Distrust distrust_;
     bool quarantined_ = false;
-    bool to_raise_ = false;  // distrust() was called in this call of apply
+    bool to_raise_ = false;  // distrust() was called since apply() was
+    bool bound_ = false;     // venue_id_ and market_id_ are known
+    std::uint16_t venue_id_ = 0;
+    std::uint32_t market_id_ = 0;
+    std::uint32_t phase_ = 0;
     std::uint64_t last_update_ = 0;
     std::uint64_t last_seq_ = 0;
     std::int64_t last_timestamp_ns_ = 0;
     std::uint64_t last_exchange_ns_ = 0;
-    std::uint32_t phase_ = 0;
     std::uint64_t unknown_count_ = 0;
-    // SZSE: the remainder of a market order rests at the price it last traded at, once something else
-    // happens. 0: there is none.
-    std::uint64_t settling_id_ = 0;
-    std::int64_t settling_price_ = 0;
+    Settling settling_;
     L2 l2_;
     L3 l3_;
     WaitingDiffs waiting_;

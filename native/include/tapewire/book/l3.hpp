@@ -44,17 +44,13 @@ class L3 {
     const Level& level(std::uint32_t slot) const noexcept { return levels_[slot]; }
     bool rests(std::uint32_t slot) const noexcept { return orders_[slot].level != kNone; }
 
-    // Of an id that is not there and `qty` > 0. Joins the end of the queue at its price.
-    std::uint32_t add(std::uint64_t id, format::Side side, std::int64_t price, std::int64_t qty) {
-        const std::uint32_t slot = make(id, side, qty);
-        link(slot, price);
-        return slot;
-    }
+    // Of an id that is not there and `qty` > 0. Joins the end of the queue at its price. False, and nothing
+    // changed, where the sum of its level would not fit into 64 bits.
+    bool add(std::uint64_t id, format::Side side, std::int64_t price, std::int64_t qty);
     // An order that is known but rests at no price yet.
-    std::uint32_t add_unpriced(std::uint64_t id, format::Side side, std::int64_t qty) {
-        const std::uint32_t slot = make(id, side, qty);
+    void add_unpriced(std::uint64_t id, format::Side side, std::int64_t qty) {
+        make(id, side, qty);
         ++unpriced_;
-        return slot;
     }
     // Takes so much away, 0 < by <= remaining; an order with nothing left is gone.
     void reduce(std::uint32_t slot, std::int64_t by) noexcept {
@@ -64,13 +60,10 @@ class L3 {
         if (o.level != kNone) levels_[o.level].size -= by;
     }
     void remove(std::uint32_t slot) noexcept;
-    // To the end of the queue at a price (the same one: it loses its place).
-    void move(std::uint32_t slot, std::int64_t price, std::int64_t qty);
+    // To the end of the queue at a price (the same one: it loses its place). False as of add.
+    bool move(std::uint32_t slot, std::int64_t price, std::int64_t qty);
     void move_to_unpriced(std::uint32_t slot, std::int64_t qty) noexcept;
     void clear() noexcept;
-
-    // Whether a level at this price has room for so much more in 64 bits.
-    bool fits(format::Side side, std::int64_t price, std::int64_t more) const noexcept;
 
     const Levels<std::uint32_t>& side(format::Side s) const noexcept {
         return s == format::Side::buy ? bids_ : asks_;
@@ -91,7 +84,7 @@ class L3 {
     bool consistent() const;  // for tests
 
   private:
-    Levels<std::uint32_t>& side(format::Side s) noexcept {
+    Levels<std::uint32_t>& levels_of(format::Side s) noexcept {
         return s == format::Side::buy ? bids_ : asks_;
     }
     std::uint32_t make(std::uint64_t id, format::Side side, std::int64_t qty) {
@@ -106,7 +99,8 @@ class L3 {
         orders_[slot] = {id, qty, kNone, kNone, kNone, side};
         return slot;
     }
-    void link(std::uint32_t slot, std::int64_t price);
+    bool link(std::uint32_t slot, std::int64_t price);
+    void unmake(std::uint32_t slot) noexcept;
     void unlink(std::uint32_t slot) noexcept;
     std::vector<std::uint32_t> unpriced_slots() const;
 

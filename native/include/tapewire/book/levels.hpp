@@ -66,7 +66,8 @@ class Levels {
     // Makes the level that find() did not find.
     void insert(Place p, std::int64_t price, const Value& value) {
         const std::int64_t key = price ^ turn_;
-        if (chunks_[p.chunk]->count == kChunk) [[unlikely]] p = split(p);
+        if (chunks_[p.chunk]->count == kChunk) [[unlikely]]
+            p = split(p);
         Chunk& c = *chunks_[p.chunk];
         c.open(p.at);
         c.keys[p.at] = key;
@@ -97,7 +98,8 @@ class Levels {
     void each(std::size_t n, F&& f) const {
         for (std::size_t i = chunks_.size(); i-- > 0 && n > 0;) {
             const Chunk& c = *chunks_[i];
-            for (std::size_t at = c.count; at-- > 0 && n > 0; --n) f(c.keys[at] ^ turn_, c.values[at]);
+            for (std::size_t at = c.count; at-- > 0 && n > 0; --n)
+                f(c.keys[at] ^ turn_, c.values[at]);
         }
     }
 
@@ -174,7 +176,8 @@ class Levels {
         return c;
     }
     void append_chunk() {
-        spare_.reserve(chunks_.size() + 1);  // giving one back must not fail
+        spare_.reserve(chunks_.size() + spare_.size() + 1);  // giving one back must not fail
+        first_.reserve(chunks_.size() + 1);
         chunks_.push_back(new_chunk());
         first_.push_back(kPad);
     }

@@ -37,7 +37,8 @@ class OrderIndex {
 
     // Of an id that is not there.
     void insert(std::uint64_t id, std::uint32_t slot) {
-        if ((size_ + 1) * 4 > entries_.size() * 3) [[unlikely]] grow();
+        if ((size_ + 1) * 4 > entries_.size() * 3) [[unlikely]]
+            grow();
         place({hash(id), slot});
         ++size_;
     }
@@ -57,7 +58,9 @@ class OrderIndex {
         --size_;
     }
 
-    void prefetch(std::uint64_t id) const noexcept { __builtin_prefetch(&entries_[home(hash(id))]); }
+    void prefetch(std::uint64_t id) const noexcept {
+        __builtin_prefetch(&entries_[home(hash(id))]);
+    }
 
     void clear() noexcept {
         for (Entry& e : entries_) e.slot = kNone;
