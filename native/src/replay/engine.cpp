@@ -59,6 +59,12 @@ bool is_damage(Errc code) noexcept {
            code == Errc::segment_missing;
 }
 
+// A record that is right, with a message that is not: or not of this release, or for another kind of book.
+bool is_unreadable(Errc code) noexcept {
+    return code == Errc::corrupt_record || code == Errc::unsupported_version ||
+           code == Errc::invalid_option;
+}
+
 }  // namespace
 
 Engine::Engine(Cursor& cursor, const EngineOptions& options)
@@ -84,12 +90,18 @@ Market& Engine::add(std::uint16_t venue_id, std::uint32_t market_id, std::uint64
 }
 
 void Engine::warm(Market& market, std::shared_ptr<book::Book> book, std::uint16_t source,
-                  std::uint64_t seq, std::int64_t exchange_ts_ns) {
+                  std::uint64_t seq, std::int64_t timestamp_ns) {
     market.book = std::move(book);
     market.warm_source = source;
     market.warm_seq = seq;
-    market.exchange_ts_ns = exchange_ts_ns;
+    market.warm_ns = timestamp_ns;
     market.sources.assign(1, source);
+    market.rebuild_from = seq + 1;
+    market.changed = false;
+}
+
+void Engine::saved(Market& market) noexcept {
+    market.rebuild_from = last_seq_.value_or(0) + 1;
     market.changed = false;
 }
 
@@ -130,9 +142,13 @@ std::uint16_t Engine::failed_source() const noexcept {
     return fan_ != nullptr && fan_->failed() >= 0 ? static_cast<std::uint16_t>(fan_->failed()) : 0;
 }
 
-void Engine::distrust(Market& market, std::uint64_t first, std::uint64_t last) {
-    if (market.book->trusted()) market.untrusted_since = last_seq_.value_or(first);
-    market.book->record_gap(first, last);
+// By GapPolicy::raise the book throws: who calls has that error at hand, or told it before.
+void Engine::distrust(Market& market, const TapeGap& gap) {
+    try {
+        market.book->record_gap(gap.first, gap.last, gap.seq, gap.timestamp_ns);
+    } catch (const Error& e) {
+        if (e.code != Errc::gap_detected) throw;
+    }
 }
 
 // Of all instruments that the source has told of, or of one.
@@ -143,7 +159,12 @@ void Engine::note_gap(TapeGap gap, Market* only) {
             market->sources.end()) {
             continue;
         }
-        distrust(*market, gap.first, gap.last);
+        // What a snapshot was taken behind does not matter to it.
+        if (market->warm_seq && market->warm_source == gap.source &&
+            gap.last <= *market->warm_seq) {
+            continue;
+        }
+        distrust(*market, gap);
         gap.markets.push_back(market.get());
     }
     tape_gaps_.push_back(std::move(gap));
@@ -205,6 +226,13 @@ bool Engine::at_end(const RecordView& record) const noexcept {
     return options_.ends_at_seq && record.seq >= options_.end_seq;
 }
 
+// Whether the snapshot that the book came from holds this already.
+bool Engine::is_known(const Market& market, const RecordView& record,
+                      std::uint16_t source) const noexcept {
+    return market.warm_source == source ? record.seq <= *market.warm_seq
+                                        : record.timestamp_ns <= market.warm_ns;
+}
+
 void Engine::make_book(Market& market, const market::BookEvent& event, std::uint16_t source) {
     book::Options options = market.options.value_or(book::Options{});
     options.mode = event.mode();
@@ -215,11 +243,11 @@ void Engine::make_book(Market& market, const market::BookEvent& event, std::uint
     options.on_gap = options_.on_gap;
     options.unknown = options_.unknown;
     market.book = std::make_shared<book::Book>(options);
-    market.untrusted_since = last_seq_.value_or(0);
+    market.rebuild_from = last_seq_.value_or(0);
     // What was lost before its first event may have been of it.
     for (TapeGap& gap : tape_gaps_) {
         if (gap.source != source || gap.cause == TapeGap::Cause::unreadable) continue;
-        distrust(market, gap.first, gap.last);
+        distrust(market, gap);
         gap.markets.push_back(&market);
     }
 }
@@ -230,12 +258,7 @@ void Engine::apply(Market& market, const market::BookEvent& event, const RecordV
     const bool trusted = book.trusted();
     const std::size_t gaps = book.gaps().size();
     const auto note = [&] {
-        if (trusted != book.trusted()) {
-            if (trusted) market.untrusted_since = record.seq;
-            ++gap_changes_;
-        } else if (gaps != book.gaps().size()) {
-            ++gap_changes_;
-        }
+        if (trusted != book.trusted() || gaps != book.gaps().size()) ++gap_changes_;
     };
     try {
         out.applied = book.apply(event, record.seq);
@@ -246,7 +269,6 @@ void Engine::apply(Market& market, const market::BookEvent& event, const RecordV
     note();
     ++events_;
     if (out.applied == book::Applied::changed) market.changed = true;
-    market.exchange_ts_ns = static_cast<std::int64_t>(event.head.exchange_ts_ns);
 }
 
 // A record that is no message after all: skipped like damage where that is allowed.
@@ -277,9 +299,7 @@ Engine::Taken Engine::take_book(const RecordView& record, Step& out) {
     }
     Market* const market = market_of_event(record);
     if (market == nullptr) return Taken::passed;
-    if (market->warm_seq && market->warm_source == out.source && record.seq <= *market->warm_seq) {
-        return Taken::passed;
-    }
+    if (market->warm_seq && is_known(*market, record, out.source)) return Taken::passed;
     const market::BookEvent event = market::decode_book_event(record);
     out.kind = Kind::book;
     out.market = market;
@@ -323,6 +343,7 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
         if (gap) return Found::step;
         if (at_end(record)) {
             ahead_ns_ = std::max(clock_ns_, record.timestamp_ns);
+            finished_ = true;
             return Found::end;
         }
         out.kind = Kind::other;
@@ -347,9 +368,7 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
         try {
             taken = take(record, out);
         } catch (const Error& e) {
-            // A gap by GapPolicy::raise goes to the caller; so does what cannot be read, unless skipped.
-            if (e.code == Errc::gap_detected || !is_damage(e.code) || !take_unreadable(record, out))
-                throw;
+            if (!is_unreadable(e.code) || !take_unreadable(record, out)) throw;
             taken = Taken::shown;
         }
         if (taken == Taken::shown && clock_ns_ >= options_.show_from_ns) return Found::step;

@@ -32,13 +32,14 @@ struct Market {
     std::optional<book::Options> options;  // of its book; none: scales as its first event has them
     std::shared_ptr<book::Book> book;      // null before the first book event
 
-    // Records of `warm_source` up to this number are in the book already: it came from a snapshot.
+    // The book came from a snapshot: records of `warm_source` up to this number, and those of other logs up
+    // to this time, are in it already.
     std::uint16_t warm_source = 0;
     std::optional<std::uint64_t> warm_seq;
+    std::int64_t warm_ns = 0;
 
-    bool changed = false;                // since whoever saves books last set it to false
-    std::uint64_t untrusted_since = 0;   // the record; meaningful while the book is untrusted
-    std::int64_t exchange_ts_ns = 0;     // the venue's time of the last book event
+    bool changed = false;                // since saved() was called
+    std::uint64_t rebuild_from = 0;      // the record to begin with to get this book again
     std::vector<std::uint16_t> sources;  // that its book events came from
 
     std::uint64_t key() const noexcept { return (std::uint64_t{venue_id} << 32) | market_id; }
@@ -103,9 +104,11 @@ class Engine {
     // Makes an instrument known: before the first record.
     Market& add(std::uint16_t venue_id, std::uint32_t market_id, std::uint64_t symbol_hash = 0,
                 std::optional<book::Options> options = {});
-    // Its book as it was behind record `seq` of `source`.
+    // Its book as it was behind record `seq` of `source`, whose time was `timestamp_ns`.
     void warm(Market& market, std::shared_ptr<book::Book> book, std::uint16_t source,
-              std::uint64_t seq, std::int64_t exchange_ts_ns = 0);
+              std::uint64_t seq, std::int64_t timestamp_ns);
+    // The book is on disk, as it is now: it can be had again from there.
+    void saved(Market& market) noexcept;
     // `source` begins behind records that are gone: what is read from it is not to be trusted.
     void lost_before(std::uint16_t source, std::uint64_t first, std::uint64_t last);
 
@@ -132,6 +135,8 @@ class Engine {
     std::int64_t last_timestamp_ns() const noexcept { return last_timestamp_ns_; }
     std::int64_t clock_ns() const noexcept { return clock_ns_; }
     std::uint64_t gap_changes() const noexcept { return gap_changes_; }
+    // The end of EngineOptions was reached: no more steps come, whatever is appended.
+    bool finished() const noexcept { return finished_; }
 
     const std::vector<std::unique_ptr<Market>>& markets() const noexcept { return markets_; }
     const std::vector<TapeGap>& tape_gaps() const noexcept { return tape_gaps_; }
@@ -142,6 +147,8 @@ class Engine {
     enum class Taken : std::uint8_t { shown, passed };
 
     bool at_end(const RecordView& record) const noexcept;
+    bool is_known(const Market& market, const RecordView& record,
+                  std::uint16_t source) const noexcept;
     bool peek(RecordView& record, Step& out, bool& gap);
     Taken take(const RecordView& record, Step& out);
     Taken take_book(const RecordView& record, Step& out);
@@ -151,7 +158,7 @@ class Engine {
     void make_book(Market& market, const market::BookEvent& event, std::uint16_t source);
     void apply(Market& market, const market::BookEvent& event, const RecordView& record, Step& out);
     void note_gap(TapeGap gap, Market* only);
-    void distrust(Market& market, std::uint64_t first, std::uint64_t last);
+    void distrust(Market& market, const TapeGap& gap);
     void show_gap(Step& out);
     std::uint16_t failed_source() const noexcept;
 
@@ -166,6 +173,7 @@ class Engine {
     std::vector<TapeGap> tape_gaps_;
     const Mapping* segment_ = nullptr;  // that the last record lay in
     std::uint64_t records_ = 0, events_ = 0, bytes_ = 0, rolls_ = 0, gap_changes_ = 0;
+    bool finished_ = false;
     std::optional<std::uint64_t> last_seq_;
     std::int64_t last_timestamp_ns_ = 0;
     std::int64_t clock_ns_ = std::numeric_limits<std::int64_t>::min();
