@@ -125,7 +125,6 @@ void FeatureLoop::save(const std::vector<Position>& positions, std::vector<std::
             std::vector<std::byte> book;
             market->book->save(book);
             to.block(book);
-            to.put(market->exchange_ts_ns);
             to.put(static_cast<std::uint64_t>(market->sources.size()));
             for (const std::uint16_t source : market->sources) to.put(source);
         }
@@ -189,9 +188,8 @@ void FeatureLoop::load_market(StateReader& in, std::size_t index) {
     if (in.flag()) {
         const book::Options options = get_options(in);
         auto book = std::make_shared<book::Book>(book::Book::load(in.block(), options));
-        const auto exchange_ns = in.get<std::int64_t>();
         // The sources begin behind what is in it: no record of theirs is in it already.
-        engine_.warm(market, std::move(book), 0, 0, exchange_ns);
+        engine_.warm(market, std::move(book), 0, 0, time_ns_);
         market.warm_seq.reset();
         market.sources.clear();
         for (std::size_t n = in.count(2); n > 0; --n)

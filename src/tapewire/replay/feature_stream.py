@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from tapewire.clock import to_ns
 from tapewire.errors import InvalidOption
-from tapewire.log import Reader, open_log
 from tapewire.replay import _features
 from tapewire.replay._features import FeatureInfo, Row, describe_features
 from tapewire.replay.playback import Replay
+from tapewire.replay.sources import Sources
 from tapewire.replay.start import next_record
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from tapewire.clock import TimeLike
     from tapewire.protocol.instruments import Instrument, Instruments
+    from tapewire.replay.sources import Log, Logs
 
-    Log: TypeAlias = "str | os.PathLike[str] | Reader"
-    Logs: TypeAlias = "Log | Iterable[Log] | Mapping[str, Log]"
     Function: TypeAlias = Callable[[Row], float | None]
     Names: TypeAlias = "Sequence[str | PythonFeature | Mapping[str, Function | PythonFeature]]"
 
@@ -180,6 +179,8 @@ class FeatureStream:
         self._kept = {f.name: i for i, f in enumerate(looking)}
         plan = _features.Plan(native, sample, [f.look_back_ns for f in looking])
         self.done = False
+        if isinstance(logs, Iterator):
+            logs = list(logs)
         from_ns = None if time_from is None else to_ns(time_from)
         # Which instruments there are is known from the beginning of the tape alone, unless they are named.
         start_ns = None
@@ -268,9 +269,9 @@ class FeatureStream:
                 keep the last state, and go on from there.
         """
         positions = {}
-        for name, (reader, _) in self._replay._sources.items():
-            last = reader.last_seq
-            positions[name] = self._before.get(name) if last is None else last
+        for source in self._replay._sources.each:
+            last = source.reader.last_seq
+            positions[source.name] = self._before.get(source.name) if last is None else last
         return self._loop.save(positions)
 
     @property
@@ -297,51 +298,34 @@ class FeatureStream:
         return f"<FeatureStream {', '.join(self._order)} over {self._replay!r}>"
 
 
-def _named(logs: Logs) -> dict[str, Log]:
-    if isinstance(logs, Mapping):
-        return dict(logs)
-    if isinstance(logs, str | os.PathLike):
-        return {os.fspath(logs): logs}
-    if isinstance(logs, Iterable) and not isinstance(logs, Reader):
-        return {os.fspath(log): log for log in logs if isinstance(log, str | os.PathLike)}
-    return {}
-
-
 def _first_time(logs: Logs) -> int | None:
-    """Time of the tape's first record; None when the logs are not all ours to look at, or are empty."""
-    named = _named(logs)
-    if not named or not all(isinstance(log, str | os.PathLike) for log in named.values()):
-        return None
-    first: list[int] = []
-    for log in named.values():
-        assert not isinstance(log, Reader)
-        with open_log(log) as reader:
-            record = next_record(reader)
-            if record is not None:
-                first.append(record.timestamp_ns)
-    return min(first, default=None)
+    """Time of the tape's first record; None when the logs are not all ours to move, or are empty."""
+    with contextlib.closing(Sources(logs)) as sources:
+        if not all(source.own for source in sources.each):
+            return None
+        records = [next_record(source.reader) for source in sources.each]
+    return min((record.timestamp_ns for record in records if record is not None), default=None)
 
 
 def _reopened(
     logs: Logs, state: bytes, opened: contextlib.ExitStack
-) -> tuple[dict[str, Reader], dict[str, int | None]]:
+) -> tuple[dict[str, Any], dict[str, int | None]]:
     """Readers of the logs, where the state has read them to."""
     positions = _features.positions_in(state)
-    named = _named(logs)
-    if set(named) != set(positions):
+    sources = opened.enter_context(contextlib.closing(Sources(logs)))
+    names = [source.name for source in sources.each]
+    if set(names) != set(positions):
         raise InvalidOption(
-            f"the state is of other logs: logs={sorted(named)!r}, state={sorted(positions)!r}",
-            hint="give paths by the same names, as a dict where they have moved",
+            f"the state is of other logs: logs={names!r}, state={list(positions)!r}",
+            hint="give the same paths, or a dict with those names where they have moved",
         )
-    readers = {}
-    for name, log in named.items():
-        if isinstance(log, Reader):
-            raise InvalidOption(f"with a state, logs must be paths: {name}={log!r}")
-        readers[name] = opened.enter_context(open_log(log))
-        last = positions[name]
+    for source in sources.each:
+        if not source.own:
+            raise InvalidOption(f"with a state, logs must be paths: {source.name}={source.reader!r}")
+        last = positions[source.name]
         if last is not None:
-            readers[name].seek_seq(last + 1)
-    return readers, positions
+            source.reader.seek_seq(last + 1)
+    return {source.name: source.reader for source in sources.each}, positions
 
 
 def feature_batches(
@@ -349,9 +333,11 @@ def feature_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `features` in record batches of at most 65,536: in bounded memory.
 
-    Example:
-        >>> from tapewire import replay
-        >>> batches = replay.feature_batches(demo_log, ["mid", "ofi"], "1s")  # doctest: +SKIP
+    Args:
+        logs: As for `FeatureStream`, like all that follow.
+        names: Features.
+        sample: "event", "trade" or a span.
+        **options: The others of `FeatureStream`.
     """
     with FeatureStream(logs, names, sample, **options) as stream:
         yield from stream
@@ -407,9 +393,10 @@ def asof(
     """
     own = ["trade_price", "trade_size", "trade_sign"]
     # Names break ties of time: what the book says of a moment goes before the trade of that moment.
-    logs = {"book": book} if _same(trades, book) else {"a-book": book, "b-trades": trades}
-    return features(logs, [*own, *(n for n in names if n not in own)], "trade", **options)
-
-
-def _same(a: Log, b: Log) -> bool:
-    return a is b or (not isinstance(a, Reader) and not isinstance(b, Reader) and os.fspath(a) == os.fspath(b))
+    same = trades is book or (
+        isinstance(trades, str | os.PathLike)
+        and isinstance(book, str | os.PathLike)
+        and os.path.realpath(trades) == os.path.realpath(book)
+    )
+    logs = {"a book": book} if same else {"a book": book, "b trades": trades}
+    return features(logs, [*own, *(name for name in names if name not in own)], "trade", **options)
