@@ -9,6 +9,7 @@ from tapewire import replay
 from tapewire.errors import CorruptMetadata, InvalidOption
 from tests.support.feature_tapes import NAMES, TapeWriter, instrument, random_tape
 from tests.support.plain_features import SECOND, Event, PlainFeatures
+from tests.support.tables import assert_same
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -18,25 +19,6 @@ START = 1_700_000_000 * SECOND
 
 def bits(value):
     return None if value is None else struct.pack("<d", value)
-
-
-def rows_of(table):
-    """Rows as tuples, doubles as their bits."""
-    columns = [table["timestamp_ns"].to_pylist(), table["symbol"].to_pylist()]
-    columns += [[bits(v) for v in column.to_pylist()] for column in table.columns[2:]]
-    return list(zip(*columns, strict=True))
-
-
-def assert_same(got, want):
-    assert got.schema == want.schema
-    assert got.num_rows == want.num_rows
-    for name in want.column_names:
-        a, b = got[name].combine_chunks(), want[name].combine_chunks()
-        if name in ("timestamp_ns", "symbol"):
-            assert a == b, name
-        else:
-            assert a.is_valid() == b.is_valid(), name
-            assert a.fill_null(0).to_numpy().tobytes() == b.fill_null(0).to_numpy().tobytes(), name
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
