@@ -16,6 +16,9 @@ NAMES = [
     *("trade_flow_300ms", "trade_flow_5s", "volume_300ms", "volume_5s", "vwap_300ms", "vwap_5s"),
     *("volatility_1s", "volatility_3s"),
 ]
+# Those that look back less than an hour: of slices of these, snapshots shorten the reading.
+LONG_MEMORY = ("trade_sign", "trade_price", "trade_size", "time_since_trade")
+SHORT_NAMES = [name for name in NAMES if name not in LONG_MEMORY]
 
 
 def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset=1000):

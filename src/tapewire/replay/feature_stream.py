@@ -275,6 +275,11 @@ class FeatureStream:
         return self._loop.save(positions)
 
     @property
+    def records(self) -> int:
+        """Records read so far, those before the first row included."""
+        return self._replay.records
+
+    @property
     def schema(self) -> pa.Schema:
         """Of the batches."""
         pa = self._pa
