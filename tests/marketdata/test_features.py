@@ -1,6 +1,7 @@
-"""Features of real captures: slices of any size give the bits of one pass, with snapshots and without."""
+"""Features of real captures: slices of any size give the bits of one pass."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -11,7 +12,8 @@ from tests.support.tables import assert_same
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 SECOND = 10**9
-# With what looks back a few seconds, slices begin at snapshots; with an hour, at the start of a capture.
+# With what looks back a few seconds, slices begin at snapshots; with an hour, at the start of a
+# capture.
 NAMES = [
     *("bid", "ask", "mid", "spread_bps", "microprice", "imbalance1", "imbalance5", "bid_depth20"),
     *("ask_depth20", "ofi", "trade_flow_1s", "volume_3s", "vwap_1s", "vwap_3s", "volatility_2s"),
@@ -49,7 +51,7 @@ def check(logs, names, sample, span, seed, count=4, late=False, **options):
     wanted = (times >= cuts[0]) & (times < cuts[-1])
     want = whole.slice(int((times < cuts[0]).sum()), int(wanted.sum()))
     batches, records = [], []
-    for time_from, time_to in zip(cuts, cuts[1:], strict=False):
+    for time_from, time_to in pairwise(cuts):
         bounds = {"time_from": time_from, "time_to": time_to}
         with replay.FeatureStream(logs, names, sample, **bounds, **options) as stream:
             batches += stream

@@ -1,4 +1,4 @@
-"""Random tapes of one instrument for tests of features: books with gaps, resets and empty sides, trades."""
+"""Random tapes of one instrument: books with gaps, resets and empty sides, and trades."""
 
 import random
 
@@ -22,7 +22,7 @@ SHORT_NAMES = [name for name in NAMES if name not in LONG_MEMORY]
 
 
 def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset=1000):
-    """Events of a book that moves, loses and finds itself again; times repeat, stand still and jump."""
+    """A book that moves, loses and finds itself again; times repeat, stand still and jump."""
     rng = random.Random(seed)
     time, middle = start + rng.randrange(SECOND), offset
     bids, asks, trusted = {}, {}, False
@@ -43,7 +43,7 @@ def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset
             )
             continue
         middle += rng.choice([-1, 0, 0, 0, 1])
-        if not trusted and rng.random() < 0.5 or rng.random() < 0.01:
+        if rng.random() < (0.01 if trusted else 0.5):
             bids = {middle - i: rng.randint(1, largest) for i in range(1, rng.randint(1, 9))}
             asks = {middle + i: rng.randint(1, largest) for i in range(1, rng.randint(1, 9))}
             tape.append(Event(time, "snapshot", tuple(bids.items()), tuple(asks.items())))
