@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, markdown, report
+from benchmarks.books import rivals as book_rivals
 from benchmarks.compare import RIVALS, tables
 from benchmarks.compare.measure import bars, better, identity, measured_or_failed
 from benchmarks.harness import Row, Scale
@@ -32,6 +33,7 @@ FAMILIES = {
     "fan-in": "benchmarks.micro.fan_in",
     "one-way": "benchmarks.latency.one_way",
     "hops": "benchmarks.latency.hops",
+    "books": "benchmarks.books.compare",
 }
 EVERY_RIVAL = "compare"
 
@@ -114,6 +116,7 @@ def main() -> None:
     rows = [row for name in FAMILIES if name in chosen for row in _rows(name, scale)]
     rivals = _rivals([n for n in RIVALS if n in chosen or EVERY_RIVAL in chosen], scale)
     rows += bars(rivals)
+    rivals += book_rivals.who_is_who() if "books" in chosen else []
     results = report.document(facts, rows, rivals)
     _show(rows, rivals)
     if scale.smoke:

@@ -24,7 +24,14 @@ L2_DTYPE = np.dtype([("diff", "u4"), ("side", "u1"), ("price", "i8"), ("size", "
 # `price` is where the order rests afterwards, `size` what the event says (of an order added, its
 # size; modified, its new one; traded, how much; cancelled, 0), `left` the remainder after it.
 L3_DTYPE = np.dtype(
-    [("type", "u1"), ("side", "u1"), ("order", "u8"), ("price", "i8"), ("size", "i8"), ("left", "i8")]
+    [
+        ("type", "u1"),
+        ("side", "u1"),
+        ("order", "u8"),
+        ("price", "i8"),
+        ("size", "i8"),
+        ("left", "i8"),
+    ]
 )
 
 SNAPSHOT_LEVELS = 1_000  # a side
@@ -53,7 +60,9 @@ def _snapshot(rng: np.random.Generator, side: _Side, first: int) -> list[int]:
     """Its ranks, the best first."""
     ranks = first - np.concatenate(([0], np.cumsum(rng.integers(1, 4, SNAPSHOT_LEVELS - 1))))
     side.best = first
-    side.sizes = dict(zip(ranks.tolist(), rng.integers(1, 50_000, len(ranks)).tolist(), strict=True))
+    side.sizes = dict(
+        zip(ranks.tolist(), rng.integers(1, 50_000, len(ranks)).tolist(), strict=True)
+    )
     return ranks.tolist()
 
 

@@ -1,12 +1,12 @@
 """nautilus_trader's OrderBook, two ways.
 
-- "native": its C interface in a loop of C++ (native/nautilus_books.cpp), which nothing from Python can
-  beat; this is what the bar is held against.
-- "python": what its users write, `apply_delta`, `best_bid_price()` and `best_ask_price()` in a loop.
+- "native": its C interface in a loop of C++ (native/nautilus_books.cpp), faster than anything that
+  Python can write;
+- "python": what its users write: `apply_delta`, `best_bid_price()` and `best_ask_price()` in a loop.
 
-The deltas are made before anything is timed. A level of size 0 is a DELETE, any other an UPDATE, as its
-own Binance adapter has it. Its order-by-order book knows no trade: that comes as what it
-leaves, the order updated or deleted.
+The deltas are made before anything is timed. A level of size 0 is a DELETE, any other an UPDATE, as
+in its own Binance adapter. Its book of single orders knows no trade: that comes as what it leaves,
+the order updated or deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.books import replay
-from benchmarks.books.events import ADD, PRICE_SCALE, SIZE_SCALE
+from benchmarks.books.events import ADD
 from benchmarks.books.replay import Ending, Job, Ladder, Replayed
 
 Events = np.ndarray[Any, Any]
@@ -51,11 +51,11 @@ def deltas_of(kind: str, events: Events) -> Events:
     return rows
 
 
-def _library(path: str, rows: Events) -> Any:
-    """The compiled loop with these deltas; `path` as `rivals.nautilus_library` gives it."""
+def _library(job: Job, rows: Events) -> Any:
+    """The compiled loop with these deltas."""
     import nautilus_trader.model.book  # noqa: F401  what the loop is linked against
 
-    library = ctypes.CDLL(path)
+    library = ctypes.CDLL(job.library)
     library.open_book.restype = ctypes.c_void_p
     library.open_book.argtypes = [ctypes.c_int]
     library.close_book.argtypes = [ctypes.c_void_p]
@@ -65,20 +65,20 @@ def _library(path: str, rows: Events) -> Any:
     library.ladder.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long,
                                ctypes.c_void_p, ctypes.c_void_p]  # fmt: skip
     library.prepare(ctypes.c_void_p(rows.ctypes.data), ctypes.c_long(len(rows)),
-                    PRICE_SCALE, SIZE_SCALE)  # fmt: skip
+                    job.price_scale, job.size_scale)  # fmt: skip
     return library
 
 
-def _native_ladder(library: Any, book: int, side: int) -> Ladder:
+def _native_ladder(library: Any, book: int, side: int, lots: int) -> Ladder:
     prices, sizes = np.zeros(replay.LEVELS, np.int64), np.zeros(replay.LEVELS)
     count = library.ladder(book, side, replay.LEVELS, prices.ctypes.data, sizes.ctypes.data)
-    lots = np.rint(sizes * 10**SIZE_SCALE).astype(np.int64)
-    return list(zip(prices[:count].tolist(), lots[:count].tolist(), strict=True))
+    whole = np.rint(sizes * lots).astype(np.int64)
+    return list(zip(prices[:count].tolist(), whole[:count].tolist(), strict=True))
 
 
 def _native(job: Job, events: Events) -> Replayed:
-    library = _library(job.library, deltas_of(job.kind, events))
-    both = replay.first_with_both_sides(events)
+    library = _library(job, deltas_of(job.kind, events))
+    both = replay.first_read(job.kind, events)
     opened: list[int] = []
 
     def prepare() -> int:
@@ -88,7 +88,8 @@ def _native(job: Job, events: Events) -> Replayed:
         return opened[0]
 
     def ending(book: int, said: Best) -> Ending:
-        ladders = (_native_ladder(library, book, side) for side in (1, 2))
+        lots = 10**job.size_scale
+        ladders = (_native_ladder(library, book, side, lots) for side in (1, 2))
         return Ending(*ladders, said.bids, said.asks)
 
     return replay.rounds(
@@ -96,7 +97,7 @@ def _native(job: Job, events: Events) -> Replayed:
     )
 
 
-def _objects(rows: Events) -> tuple[list[Any], Any]:
+def _objects(job: Job, rows: Events) -> tuple[list[Any], Any]:
     """The deltas as its Python objects, and their instrument."""
     from nautilus_trader.model.data import BookOrder, OrderBookDelta
     from nautilus_trader.model.identifiers import InstrumentId
@@ -109,8 +110,8 @@ def _objects(rows: Events) -> tuple[list[Any], Any]:
             action,
             BookOrder(
                 side,
-                Price(price / 10**PRICE_SCALE, PRICE_SCALE),
-                Quantity(size / 10**SIZE_SCALE, SIZE_SCALE),
+                Price(price / 10**job.price_scale, job.price_scale),
+                Quantity(size / 10**job.size_scale, job.size_scale),
                 order,
             ),
             *(0, i, 0, 0),
@@ -122,8 +123,8 @@ def _objects(rows: Events) -> tuple[list[Any], Any]:
 def _python(job: Job, events: Events) -> Replayed:
     from nautilus_trader.model.book import OrderBook
 
-    deltas, instrument = _objects(deltas_of(job.kind, events))
-    both = replay.first_with_both_sides(events)
+    deltas, instrument = _objects(job, deltas_of(job.kind, events))
+    both = replay.first_read(job.kind, events)
 
     def run(book: Any) -> None:
         apply, best_bid, best_ask = book.apply_delta, book.best_bid_price, book.best_ask_price
@@ -135,8 +136,8 @@ def _python(job: Job, events: Events) -> Replayed:
             best_ask()
 
     def ladder(levels: list[Any]) -> Ladder:
-        tick, lot = 10**PRICE_SCALE, 10**SIZE_SCALE
-        return [(round(float(l.price) * tick), round(l.size() * lot)) for l in levels]
+        tick, lot = 10**job.price_scale, 10**job.size_scale
+        return [(round(float(at.price) * tick), round(at.size() * lot)) for at in levels]
 
     def ending(book: Any, _: None) -> Ending:
         """The prices on the way are added up once more, outside the time."""
@@ -145,8 +146,8 @@ def _python(job: Job, events: Events) -> Replayed:
         for i, delta in enumerate(deltas):
             again.apply_delta(delta)
             if i >= both:
-                sums[0] += round(float(again.best_bid_price()) * 10**PRICE_SCALE)
-                sums[1] += round(float(again.best_ask_price()) * 10**PRICE_SCALE)
+                sums[0] += round(float(again.best_bid_price()) * 10**job.price_scale)
+                sums[1] += round(float(again.best_ask_price()) * 10**job.price_scale)
         levels = replay.LEVELS
         return Ending(ladder(book.bids()[:levels]), ladder(book.asks()[:levels]), *sums)
 
@@ -165,11 +166,11 @@ def run(job: Job, events: Events) -> Replayed:
 
 def memory(job: Job, events: Events) -> float:
     rows = deltas_of("memory", events)
-    library = _library(job.library, rows)
+    library = _library(job, rows)
     book = library.open_book(BOOK_TYPES["memory"])
-    before = replay.resident_bytes()
+    before = replay.private_bytes()
     library.replay(book, len(rows))
-    return replay.resident_bytes() - before
+    return replay.private_bytes() - before
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Ending:
 
     bids: Ladder  # price and size, the best first
     asks: Ladder
-    # All best prices read on the way, added up, from the first event after which there were both.
+    # All best prices on the way, added up, from event `first_read` on.
     bid_sum: int
     ask_sum: int
 
@@ -53,13 +53,17 @@ class Job:
     kind: str  # "l2", "l3", "memory": the last for what resting orders take
     events: str  # a .npy file of `events.L2_DTYPE` or `L3_DTYPE`
     rounds: int
+    price_scale: int
+    size_scale: int
     form: str = ""  # which of a library's books
     tape: str = ""  # the same events as a queue
     library: str = ""  # native/nautilus_books.cpp, compiled
 
 
-def first_with_both_sides(events: np.ndarray[Any, Any]) -> int:
-    """The number of the first event after which there is a bid and an ask."""
+def first_read(kind: str, events: np.ndarray[Any, Any]) -> int:
+    """The first event after which the best prices are read: behind the snapshot, or both there."""
+    if kind == "l2":
+        return int(np.count_nonzero(events["diff"] == 0))
     return int(max(np.argmax(events["side"] == 1), np.argmax(events["side"] == 2)))
 
 
@@ -82,9 +86,11 @@ def rounds(events: int, count: int, prepare: Callable[[], Any], run: Callable[[A
     return replayed
 
 
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
+def private_bytes() -> int:
+    """Memory of this process alone, in pages that are there; a mapped file is not part of it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("RssAnon:"))
+    return int(kilobytes) * 1024
 
 
 def main(
