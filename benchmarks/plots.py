@@ -301,8 +301,8 @@ def _books(rows: list[Row]):
         layout="constrained",
         gridspec_kw={"height_ratios": heights},
     )
-    for axes, (market, chosen) in zip(all_axes[:, 0], markets.items(), strict=True):
-        chosen = sorted(chosen, key=lambda row: -row.value)
+    for axes, (market, found) in zip(all_axes[:, 0], markets.items(), strict=True):
+        chosen = sorted(found, key=lambda row: -row.value)
         places = range(len(chosen))
         colors = [OURS_COLOR if row.detail["ours"] else THEIRS for row in chosen]
         axes.barh(places, [row.value for row in chosen], color=colors, height=0.62)

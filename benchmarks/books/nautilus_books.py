@@ -2,7 +2,7 @@
 
 - "native": its C interface in a loop of C++ (native/nautilus_books.cpp), faster than anything that
   Python can write;
-- "python": what its users write: `apply_delta`, `best_bid_price()` and `best_ask_price()` in a loop.
+- "python": what its users write, `apply_delta`, `best_bid_price()`, `best_ask_price()` in a loop.
 
 The deltas are made before anything is timed. A level of size 0 is a DELETE, any other an UPDATE, as
 in its own Binance adapter. Its book of single orders knows no trade: that comes as what it leaves,
