@@ -44,11 +44,15 @@ HFT = tuple(
     Book(f"hftbacktest, {form}", "hftbacktest_books", form, "hftbacktest")
     for form in ("hash map", "vector")
 )
+# For comparison alone: what a back-test of hftbacktest does beside keeping the book.
+HFT_WHOLE = Book(
+    "hftbacktest, vector, with its exchange", "hftbacktest_books", "vector, whole", "hftbacktest"
+)
 NAUTILUS = Book("nautilus_trader, native loop", "nautilus_books", "native", "nautilus_trader")
 NAUTILUS_PYTHON = Book(
     "nautilus_trader, Python loop", "nautilus_books", "python", "nautilus_trader"
 )
-ALL = (OURS, *HFT, NAUTILUS, NAUTILUS_PYTHON)
+ALL = (OURS, *HFT, HFT_WHOLE, NAUTILUS, NAUTILUS_PYTHON)
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,8 @@ def rows_of(market: Market, found: dict[str, Replayed]) -> list[Row]:
     if not rows:
         rows.append(Row(FAMILY, what, rate[OURS.title], UNIT, detail=_detail(ours)))
     for title, replay in found.items():
-        detail = _detail(replay) | {"market": what, "book": title, "ours": replay is ours}
+        detail = _detail(replay) | {"market": what, "ours": replay is ours}
+        detail |= {"book": title, "column": f"{what}, {UNIT}"}
         rows.append(Row(FAMILY, f"  {what}: {title}", rate[title], UNIT, detail=detail))
     return rows
 
@@ -172,9 +177,10 @@ def memory_rows(folder: Path, orders: int) -> list[Row]:
     for book in (OURS, *HFT, NAUTILUS):
         if book.missing is None:
             taken = started(book, Job(**asdict(of(job, book)) | {"kind": "memory"}))["bytes"]
-            detail = {"orders": orders, "bytes": taken}
+            detail = {"orders": orders, "bytes": taken, "book": book.title}
+            detail |= {"column": "memory, B a resting order"}
             what = f"  memory, {orders:,} resting orders: {book.title}"
-            rows.append(Row(FAMILY, what, taken / orders, "B an order", detail=detail))
+            rows.append(Row(FAMILY, what, taken / orders, "B/order", detail=detail))
     return rows
 
 

@@ -3,8 +3,10 @@
 The package has no call that updates a depth by itself, so this is the least that reaches one: its
 own event array, already in memory, of events marked as local alone (the exchange's side, with its
 matching and a second depth, then does nothing), no order ever sent, in a loop compiled by numba.
-Each event has a time of its own, so that `wait_next_feed` returns after each. In its feed of single
-orders a trade changes nothing: here it comes as what it leaves, the order modified or cancelled.
+The form "vector, whole" has events for both sides, as its own converters write them: that is what a
+user's back-test does. Each event has a time of its own, so that `wait_next_feed` returns after each.
+In its feed of single orders a trade changes nothing: here it comes as what it leaves, the order
+modified or cancelled.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def feed(job: Job, events: Events) -> Events:
         rows["order_id"] = events["order"]
     rows["qty"] = size / 10**job.size_scale
     side = np.where(events["side"] == BUY, hft.BUY_EVENT, hft.SELL_EVENT)
-    rows["ev"] = what.astype(np.uint64) | side.astype(np.uint64) | np.uint64(hft.LOCAL_EVENT)
+    for_whom = hft.LOCAL_EVENT | (hft.EXCH_EVENT if job.form == "vector, whole" else 0)
+    rows["ev"] = what.astype(np.uint64) | side.astype(np.uint64) | np.uint64(for_whom)
     return rows
 
 
