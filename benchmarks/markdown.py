@@ -138,6 +138,12 @@ def books(results: Results) -> str:
     return table(lines, right=range(1, len(columns) + 1))
 
 
+def pictured_books(results: Results) -> str:
+    picture = "![Events a second, one bar per book](assets/books.png)\n\n"
+    measured = any("book" in row["detail"] for row in results["rows"])
+    return (picture if measured else "") + books(results)
+
+
 def losses(results: Results) -> str:
     """Where a rival was better, and the bars that were missed."""
     beaten = [lines for lines in (tables.slower(results), tables.fewer(results)) if len(lines) > 1]
@@ -189,7 +195,7 @@ def documentation(results: Results, words: str) -> str:
         "absent": absent(results),
         "losses": losses(results),
         "bars": bars(results),
-        "books": books(results),
+        "books": pictured_books(results),
     }
     return words.format_map(parts)
 

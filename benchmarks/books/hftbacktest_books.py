@@ -3,10 +3,10 @@
 The package has no call that updates a depth by itself, so this is the least that reaches one: its
 own event array, already in memory, of events marked as local alone (the exchange's side, with its
 matching and a second depth, then does nothing), no order ever sent, in a loop compiled by numba.
-The form "vector, whole" has events for both sides, as its own converters write them: that is what a
-user's back-test does. Each event has a time of its own, so that `wait_next_feed` returns after each.
-In its feed of single orders a trade changes nothing: here it comes as what it leaves, the order
-modified or cancelled.
+The form "vector, whole" has events for both sides, as its own converters write them: that is what
+a user's back-test does. Each event has a time of its own, so that `wait_next_feed` returns after
+each. In its feed of single orders a trade changes nothing: here it comes as what it leaves, the
+order modified or cancelled.
 """
 
 from __future__ import annotations
