@@ -1,0 +1,129 @@
+"""Lanes of events, each in its order, to one: by key, with as little in memory as their skew asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapewire.errors import CorruptSource
+
+if TYPE_CHECKING:
+    from tapewire.ingest.report import Report
+
+__all__ = ["Reader", "merged"]
+
+_Array = np.ndarray[Any, Any]
+
+# Reads one file: for each of its pieces the events of each of its lanes, the same lanes every time.
+# Without a report it only looks.
+Reader = Callable[["Report | None"], Iterator[Sequence[_Array]]]
+
+SLICE = 1 << 16
+_END = np.iinfo(np.int64).max
+
+
+def merged(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
+    """The events of all files by key; of equal keys, the earlier file's and lane's first.
+
+    A first look at the files finds out whether every lane is in the order of its keys. If so, they are
+    merged as they are read. If not, all events are taken into memory and sorted.
+
+    Raises:
+        CorruptSource: A file is damaged; the events before the damage were given.
+    """
+    if all(_in_order(reader) for reader in readers):
+        yield from _streamed(readers, report)
+    else:
+        yield from _sorted(readers, report)
+
+
+def _in_order(reader: Reader) -> bool:
+    last: dict[int, int] = {}
+    try:
+        for lanes in reader(None):
+            for i, events in enumerate(lanes):
+                keys = events["key"]
+                if len(keys) == 0:
+                    continue
+                if keys[0] < last.get(i, -1) or (np.diff(keys) < 0).any():
+                    return False
+                last[i] = int(keys[-1])
+    except CorruptSource:
+        pass  # raised again, and let through, when it is read
+    return True
+
+
+def _sorted(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
+    gathered: list[_Array] = []
+    damage: CorruptSource | None = None
+    try:
+        for reader in readers:
+            for lanes in reader(report):
+                gathered.extend(events for events in lanes if len(events))
+    except CorruptSource as error:
+        damage = error
+    if gathered:
+        events = np.concatenate(gathered)
+        gathered.clear()
+        events = events[np.argsort(events["key"], kind="stable")]
+        for start in range(0, len(events), SLICE):
+            yield events[start : start + SLICE]
+    if damage is not None:
+        raise damage
+
+
+class _Lane:
+    """Events of one lane that are read and not given yet."""
+
+    def __init__(self) -> None:
+        self.waiting: list[_Array] = []
+        self.last = -1  # key of the latest
+
+    def add(self, events: _Array) -> None:
+        if len(events):
+            self.waiting.append(events)
+            self.last = int(events["key"][-1])
+
+    def take(self, up_to: int) -> list[_Array]:
+        taken = []
+        while self.waiting and self.waiting[0]["key"][0] <= up_to:
+            events = self.waiting[0]
+            cut = int(np.searchsorted(events["key"], up_to, side="right"))
+            taken.append(events[:cut])
+            if cut < len(events):
+                self.waiting[0] = events[cut:]
+                break
+            del self.waiting[0]
+        return taken
+
+
+def _streamed(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
+    sources = [iter(reader(report)) for reader in readers]
+    lanes: list[list[_Lane]] = [[] for _ in sources]
+    at_end = [False] * len(sources)
+    damage: CorruptSource | None = None
+
+    def behind(i: int) -> int:
+        """The key up to which a source has told everything."""
+        return _END if at_end[i] else min((lane.last for lane in lanes[i]), default=-1)
+
+    while not all(at_end):
+        i = min(range(len(sources)), key=behind)
+        try:
+            for k, events in enumerate(next(sources[i])):
+                if k == len(lanes[i]):
+                    lanes[i].append(_Lane())
+                lanes[i][k].add(events)
+        except StopIteration:
+            at_end[i] = True
+        except CorruptSource as error:
+            damage, at_end = error, [True] * len(sources)
+        up_to = min(behind(i) for i in range(len(sources)))
+        taken = [events for source in lanes for lane in source for events in lane.take(up_to)]
+        if taken:
+            events = np.concatenate(taken)
+            yield events[np.argsort(events["key"], kind="stable")]
+    if damage is not None:
+        raise damage

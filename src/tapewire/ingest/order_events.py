@@ -1,0 +1,303 @@
+"""Orders and trades of an exchange that numbers them together, as rows of one array.
+
+What the Shanghai and Shenzhen importers have in common: the array, the exchange's clock and its phases,
+and rows to chunks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapewire.errors import InvalidOption
+from tapewire.ingest.model import Chunk, ImportOptions
+from tapewire.ingest.symbols import folder_name, known_instrument
+from tapewire.ingest.tables import MISSING, Block
+
+if TYPE_CHECKING:
+    from tapewire.ingest.report import Report
+    from tapewire.ingest.source import SourceFile
+    from tapewire.protocol.instruments import Instrument
+
+__all__ = [
+    "EVENT_DTYPE",
+    "SEQ_BITS",
+    "DatedOptions",
+    "OrderChunks",
+    "Symbols",
+    "day_of",
+    "empty_events",
+    "phase_flags",
+    "with_keys",
+]
+
+_Array = np.ndarray[Any, Any]
+
+SEQ_BITS = 47  # of a key: the channel stands above its numbers
+MAX_CHANNEL = (1 << 15) - 1
+SECOND_NS = 10**9
+DAY_NS = 86_400 * SECOND_NS
+SHANGHAI_NS = 8 * 3600 * SECOND_NS  # UTC+8 the whole year, since 1991
+
+EVENT_DTYPE = np.dtype(
+    [
+        ("key", "<i8"),  # channel and number: the order of events
+        ("symbol", "<i8"),  # index in Symbols.names
+        ("exchange_ns", "<i8"),
+        ("ingest_ns", "<i8"),
+        ("order_id", "<u8"),
+        ("bid_order_id", "<u8"),
+        ("ask_order_id", "<u8"),
+        ("price", "<i8"),
+        ("qty", "<i8"),
+        ("amt", "<i8"),
+        ("line", "<i8"),
+        ("flags", "<u4"),
+        ("type", "u1"),
+        ("side", "u1"),  # of a trade: the aggressor's
+        ("ord_type", "u1"),
+        ("exec_type", "u1"),
+    ]
+)
+
+ADD, CANCEL, TRADE = 1, 2, 4  # L3Type
+PRICE_IS_MARKET, OPENING, CLOSING, RESTRICTED = 1, 2, 4, 8  # L3Flags
+
+
+def _clock(hours: int, minutes: int) -> int:
+    return (hours * 60 + minutes) * 60 * SECOND_NS
+
+
+# Both exchanges. An auction's trades are told when it ends, so its phase lasts until what follows it.
+OPENING_CALL = (_clock(9, 15), _clock(9, 30))
+CLOSING_CALL = (_clock(14, 57), _clock(15, 5))
+NO_CANCEL = ((_clock(9, 20), _clock(9, 25)), (_clock(14, 57), _clock(15, 0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatedOptions(ImportOptions):
+    """Options of files that give the time of day and not the day.
+
+    Attributes:
+        date: The trading day, ``YYYY-MM-DD``; without it, the one that stands as ``YYYYMMDD`` in the
+            file's name.
+        clock: "receive" for the time at which the file's writer received an event, where it says so;
+            "exchange" for the exchange's own.
+        check_gaps: Whether a number that is missing in a channel is a gap. Only a file of a whole
+            channel can tell: one of single stocks has other numbers missing everywhere.
+    """
+
+    date: str | None = None
+    clock: str = "receive"
+    check_gaps: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.date is not None:
+            _parse_day(self.date)
+        if self.clock not in ("receive", "exchange"):
+            raise InvalidOption(
+                f'clock must be "receive" or "exchange": clock={self.clock!r}',
+            )
+
+
+def _parse_day(text: str) -> int:
+    try:
+        day = dt.date.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise InvalidOption(f"not a day: date={text!r}", hint="give YYYY-MM-DD") from None
+    return (day - dt.date(1970, 1, 1)).days
+
+
+def day_of(options: DatedOptions, source: SourceFile) -> int:
+    """The trading day of a file in days since 1970-01-01.
+
+    Raises:
+        InvalidOption: Neither the options nor the file's name have it.
+    """
+    if options.date is not None:
+        return _parse_day(options.date)
+    for found in re.findall(r"(?<!\d)(\d{8})(?!\d)", source.name):
+        try:
+            return _parse_day(f"{found[:4]}-{found[4:6]}-{found[6:]}")
+        except InvalidOption:
+            continue
+    raise InvalidOption(
+        f"the file does not say which day it is of: file={source.name!r}",
+        hint="give date=YYYY-MM-DD",
+    )
+
+
+def phase_flags(types: _Array, clock_ns: _Array) -> _Array:
+    """L3 flags of the exchange's phase at its own time of day."""
+
+    def within(window: tuple[int, int]) -> _Array:
+        inside: _Array = (clock_ns >= window[0]) & (clock_ns < window[1])
+        return inside
+
+    flags = np.zeros(len(clock_ns), np.uint32)
+    flags[within(OPENING_CALL)] |= OPENING
+    flags[within(CLOSING_CALL)] |= CLOSING
+    flags[(types == CANCEL) & (within(NO_CANCEL[0]) | within(NO_CANCEL[1]))] |= RESTRICTED
+    return flags
+
+
+def empty_events(n: int) -> _Array:
+    """`n` zeroed rows."""
+    return np.zeros(n, EVENT_DTYPE)
+
+
+def with_keys(block: Block, channel: str, number: str, report: Report | None) -> Block:
+    """The rows whose channel and number can be a key."""
+    channels, numbers = block[channel], block[number]
+    wrong = (channels < 0) | (channels > MAX_CHANNEL) | (numbers < 0) | (numbers >= 1 << SEQ_BITS)
+    return block.without(wrong, report, "not a channel and a number in it")
+
+
+class Symbols:
+    """Names of stocks to small numbers, the same for all files of an import."""
+
+    def __init__(self, suffix: str = "") -> None:
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._suffix = suffix.encode()
+
+    def number(self, text: bytes) -> int:
+        """The number of a name, or -1 when it is none."""
+        name = folder_name(text.removesuffix(self._suffix))
+        if name is None:
+            return -1
+        if name not in self._numbers:
+            self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return self._numbers[name]
+
+    def column(self, block: Block, name: str) -> _Array:
+        """The numbers of a column of text."""
+        codes = block[name]
+        of_text = {code: self.number(block.texts[code]) for code in np.unique(codes).tolist()}
+        if len(of_text) == 1:
+            return np.full(len(codes), next(iter(of_text.values())), np.int64)
+        table = np.array([of_text.get(code, -1) for code in range(max(of_text, default=-1) + 1)])
+        return table[codes] if len(codes) else codes
+
+
+def times(
+    events: _Array, days: _Array | int, clock_ns: _Array, received_ns: _Array | None
+) -> None:
+    """Fill both times: `clock_ns` since midnight and `received_ns` since 1970, both in Shanghai."""
+    events["exchange_ns"] = days * DAY_NS + clock_ns - SHANGHAI_NS
+    events["ingest_ns"] = events["exchange_ns"]
+    if received_ns is not None:
+        there = received_ns != MISSING
+        events["ingest_ns"][there] = received_ns[there] - SHANGHAI_NS
+
+
+class OrderChunks:
+    """Events in their order to chunks of "book" and "trades", stock by stock."""
+
+    def __init__(
+        self, venue: str, options: ImportOptions, symbols: Symbols, report: Report
+    ) -> None:
+        self._venue = venue
+        self._options = options
+        self._symbols = symbols
+        self._report = report
+        self._instruments: dict[int, Instrument | None] = {}
+        self._latest_ns: dict[int, int] = {}
+
+    def chunks(self, events: _Array) -> Iterator[Chunk]:
+        """The chunks of events that follow those given before."""
+        order = np.argsort(events["symbol"], kind="stable")
+        by_symbol = events[order]
+        starts = np.flatnonzero(np.diff(by_symbol["symbol"], prepend=-1))
+        for rows in np.split(by_symbol, starts[1:]):
+            if len(rows):
+                yield from self._of_symbol(int(rows["symbol"][0]), rows)
+
+    def instrument(self, symbol: int) -> Instrument | None:
+        """The instrument of a stock, or None when it is not wanted."""
+        from tapewire.protocol.instruments import Instrument
+
+        if symbol not in self._instruments:
+            options, name = self._options, self._symbols.names[symbol]
+            known = None
+            if not options.symbols or name in options.symbols:
+                made = Instrument.of(
+                    self._venue,
+                    name,
+                    options.price_scale,
+                    options.size_scale,
+                    rules=self._venue,
+                    book_mode="l3",
+                )
+                known = known_instrument(self._report, made, options)
+            self._instruments[symbol] = known
+        return self._instruments[symbol]
+
+    def _of_symbol(self, symbol: int, rows: _Array) -> Iterator[Chunk]:
+        instrument = self.instrument(symbol)
+        if instrument is None:
+            self._report.skipped["another symbol"] += len(rows)
+            return
+        # An event cannot be used before those in front of it were there.
+        times_ns = np.maximum.accumulate(rows["ingest_ns"])
+        np.maximum(times_ns, self._latest_ns.get(symbol, 0), out=times_ns)
+        self._latest_ns[symbol] = int(times_ns[-1])
+        yield _book_chunk(instrument, rows, times_ns)
+        traded = rows["type"] == TRADE
+        if traded.any():
+            yield _trades_chunk(instrument, rows[traded], times_ns[traded])
+
+
+def _book_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
+    from tapewire.protocol.market import BOOK_EVENT, L3Flags, l3_rows
+
+    records = l3_rows(instrument, len(rows))
+    head, order = records["head"], records["order"]
+    head["ingest_ts_ns"] = times_ns
+    head["exchange_ts_ns"] = rows["exchange_ns"]
+    head["native_seq"] = rows["key"] & ((1 << SEQ_BITS) - 1)
+    head["stream_id"] = rows["key"] >> SEQ_BITS
+    order["event_type"] = rows["type"]
+    for name in ("side", "ord_type", "exec_type", "order_id", "price", "qty", "amt"):
+        order[name] = rows[name]
+    flags = rows["flags"]
+    for name, flag in (("bid_order_id", L3Flags.HAS_BID), ("ask_order_id", L3Flags.HAS_ASK)):
+        order[name] = rows[name]
+        flags = flags | np.where(rows[name] != 0, int(flag), 0).astype(np.uint32)
+    order["flags"] = flags
+    line = int(rows["line"][0])
+    return Chunk(instrument.venue, instrument.symbol, "book", BOOK_EVENT, times_ns, records, line)
+
+
+def _trades_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
+    from tapewire.protocol.market import TradeTick
+
+    ticks = np.zeros(len(rows), TradeTick.dtype)
+    ticks["timestamp_ns"] = rows["exchange_ns"]
+    ticks["price"] = rows["price"]
+    ticks["size"] = rows["qty"]
+    ticks["trade_id"] = rows["key"] & ((1 << SEQ_BITS) - 1)
+    ticks["buyer_order_id"] = rows["bid_order_id"]
+    ticks["seller_order_id"] = rows["ask_order_id"]
+    ticks["symbol_hash"] = instrument.symbol_hash
+    ticks["market_id"] = instrument.market_id
+    ticks["price_scale"] = instrument.price_scale
+    ticks["size_scale"] = instrument.size_scale
+    # The aggressor takes: when it sold, the buyer had rested. In an auction nobody did.
+    ticks["is_buyer_maker"] = np.choose(rows["side"], [2, 0, 1])
+    return Chunk(
+        instrument.venue,
+        instrument.symbol,
+        "trades",
+        TradeTick.type_id,
+        times_ns,
+        ticks,
+        int(rows["line"][0]),
+    )

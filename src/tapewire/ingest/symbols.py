@@ -1,0 +1,54 @@
+"""Names of symbols that become folders, and where their instruments come from."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tapewire.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from tapewire.ingest.model import ImportOptions
+    from tapewire.ingest.report import Report
+    from tapewire.protocol.instruments import Instrument
+
+__all__ = ["folder_name", "known_instrument"]
+
+_UNFIT = re.compile(rb"[^A-Za-z0-9._-]|^\.")
+_MAX_NAME = 128
+
+
+def folder_name(symbol: bytes) -> str | None:
+    """A symbol as the archive names it, or None where no name can be made of it.
+
+    Letters, digits, ``.``, ``_`` and ``-`` stay. ``/`` and ``:`` become ``-``; any other byte, and a
+    ``.`` in front, becomes ``_`` and its two hexadecimal digits.
+
+    Example:
+        >>> folder_name(b"BTCUSDT"), folder_name(b"XBT/USD"), folder_name(b"AAC+")
+        ('BTCUSDT', 'XBT-USD', 'AAC_2B')
+    """
+    name = _UNFIT.sub(
+        lambda found: b"-" if found[0] in b"/:" else b"_%02X" % found[0][0], symbol
+    ).decode("ascii")
+    return name if 0 < len(name) <= _MAX_NAME else None
+
+
+def known_instrument(
+    report: Report, instrument: Instrument, options: ImportOptions
+) -> Instrument:
+    """The instrument with the ids that the archive has for it.
+
+    Raises:
+        InvalidOption: The archive has it with other scales: numbers were parsed at these.
+    """
+    known = report.instrument(instrument)
+    for name in ("price_scale", "size_scale"):
+        has, asked = getattr(known, name), getattr(options, name)
+        if has != asked:
+            raise InvalidOption(
+                f"the archive holds this instrument at another scale: {name}={asked}, "
+                f"{known.venue}:{known.symbol} has {has}",
+                hint=f"import with {name}={has}, or into a new archive",
+            )
+    return known

@@ -1,0 +1,326 @@
+"""Tardis CSV files: incremental_book_L2, trades, quotes, book_snapshot_N.
+
+What a file holds is seen from its columns, in whatever order they are; columns that are not known
+are passed over. Times are microseconds; ingest time is `local_timestamp`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tapewire.errors import CorruptSource
+from tapewire.ingest._parsers import MISSING, L2Grouper
+from tapewire.ingest.model import Chunk, ImportOptions
+from tapewire.ingest.symbols import folder_name, known_instrument
+from tapewire.ingest.tables import Block, Column, csv_blocks, csv_header
+
+if TYPE_CHECKING:
+    from tapewire.ingest.report import Report
+    from tapewire.ingest.source import SourceFile
+    from tapewire.protocol.instruments import Instrument
+
+__all__ = ["Tardis"]
+
+BOOK_EVENT = 0x1000
+_UPDATE_OR_SNAPSHOT = ("false", "true")
+_WHOLE = 2  # l2_groups.hpp, Belongs
+_LEVEL = re.compile(r"(asks|bids)\[(\d{1,4})\]\.(price|amount)")
+_Array = np.ndarray[Any, Any]
+
+
+class Tardis:
+    """Importer of Tardis CSV files."""
+
+    name: ClassVar[str] = "tardis"
+    venue: ClassVar[str] = "of the column `exchange`"
+    Options: ClassVar[type[ImportOptions]] = ImportOptions
+
+    def __init__(self, options: ImportOptions) -> None:
+        self._options = options
+        self._instruments: dict[tuple[bytes, bytes], Instrument | None] = {}
+
+    def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
+        """The records of the files, one file after the other."""
+        for source in files:
+            kind = _kind_of(csv_header(source), source)
+            columns = [*_common(), *kind.columns(self._options)]
+            yield from kind(self._options).chunks(self._by_market(source, columns, report))
+
+    def _by_market(
+        self, source: SourceFile, columns: list[Column], report: Report
+    ) -> Iterator[tuple[Instrument, Block]]:
+        """The rows of each instrument in each block, in their order."""
+        for block in csv_blocks(source, columns, report):
+            exchange, symbol = block["exchange"], block["symbol"]
+            early = (block["timestamp"] < 0) | (block["local_timestamp"] < 0)
+            if early.any():
+                block = block.without(early, report, "a time before 1970")
+                exchange, symbol = block["exchange"], block["symbol"]
+            for code in _in_order(exchange * len(block.texts) + symbol):
+                pair = divmod(code, len(block.texts))
+                mask = (exchange == pair[0]) & (symbol == pair[1])
+                rows = block if mask.all() else block.where(mask)
+                key = (block.texts[pair[0]], block.texts[pair[1]])
+                if key not in self._instruments:
+                    self._instruments[key] = self._instrument(*key, report)
+                instrument = self._instruments[key]
+                if instrument is not None:
+                    yield instrument, rows
+                elif self._wanted(key[1]):
+                    rows.without(np.ones(len(rows), bool), report, "not a name of a market")
+                else:
+                    report.skipped["another symbol"] += len(rows)
+
+    def _wanted(self, symbol: bytes) -> bool:
+        wanted = self._options.symbols
+        return not wanted or symbol.decode(errors="replace") in wanted or folder_name(symbol) in wanted
+
+    def _instrument(self, exchange: bytes, symbol: bytes, report: Report) -> Instrument | None:
+        from tapewire.protocol.instruments import Instrument
+
+        venue, name = folder_name(exchange), folder_name(symbol)
+        if venue is None or name is None or not self._wanted(symbol):
+            return None
+        options = self._options
+        made = Instrument.of(venue, name, options.price_scale, options.size_scale)
+        return known_instrument(report, made, options)
+
+
+def _common() -> list[Column]:
+    return [
+        Column("exchange", "text"),
+        Column("symbol", "text"),
+        Column("timestamp", scale=3),
+        Column("local_timestamp", scale=3),
+    ]
+
+
+def _in_order(codes: _Array) -> list[int]:
+    """The different values, in the order in which they first come."""
+    values, first = np.unique(codes, return_index=True)
+    return [int(values[i]) for i in np.argsort(first)]
+
+
+_Rows = Iterator[tuple["Instrument", Block]]
+
+
+class _Levels:
+    """What incremental_book_L2 and book_snapshot_N have in common: levels to events of a book."""
+
+    stream = "book"
+
+    def __init__(self, options: ImportOptions) -> None:
+        self._groupers: dict[str, tuple[Instrument, L2Grouper]] = {}
+
+    def chunks(self, rows: _Rows) -> Iterator[Chunk]:
+        for instrument, block in rows:
+            key = f"{instrument.venue}:{instrument.symbol}"
+            if key not in self._groupers:
+                grouper = L2Grouper(
+                    instrument.venue_id,
+                    instrument.market_id,
+                    instrument.price_scale,
+                    instrument.size_scale,
+                )
+                self._groupers[key] = (instrument, grouper)
+            grouper = self._groupers[key][1]
+            grouper.add(self.level_rows(block))
+            yield from self._take(instrument, grouper)
+        for instrument, grouper in self._groupers.values():
+            grouper.finish()
+            yield from self._take(instrument, grouper)
+
+    def _take(self, instrument: Instrument, grouper: L2Grouper) -> Iterator[Chunk]:
+        timestamps_ns, payloads, line = grouper.take()
+        if payloads:
+            yield Chunk(
+                instrument.venue,
+                instrument.symbol,
+                self.stream,
+                BOOK_EVENT,
+                timestamps_ns,
+                payloads,
+                line,
+            )
+
+    def level_rows(self, block: Block) -> _Array:
+        raise NotImplementedError
+
+
+class _Incremental(_Levels):
+    """incremental_book_L2: the rows of one moment are one event."""
+
+    @staticmethod
+    def columns(options: ImportOptions) -> list[Column]:
+        return [
+            Column("is_snapshot", "word", words=_UPDATE_OR_SNAPSHOT),
+            Column("side", "word", words=("bid", "ask")),
+            Column("price", scale=options.price_scale),
+            Column("amount", scale=options.size_scale),
+        ]
+
+    def level_rows(self, block: Block) -> _Array:
+        rows = np.zeros((len(block), 8), np.int64)
+        rows[:, 0] = block["local_timestamp"]
+        rows[:, 1] = block["timestamp"]
+        rows[:, 3] = block["is_snapshot"]
+        rows[:, 4] = block["side"]
+        rows[:, 5] = block["price"]
+        rows[:, 6] = block["amount"]
+        rows[:, 7] = block.line
+        return rows
+
+
+class _Snapshots(_Levels):
+    """book_snapshot_N: each row is a whole book of N levels."""
+
+    def __init__(self, options: ImportOptions, depth: int) -> None:
+        super().__init__(options)
+        self.depth = depth
+        self.stream = f"book_snapshot_{depth}"
+
+    def level_rows(self, block: Block) -> _Array:
+        rows = np.zeros((len(block), self.depth, 2, 8), np.int64)
+        rows[..., 0] = block["local_timestamp"][:, None, None]
+        rows[..., 1] = block["timestamp"][:, None, None]
+        rows[..., 3] = _WHOLE
+        rows[..., 7] = block.line[:, None, None]
+        for i in range(self.depth):
+            for side, name in enumerate(("bids", "asks")):
+                price, amount = block[f"{name}[{i}].price"], block[f"{name}[{i}].amount"]
+                there = (price != MISSING) & (amount != MISSING)
+                rows[:, i, side, 4] = np.where(there, side, -1)
+                rows[:, i, side, 5] = price
+                rows[:, i, side, 6] = amount
+        return rows.reshape(-1, 8)
+
+
+class _Trades:
+    """trades: `id` as a number, or its XXH64 where it is none."""
+
+    def __init__(self, options: ImportOptions) -> None:
+        pass
+
+    @staticmethod
+    def columns(options: ImportOptions) -> list[Column]:
+        return [
+            Column("id", "id"),
+            Column("side", "word", words=("buy", "sell", "unknown")),  # of the taker
+            Column("price", scale=options.price_scale),
+            Column("amount", scale=options.size_scale),
+        ]
+
+    def chunks(self, rows: _Rows) -> Iterator[Chunk]:
+        from tapewire.protocol.market import TradeTick
+
+        for instrument, block in rows:
+            ticks = np.zeros(len(block), TradeTick.dtype)
+            ticks["timestamp_ns"] = block["timestamp"]
+            ticks["price"] = block["price"]
+            ticks["size"] = block["amount"]
+            ticks["trade_id"] = block["id"].astype(np.uint64)
+            ticks["is_buyer_maker"] = block["side"]
+            _name(ticks, instrument)
+            yield _chunk(instrument, "trades", TradeTick.type_id, block, ticks)
+
+
+class _Quotes:
+    """quotes: the best bid and ask; a side that is not there has price and size 0."""
+
+    def __init__(self, options: ImportOptions) -> None:
+        pass
+
+    @staticmethod
+    def columns(options: ImportOptions) -> list[Column]:
+        return [
+            Column("ask_amount", scale=options.size_scale, optional=True),
+            Column("ask_price", scale=options.price_scale, optional=True),
+            Column("bid_price", scale=options.price_scale, optional=True),
+            Column("bid_amount", scale=options.size_scale, optional=True),
+        ]
+
+    def chunks(self, rows: _Rows) -> Iterator[Chunk]:
+        from tapewire.protocol.market import Quote
+
+        for instrument, block in rows:
+            quotes = np.zeros(len(block), Quote.dtype)
+            quotes["timestamp_ns"] = block["timestamp"]
+            for side in ("bid", "ask"):
+                price, size = block[f"{side}_price"], block[f"{side}_amount"]
+                there = (price != MISSING) & (size != MISSING)
+                quotes[f"{side}_price"] = np.where(there, price, 0)
+                quotes[f"{side}_size"] = np.where(there, size, 0)
+            _name(quotes, instrument)
+            yield _chunk(instrument, "quotes", Quote.type_id, block, quotes)
+
+
+def _name(rows: _Array, instrument: Instrument) -> None:
+    rows["symbol_hash"] = instrument.symbol_hash
+    rows["market_id"] = instrument.market_id
+    rows["price_scale"] = instrument.price_scale
+    rows["size_scale"] = instrument.size_scale
+
+
+def _chunk(
+    instrument: Instrument, stream: str, type_id: int, block: Block, payloads: _Array
+) -> Chunk:
+    times = np.ascontiguousarray(block["local_timestamp"])
+    line = int(block.line[0])
+    return Chunk(instrument.venue, instrument.symbol, stream, type_id, times, payloads, line)
+
+
+class _Kind:
+    """One data type: which columns it has, and what reads it."""
+
+    def __init__(
+        self,
+        columns: Callable[[ImportOptions], list[Column]],
+        reader: Callable[[ImportOptions], Any],
+    ) -> None:
+        self.columns = columns
+        self._reader = reader
+
+    def __call__(self, options: ImportOptions) -> Any:
+        return self._reader(options)
+
+
+_KINDS = {
+    "incremental_book_L2": _Kind(_Incremental.columns, _Incremental),
+    "trades": _Kind(_Trades.columns, _Trades),
+    "quotes": _Kind(_Quotes.columns, _Quotes),
+}
+
+
+def _kind_of(header: list[str], source: SourceFile) -> _Kind:
+    """The data type that a header belongs to; of several, the one with the least missing."""
+    depth = 1 + max((int(found[2]) for found in map(_LEVEL.fullmatch, header) if found), default=-1)
+    if depth:
+        return _Kind(lambda options: _level_columns(depth, options), lambda o: _Snapshots(o, depth))
+    any_options = ImportOptions()
+    missing = {
+        name: [c.name for c in kind.columns(any_options) if c.name not in header]
+        for name, kind in _KINDS.items()
+    }
+    name = min(missing, key=lambda kind: len(missing[kind]))
+    if missing[name]:
+        raise CorruptSource(
+            f"columns are missing: missing={', '.join(missing[name])} of {name}; "
+            f"has={', '.join(header[:40])}",
+            path=str(source.path),
+            hint="give a Tardis CSV of incremental_book_L2, trades, quotes or book_snapshot_N",
+        )
+    return _KINDS[name]
+
+
+def _level_columns(depth: int, options: ImportOptions) -> list[Column]:
+    scales = {"price": options.price_scale, "amount": options.size_scale}
+    return [
+        Column(f"{side}[{i}].{what}", scale=scale, optional=True)
+        for i in range(depth)
+        for side in ("bids", "asks")
+        for what, scale in scales.items()
+    ]
