@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, markdown, report
-from benchmarks.books import rivals as book_rivals
 from benchmarks.compare import RIVALS, tables
 from benchmarks.compare.measure import bars, better, identity, measured_or_failed
 from benchmarks.harness import Row, Scale
@@ -116,7 +115,8 @@ def main() -> None:
     rows = [row for name in FAMILIES if name in chosen for row in _rows(name, scale)]
     rivals = _rivals([n for n in RIVALS if n in chosen or EVERY_RIVAL in chosen], scale)
     rows += bars(rivals)
-    rivals += book_rivals.who_is_who() if "books" in chosen else []
+    if "books" in chosen:
+        rivals += importlib.import_module(FAMILIES["books"]).who_is_who(scale)
     results = report.document(facts, rows, rivals)
     _show(rows, rivals)
     if scale.smoke:

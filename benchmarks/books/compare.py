@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.books import events, rivals, tape
+from benchmarks.books import captures, events, rivals, tape
 from benchmarks.books.replay import Ending, Job, Replayed
 from benchmarks.harness import Row, Scale, scratch
 from benchmarks.machine import ROOT
@@ -184,13 +184,44 @@ def memory_rows(folder: Path, orders: int) -> list[Row]:
     return rows
 
 
+def _captured(kind: str, what: str, make: Any) -> Market:
+    with scratch() as folder:
+        found, *scales = make(folder)
+    return Market(kind, what, found, *scales, same_tops=False)
+
+
+FUTURE_DAY, STOCK_DAY = "a captured future", "a captured stock"
+
+
 def markets(scale: Scale) -> list[Callable[[], Market]]:
     """Made one after the other: each is some hundred megabytes."""
     count = scale.pick(1_000_000, 5_000)
-    return [
+    found: list[Callable[[], Market]] = [
         lambda: Market("l2", "generated", events.l2_events(count)),
         lambda: Market("l3", "generated", events.l3_events(count)),
     ]
+    if scale.smoke:
+        return found
+    if captures.missing(*captures.FUTURE) is None:
+        found.append(lambda: _captured("l2", FUTURE_DAY, captures.future))
+    if captures.missing(captures.STOCK) is None:
+        found.append(lambda: _captured("l3", STOCK_DAY, captures.stock))
+    return found
+
+
+def who_is_who(scale: Scale) -> list[dict[str, Any]]:
+    """The rivals as `results.json` lists them, and captures that are not there."""
+    wanted = {FUTURE_DAY: captures.FUTURE, STOCK_DAY: (captures.STOCK,)}
+    absent = {
+        title: "only in the full run" if scale.smoke else captures.missing(*names)
+        for title, names in wanted.items()
+    }
+    return rivals.who_is_who() + [
+        {"name": title, "title": f"books of {title}", "what": "events of a real market",
+         "waits": "", "batched": True, "missing": reason}
+        for title, reason in absent.items()
+        if reason is not None
+    ]  # fmt: skip
 
 
 def run(scale: Scale) -> list[Row]:
