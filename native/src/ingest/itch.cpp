@@ -19,7 +19,8 @@ constexpr std::size_t kStockBytes = 8;
 template <std::size_t Bytes>
 std::uint64_t big_endian(const std::byte* p) noexcept {
     std::uint64_t value = 0;
-    for (std::size_t i = 0; i < Bytes; ++i) value = value << 8 | std::to_integer<std::uint64_t>(p[i]);
+    for (std::size_t i = 0; i < Bytes; ++i)
+        value = value << 8 | std::to_integer<std::uint64_t>(p[i]);
     return value;
 }
 
@@ -40,11 +41,21 @@ std::uint8_t maker_of(std::uint8_t resting_side) noexcept {
 // Offset of the stock's name in the messages that have one, else 0.
 std::size_t stock_offset(char type) noexcept {
     switch (type) {
-        case 'R': case 'H': case 'Y': case 'J': case 'h': case 'I': case 'N': case 'K': case 'O':
+        case 'R':
+        case 'H':
+        case 'Y':
+        case 'J':
+        case 'h':
+        case 'I':
+        case 'N':
+        case 'K':
+        case 'O':
             return type == 'I' ? 28 : 11;
         case 'L':
             return 15;
-        case 'A': case 'F': case 'P':
+        case 'A':
+        case 'F':
+        case 'P':
             return 24;
         case 'Q':
             return 19;
@@ -57,30 +68,54 @@ std::size_t stock_offset(char type) noexcept {
 
 std::size_t itch_length(char type) noexcept {
     switch (type) {
-        case 'S': return 12;  // system event
-        case 'R': return 39;  // stock directory
-        case 'H': return 25;  // trading action
-        case 'Y': return 20;  // Reg SHO restriction
-        case 'L': return 26;  // market participant position
-        case 'V': return 35;  // circuit breaker levels
-        case 'W': return 12;  // circuit breaker breached
-        case 'K': return 28;  // IPO quotation
-        case 'J': return 35;  // LULD auction collar
-        case 'h': return 21;  // operational halt
-        case 'A': return 36;  // add
-        case 'F': return 40;  // add, with its participant
-        case 'E': return 31;  // executed
-        case 'C': return 36;  // executed at another price
-        case 'X': return 23;  // cancelled in part
-        case 'D': return 19;  // deleted
-        case 'U': return 35;  // replaced
-        case 'P': return 44;  // trade of an order that was not shown
-        case 'Q': return 40;  // cross
-        case 'B': return 19;  // trade broken
-        case 'I': return 50;  // imbalance before a cross
-        case 'N': return 20;  // retail interest
-        case 'O': return 48;  // direct listing
-        default: return 0;
+        case 'S':
+            return 12;  // system event
+        case 'R':
+            return 39;  // stock directory
+        case 'H':
+            return 25;  // trading action
+        case 'Y':
+            return 20;  // Reg SHO restriction
+        case 'L':
+            return 26;  // market participant position
+        case 'V':
+            return 35;  // circuit breaker levels
+        case 'W':
+            return 12;  // circuit breaker breached
+        case 'K':
+            return 28;  // IPO quotation
+        case 'J':
+            return 35;  // LULD auction collar
+        case 'h':
+            return 21;  // operational halt
+        case 'A':
+            return 36;  // add
+        case 'F':
+            return 40;  // add, with its participant
+        case 'E':
+            return 31;  // executed
+        case 'C':
+            return 36;  // executed at another price
+        case 'X':
+            return 23;  // cancelled in part
+        case 'D':
+            return 19;  // deleted
+        case 'U':
+            return 35;  // replaced
+        case 'P':
+            return 44;  // trade of an order that was not shown
+        case 'Q':
+            return 40;  // cross
+        case 'B':
+            return 19;  // trade broken
+        case 'I':
+            return 50;  // imbalance before a cross
+        case 'N':
+            return 20;  // retail interest
+        case 'O':
+            return 48;  // direct listing
+        default:
+            return 0;
     }
 }
 
@@ -102,16 +137,21 @@ std::size_t ItchDecoder::frame(std::span<const std::byte> bytes, bool last,
     if (lengths_ == ItchLengths::prefix) {
         length = big_endian<2>(bytes.data());
         if (length == 0)
-            throw Error(Errc::corrupt_record,
-                        "a message has a length: length=0, message=" + std::to_string(messages_ + 1),
-                        "", -1, "where only the lengths of a file are wrong, import it with lengths=\"type\"");
-        if (right == 0) fault = ItchFault::unknown_type;
-        else if (length != right) fault = ItchFault::wrong_length;
+            throw Error(
+                Errc::corrupt_record,
+                "a message has a length: length=0, message=" + std::to_string(messages_ + 1), "",
+                -1, "where only the lengths of a file are wrong, import it with lengths=\"type\"");
+        if (right == 0)
+            fault = ItchFault::unknown_type;
+        else if (length != right)
+            fault = ItchFault::wrong_length;
     } else if (right == 0) {
-        throw Error(Errc::corrupt_record,
-                    "no message has this type, and without its length the next one cannot be found: type=" +
-                        hex(static_cast<unsigned char>(type)) + ", message=" + std::to_string(messages_ + 1),
-                    "", -1, "import a file whose lengths are right with lengths=\"prefix\"");
+        throw Error(
+            Errc::corrupt_record,
+            "no message has this type, and without its length the next one cannot be found: type=" +
+                hex(static_cast<unsigned char>(type)) +
+                ", message=" + std::to_string(messages_ + 1),
+            "", -1, "import a file whose lengths are right with lengths=\"prefix\"");
     }
     if (kPrefixBytes + length > bytes.size()) {
         if (!last) return 0;
@@ -143,7 +183,8 @@ std::size_t ItchDecoder::decode(std::span<const std::byte> bytes, bool last) {
         }
         if (length == 0) break;
         ++messages_;
-        if (fault == ItchFault::none) fault = decode_message(rest.subspan(kPrefixBytes, length - kPrefixBytes));
+        if (fault == ItchFault::none)
+            fault = decode_message(rest.subspan(kPrefixBytes, length - kPrefixBytes));
         if (fault != ItchFault::none) bad_.push_back({messages_, at, length, fault});
         at += length;
     }
@@ -171,8 +212,10 @@ const ItchDecoder::Order* ItchDecoder::reduce(std::uint64_t order_id, std::uint3
         return nullptr;
     }
     reduced_ = found->second;
-    if (size >= found->second.size) orders_.erase(found);
-    else found->second.size -= size;
+    if (size >= found->second.size)
+        orders_.erase(found);
+    else
+        found->second.size -= size;
     return &reduced_;
 }
 
@@ -238,8 +281,8 @@ ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
             break;
         case 'X':
         case 'D': {
-            const auto size = type == 'X' ? static_cast<std::uint32_t>(big_endian<4>(p + 19))
-                                          : ~std::uint32_t{0};
+            const auto size =
+                type == 'X' ? static_cast<std::uint32_t>(big_endian<4>(p + 19)) : ~std::uint32_t{0};
             const Order* order = reduce(event.order_id, size);
             event.l3_type = static_cast<std::uint8_t>(L3Type::cancel);
             event.side = order == nullptr ? std::uint8_t{0} : order->side;

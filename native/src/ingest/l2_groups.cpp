@@ -1,19 +1,17 @@
 #include "tapewire/ingest/l2_groups.hpp"
 
+#include <cstring>
+
 namespace tapewire::ingest {
 
-using format::BookEventHeader;
 using format::Level;
 
 L2Grouper::L2Grouper(std::uint16_t venue_id, std::uint32_t market_id, std::uint8_t price_scale,
-                     std::uint8_t size_scale)
-    : price_scale_(price_scale), size_scale_(size_scale) {
-    header_.schema_version = format::kMarketVersion;
-    header_.endianness = format::kLittleEndian;
-    header_.venue_id = venue_id;
-    header_.market_id = market_id;
-    header_.book_mode = static_cast<std::uint8_t>(format::BookMode::l2);
-    header_.flags = format::kEventAbsolute | format::kEventHasScale;
+                     std::uint8_t size_scale) {
+    head_.venue_id = venue_id;
+    head_.market_id = market_id;
+    head_.price_scale = price_scale;
+    head_.size_scale = size_scale;
 }
 
 bool L2Grouper::continues(const LevelRow& row) const noexcept {
@@ -26,8 +24,8 @@ void L2Grouper::add(const LevelRow* rows, std::size_t n) {
     for (const LevelRow* row = rows; row != rows + n; ++row) {
         if (!continues(*row)) {
             finish();
-            starts_snapshot_ =
-                row->snapshot == kWhole || (row->snapshot == kSnapshot && open_.snapshot != kSnapshot);
+            starts_snapshot_ = row->snapshot == kWhole ||
+                               (row->snapshot == kSnapshot && open_.snapshot != kSnapshot);
             open_ = *row;
             collecting_ = true;
         }
@@ -46,40 +44,25 @@ void L2Grouper::finish() {
     collecting_ = false;
 }
 
-void L2Grouper::put(const void* bytes, std::size_t n) {
-    const auto* from = static_cast<const std::byte*>(bytes);
-    payloads_.insert(payloads_.end(), from, from + n);
-}
-
 void L2Grouper::emit() {
-    const std::size_t levels_bytes = (bids_.size() + asks_.size()) * sizeof(Level);
-    const std::size_t body =
-        starts_snapshot_ ? sizeof(format::L2Snapshot) : sizeof(format::L2Diff);
-    header_.record_len = static_cast<std::uint32_t>(sizeof header_ + body + levels_bytes);
-    header_.ingest_ts_ns = static_cast<std::uint64_t>(open_.ingest_ns);
-    header_.exchange_ts_ns = static_cast<std::uint64_t>(open_.exchange_ns);
-    header_.native_seq = static_cast<std::uint64_t>(open_.native_seq);
-    header_.event_type = static_cast<std::uint8_t>(starts_snapshot_ ? format::EventType::snapshot
-                                                                    : format::EventType::diff);
-    put(&header_, sizeof header_);
-    if (starts_snapshot_) {
-        format::L2Snapshot snapshot{};
-        snapshot.price_scale = price_scale_;
-        snapshot.size_scale = size_scale_;
-        snapshot.bid_count = static_cast<std::uint32_t>(bids_.size());
-        snapshot.ask_count = static_cast<std::uint32_t>(asks_.size());
-        put(&snapshot, sizeof snapshot);
-    } else {
-        format::L2Diff diff{};
-        diff.price_scale = price_scale_;
-        diff.size_scale = size_scale_;
-        diff.flags = format::kEventAbsolute;
-        diff.bid_count = static_cast<std::uint16_t>(bids_.size());
-        diff.ask_count = static_cast<std::uint16_t>(asks_.size());
-        put(&diff, sizeof diff);
-    }
-    put(bids_.data(), bids_.size() * sizeof(Level));
-    put(asks_.data(), asks_.size() * sizeof(Level));
+    head_.timestamp_ns = static_cast<std::uint64_t>(open_.ingest_ns);
+    head_.exchange_ts_ns = static_cast<std::uint64_t>(open_.exchange_ns);
+    head_.native_seq = static_cast<std::uint64_t>(open_.native_seq);
+    const std::size_t bids_bytes = bids_.size() * sizeof(Level);
+    const std::size_t asks_bytes = asks_.size() * sizeof(Level);
+    const std::size_t start = payloads_.size();
+    const std::size_t head_bytes =
+        starts_snapshot_ ? market::kSnapshotHeadBytes : market::kDiffHeadBytes;
+    payloads_.resize(start + head_bytes + bids_bytes + asks_bytes);
+    std::byte* into = payloads_.data() + start;
+    into =
+        starts_snapshot_
+            ? market::begin_snapshot(into, head_, static_cast<std::uint32_t>(bids_.size()),
+                                     static_cast<std::uint32_t>(asks_.size()))
+            : market::begin_diff(into, head_, {}, false, static_cast<std::uint16_t>(bids_.size()),
+                                 static_cast<std::uint16_t>(asks_.size()));
+    if (bids_bytes != 0) std::memcpy(into, bids_.data(), bids_bytes);
+    if (asks_bytes != 0) std::memcpy(into + bids_bytes, asks_.data(), asks_bytes);
     ends_.push_back(payloads_.size());
     timestamps_ns_.push_back(open_.ingest_ns);
     lines_.push_back(open_.line);

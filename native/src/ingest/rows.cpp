@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tapewire/error.hpp"
+#include "tapewire/market/decimal.hpp"
 #include "tapewire/xxhash.hpp"
 
 namespace tapewire::ingest {
@@ -77,16 +78,30 @@ bool read_decimal(std::string_view text, Decimal& out) noexcept {
 }
 
 // mantissa / 10^places, rounded half to even where that moves it by no more than 1e-9 of itself.
-Fault divide(std::uint64_t mantissa, std::int64_t places, bool rounded,
-             std::uint64_t& out) noexcept {
+// `lost`: digits that count follow the mantissa.
+Fault divide_rounded(std::uint64_t mantissa, bool lost, std::int64_t places,
+                     std::uint64_t& out) noexcept {
     if (places > kDigitsMax) return Fault::too_precise;
     const std::uint64_t unit = kPowers[static_cast<std::size_t>(places)];
     out = mantissa / unit;
     const std::uint64_t below = mantissa % unit;
-    if (below == 0) return Fault::none;
     const std::uint64_t above = unit - below;
-    if (!rounded || std::min(below, above) > mantissa / 1'000'000'000) return Fault::too_precise;
-    out += below > above || (below == above && out % 2 == 1);
+    if (std::min(below, above) > mantissa / 1'000'000'000) return Fault::too_precise;
+    out += below > above || (below == above && (lost || out % 2 == 1));
+    return Fault::none;
+}
+
+// A decimal that has more digits than the scale.
+Fault parse_rounded(std::string_view text, std::uint8_t scale, std::int64_t& out) noexcept {
+    Decimal decimal;
+    if (!read_decimal(text, decimal)) return Fault::not_a_number;
+    const std::int64_t places = -(decimal.exponent + scale);
+    if (places <= 0) return Fault::too_precise;
+    std::uint64_t value;
+    const Fault fault = divide_rounded(decimal.mantissa, decimal.lost, places, value);
+    if (fault != Fault::none) return fault;
+    if (value > kInt64Max) return Fault::out_of_range;
+    out = decimal.negative ? -static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value);
     return Fault::none;
 }
 
@@ -124,7 +139,8 @@ bool parse_date(std::string_view text, std::int64_t& out) noexcept {
     if (!packed && (text.size() != 10 || text[4] != text[7] ||
                     (text[4] != '.' && text[4] != '-' && text[4] != '/')))
         return false;
-    if (!read_number(text.data(), 4, year) || !read_number(text.data() + (packed ? 4 : 5), 2, month) ||
+    if (!read_number(text.data(), 4, year) ||
+        !read_number(text.data() + (packed ? 4 : 5), 2, month) ||
         !read_number(text.data() + (packed ? 6 : 8), 2, day))
         return false;
     const std::chrono::year_month_day date{std::chrono::year(static_cast<int>(year)),
@@ -178,25 +194,17 @@ std::string_view next_field(std::string_view line, std::size_t& at) noexcept {
 
 Fault parse_decimal(std::string_view text, std::uint8_t scale, bool rounded,
                     std::int64_t& out) noexcept {
-    Decimal decimal;
-    if (!read_decimal(text, decimal)) return Fault::not_a_number;
-    if (decimal.lost) return Fault::too_precise;
-    std::uint64_t value = decimal.mantissa;
-    const std::int64_t shift = decimal.exponent + scale;
-    if (value == 0) {
-        out = 0;
-        return Fault::none;
+    switch (market::parse_decimal(text, scale, out)) {
+        case market::Decimal::fits:
+            return Fault::none;
+        case market::Decimal::not_a_number:
+            return Fault::not_a_number;
+        case market::Decimal::too_large:
+            return Fault::out_of_range;
+        case market::Decimal::digits_lost:
+            break;
     }
-    if (shift < 0) {
-        const Fault fault = divide(value, -shift, rounded, value);
-        if (fault != Fault::none) return fault;
-    } else if (shift >= kDigitsMax ||
-               __builtin_mul_overflow(value, kPowers[static_cast<std::size_t>(shift)], &value)) {
-        return Fault::out_of_range;
-    }
-    if (value > kInt64Max) return Fault::out_of_range;
-    out = decimal.negative ? -static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value);
-    return Fault::none;
+    return rounded ? parse_rounded(text, scale, out) : Fault::too_precise;
 }
 
 RowParser::RowParser(std::vector<Column> columns)
@@ -218,7 +226,8 @@ void RowParser::set_fields(std::vector<std::uint32_t> fields) {
 
 void RowParser::set_keys(const std::vector<std::string>& keys) {
     if (keys.size() != columns_.size())
-        throw Error(Errc::invalid_option, "a key for each column: keys=" + std::to_string(keys.size()));
+        throw Error(Errc::invalid_option,
+                    "a key for each column: keys=" + std::to_string(keys.size()));
     keys_.clear();
     for (std::uint32_t i = 0; i < keys.size(); ++i) keys_.emplace(keys[i], i);
 }

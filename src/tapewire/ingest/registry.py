@@ -15,7 +15,11 @@ IMPORTERS: dict[str, str] = {
     "binance-usdm": "tapewire.ingest.binance:BinanceUsdm",
     "bitget": "tapewire.ingest.bitget:Bitget",
     "coinbase": "tapewire.ingest.coinbase:Coinbase",
+    "itch": "tapewire.ingest.itch:Itch",
     "okx": "tapewire.ingest.okx:Okx",
+    "sse": "tapewire.ingest.sse:Sse",
+    "szse": "tapewire.ingest.szse:Szse",
+    "tardis": "tapewire.ingest.tardis:Tardis",
 }
 
 

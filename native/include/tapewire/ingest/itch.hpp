@@ -27,18 +27,18 @@ enum class ItchFault : std::uint8_t {
     none,
     unknown_type,
     wrong_length,
-    cut_short,    // the file ends within the message
-    bad_time,     // not within a day
-    bad_side,     // neither B nor S
-    bad_stock,    // not a name, or another one than this locate code had
-    out_of_range, // more shares than 63 bits hold
-    no_stock,     // a locate code that nothing has named
+    cut_short,     // the file ends within the message
+    bad_time,      // not within a day
+    bad_side,      // neither B nor S
+    bad_stock,     // not a name, or another one than this locate code had
+    out_of_range,  // more shares than 63 bits hold
+    no_stock,      // a locate code that nothing has named
 };
 
 // One event for a log. What a message does not say is 0. A replacement makes two.
 struct ItchEvent {
-    std::uint64_t time_ns;   // since midnight in New York
-    std::uint64_t number;    // of the message in the file, from 1
+    std::uint64_t time_ns;  // since midnight in New York
+    std::uint64_t number;   // of the message in the file, from 1
     std::uint64_t order_id;
     std::uint64_t match;
     std::int64_t price;  // four decimals
@@ -73,7 +73,9 @@ class ItchDecoder {
     const std::vector<ItchEvent>& events() const noexcept { return events_; }
     const std::vector<ItchBad>& bad() const noexcept { return bad_; }
     std::uint64_t messages() const noexcept { return messages_; }  // good and bad ones
-    std::uint64_t count(char type) const noexcept { return counts_[static_cast<unsigned char>(type)]; }
+    std::uint64_t count(char type) const noexcept {
+        return counts_[static_cast<unsigned char>(type)];
+    }
     std::uint64_t unknown_orders() const noexcept { return unknown_orders_; }
     // The stock of a locate code, without the blanks behind it; empty where nothing named it.
     std::string stock(std::uint16_t locate) const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tapewire/format/market.hpp"
+#include "tapewire/market/encode.hpp"
 
 namespace tapewire::ingest {
 
@@ -54,12 +55,9 @@ class L2Grouper {
 
   private:
     void emit();
-    void put(const void* bytes, std::size_t n);
     bool continues(const LevelRow& row) const noexcept;
 
-    format::BookEventHeader header_{};
-    std::uint8_t price_scale_;
-    std::uint8_t size_scale_;
+    market::EventHead head_;
     LevelRow open_{};  // the first row of the event being collected, or of the last one
     bool collecting_ = false;
     bool starts_snapshot_ = false;

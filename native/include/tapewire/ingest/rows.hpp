@@ -31,14 +31,14 @@ enum class Kind : std::uint8_t {
 
 enum class Fault : std::uint8_t {
     none,
-    field_count,   // another number of fields than the header has
-    empty,         // no value in a column that needs one
+    field_count,  // another number of fields than the header has
+    empty,        // no value in a column that needs one
     not_a_number,
     too_precise,   // digits would be lost at the column's scale
     out_of_range,  // does not fit 64 bits at the column's scale
     unknown_word,
     not_a_time,
-    not_a_pair,    // no key=value
+    not_a_pair,  // no key=value
     repeated_key,
 };
 

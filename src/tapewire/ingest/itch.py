@@ -1,0 +1,226 @@
+"""NASDAQ TotalView-ITCH 5.0: files of messages, each behind its length in two bytes.
+
+Orders become the book's events, executions and crosses also trades; the stock directory gives the
+instruments. Ingest time is the exchange's: a file has no other.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tapewire.errors import CorruptRecord, CorruptSource, InvalidOption
+from tapewire.ingest._parsers import ItchDecoder
+from tapewire.ingest.model import Chunk, ImportOptions
+from tapewire.ingest.symbols import folder_name, known_instrument
+from tapewire.ingest.tables import pieces
+
+if TYPE_CHECKING:
+    from tapewire.ingest.report import Report
+    from tapewire.ingest.source import SourceFile
+    from tapewire.protocol.instruments import Instrument
+
+__all__ = ["Itch", "ItchOptions"]
+
+_Array = np.ndarray[Any, Any]
+PRICE_DECIMALS = 4
+
+_WHY = {
+    "unknown_type": "not a type of message",
+    "wrong_length": "another length than its type has",
+    "cut_short": "the file ends within the message",
+    "bad_time": "not a time of day",
+    "bad_side": "neither a buy nor a sell",
+    "bad_stock": "not the name of the stock",
+    "out_of_range": "more shares than 63 bits hold",
+    "no_stock": "a stock that nothing has named",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItchOptions(ImportOptions):
+    """Options of the ITCH importer.
+
+    Attributes:
+        date: The trading day, ``YYYY-MM-DD``: messages have only the time since its midnight in
+            New York.
+        lengths: "prefix": a message is as long as the two bytes before it say, and bad when its type
+            has another length. "type": as long as its type says, whatever stands in those bytes.
+    """
+
+    price_scale: int = PRICE_DECIMALS
+    size_scale: int = 0
+    date: str = ""
+    lengths: str = "prefix"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        midnight_ns(self.date)
+        if self.lengths not in ("prefix", "type"):
+            raise InvalidOption(f'lengths must be "prefix" or "type": lengths={self.lengths!r}')
+        if self.price_scale < PRICE_DECIMALS:
+            raise InvalidOption(
+                f"prices have four decimals: price_scale={self.price_scale}",
+                hint="give 4 or more",
+            )
+
+
+def midnight_ns(date: str) -> int:
+    """Midnight of a day in New York, in nanoseconds since 1970.
+
+    Example:
+        >>> midnight_ns("2019-01-30")
+        1548824400000000000
+    """
+    import zoneinfo
+
+    try:
+        day = dt.date.fromisoformat(date)
+    except (TypeError, ValueError):
+        raise InvalidOption(
+            f"which day is the file of: date={date!r}", hint="give date=YYYY-MM-DD"
+        ) from None
+    try:
+        zone = zoneinfo.ZoneInfo("America/New_York")
+    except zoneinfo.ZoneInfoNotFoundError:
+        raise InvalidOption(
+            "this host does not know the time zone: zone=America/New_York",
+            hint="install the system's tzdata, or the Python package tzdata",
+        ) from None
+    midnight = dt.datetime(day.year, day.month, day.day, tzinfo=zone)
+    return int(midnight.timestamp()) * 10**9
+
+
+class Itch:
+    """Importer of ITCH 5.0 files."""
+
+    name: ClassVar[str] = "itch"
+    venue: ClassVar[str] = "nasdaq"
+    Options: ClassVar[type[ItchOptions]] = ItchOptions
+
+    def __init__(self, options: ItchOptions) -> None:
+        self._options = options
+        self._midnight_ns = midnight_ns(options.date)
+        self._price_factor = 10 ** (options.price_scale - PRICE_DECIMALS)
+        self._size_factor = 10**options.size_scale
+
+    def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
+        """The records of the files; each is a session of its own."""
+        for source in files:
+            decoder = ItchDecoder(by_type=self._options.lengths == "type")
+            out = _Stocks(self._options, decoder, report)
+            for events in self._events(source, decoder, report):
+                yield from self._by_stock(events, out, report)
+            for kind in "SRHYLVWKJhBINO":
+                if kind in decoder.counts:
+                    report.skipped[f"message {kind}"] += decoder.counts[kind]
+            if decoder.unknown_orders:
+                report.skipped["of an order that was never added"] += decoder.unknown_orders
+
+    def _events(
+        self, source: SourceFile, decoder: ItchDecoder, report: Report
+    ) -> Iterator[_Array]:
+        tail = b""
+        for piece in pieces(source):
+            data = tail + piece
+            tail = b""
+            while data:
+                before = decoder.messages
+                try:
+                    used, events, bad = decoder.decode(data, not piece)
+                except CorruptRecord as error:
+                    raise CorruptSource(
+                        error.message, path=str(source.path), offset=error.offset, hint=error.hint
+                    ) from None
+                report.rows += decoder.messages - before
+                for number, offset, length, fault in bad:
+                    report.bad(source, number, data[offset : offset + length], _WHY[fault])
+                yield events
+                data = data[used:]
+                if not used:
+                    break
+            tail = data
+
+    def _by_stock(self, events: _Array, out: _Stocks, report: Report) -> Iterator[Chunk]:
+        by_stock = events[np.argsort(events["locate"], kind="stable")]
+        starts = np.flatnonzero(np.diff(by_stock["locate"].astype(np.int64), prepend=-1))
+        for rows in np.split(by_stock, starts[1:]):
+            if len(rows) == 0:
+                continue
+            instrument = out.instrument(int(rows["locate"][0]))
+            if instrument is None:
+                report.skipped["another symbol"] += len(rows)
+                continue
+            times_ns = (rows["time_ns"] + np.uint64(self._midnight_ns)).astype(np.int64)
+            orders = rows["l3_type"] != 0
+            if orders.any():
+                yield self._book(instrument, rows[orders], times_ns[orders])
+            printed = rows["printed"] != 0
+            if printed.any():
+                yield self._trades(instrument, rows[printed], times_ns[printed])
+
+    def _book(self, instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
+        from tapewire.protocol.market import BOOK_EVENT, L3Type, l3_rows
+
+        records = l3_rows(instrument, len(rows))
+        head, order = records["head"], records["order"]
+        head["ingest_ts_ns"] = head["exchange_ts_ns"] = times_ns
+        head["native_seq"] = rows["number"]
+        order["event_type"] = rows["l3_type"]
+        # The side of a trade is the aggressor's: across from the order that rested.
+        across = np.array([0, 2, 1], np.uint8)[rows["side"]]
+        order["side"] = np.where(rows["l3_type"] == L3Type.TRADE, across, rows["side"])
+        order["exec_type"] = rows["message"]
+        order["order_id"] = rows["order_id"]
+        order["price"] = rows["price"] * self._price_factor
+        order["qty"] = rows["size"] * self._size_factor
+        return Chunk(self.venue, instrument.symbol, "book", BOOK_EVENT, times_ns, records)
+
+    def _trades(self, instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
+        from tapewire.protocol.market import TradeTick
+
+        ticks = np.zeros(len(rows), TradeTick.dtype)
+        ticks["timestamp_ns"] = times_ns
+        ticks["price"] = rows["price"] * self._price_factor
+        ticks["size"] = rows["size"] * self._size_factor
+        ticks["trade_id"] = rows["match"]
+        for name, maker in (("buyer_order_id", 1), ("seller_order_id", 0)):
+            ticks[name] = np.where(rows["maker"] == maker, rows["order_id"], 0)
+        ticks["symbol_hash"] = instrument.symbol_hash
+        ticks["market_id"] = instrument.market_id
+        ticks["price_scale"] = instrument.price_scale
+        ticks["size_scale"] = instrument.size_scale
+        ticks["is_buyer_maker"] = rows["maker"]
+        return Chunk(
+            self.venue, instrument.symbol, "trades", TradeTick.type_id, times_ns, ticks
+        )
+
+
+class _Stocks:
+    """The instruments of a file's locate codes."""
+
+    def __init__(self, options: ItchOptions, decoder: ItchDecoder, report: Report) -> None:
+        self._options = options
+        self._decoder = decoder
+        self._report = report
+        self._known: dict[int, Instrument | None] = {}
+
+    def instrument(self, locate: int) -> Instrument | None:
+        """None when it is not wanted."""
+        from tapewire.protocol.instruments import Instrument
+
+        if locate not in self._known:
+            stock, options = self._decoder.stock(locate), self._options
+            name = folder_name(stock.encode())
+            known = None
+            if name and (not options.symbols or stock in options.symbols or name in options.symbols):
+                made = Instrument.of(
+                    Itch.venue, name, options.price_scale, options.size_scale, book_mode="l3"
+                )
+                known = known_instrument(self._report, made, options)
+            self._known[locate] = known
+        return self._known[locate]

@@ -1,0 +1,401 @@
+"""Shanghai: orders, trades and snapshots as lines of key=value, or orders and trades as CSV.
+
+Orders and trades of a channel are numbered together (`BizIndex`, in older files `ApplSeqNum`); merged by
+that number they are the book's events. In continuous trading an order that trades at once appears only
+with what is left of it, after its trades: a trade reduces the resting side alone. docs/howto/china-l3.md
+has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tapewire.errors import CorruptSource
+from tapewire.ingest._parsers import L2Grouper
+from tapewire.ingest.channels import ChannelCheck
+from tapewire.ingest.merging import Reader, merged
+from tapewire.ingest.model import Chunk
+from tapewire.ingest.order_events import (
+    ADD,
+    CANCEL,
+    DAY_NS,
+    PRICE_IS_MARKET,
+    SEQ_BITS,
+    SHANGHAI_NS,
+    TRADE,
+    DatedOptions,
+    OrderChunks,
+    Symbols,
+    day_of,
+    empty_events,
+    phase_flags,
+    times,
+    with_keys,
+)
+from tapewire.ingest.tables import MISSING, Block, Column, csv_blocks, csv_header, pair_blocks
+
+if TYPE_CHECKING:
+    from tapewire.ingest.report import Report
+    from tapewire.ingest.source import SourceFile
+
+__all__ = ["Sse", "SseOptions"]
+
+_Array = np.ndarray[Any, Any]
+
+DEPTH = 10  # levels of a snapshot
+SNAPSHOT, TRADE_MESSAGE, ORDER_MESSAGE = 111, 191, 192  # MsgType
+_BUY, _SELL = 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SseOptions(DatedOptions):
+    """Options of the Shanghai importer; the exchange itself counts in thousandths."""
+
+    price_scale: int = 3
+    size_scale: int = 3
+
+
+class Sse:
+    """Importer of Shanghai's order and trade files."""
+
+    name: ClassVar[str] = "sse"
+    venue: ClassVar[str] = "sse"
+    Options: ClassVar[type[SseOptions]] = SseOptions
+
+    def __init__(self, options: SseOptions) -> None:
+        self._options = options
+        self._symbols = Symbols(suffix=".SH")
+
+    def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
+        """Events of all files in the order of their numbers, then the snapshots of each."""
+        out = OrderChunks(self.venue, self._options, self._symbols, report)
+        check = ChannelCheck(self.venue, self._options.check_gaps, self._symbols, out, report)
+        snapshots = _Snapshots(self._options, self._symbols, out, report)
+        readers = [self._reader(source, snapshots) for source in files]
+        for events in merged(readers, report):
+            for part in check.parts(events):
+                yield from out.chunks(part)
+            yield from snapshots.take()
+        yield from snapshots.take()
+
+    def _reader(self, source: SourceFile, snapshots: _Snapshots) -> Reader:
+        """What reads a file: its first line tells which kind it is."""
+        with source.open() as file:
+            first = file.readline(1 << 16)
+        if b"MsgType=" in first:
+            day = day_of(self._options, source)
+            return lambda report: _log_lanes(source, day, self._symbols, snapshots, report, self._options)
+        header = csv_header(source)
+        for mark, columns, events_of in (
+            ("OrderNO", _order_columns, _orders),
+            ("TradeBuyNo", _trade_columns, _trades),
+        ):
+            if mark in header:
+                return _csv_reader(source, columns(self._options), events_of, self._options, self._symbols)
+        raise CorruptSource(
+            f"neither orders, trades nor a log of Shanghai: has={', '.join(header[:40])[:400]}",
+            path=str(source.path),
+            hint="orders have a column OrderNO, trades TradeBuyNo, lines of a log MsgType=",
+        )
+
+
+# ---- CSV
+
+
+def _shared_columns(options: SseOptions) -> list[Column]:
+    return [
+        Column("MDDate", "date"),
+        Column("MDTime", "clock"),
+        Column("SecurityID", "text"),
+        Column("ChannelNo"),
+        Column("ApplSeqNum"),
+        Column("BizIndex", optional=True, absent=True),
+        Column("ReceiveDateTime", "datetime", optional=True, absent=True),
+    ]
+
+
+def _order_columns(options: SseOptions) -> list[Column]:
+    return [
+        *_shared_columns(options),
+        Column("OrderType", "word", words=_ORDER_TYPES),
+        Column("OrderPrice", "rounded", options.price_scale),
+        Column("OrderQty", "rounded", options.size_scale),
+        Column("OrderBSFlag", "word", words=_SIDES),
+        Column("OrderNO", "decimal"),
+    ]
+
+
+def _trade_columns(options: SseOptions) -> list[Column]:
+    return [
+        *_shared_columns(options),
+        Column("TradeBuyNo"),
+        Column("TradeSellNo"),
+        Column("TradeBSFlag", "word", words=_AGGRESSORS),
+        Column("TradePrice", "rounded", options.price_scale),
+        Column("TradeQty", "rounded", options.size_scale),
+        Column("TradeMoney", "rounded", options.price_scale, optional=True, absent=True),
+    ]
+
+
+# Words as vendors write them, and what each stands for.
+_ORDER_TYPES = ("A", "2", "1", "D", "10")
+_ORDER_KINDS = np.array([ADD, ADD, ADD, CANCEL, CANCEL], np.uint8)
+_ORDER_LETTERS = np.frombuffer(b"A21DD", np.uint8)
+_SIDES = ("1", "2", "B", "S")
+_SIDE_OF = np.array([_BUY, _SELL, _BUY, _SELL], np.uint8)
+_AGGRESSORS = ("0", "1", "2", "N", "B", "S")
+_AGGRESSOR_OF = np.array([0, _BUY, _SELL, 0, _BUY, _SELL], np.uint8)
+_EXEC_LETTERS = np.frombuffer(b"NBSNBS", np.uint8)
+
+
+def _csv_reader(
+    source: SourceFile,
+    columns: list[Column],
+    events_of: Any,
+    options: SseOptions,
+    symbols: Symbols,
+) -> Reader:
+    def read(report: Report | None) -> Iterator[Sequence[_Array]]:
+        for block in csv_blocks(source, columns, report):
+            number = "BizIndex" if (block["BizIndex"] != MISSING).all() else "ApplSeqNum"
+            block = with_keys(block, "ChannelNo", number, report)
+            block = _named(block, symbols, report)
+            events = empty_events(len(block))
+            events["key"] = block["ChannelNo"] << SEQ_BITS | block[number]
+            events["symbol"] = symbols.column(block, "SecurityID")
+            events["line"] = block.line
+            received = block["ReceiveDateTime"] if options.clock == "receive" else None
+            times(events, block["MDDate"], block["MDTime"], received)
+            events_of(events, block)
+            events["flags"] |= phase_flags(events["type"], block["MDTime"])
+            yield [events]
+
+    return read
+
+
+def _named(block: Block, symbols: Symbols, report: Report | None) -> Block:
+    return block.without(symbols.column(block, "SecurityID") < 0, report, "not a name of a stock")
+
+
+def _orders(events: _Array, block: Block) -> None:
+    events["type"] = _ORDER_KINDS[block["OrderType"]]
+    events["ord_type"] = _ORDER_LETTERS[block["OrderType"]]
+    events["side"] = _SIDE_OF[block["OrderBSFlag"]]
+    events["order_id"] = block["OrderNO"]
+    _price(events, block["OrderPrice"], block["OrderQty"])
+
+
+def _trades(events: _Array, block: Block) -> None:
+    events["type"] = TRADE
+    events["exec_type"] = _EXEC_LETTERS[block["TradeBSFlag"]]
+    events["side"] = _AGGRESSOR_OF[block["TradeBSFlag"]]
+    events["bid_order_id"] = block["TradeBuyNo"]
+    events["ask_order_id"] = block["TradeSellNo"]
+    events["price"] = block["TradePrice"]
+    events["qty"] = block["TradeQty"]
+    money = block["TradeMoney"]
+    events["amt"] = np.where(money == MISSING, 0, money)
+
+
+def _price(events: _Array, price: _Array, qty: _Array) -> None:
+    at_market = (price <= 0) & (events["type"] == ADD)
+    events["price"] = np.where(at_market, 0, price)
+    events["flags"][at_market] |= PRICE_IS_MARKET
+    events["qty"] = qty
+
+
+# ---- the log of key=value lines
+
+
+def _log_columns() -> list[Column]:
+    names = (
+        "MsgType ChannelNo BizIndex OrderNo Price OrderQty OrdType Side TransactTime BidApplSeqNum "
+        "OfferApplSeqNum LastPx LastQty ExecType DataTimeStamp NumTrades"
+    ).split()
+    levels = [
+        f"{side}Level[{i}].{what}"
+        for i in range(DEPTH)
+        for side in ("Bid", "Ask")
+        for what in ("Price", "Qty")
+    ]
+    return [Column("SecurityID", "text"), *(Column(name) for name in [*names, *levels])]
+
+
+_NEEDS = {
+    ORDER_MESSAGE: "ChannelNo BizIndex OrderNo Price OrderQty OrdType Side TransactTime".split(),
+    TRADE_MESSAGE: (
+        "ChannelNo BizIndex BidApplSeqNum OfferApplSeqNum LastPx LastQty ExecType TransactTime"
+    ).split(),
+    SNAPSHOT: ["DataTimeStamp", "NumTrades"],
+}
+
+
+def _log_lanes(
+    source: SourceFile,
+    day: int,
+    symbols: Symbols,
+    snapshots: _Snapshots,
+    report: Report | None,
+    options: SseOptions,
+) -> Iterator[Sequence[_Array]]:
+    thousandths = _Thousandths(options)
+    for block in pair_blocks(source, _log_columns(), report):
+        known = np.isin(block["MsgType"], list(_NEEDS))
+        block = block.without(~known, report, "not an order, a trade or a snapshot")
+        block = block.without(block["SecurityID"] == MISSING, report, "no stock is named")
+        block = _named(block, symbols, report)
+        parts = {}
+        for kind, needs in _NEEDS.items():
+            part = block.where(block["MsgType"] == kind)
+            for key in needs:
+                part = part.without(part[key] < 0, report, f"no {key}")
+            parts[kind] = part
+        if report is not None:
+            snapshots.add(parts[SNAPSHOT], day, thousandths)
+        yield [
+            _log_events(parts[ORDER_MESSAGE], day, symbols, thousandths, report, orders=True),
+            _log_events(parts[TRADE_MESSAGE], day, symbols, thousandths, report, orders=False),
+        ]
+
+
+class _Thousandths:
+    """The log's prices and sizes, in thousandths, at the scales of the import."""
+
+    def __init__(self, options: SseOptions) -> None:
+        self._shift = {"price": options.price_scale - 3, "size": options.size_scale - 3}
+
+    def lost(self, what: str, values: _Array) -> _Array:
+        """Where digits would be lost, or do not fit."""
+        shift = self._shift[what]
+        if shift < 0:
+            return values % 10**-shift != 0
+        return np.abs(values) > np.iinfo(np.int64).max // 10**shift
+
+    def at_scale(self, what: str, values: _Array) -> _Array:
+        shift = self._shift[what]
+        return values * 10**shift if shift >= 0 else values // 10**-shift
+
+
+def _clock_ns(hundredths: _Array) -> _Array:
+    """Nanoseconds since midnight of HHMMSScc; -1 where that is no time."""
+    cc, rest = hundredths % 100, hundredths // 100
+    seconds, minutes, hours = rest % 100, rest // 100 % 100, rest // 10_000
+    ns = (((hours * 60 + minutes) * 60 + seconds) * 100 + cc) * 10_000_000
+    return np.where((hours < 24) & (minutes < 60) & (seconds < 60), ns, -1)
+
+
+def _log_events(
+    block: Block,
+    day: int,
+    symbols: Symbols,
+    thousandths: _Thousandths,
+    report: Report | None,
+    orders: bool,
+) -> _Array:
+    price, qty = ("Price", "OrderQty") if orders else ("LastPx", "LastQty")
+    block = with_keys(block, "ChannelNo", "BizIndex", report)
+    block = block.without(_clock_ns(block["TransactTime"]) < 0, report, "not a time")
+    for what, name in (("price", price), ("size", qty)):
+        lost = thousandths.lost(what, block[name])
+        block = block.without(lost, report, f"{name} does not fit the {what} scale")
+    letters, sides = (("OrdType", b"AD"), ("Side", b"BS")) if orders else (("ExecType", b"NBS"),) * 2
+    for name, allowed in (letters, sides):
+        block = block.without(~np.isin(block[name], list(allowed)), report, f"{name} not known")
+
+    events = empty_events(len(block))
+    clock_ns = _clock_ns(block["TransactTime"])
+    events["key"] = block["ChannelNo"] << SEQ_BITS | block["BizIndex"]
+    events["symbol"] = symbols.column(block, "SecurityID")
+    events["line"] = block.line
+    times(events, day, clock_ns, None)
+    events["side"] = np.select([block[sides[0]] == ord("B"), block[sides[0]] == ord("S")], [_BUY, _SELL])
+    if orders:
+        events["type"] = np.where(block["OrdType"] == ord("A"), ADD, CANCEL)
+        events["ord_type"] = block["OrdType"]
+        events["order_id"] = block["OrderNo"]
+    else:
+        events["type"] = TRADE
+        events["exec_type"] = block["ExecType"]
+        events["bid_order_id"] = block["BidApplSeqNum"]
+        events["ask_order_id"] = block["OfferApplSeqNum"]
+    _price(events, thousandths.at_scale("price", block[price]), thousandths.at_scale("size", block[qty]))
+    events["flags"] |= phase_flags(events["type"], clock_ns)
+    return events
+
+
+class _Snapshots:
+    """The exchange's own snapshots of ten levels, into a stream beside the book."""
+
+    stream = f"book_snapshot_{DEPTH}"
+
+    def __init__(
+        self, options: SseOptions, symbols: Symbols, out: OrderChunks, report: Report
+    ) -> None:
+        self._symbols = symbols
+        self._out = out
+        self._report = report
+        self._groupers: dict[int, L2Grouper] = {}
+
+    def add(self, block: Block, day: int, thousandths: _Thousandths) -> None:
+        """Rows of a file; `native_seq` is how many trades the exchange had counted."""
+        clock_ns = _clock_ns(block["DataTimeStamp"] * 100)
+        wrong = clock_ns < 0
+        for i in range(DEPTH):
+            for side in ("Bid", "Ask"):
+                for key, what in (("Price", "price"), ("Qty", "size")):
+                    values = block[f"{side}Level[{i}].{key}"]
+                    wrong |= (values != MISSING) & thousandths.lost(what, values)
+        block = block.without(wrong, self._report, "a snapshot that does not fit the scales")
+        numbers = self._symbols.column(block, "SecurityID")
+        for number in np.unique(numbers).tolist():
+            self._add(number, block.where(numbers == number), day, thousandths)
+
+    def _add(self, number: int, block: Block, day: int, thousandths: _Thousandths) -> None:
+        instrument = self._out.instrument(number)
+        if instrument is None:
+            self._report.skipped["another symbol"] += len(block)
+            return
+        rows = np.zeros((len(block), DEPTH, 2, 8), np.int64)
+        time_ns = day * DAY_NS + _clock_ns(block["DataTimeStamp"] * 100) - SHANGHAI_NS
+        rows[..., 0] = rows[..., 1] = time_ns[:, None, None]
+        rows[..., 2] = block["NumTrades"][:, None, None]
+        rows[..., 3] = 2  # each line is a whole book
+        rows[..., 7] = block.line[:, None, None]
+        for i in range(DEPTH):
+            for side, name in enumerate(("Bid", "Ask")):
+                price, qty = block[f"{name}Level[{i}].Price"], block[f"{name}Level[{i}].Qty"]
+                there = (price > 0) & (qty > 0)
+                rows[:, i, side, 4] = np.where(there, side, -1)
+                rows[:, i, side, 5] = thousandths.at_scale("price", price)
+                rows[:, i, side, 6] = thousandths.at_scale("size", qty)
+        if number not in self._groupers:
+            self._groupers[number] = L2Grouper(
+                instrument.venue_id,
+                instrument.market_id,
+                instrument.price_scale,
+                instrument.size_scale,
+            )
+        self._groupers[number].add(rows.reshape(-1, 8))
+        self._groupers[number].finish()
+
+    def take(self) -> Iterator[Chunk]:
+        """The snapshots since the last call."""
+        from tapewire.protocol.market import BOOK_EVENT
+
+        for number, grouper in self._groupers.items():
+            times_ns, payloads, line = grouper.take()
+            instrument = self._out.instrument(number)
+            if payloads and instrument is not None:
+                yield Chunk(
+                    instrument.venue,
+                    instrument.symbol,
+                    self.stream,
+                    BOOK_EVENT,
+                    times_ns,
+                    payloads,
+                    line,
+                )

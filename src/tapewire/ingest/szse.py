@@ -1,0 +1,165 @@
+"""Shenzhen: a CSV file of orders and one of trades and cancels.
+
+Both are numbered together in a channel (`order_index`, `trade_index`). Every order comes before its
+trades, with its whole size; a trade reduces both orders; cancels stand among the trades. Codes are
+ASCII numbers. docs/howto/china-l3.md has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tapewire.errors import CorruptSource
+from tapewire.ingest.channels import ChannelCheck
+from tapewire.ingest.merging import Reader, merged
+from tapewire.ingest.model import Chunk
+from tapewire.ingest.order_events import (
+    ADD,
+    CANCEL,
+    PRICE_IS_MARKET,
+    SEQ_BITS,
+    TRADE,
+    DatedOptions,
+    OrderChunks,
+    Symbols,
+    day_of,
+    empty_events,
+    phase_flags,
+    times,
+    with_keys,
+)
+from tapewire.ingest.tables import Block, Column, csv_blocks, csv_header
+
+if TYPE_CHECKING:
+    from tapewire.ingest.report import Report
+    from tapewire.ingest.source import SourceFile
+
+__all__ = ["Szse", "SzseOptions"]
+
+_Array = np.ndarray[Any, Any]
+_BUY, _SELL = 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SzseOptions(DatedOptions):
+    """Options of the Shenzhen importer; scales as the exchange's own."""
+
+    price_scale: int = 4
+    size_scale: int = 2
+
+
+class Szse:
+    """Importer of Shenzhen's order and trade files."""
+
+    name: ClassVar[str] = "szse"
+    venue: ClassVar[str] = "szse"
+    Options: ClassVar[type[SzseOptions]] = SzseOptions
+
+    def __init__(self, options: SzseOptions) -> None:
+        self._options = options
+        self._symbols = Symbols(suffix=".SZ")
+
+    def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
+        """Events of all files in the order of their numbers."""
+        out = OrderChunks(self.venue, self._options, self._symbols, report)
+        check = ChannelCheck(self.venue, self._options.check_gaps, self._symbols, out, report)
+        readers = [self._reader(source) for source in files]
+        for events in merged(readers, report):
+            for part in check.parts(events):
+                yield from out.chunks(part)
+
+    def _reader(self, source: SourceFile) -> Reader:
+        header = csv_header(source)
+        day = day_of(self._options, source)
+        if "order_index" in header:
+            return lambda report: self._lane(source, day, "order_index", report)
+        if "trade_index" in header:
+            return lambda report: self._lane(source, day, "trade_index", report)
+        raise CorruptSource(
+            f"neither orders nor trades of Shenzhen: has={', '.join(header[:40])[:400]}",
+            path=str(source.path),
+            hint="orders have a column order_index, trades trade_index",
+        )
+
+    def _lane(
+        self, source: SourceFile, day: int, number: str, report: Report | None
+    ) -> Iterator[Sequence[_Array]]:
+        orders = number == "order_index"
+        for block in csv_blocks(source, self._columns(orders), report):
+            block = with_keys(block, "channel", number, report)
+            block = block.without(
+                self._symbols.column(block, "code") < 0, report, "not a name of a stock"
+            )
+            block = block.without(block["volume"] < 0, report, "a negative size")
+            block = (_right_orders if orders else _right_trades)(block, report)
+            events = empty_events(len(block))
+            events["key"] = block["channel"] << SEQ_BITS | block[number]
+            events["symbol"] = self._symbols.column(block, "code")
+            events["line"] = block.line
+            events["price"] = block["price"]
+            events["qty"] = block["volume"]
+            times(events, day, block["time"], None)
+            (_orders if orders else _trades)(events, block)
+            events["flags"] |= phase_flags(events["type"], block["time"])
+            yield [events]
+
+    def _columns(self, orders: bool) -> list[Column]:
+        shared = [
+            Column("code", "text"),
+            Column("time", "clock"),
+            Column("price", "rounded", self._options.price_scale),
+            Column("volume", "rounded", self._options.size_scale),
+            Column("channel"),
+            Column("function_code"),
+        ]
+        if orders:
+            return [*shared, Column("order_kind"), Column("order_index")]
+        return [*shared, Column("bid_order"), Column("ask_order"), Column("trade_index")]
+
+
+def _is(column: _Array, letters: bytes) -> _Array:
+    return np.isin(column, list(letters))
+
+
+def _right_orders(block: Block, report: Report | None) -> Block:
+    block = block.without(~_is(block["function_code"], b"12BS"), report, "function_code not known")
+    return block.without(~_is(block["order_kind"], b"12U"), report, "order_kind not known")
+
+
+def _right_trades(block: Block, report: Report | None) -> Block:
+    block = block.without(~_is(block["function_code"], b"4F"), report, "function_code not known")
+    wrong = (block["bid_order"] < 0) | (block["ask_order"] < 0)
+    cancels = block["function_code"] == ord("4")
+    # A cancel names one order, a trade two.
+    named = (block["bid_order"] > 0).astype(int) + (block["ask_order"] > 0)
+    wrong |= named != np.where(cancels, 1, 2)
+    return block.without(wrong, report, "not the orders that this is about")
+
+
+def _orders(events: _Array, block: Block) -> None:
+    events["type"] = ADD
+    events["order_id"] = block["order_index"]
+    events["side"] = np.where(_is(block["function_code"], b"1B"), _BUY, _SELL)
+    events["ord_type"] = block["order_kind"]
+    at_market = events["price"] <= 0  # 0 or -1: no price was given
+    events["price"][at_market] = 0
+    events["flags"][at_market] |= PRICE_IS_MARKET
+
+
+def _trades(events: _Array, block: Block) -> None:
+    bid, ask = block["bid_order"], block["ask_order"]
+    cancels = block["function_code"] == ord("4")
+    events["exec_type"] = block["function_code"]
+    events["type"] = np.where(cancels, CANCEL, TRADE)
+    events["order_id"] = np.where(cancels, bid + ask, 0)
+    events["bid_order_id"] = np.where(cancels, 0, bid)
+    events["ask_order_id"] = np.where(cancels, 0, ask)
+    # Of a trade the aggressor's: the order that came later. An auction has none.
+    in_auction = phase_flags(np.zeros(len(block)), block["time"]) != 0
+    by_number = np.where(bid > ask, _BUY, _SELL)
+    aggressor = np.where(in_auction, 0, by_number)
+    events["side"] = np.where(cancels, np.where(bid > 0, _BUY, _SELL), aggressor)
