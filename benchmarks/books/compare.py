@@ -195,7 +195,7 @@ FUTURE_DAY, STOCK_DAY = "a captured future", "a captured stock"
 
 def markets(scale: Scale) -> list[Callable[[], Market]]:
     """Made one after the other: each is some hundred megabytes."""
-    count = scale.pick(1_000_000, 5_000)
+    count = scale.pick(300_000, 5_000)
     found: list[Callable[[], Market]] = [
         lambda: Market("l2", "generated", events.l2_events(count)),
         lambda: Market("l3", "generated", events.l3_events(count)),
@@ -226,7 +226,7 @@ def who_is_who(scale: Scale) -> list[dict[str, Any]]:
 
 def run(scale: Scale) -> list[Row]:
     rows: list[Row] = []
-    rounds, passes = scale.pick((10, 2), (1, 1))
+    rounds, passes = scale.pick((15, 2), (1, 1))
     for make in markets(scale):
         market = make()
         with scratch() as folder:
