@@ -62,9 +62,7 @@ void prepare(const Event* events, long count, int price_scale, int size_scale) {
     }
 }
 
-OrderBook* open_book(int type) {
-    return orderbook_new(instrument, static_cast<BookType>(type))._0;
-}
+OrderBook* open_book(int type) { return orderbook_new(instrument, static_cast<BookType>(type))._0; }
 
 void close_book(OrderBook* book) { orderbook_drop(OrderBook_API{book}); }
 
