@@ -79,6 +79,7 @@ def future(archive: Path) -> tuple[Events, int, int]:
 def stock(archive: Path) -> tuple[Events, int, int]:
     """A day of a stock in Shanghai, order by order; the scales of price and size.
 
+    Up to the closing auction, whose orders cross: hftbacktest loses its best price over them.
     In continuous trading the aggressor's order was never in the book: a trade is one event, of the
     resting order. In an auction both rested: two events.
     """
@@ -97,6 +98,8 @@ def stock(archive: Path) -> tuple[Events, int, int]:
         if event.book_mode != market.BookMode.L3:
             continue
         order = event.order
+        if order.flags & market.L3Flags.CLOSING_AUCTION:
+            break
         scales = event.price_scale, event.size_scale
         if order.event_type == ADD:
             resting[order.order_id] = order.side, order.price, order.qty

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.books import compare, events, rivals
+from benchmarks import markdown
+from benchmarks.books import captures, compare, events, rivals
 from benchmarks.books.replay import LEVELS, Ending, Replayed, first_read
 
 EVENTS = 6_000
@@ -128,4 +129,29 @@ def test_a_rival_that_is_not_installed_is_named_with_the_remedy(monkeypatch):
     assert [one["missing"] for one in rivals.who_is_who()] == [
         "the package hftbacktest is not installed: make book-rivals",
         "the package nautilus_trader is not installed: make book-rivals",
+    ]
+
+
+def test_a_capture_is_told_at_the_least_scale_that_is_exact():
+    values, scale = captures._least_scale(np.array([639_439_000_000, 63_867_400]), 8)
+    assert (values.tolist(), scale) == ([6_394_390_000, 638_674], 6)
+
+
+def test_a_capture_that_is_not_there_is_named(monkeypatch, tmp):
+    monkeypatch.setenv("TAPEWIRE_MARKETDATA", str(tmp))
+    assert captures.missing(captures.STOCK) == f"no {captures.STOCK} in {tmp}"
+
+
+def test_the_table_has_a_line_for_each_book_and_a_column_for_each_market():
+    rows = [
+        {"value": 20.0, "detail": {"book": "A", "column": "L2"}},
+        {"value": 10.0, "detail": {"book": "B", "column": "L2"}},
+        {"value": 5.0, "detail": {"book": "A", "column": "L3"}},
+        {"value": 1.0, "detail": {}},
+    ]
+    assert markdown.books({"rows": rows}).splitlines() == [
+        "|  | L2 | L3 |",
+        "|---|--:|--:|",
+        "| A | 20 | 5 |",
+        "| B | 10 |  |",
     ]
