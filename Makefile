@@ -44,12 +44,22 @@ build/sources.list: FORCE
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # ---- what people run -------------------------------------------------------------------------------
-.PHONY: demo bench bench-smoke bench-page bench-instructions docs
+.PHONY: demo bench bench-smoke bench-page bench-instructions book-rivals docs
 demo: setup ## a small trading system, three of its processes killed; ends with a page
 	tapewire demo
 
 bench: setup ## every row of the performance table, full size
+	@$(MAKE) book-rivals || echo "bench: their books will not be measured" >&2
 	$(PYTHON_RUN) -m benchmarks
+
+# Not part of the set-up: 900 MB, and other versions of numpy and pandas than ours.
+BOOK_RIVALS := build/book-rivals
+book-rivals: $(BOOK_RIVALS)/.stamp ## the order books that ours is measured beside, in their own environment
+$(BOOK_RIVALS)/.stamp: benchmarks/books/rivals.txt | setup
+	@echo "book-rivals: installing hftbacktest and nautilus_trader"
+	$(PYTHON_RUN) -m venv --clear $(BOOK_RIVALS)
+	$(BOOK_RIVALS)/bin/python -m pip install --quiet --no-deps -r $<
+	@touch $@
 
 bench-smoke: setup ## the same, tiny: shows only that it runs
 	$(PYTHON_RUN) -m benchmarks --smoke

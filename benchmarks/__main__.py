@@ -32,6 +32,7 @@ FAMILIES = {
     "fan-in": "benchmarks.micro.fan_in",
     "one-way": "benchmarks.latency.one_way",
     "hops": "benchmarks.latency.hops",
+    "books": "benchmarks.books.compare",
 }
 EVERY_RIVAL = "compare"
 
@@ -114,6 +115,8 @@ def main() -> None:
     rows = [row for name in FAMILIES if name in chosen for row in _rows(name, scale)]
     rivals = _rivals([n for n in RIVALS if n in chosen or EVERY_RIVAL in chosen], scale)
     rows += bars(rivals)
+    if "books" in chosen:
+        rivals += importlib.import_module(FAMILIES["books"]).who_is_who(scale)
     results = report.document(facts, rows, rivals)
     _show(rows, rivals)
     if scale.smoke:

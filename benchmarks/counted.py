@@ -18,6 +18,8 @@ OPERATIONS = (
     "native next",
     "native append_batch",
     "native read_batch",
+    "native l2 level",
+    "native l3 event",
     "python append",
     "python next",
     "empty append",
@@ -35,6 +37,7 @@ def main(library, folder):
     lib.open_queue.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
 
     lib.open_queue(f"{folder}/native".encode(), SEGMENT_BYTES)
+    lib.open_books()
     writer = tw.open_publisher(f"{folder}/python", segment_bytes=SEGMENT_BYTES)
     reader = tw.open_log(f"{folder}/python")
 

@@ -120,6 +120,30 @@ def absent(results: Results) -> str:
     return "\n".join(f"- **{title}**: {reason}" for title, reason in found)
 
 
+def books(results: Results) -> str:
+    """Every book with its rate in every market, and what an order takes in it."""
+    found = [
+        row["detail"] | {"value": row["value"]}
+        for row in results["rows"]
+        if "book" in row["detail"]
+    ]
+    if not found:
+        return "Not measured in this run."
+    columns = list(dict.fromkeys(row["column"] for row in found))
+    cells: dict[str, dict[str, str]] = {}
+    for row in found:
+        cells.setdefault(row["book"], {})[row["column"]] = number(row["value"])
+    lines = [("", *columns)]
+    lines += [(name, *(own.get(column, "") for column in columns)) for name, own in cells.items()]
+    return table(lines, right=range(1, len(columns) + 1))
+
+
+def pictured_books(results: Results) -> str:
+    picture = "![Events a second, one bar per book](assets/books.png)\n\n"
+    measured = any("book" in row["detail"] for row in results["rows"])
+    return (picture if measured else "") + books(results)
+
+
 def losses(results: Results) -> str:
     """Where a rival was better, and the bars that were missed."""
     beaten = [lines for lines in (tables.slower(results), tables.fewer(results)) if len(lines) > 1]
@@ -145,6 +169,7 @@ def results_page(results: Results) -> str:
         "Machine": machine(results),
         "One way between two processes": latency(results),
         "Throughput": throughput(results),
+        "Order books": books(results),
         "Who is who": kinds(results),
         "Not measured": absent(results),
         "Where Tapewire loses": losses(results),
@@ -170,13 +195,14 @@ def documentation(results: Results, words: str) -> str:
         "absent": absent(results),
         "losses": losses(results),
         "bars": bars(results),
+        "books": pictured_books(results),
     }
     return words.format_map(parts)
 
 
 def published(results: Results) -> Results:
     """What is kept beside the page: all of it, but for every single repetition."""
-    kept = ("percentiles", "percentiles_from_schedule", "ratio_of_medians")
+    kept = ("percentiles", "percentiles_from_schedule", "ratio_of_medians", "book", "column")
     rows = [
         row | {"detail": {name: row["detail"][name] for name in kept if name in row["detail"]}}
         for row in results["rows"]

@@ -45,6 +45,7 @@ def draw(folder: Path, rows: list[Row]) -> list[Path]:
         "latency.png": _latency,
         "hops.png": _hops,
         "segments.png": _segments,
+        "books.png": _books,
     }
     return save(folder, pictures, rows)
 
@@ -280,4 +281,37 @@ def _segments(rows: list[Row]):
     axes.set_title("A longer history")
     axes.grid(which="major")
     axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _books(rows: list[Row]):
+    """Events a second through every book, a panel for each market."""
+    markets: dict[str, list[Row]] = {}
+    for row in rows:
+        if "market" in row.detail:
+            markets.setdefault(row.detail["market"], []).append(row)
+    if not markets:
+        return None
+    heights = [len(chosen) + 0.8 for chosen in markets.values()]
+    figure, all_axes = plt.subplots(
+        len(markets),
+        1,
+        figsize=(9, 0.42 * sum(heights) + 0.8),
+        squeeze=False,
+        layout="constrained",
+        gridspec_kw={"height_ratios": heights},
+    )
+    for axes, (market, found) in zip(all_axes[:, 0], markets.items(), strict=True):
+        chosen = sorted(found, key=lambda row: -row.value)
+        places = range(len(chosen))
+        colors = [OURS_COLOR if row.detail["ours"] else THEIRS for row in chosen]
+        axes.barh(places, [row.value for row in chosen], color=colors, height=0.62)
+        for place, row in zip(places, chosen, strict=True):
+            axes.text(row.value, place, f" {number(row.value)}", va="center", fontsize=9)
+        axes.set_yticks(places, [row.detail["book"] for row in chosen])
+        axes.invert_yaxis()
+        axes.margins(x=0.08)
+        axes.set_title(f"{market}, {chosen[0].detail['events']:,} events", fontsize=10.5)
+        axes.grid(axis="x")
+    axes.set_xlabel("million events a second, best bid and ask read after each (more is better)")
     return figure

@@ -13,7 +13,7 @@ from benchmarks import markdown  # noqa: E402
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 PUBLISHED = ROOT / "docs/assets/benchmarks.json"
-PLOTS = ("bars.png", "rivals-latency.png", "rivals-throughput.png")
+PLOTS = ("bars.png", "books.png", "rivals-latency.png", "rivals-throughput.png")
 
 
 def readme(text: str, results: dict[str, Any]) -> str:

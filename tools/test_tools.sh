@@ -40,3 +40,6 @@ for tool in "${!packages[@]}"; do
     fi
     has "$tool" || echo "$tool (${packages[$tool]})" >>"$1"
 done
+
+# Not installed here: 900 MB for a comparison that `make bench` makes.
+[[ -e build/book-rivals/.stamp ]] || echo "hftbacktest, nautilus_trader (make book-rivals)" >>"$1"

@@ -140,6 +140,20 @@ def test_the_passive_subscriber_tells_when_the_feed_comes_and_goes(tmp):
         process.communicate()
 
 
+def test_a_book_is_rebuilt_from_a_capture_which_is_imported_once(tmp):
+    first = run("rebuild_book", tmp / "archive", "--levels", 2, cwd=tmp)
+    assert first.startswith("11 records imported\n")
+    assert "BTCUSDT: to be believed" in first
+    assert [line.split() for line in first.splitlines()[-4:]] == [
+        ["30000.30000000", "2.20000000", "ask"],
+        ["30000.20000000", "2.10000000", "ask"],  # the one below was removed
+        ["30000.00000000", "10.50000000", "bid"],  # 105 was the last diff to change it
+        ["29999.90000000", "10.60000000", "bid"],
+    ]
+    again = run("rebuild_book", tmp / "archive", "--levels", 2, cwd=tmp)
+    assert again == first.replace("11 records imported", "imported before")
+
+
 def test_every_example_is_short_enough_to_copy():
     long = {"hot_loop.py", "router_hot_loop.py"}  # recipes with a page of their own
     for path in EXAMPLES.glob("*.py"):

@@ -1,0 +1,237 @@
+"""The rows of the books: every book in a process of its own, over the same events, in two passes.
+
+A book whose ladder at the end, or whose best prices on the way, are not those of the
+others fails the run: its speed would be that of something else.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.books import captures, events, rivals, tape
+from benchmarks.books.replay import Ending, Job, Replayed
+from benchmarks.harness import Row, Scale, scratch
+from benchmarks.machine import ROOT
+
+FAMILY = "books"
+UNIT = "M events/s"
+
+
+@dataclass(frozen=True)
+class Book:
+    """Who replays: the module that is started, and the form of its book."""
+
+    title: str
+    module: str
+    form: str = ""
+    package: str | None = None  # of the rivals' environment; None: Tapewire
+
+    @property
+    def missing(self) -> str | None:
+        return None if self.package is None else rivals.missing(self.package)
+
+
+OURS = Book("Tapewire", "ours")
+HFT = tuple(
+    Book(f"hftbacktest, {form}", "hftbacktest_books", form, "hftbacktest")
+    for form in ("hash map", "vector")
+)
+# For comparison alone: what a back-test of hftbacktest does beside keeping the book.
+HFT_WHOLE = Book(
+    "hftbacktest, vector, with its exchange", "hftbacktest_books", "vector, whole", "hftbacktest"
+)
+NAUTILUS = Book("nautilus_trader, native loop", "nautilus_books", "native", "nautilus_trader")
+NAUTILUS_PYTHON = Book(
+    "nautilus_trader, Python loop", "nautilus_books", "python", "nautilus_trader"
+)
+ALL = (OURS, *HFT, HFT_WHOLE, NAUTILUS, NAUTILUS_PYTHON)
+
+
+@dataclass(frozen=True)
+class Market:
+    """Events of one kind, where they come from, and the bars for them."""
+
+    kind: str
+    what: str
+    events: events.Events
+    price_scale: int = events.PRICE_SCALE
+    size_scale: int = events.SIZE_SCALE
+    # Captured diffs cross for a moment, bids being before asks, and books differ in what they call
+    # the best price meanwhile.
+    same_tops: bool = True
+
+
+BARS = {"l2": {"hftbacktest": 2.0, "nautilus_trader": 5.0},
+        "l3": {"hftbacktest": 3.0, "nautilus_trader": 3.0}}  # fmt: skip
+
+
+def started(book: Book, job: Job) -> dict[str, Any]:
+    """What the process of one book says."""
+    python = sys.executable if book.package is None else str(rivals.PYTHON)
+    command = [python, "-m", f"benchmarks.books.{book.module}", json.dumps(asdict(job))]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{book.title}, {job.kind}: its process ended with {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def prepared(folder: Path, market: Market, rounds: int) -> Job:
+    """The events in a file and in a queue."""
+    path, queue = folder / f"{market.what}.npy", folder / f"{market.what}.queue"
+    np.save(path, market.events)
+    write = tape.write_l2 if market.kind == "l2" else tape.write_l3
+    write(queue, market.events, market.price_scale, market.size_scale)
+    scales = market.price_scale, market.size_scale
+    return Job(market.kind, str(path), rounds, *scales, tape=str(queue))
+
+
+def of(job: Job, book: Book) -> Job:
+    library = str(rivals.nautilus_library()) if book.form == "native" else ""
+    return Job(**asdict(job) | {"form": book.form, "library": library})
+
+
+def replayed(book: Book, job: Job) -> Replayed:
+    found = started(book, of(job, book))
+    ending = Ending(**found.pop("ending"))
+    return Replayed(**found, ending=ending)
+
+
+def differing(found: dict[str, Replayed], same_tops: bool) -> list[str]:
+    """A line for each book that did not end as the first one did."""
+    (name, first), *others = found.items()
+    assert first.ending is not None
+    lines = []
+    for other, replay in others:
+        assert replay.ending is not None
+        names = ["bids", "asks"] + (["bid_sum", "ask_sum"] if same_tops else [])
+        lines += [
+            f"{other}: {what}={getattr(replay.ending, what)}, "
+            f"{name} has {getattr(first.ending, what)}"
+            for what in names
+            if getattr(replay.ending, what) != getattr(first.ending, what)
+        ]
+    return lines
+
+
+def compared(job: Job, same_tops: bool, passes: int) -> dict[str, Replayed]:
+    """Every book that is there, by title; books that differ are an error."""
+    found: dict[str, Replayed] = {}
+    for _ in range(passes):  # minutes apart when it is long: a busy one hits one pass alone
+        for book in ALL:
+            if book.missing is None:
+                new = replayed(book, job)
+                if book.title in found:
+                    new.wall_s = found[book.title].wall_s + new.wall_s
+                    new.cpu_s = found[book.title].cpu_s + new.cpu_s
+                found[book.title] = new
+    if lines := differing(found, same_tops):
+        raise RuntimeError("the books differ:\n" + "\n".join(lines))
+    return found
+
+
+def _detail(replay: Replayed) -> dict[str, Any]:
+    rates = sorted((replay.events / s / 1e6 for s in replay.wall_s), reverse=True)
+    return {
+        "events": replay.events,
+        "series": {"best": rates[0], "median": rates[len(rates) // 2], "all": rates},
+        "cpu_rate": replay.events / min(replay.cpu_s) / 1e6,
+    }
+
+
+def rows_of(market: Market, found: dict[str, Replayed]) -> list[Row]:
+    """Ours against the fastest form of each rival, then everybody for themselves."""
+    ours = found[OURS.title]
+    rate = {title: replay.best_rate / 1e6 for title, replay in found.items()}
+    what = f"{market.kind.upper()}, {market.what}"
+    rows = []
+    for package, bar in BARS[market.kind].items():
+        forms = [book.title for book in ALL if book.package == package and book.title in found]
+        if forms:
+            fastest = max(forms, key=rate.__getitem__)
+            detail = _detail(ours) | {"against_series": _detail(found[fastest])["series"]}
+            value, other = rate[OURS.title], rate[fastest]
+            rows.append(Row(FAMILY, f"{what}, beside {package}", value, UNIT, fastest, other,
+                            ("≥", bar), detail))  # fmt: skip
+    if not rows:
+        rows.append(Row(FAMILY, what, rate[OURS.title], UNIT, detail=_detail(ours)))
+    for title, replay in found.items():
+        detail = _detail(replay) | {"market": what, "ours": replay is ours}
+        detail |= {"book": title, "column": f"{what}, {UNIT}"}
+        rows.append(Row(FAMILY, f"  {what}: {title}", rate[title], UNIT, detail=detail))
+    return rows
+
+
+def memory_rows(folder: Path, orders: int) -> list[Row]:
+    """What an order that rests in the book takes."""
+    job = prepared(folder, Market("l3", "memory", events.resting_orders(orders)), 1)
+    rows = []
+    for book in (OURS, *HFT, NAUTILUS):
+        if book.missing is None:
+            taken = started(book, Job(**asdict(of(job, book)) | {"kind": "memory"}))["bytes"]
+            detail = {"orders": orders, "bytes": taken, "book": book.title}
+            detail |= {"column": "memory, B a resting order"}
+            what = f"  memory, {orders:,} resting orders: {book.title}"
+            rows.append(Row(FAMILY, what, taken / orders, "B/order", detail=detail))
+    return rows
+
+
+def _captured(kind: str, what: str, make: Any) -> Market:
+    with scratch() as folder:
+        found, *scales = make(folder)
+    return Market(kind, what, found, *scales, same_tops=False)
+
+
+FUTURE_DAY, STOCK_DAY = "a captured future", "a captured stock"
+
+
+def markets(scale: Scale) -> list[Callable[[], Market]]:
+    """Made one after the other: each is some hundred megabytes."""
+    count = scale.pick(300_000, 5_000)
+    found: list[Callable[[], Market]] = [
+        lambda: Market("l2", "generated", events.l2_events(count)),
+        lambda: Market("l3", "generated", events.l3_events(count)),
+    ]
+    if scale.smoke:
+        return found
+    if captures.missing(*captures.FUTURE) is None:
+        found.append(lambda: _captured("l2", FUTURE_DAY, captures.future))
+    if captures.missing(captures.STOCK) is None:
+        found.append(lambda: _captured("l3", STOCK_DAY, captures.stock))
+    return found
+
+
+def who_is_who(scale: Scale) -> list[dict[str, Any]]:
+    """The rivals as `results.json` lists them, and captures that are not there."""
+    wanted = {FUTURE_DAY: captures.FUTURE, STOCK_DAY: (captures.STOCK,)}
+    absent = {
+        title: "only in the full run" if scale.smoke else captures.missing(*names)
+        for title, names in wanted.items()
+    }
+    return rivals.who_is_who() + [
+        {"name": title, "title": f"books of {title}", "what": "events of a real market",
+         "waits": "", "batched": True, "missing": reason}
+        for title, reason in absent.items()
+        if reason is not None
+    ]  # fmt: skip
+
+
+def run(scale: Scale) -> list[Row]:
+    rows: list[Row] = []
+    rounds, passes = scale.pick((15, 2), (1, 1))
+    for make in markets(scale):
+        market = make()
+        with scratch() as folder:
+            found = compared(prepared(folder, market, rounds), market.same_tops, passes)
+        rows += rows_of(market, found)
+    with scratch() as folder:
+        rows += memory_rows(folder, scale.pick(1_000_000, 10_000))
+    return rows

@@ -1,0 +1,104 @@
+"""What the process of every book does: replay the events, round by round, and say how it ended.
+
+Needs numpy alone: the rivals' environment has neither Tapewire nor the rest of the benchmarks.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LEVELS = 10  # of each side, compared at the end
+
+Ladder = list[tuple[int, int]]
+
+
+@dataclass
+class Ending:
+    """What must be the same for everybody, at the scales of the events."""
+
+    bids: Ladder  # price and size, the best first
+    asks: Ladder
+    # All best prices on the way, added up, from event `first_read` on.
+    bid_sum: int
+    ask_sum: int
+
+
+@dataclass
+class Replayed:
+    """Seconds of each round over all events, by the clock and of the processor."""
+
+    events: int
+    wall_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    ending: Ending | None = None
+
+    @property
+    def best_rate(self) -> float:
+        return self.events / min(self.wall_s)
+
+
+@dataclass
+class Job:
+    """One process's work, as its only argument in JSON."""
+
+    kind: str  # "l2", "l3", "memory": the last for what resting orders take
+    events: str  # a .npy file of `events.L2_DTYPE` or `L3_DTYPE`
+    rounds: int
+    price_scale: int
+    size_scale: int
+    form: str = ""  # which of a library's books
+    tape: str = ""  # the same events as a queue
+    library: str = ""  # native/nautilus_books.cpp, compiled
+
+
+def first_read(kind: str, events: np.ndarray[Any, Any]) -> int:
+    """The first event after which the best prices are read: behind the snapshot, or both there."""
+    if kind == "l2":
+        return int(np.count_nonzero(events["diff"] == 0))
+    return int(max(np.argmax(events["side"] == 1), np.argmax(events["side"] == 2)))
+
+
+def rounds(events: int, count: int, prepare: Callable[[], Any], run: Callable[[Any], Any],
+           ending: Callable[[Any, Any], Ending]) -> Replayed:  # fmt: skip
+    """`run` of what `prepare` gives, timed, `count` times after one that warms up."""
+    replayed = Replayed(events)
+    gc.disable()
+    for i in range(count + 1):
+        book = prepare()
+        wall, cpu = time.perf_counter(), time.thread_time()
+        said = run(book)
+        wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+        if i == 0:
+            replayed.ending = ending(book, said)
+        else:
+            replayed.wall_s.append(wall)
+            replayed.cpu_s.append(cpu)
+        del book, said
+    return replayed
+
+
+def private_bytes() -> int:
+    """Memory of this process alone, in pages that are there; a mapped file is not part of it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("RssAnon:"))
+    return int(kilobytes) * 1024
+
+
+def main(
+    replay: Callable[[Job, np.ndarray[Any, Any]], Replayed],
+    memory: Callable[[Job, np.ndarray[Any, Any]], float],
+) -> None:
+    """Do the job that was given as the argument; what is found goes to standard output."""
+    job = Job(**json.loads(sys.argv[1]))
+    events = np.load(job.events)
+    found = {"bytes": memory(job, events)} if job.kind == "memory" else asdict(replay(job, events))
+    json.dump(found, sys.stdout)

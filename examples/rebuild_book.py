@@ -1,0 +1,74 @@
+"""From a capture to an order book: imports it, replays the book, prints the ladder.
+
+    python examples/rebuild_book.py /tmp/archive capture.gz    # of Binance's USD-M futures
+    python examples/rebuild_book.py /tmp/archive               # a few lines made up
+
+The archive stays: run it again, and nothing is imported twice.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import tapewire as tw
+from tapewire import ingest
+from tapewire.book import L2Book
+from tapewire.protocol.instruments import Instruments
+from tapewire.protocol.market import unscaled
+
+NOON_NS = 1_700_049_600 * 10**9
+
+
+def made_up(path):
+    """A snapshot and a few diffs, as a capture has them: `<time> <json>` a line."""
+    bids = [[f"{30_000 - i * 0.1:.1f}", f"{1 + i / 10:.3f}"] for i in range(20)]
+    asks = [[f"{30_000.1 + i * 0.1:.1f}", f"{2 + i / 10:.3f}"] for i in range(20)]
+    lines = [{"lastUpdateId": 100, "symbol": "BTCUSDT", "bids": bids, "asks": asks}]
+    for number in range(101, 111):
+        diff = {"e": "depthUpdate", "s": "BTCUSDT", "T": NOON_NS // 10**6, "E": NOON_NS // 10**6}
+        diff |= {"U": number, "u": number, "pu": number - 1}  # each names the one before it
+        diff |= {"b": [[bids[number % 7][0], f"{number / 10:.3f}"]], "a": [[asks[0][0], "0"]]}
+        lines.append({"stream": "btcusdt@depth", "data": diff})
+    text = "".join(f"{NOON_NS + i} {json.dumps(line)}\n" for i, line in enumerate(lines))
+    path.write_text(text)
+    return path
+
+
+def show(book, levels):
+    """Asks above bids, as traders like it."""
+    print(f"{'price':>14}  {'size':>14}")
+    for name, side in (("ask", book.asks(levels)[::-1]), ("bid", book.bids(levels))):
+        for price, size in side[["price", "size"]].tolist():
+            shown = unscaled(price, book.price_scale), unscaled(size, book.size_scale)
+            print(f"{shown[0]:>14}  {shown[1]:>14}  {name}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("archive", type=Path, help="folder to import into; made when not there")
+    parser.add_argument("captures", nargs="*", type=Path)
+    parser.add_argument("--levels", type=int, default=5)
+    arguments = parser.parse_args()
+
+    arguments.archive.mkdir(parents=True, exist_ok=True)
+    captures = arguments.captures or [made_up(arguments.archive / "made-up.txt")]
+    summary = ingest.run("binance-usdm", captures, arguments.archive)
+    print("imported before" if summary.already else f"{summary.records} records imported")
+
+    instruments = Instruments.load(arguments.archive)
+    books = {}  # by symbol: a symbol's log goes on in that of the next day
+    for log in sorted(name for name in summary.logs if name.endswith("/book")):
+        symbol = log.split("/")[-3]
+        with tw.open_log(arguments.archive / log) as reader:
+            it = instruments.find(symbol)
+            book = books.setdefault(symbol, L2Book(it.price_scale, it.size_scale))
+            while len(batch := reader.read_batch(1_000)):
+                book.apply_batch(batch)
+    for symbol, book in books.items():
+        state = "to be believed" if book.trusted else f"not to be believed: {book.distrust_reason}"
+        print(f"\n{symbol}: {state}, hash {book.hash()}")
+        show(book, arguments.levels)
+
+
+if __name__ == "__main__":
+    main()
