@@ -38,7 +38,7 @@ from tapewire.errors import TapewireError
 from tapewire.log import Record
 from tapewire.protocol import Message, declare
 from tapewire.protocol.instruments import Instruments
-from tapewire.protocol.market import BookEvent, TradeTick
+from tapewire.protocol.market import BOOK_EVENT, TradeTick
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck, TimeInForce
 from tapewire.queue import Reader, open_publisher
 
@@ -78,7 +78,7 @@ class _OutputQueue:
         if numbered and last is not None:
             self.last_number = last.seq
         elif last is not None:
-            told = last_record(path, {BookEvent.type_id, SessionClosed.type_id})
+            told = last_record(path, {BOOK_EVENT, SessionClosed.type_id})
             self.last_number = -1 if told is None else _number_told_by(told)
             self.trades_behind = last.seq - (-1 if told is None else told.seq)
         self._writer = open_publisher(path, sparse=numbered, segment_bytes=segment_bytes)

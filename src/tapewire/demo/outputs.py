@@ -15,7 +15,7 @@ from tapewire.demo.matching import Engine
 from tapewire.demo.messages import SessionClosed, number_of
 from tapewire.demo.places import INSTRUMENT, SYMBOL
 from tapewire.protocol import Message
-from tapewire.protocol.market import BookEvent, TradeTick, l2_diff, l2_snapshot
+from tapewire.protocol.market import BOOK_EVENT, TradeTick, l2_diff, l2_snapshot
 from tapewire.protocol.orders import Fill as FillMessage
 from tapewire.protocol.orders import Liquidity, OrderAck
 
@@ -78,7 +78,7 @@ class Outputs:
         opening = []
         if wal_seq == 0:
             book = snapshot_of(engine, time_ns)
-            opening.append(Output(number, BookEvent.type_id, book, time_ns))
+            opening.append(Output(number, BOOK_EVENT, book, time_ns))
         return [Output(number, messages.MARK, b"")], opening
 
     def _diff(self, number: int, time_ns: int, changed: dict[Side, dict[int, int]]) -> Output:
@@ -92,7 +92,7 @@ class Outputs:
             prev=self.last_update,
         )
         self.last_update = number
-        return Output(number, BookEvent.type_id, diff, time_ns)
+        return Output(number, BOOK_EVENT, diff, time_ns)
 
 
 def snapshot_of(engine: Engine, time_ns: int = 0) -> bytes:

@@ -24,7 +24,7 @@ from tapewire.demo.events import Side
 from tapewire.demo.messages import SessionClosed
 from tapewire.demo.process import Process, main
 from tapewire.log import Record
-from tapewire.protocol.market import BookEvent
+from tapewire.protocol.market import BOOK_EVENT
 from tapewire.queue import open_subscriber
 
 __all__ = ["STRATEGIES", "MarketMaker", "Momentum", "Strategy"]
@@ -45,7 +45,7 @@ class Strategy(ABC):
 
     def tick(self, record: Record) -> None:
         """Take a record of the market data; act on it unless it is old or an answer is due."""
-        if record.type_id != BookEvent.type_id:
+        if record.type_id != BOOK_EVENT:
             return
         self.book.apply(record)
         if self.account.waiting:

@@ -13,7 +13,7 @@ from tapewire.demo.messages import SessionClosed, wal_seq_of
 from tapewire.demo.places import INSTRUMENT, SYMBOL, Places
 from tapewire.demo.tape import records
 from tapewire.protocol.instruments import Instruments
-from tapewire.protocol.market import BookEvent, TradeTick
+from tapewire.protocol.market import BOOK_EVENT, TradeTick
 from tapewire.protocol.orders import Fill, NewOrder, OrderAck
 from tests.unit.demo.tapes import SMALL, rows, session, timed_rows, write
 
@@ -152,10 +152,10 @@ def test_a_trade_whose_input_is_lost_is_refused(undisturbed, tmp):
 
 def test_the_market_data_say_once_what_is_in_the_book_and_then_what_changes(undisturbed):
     reference, _ = undisturbed
-    events = [record.decode() for record in records(reference.raw, {BookEvent.type_id})]
+    events = [record.decode() for record in records(reference.raw, {BOOK_EVENT})]
     assert [event.event_type for event in events] == [1] + [2] * (len(events) - 1)
     assert [event.ingest_ts_ns for event in events] == [
-        record.timestamp_ns for record in records(reference.raw, {BookEvent.type_id})
+        record.timestamp_ns for record in records(reference.raw, {BOOK_EVENT})
     ]
 
 
@@ -177,7 +177,7 @@ def test_all_levels_that_an_input_changed_are_one_event_behind_its_trades(tmp):
 
 def test_a_reader_that_missed_an_event_knows(undisturbed):
     reference, _ = undisturbed
-    events = list(records(reference.raw, {BookEvent.type_id}))
+    events = list(records(reference.raw, {BOOK_EVENT}))
     book = empty_book()
     for event in events[:10]:
         book.apply(event)
@@ -195,7 +195,7 @@ def test_a_book_of_the_market_data_is_the_engine_s(undisturbed, tmp):
             exchange.accept(what, input_seq)
             for record in records(places.raw, start=taken):
                 taken = record.seq + 1
-                if record.type_id == BookEvent.type_id:
+                if record.type_id == BOOK_EVENT:
                     book.apply(record)
             assert book.hash() == book_of(exchange.engine).hash()
 
