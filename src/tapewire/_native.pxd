@@ -114,6 +114,9 @@ cdef class Views:
 cdef Views views_of(const MappingRef* owner, object source)
 
 
+cdef class SourceOfBatch
+
+
 cdef class Record:
     cdef readonly uint64_t seq
     cdef readonly int64_t timestamp_ns
@@ -122,6 +125,23 @@ cdef class Record:
     cdef const byte* _data
     cdef Py_ssize_t _size
     cdef object _keeper       # what keeps the bytes: the views of a mapping, or a batch
+
+
+cdef class Batch:
+    cdef shared_ptr[BatchColumns] _columns
+    cdef size_t _from, _to    # the part of the columns that is this batch
+    cdef dict _arrays
+
+    cdef object _bytes(self, const void* data, size_t size)
+    cdef object _array(self, str name, const void* data, size_t item_bytes, str dtype)
+    cdef list _names(self)
+    cdef Record _record(self, Py_ssize_t index)
+    cdef SourceOfBatch _source_of(self, size_t i)
+
+
+cdef class SourceOfBatch:
+    cdef Batch batch
+    cdef object source
 
 
 cdef inline int64_t seconds_to_ns(double seconds):

@@ -308,9 +308,6 @@ include "arrow.pxi"
 cdef class SourceOfBatch:
     """What keeps the bytes of a record of a fan-in's batch, and knows where it came from."""
 
-    cdef Batch batch
-    cdef object source
-
 
 cdef class Batch:
     """Many records as columns.
@@ -318,10 +315,6 @@ cdef class Batch:
     `seq`, `timestamp_ns`, `type_id` and `flags` are read-only numpy arrays; payloads stay in the mapped
     segments, which live as long as the batch or anything taken from it.
     """
-
-    cdef shared_ptr[BatchColumns] _columns
-    cdef size_t _from, _to
-    cdef dict _arrays
 
     def __cinit__(self):
         self._arrays = {}

@@ -34,6 +34,7 @@ __all__ = [
     "SequenceNotRising",
     "StorageError",
     "TapewireError",
+    "UnknownOrder",
     "UnsupportedVersion",
     "WriterAlreadyActive",
 ]
@@ -206,6 +207,10 @@ class MappingLost(TapewireError):
     """A file was cut short while it was mapped."""
 
 
+class UnknownOrder(TapewireError, LookupError):
+    """An event names an order that its book does not have, or adds one that it has."""
+
+
 # Order of tapewire::Errc.
 _BY_CODE: tuple[type[TapewireError], ...] = (
     StorageError,
@@ -230,6 +235,7 @@ _BY_CODE: tuple[type[TapewireError], ...] = (
     SegmentNotReady,
     SequenceNotRising,
     MappingLost,
+    UnknownOrder,
 )
 
 

@@ -33,6 +33,7 @@ enum class Errc : int {
     segment_not_ready,
     sequence_not_rising,
     mapping_lost,
+    unknown_order,
 };
 
 struct Error : std::exception {

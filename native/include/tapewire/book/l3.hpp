@@ -1,0 +1,116 @@
+// Orders by id, first come first served at each price.
+//
+// An order is 32 bytes in a pool and is linked into the queue of its level; a level keeps the sum and the
+// number of its orders, so that tops and depth do not walk them. What is freed is used again first: no
+// allocation once the book has its size. Policies are not here: who calls has found the order, and knows
+// that the numbers fit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tapewire/book/levels.hpp"
+#include "tapewire/book/order_index.hpp"
+#include "tapewire/book/types.hpp"
+#include "tapewire/format/market.hpp"
+
+namespace tapewire::book {
+
+class L3 {
+  public:
+    static constexpr std::uint32_t kNone = OrderIndex::kNone;
+
+    struct Order {
+        std::uint64_t id;
+        std::int64_t remaining;    // > 0
+        std::uint32_t prev, next;  // in its queue; `next` is the next free one of a free slot
+        std::uint32_t level;       // kNone: it rests at no price
+        format::Side side;
+    };
+    static_assert(sizeof(Order) == 32);
+
+    struct Level {
+        std::int64_t price;
+        std::int64_t size;  // of all its orders
+        std::uint32_t head, tail;
+        std::uint32_t orders;
+    };
+
+    std::uint32_t find(std::uint64_t id) const noexcept {
+        return index_.find(id, [this](std::uint32_t slot) { return orders_[slot].id; });
+    }
+    const Order& order(std::uint32_t slot) const noexcept { return orders_[slot]; }
+    const Level& level(std::uint32_t slot) const noexcept { return levels_[slot]; }
+    bool rests(std::uint32_t slot) const noexcept { return orders_[slot].level != kNone; }
+
+    // Of an id that is not there and `qty` > 0. Joins the end of the queue at its price. False, and nothing
+    // changed, where the sum of its level would not fit into 64 bits.
+    bool add(std::uint64_t id, format::Side side, std::int64_t price, std::int64_t qty);
+    // An order that is known but rests at no price yet.
+    void add_unpriced(std::uint64_t id, format::Side side, std::int64_t qty) {
+        make(id, side, qty);
+        ++unpriced_;
+    }
+    // Takes so much away, 0 < by <= remaining; an order with nothing left is gone.
+    void reduce(std::uint32_t slot, std::int64_t by) noexcept {
+        Order& o = orders_[slot];
+        if (by == o.remaining) return remove(slot);
+        o.remaining -= by;
+        if (o.level != kNone) levels_[o.level].size -= by;
+    }
+    void remove(std::uint32_t slot) noexcept;
+    // To the end of the queue at a price (the same one: it loses its place). False as of add.
+    bool move(std::uint32_t slot, std::int64_t price, std::int64_t qty);
+    void move_to_unpriced(std::uint32_t slot, std::int64_t qty) noexcept;
+    void clear() noexcept;
+
+    const Levels<std::uint32_t>& side(format::Side s) const noexcept {
+        return s == format::Side::buy ? bids_ : asks_;
+    }
+    // The level at this price, or null.
+    const Level* level_at(format::Side s, std::int64_t price) const noexcept {
+        const auto place = side(s).find(price);
+        return place.found ? &levels_[side(s).value(place)] : nullptr;
+    }
+    std::size_t order_count() const noexcept { return index_.size(); }
+    std::size_t unpriced_count() const noexcept { return unpriced_; }
+    // Calls f(order) for each that rests at no price, in the order of their ids.
+    template <typename F>
+    void each_unpriced(F&& f) const {
+        for (const std::uint32_t slot : unpriced_slots()) f(orders_[slot]);
+    }
+    std::size_t memory_bytes() const noexcept;
+    bool consistent() const;  // for tests
+
+  private:
+    Levels<std::uint32_t>& levels_of(format::Side s) noexcept {
+        return s == format::Side::buy ? bids_ : asks_;
+    }
+    std::uint32_t make(std::uint64_t id, format::Side side, std::int64_t qty) {
+        std::uint32_t slot = free_order_;
+        if (slot == kNone) [[unlikely]] {
+            slot = static_cast<std::uint32_t>(orders_.size());
+            orders_.push_back({});
+            orders_[slot].next = kNone;
+        }
+        index_.insert(id, slot);  // may throw: the slot is still free
+        free_order_ = orders_[slot].next;
+        orders_[slot] = {id, qty, kNone, kNone, kNone, side};
+        return slot;
+    }
+    bool link(std::uint32_t slot, std::int64_t price);
+    void unmake(std::uint32_t slot) noexcept;
+    void unlink(std::uint32_t slot) noexcept;
+    std::vector<std::uint32_t> unpriced_slots() const;
+
+    Levels<std::uint32_t> bids_{format::Side::buy}, asks_{format::Side::sell};  // slots of levels_
+    std::vector<Order> orders_;
+    std::vector<Level> levels_;
+    OrderIndex index_;
+    std::uint32_t free_order_ = kNone;
+    std::uint32_t free_level_ = kNone;  // linked through `head`
+    std::size_t unpriced_ = 0;
+};
+
+}  // namespace tapewire::book

@@ -1,0 +1,100 @@
+// From an order's id to its slot in the pool: open addressing with linear probing, 8 bytes an entry.
+//
+// An entry keeps 32 bits of the id's hash beside the slot: a wrong entry is passed over without a look into
+// the pool, and its home is known when a removal closes the gap behind it. So there are no tombstones, and a
+// day of orders that come and go leaves no trace.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tapewire::book {
+
+class OrderIndex {
+  public:
+    static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+    OrderIndex() : entries_(kLeast, Entry{0, kNone}) {}
+
+    static std::uint32_t hash(std::uint64_t id) noexcept {
+        // Fibonacci hashing: ids that follow each other fall far apart, and evenly.
+        return static_cast<std::uint32_t>(((id ^ (id >> 32)) * 0x9E3779B97F4A7C15u) >> 32);
+    }
+
+    // The slot, or kNone. `id_of(slot)` says whose it is.
+    template <typename IdOf>
+    std::uint32_t find(std::uint64_t id, IdOf&& id_of) const noexcept {
+        const std::uint32_t h = hash(id);
+        const std::size_t mask = entries_.size() - 1;
+        for (std::size_t i = home(h);; i = (i + 1) & mask) {
+            const Entry e = entries_[i];
+            if (e.slot == kNone) return kNone;
+            if (e.hash == h && id_of(e.slot) == id) return e.slot;
+        }
+    }
+
+    // Of an id that is not there.
+    void insert(std::uint64_t id, std::uint32_t slot) {
+        if ((size_ + 1) * 4 > entries_.size() * 3) [[unlikely]]
+            grow();
+        place({hash(id), slot});
+        ++size_;
+    }
+
+    // Of an id that is there, in this slot.
+    void erase(std::uint64_t id, std::uint32_t slot) noexcept {
+        const std::size_t mask = entries_.size() - 1;
+        std::size_t hole = home(hash(id));
+        while (entries_[hole].slot != slot) hole = (hole + 1) & mask;
+        for (std::size_t i = (hole + 1) & mask; entries_[i].slot != kNone; i = (i + 1) & mask) {
+            // It may move back into the hole unless its home lies behind that.
+            if (((i - home(entries_[i].hash)) & mask) < ((i - hole) & mask)) continue;
+            entries_[hole] = entries_[i];
+            hole = i;
+        }
+        entries_[hole].slot = kNone;
+        --size_;
+    }
+
+    void prefetch(std::uint64_t id) const noexcept {
+        __builtin_prefetch(&entries_[home(hash(id))]);
+    }
+
+    void clear() noexcept {
+        for (Entry& e : entries_) e.slot = kNone;
+        size_ = 0;
+    }
+    std::size_t size() const noexcept { return size_; }
+    std::size_t memory_bytes() const noexcept { return entries_.capacity() * sizeof(Entry); }
+
+  private:
+    static constexpr std::size_t kLeast = 64;
+    struct Entry {
+        std::uint32_t hash;
+        std::uint32_t slot;
+    };
+
+    // The upper bits are the well-mixed ones.
+    std::size_t home(std::uint32_t h) const noexcept { return h >> shift_; }
+    void place(const Entry& e) noexcept {
+        const std::size_t mask = entries_.size() - 1;
+        std::size_t i = home(e.hash);
+        while (entries_[i].slot != kNone) i = (i + 1) & mask;
+        entries_[i] = e;
+    }
+    void grow() {
+        std::vector<Entry> old(entries_.size() * 2, Entry{0, kNone});
+        old.swap(entries_);
+        --shift_;
+        for (const Entry& e : old)
+            if (e.slot != kNone) place(e);
+    }
+
+    std::vector<Entry> entries_;  // a power of two
+    unsigned shift_ = 32 - std::countr_zero(kLeast);
+    std::size_t size_ = 0;
+};
+
+}  // namespace tapewire::book

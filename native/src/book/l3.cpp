@@ -1,0 +1,152 @@
+#include "tapewire/book/l3.hpp"
+
+#include <algorithm>
+
+namespace tapewire::book {
+
+bool L3::add(std::uint64_t id, format::Side side, std::int64_t price, std::int64_t qty) {
+    const std::uint32_t slot = make(id, side, qty);
+    const bool linked = link(slot, price);
+    if (!linked) [[unlikely]]
+        unmake(slot);
+    return linked;
+}
+
+bool L3::link(std::uint32_t slot, std::int64_t price) {
+    Order& o = orders_[slot];
+    auto& levels = levels_of(o.side);
+    const auto place = levels.find(price);
+    std::uint32_t at = free_level_;
+    if (place.found) {
+        at = levels.value(place);
+    } else {
+        if (at == kNone) {
+            at = static_cast<std::uint32_t>(levels_.size());
+            levels_.push_back({0, 0, kNone, kNone, 0});
+        }
+        levels.insert(place, price, at);
+        free_level_ = levels_[at].head;
+        levels_[at] = {price, 0, kNone, kNone, 0};
+    }
+    Level& level = levels_[at];
+    std::int64_t sum;
+    if (__builtin_add_overflow(level.size, o.remaining, &sum)) [[unlikely]]
+        return false;
+    level.size = sum;
+    o.level = at;
+    o.prev = level.tail;
+    o.next = kNone;
+    (level.tail == kNone ? level.head : orders_[level.tail].next) = slot;
+    level.tail = slot;
+    ++level.orders;
+    return true;
+}
+
+void L3::unlink(std::uint32_t slot) noexcept {
+    Order& o = orders_[slot];
+    Level& level = levels_[o.level];
+    (o.prev == kNone ? level.head : orders_[o.prev].next) = o.next;
+    (o.next == kNone ? level.tail : orders_[o.next].prev) = o.prev;
+    level.size -= o.remaining;
+    if (--level.orders == 0) {
+        auto& levels = levels_of(o.side);
+        levels.erase(levels.find(level.price));
+        level.head = free_level_;
+        free_level_ = o.level;
+    }
+    o.level = kNone;
+}
+
+void L3::remove(std::uint32_t slot) noexcept {
+    Order& o = orders_[slot];
+    if (o.level == kNone) {
+        --unpriced_;
+    } else {
+        unlink(slot);
+    }
+    unmake(slot);
+}
+
+void L3::unmake(std::uint32_t slot) noexcept {
+    Order& o = orders_[slot];
+    index_.erase(o.id, slot);
+    o.remaining = 0;
+    o.next = free_order_;
+    free_order_ = slot;
+}
+
+bool L3::move(std::uint32_t slot, std::int64_t price, std::int64_t qty) {
+    const Order& o = orders_[slot];
+    if (const Level* to = level_at(o.side, price)) {
+        const bool same = o.level != kNone && to == &levels_[o.level];
+        std::int64_t sum = to->size - (same ? o.remaining : 0);
+        if (__builtin_add_overflow(sum, qty, &sum)) return false;
+    }
+    if (rests(slot)) {
+        unlink(slot);
+    } else {
+        --unpriced_;
+    }
+    orders_[slot].remaining = qty;
+    return link(slot, price);
+}
+
+void L3::move_to_unpriced(std::uint32_t slot, std::int64_t qty) noexcept {
+    if (rests(slot)) {
+        unlink(slot);
+        ++unpriced_;
+    }
+    orders_[slot].remaining = qty;
+}
+
+void L3::clear() noexcept {
+    bids_.clear();
+    asks_.clear();
+    orders_.clear();
+    levels_.clear();
+    index_.clear();
+    free_order_ = free_level_ = kNone;
+    unpriced_ = 0;
+}
+
+std::vector<std::uint32_t> L3::unpriced_slots() const {
+    std::vector<std::uint32_t> slots;
+    if (unpriced_ == 0) return slots;
+    for (std::uint32_t slot = 0; slot < orders_.size(); ++slot)
+        if (orders_[slot].remaining > 0 && !rests(slot)) slots.push_back(slot);
+    std::sort(slots.begin(), slots.end(),
+              [this](auto a, auto b) { return orders_[a].id < orders_[b].id; });
+    return slots;
+}
+
+std::size_t L3::memory_bytes() const noexcept {
+    return bids_.memory_bytes() + asks_.memory_bytes() + orders_.capacity() * sizeof(Order) +
+           levels_.capacity() * sizeof(Level) + index_.memory_bytes();
+}
+
+bool L3::consistent() const {
+    if (!bids_.consistent() || !asks_.consistent()) return false;
+    std::size_t seen = unpriced_slots().size();
+    if (seen != unpriced_) return false;
+    bool right = true;
+    for (const format::Side s : {format::Side::buy, format::Side::sell}) {
+        side(s).each(side(s).size(), [&](std::int64_t price, std::uint32_t at) {
+            const Level& level = levels_[at];
+            std::int64_t size = 0;
+            std::uint32_t count = 0, prev = kNone;
+            for (std::uint32_t i = level.head; i != kNone; prev = i, i = orders_[i].next) {
+                const Order& o = orders_[i];
+                right = right && o.side == s && o.level == at && o.prev == prev &&
+                        o.remaining > 0 && find(o.id) == i;
+                size += o.remaining;
+                ++count;
+            }
+            right = right && level.price == price && level.size == size && level.tail == prev &&
+                    level.orders == count && count > 0;
+            seen += count;
+        });
+    }
+    return right && seen == index_.size();
+}
+
+}  // namespace tapewire::book

@@ -1,0 +1,205 @@
+// What the events of orders do to a book, by the rules of its venue.
+#include "scale.hpp"
+#include "tapewire/book/book.hpp"
+#include "tapewire/error.hpp"
+
+namespace tapewire::book {
+
+using format::L3Event;
+using format::L3Type;
+using format::Side;
+
+namespace {
+
+constexpr std::uint32_t kPhase =
+    format::kL3OpeningAuction | format::kL3ClosingAuction | format::kL3RestrictedCancel;
+// SZSE's letters of ord_type; '2' is a limit order.
+constexpr std::uint8_t kSzseMarket = '1';
+constexpr std::uint8_t kSzseOwnBest = 'U';
+
+// Importers put it into order_id, or where the venue's trade stream had it.
+std::uint64_t cancelled_id(const L3Event& e) noexcept {
+    if (e.order_id != 0) return e.order_id;
+    return (e.flags & format::kL3HasBidId) != 0 ? e.bid_order_id : e.ask_order_id;
+}
+
+bool names(const L3Event& e, std::uint64_t id) noexcept {
+    return e.order_id == id || ((e.flags & format::kL3HasBidId) != 0 && e.bid_order_id == id) ||
+           ((e.flags & format::kL3HasAskId) != 0 && e.ask_order_id == id);
+}
+
+}  // namespace
+
+Applied Book::apply_l3(const market::BookEvent& event) {
+    const L3Type type{event.order.event_type};
+    if (event.head.record_len > sizeof event.head) phase_ = event.order.flags & kPhase;
+    if (type == L3Type::reset) {
+        l3_.clear();
+        settling_ = {};
+        trust();
+        return Applied::changed;
+    }
+    if (type == L3Type::heartbeat) return Applied::unchanged;
+    if (!trusted()) [[unlikely]]
+        return Applied::ignored;
+    if (event.price_scale == options_.price_scale && event.size_scale == options_.size_scale)
+        [[likely]]
+        return apply_order(event.order);
+    L3Event order = event.order;
+    const bool priced = !is_unpriced(order);
+    if ((priced && !Rescale(event.price_scale, options_.price_scale)(order.price)) ||
+        !Rescale(event.size_scale, options_.size_scale)(order.qty))
+        return distrust(Distrust::does_not_fit);
+    return apply_order(order);
+}
+
+Applied Book::apply_order(const L3Event& e) {
+    if (settling_.on && !names(e, settling_.id)) [[unlikely]] {
+        settle();
+        if (!trusted()) return Applied::ignored;
+    }
+    if (e.qty < 0) [[unlikely]]
+        return distrust(Distrust::negative_size);
+    switch (L3Type{e.event_type}) {
+        case L3Type::add:
+            return add_order(e);
+        case L3Type::cancel:
+            return cancel_order(e);
+        case L3Type::modify:
+            return modify_order(e);
+        case L3Type::trade:
+            return trade(e);
+        case L3Type::reset:
+        case L3Type::heartbeat:
+            break;  // dealt with before
+    }
+    return Applied::unchanged;
+}
+
+bool Book::is_unpriced(const L3Event& e) const noexcept {
+    if ((e.flags & format::kL3PriceIsMarket) != 0) return true;
+    if (options_.rules == Rules::none) return false;  // prices of 0 and below are prices
+    if (options_.rules == Rules::szse && e.ord_type == kSzseMarket) return true;
+    return e.price <= 0;
+}
+
+Applied Book::add_order(const L3Event& e) {
+    const Side side{e.side};
+    if (side == Side::unknown)
+        throw Error(Errc::corrupt_record, "an order must have a side: order_id=" +
+                                              std::to_string(e.order_id) + ", side=0");
+    if (e.qty == 0) return Applied::unchanged;
+    if (l3_.find(e.order_id) != L3::kNone) [[unlikely]]
+        return unknown(e.order_id, Distrust::duplicate_order);
+    std::int64_t price = e.price;
+    bool unpriced = is_unpriced(e);
+    if (options_.rules == Rules::szse && e.ord_type == kSzseOwnBest) {
+        // Joins its own side's best; where there is none the exchange takes it out again.
+        unpriced = l3_.side(side).empty();
+        if (!unpriced) price = l3_.side(side).best_price();
+    }
+    if (unpriced) {
+        l3_.add_unpriced(e.order_id, side, e.qty);
+        return Applied::changed;
+    }
+    if (!l3_.add(e.order_id, side, price, e.qty)) return distrust(Distrust::does_not_fit);
+    return Applied::changed;
+}
+
+Applied Book::cancel_order(const L3Event& e) {
+    const std::uint64_t id = cancelled_id(e);
+    const std::uint32_t slot = l3_.find(id);
+    if (slot == L3::kNone) [[unlikely]]
+        return unknown(id, Distrust::unknown_order);
+    const std::int64_t remaining = l3_.order(slot).remaining;
+    if (e.qty > remaining) return distrust(Distrust::negative_size);
+    l3_.reduce(slot, e.qty == 0 ? remaining : e.qty);
+    return Applied::changed;
+}
+
+Applied Book::modify_order(const L3Event& e) {
+    const std::uint32_t slot = l3_.find(e.order_id);
+    if (slot == L3::kNone) [[unlikely]]
+        return unknown(e.order_id, Distrust::unknown_order);
+    const L3::Order& order = l3_.order(slot);
+    if (e.qty == 0) {
+        l3_.remove(slot);
+    } else if (is_unpriced(e)) {
+        l3_.move_to_unpriced(slot, e.qty);
+    } else if (l3_.rests(slot) && l3_.level(order.level).price == e.price &&
+               e.qty <= order.remaining) {
+        if (e.qty == order.remaining) return Applied::unchanged;
+        l3_.reduce(slot, order.remaining - e.qty);  // a smaller one keeps its place
+    } else if (!l3_.move(slot, e.price, e.qty)) {
+        return distrust(Distrust::does_not_fit);
+    }
+    if (settling_.on && settling_.id == e.order_id) settling_ = {};
+    return Applied::changed;
+}
+
+Applied Book::trade(const L3Event& e) {
+    bool bid = (e.flags & format::kL3HasBidId) != 0;
+    bool ask = (e.flags & format::kL3HasAskId) != 0;
+    std::uint64_t ids[2] = {};
+    std::size_t count = 0;
+    if (!bid && !ask) {
+        ids[count++] = e.order_id;
+    } else if (options_.rules == Rules::sse && e.side != 0) {
+        // Shanghai shows an aggressor only as what its trades left over: it is not in the book yet.
+        bid = bid && Side{e.side} == Side::sell;
+        ask = ask && Side{e.side} == Side::buy;
+    }
+    if (bid) ids[count++] = e.bid_order_id;
+    if (ask) ids[count++] = e.ask_order_id;
+    if (e.qty == 0) return Applied::unchanged;
+
+    // First everything that may be refused, so that a trade is applied to both sides or to none.
+    std::uint32_t slots[2];
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::uint32_t slot = l3_.find(ids[i]);
+        if (slot == L3::kNone) [[unlikely]] {
+            unknown(ids[i], Distrust::unknown_order);
+            if (!trusted()) return Applied::ignored;
+            continue;
+        }
+        if (l3_.order(slot).remaining < e.qty) return distrust(Distrust::negative_size);
+        if (found == 1 && slots[0] == slot) continue;  // both sides name the same one
+        slots[found++] = slot;
+    }
+    for (std::size_t i = 0; i < found; ++i) {
+        const bool some_left = l3_.order(slots[i]).remaining > e.qty;
+        l3_.reduce(slots[i], e.qty);
+        if (some_left && options_.rules == Rules::szse && !l3_.rests(slots[i])) [[unlikely]]
+            await_price(slots[i], e.price);
+    }
+    return found > 0 ? Applied::changed : Applied::unchanged;
+}
+
+void Book::await_price(std::uint32_t slot, std::int64_t price) {
+    const std::uint64_t id = l3_.order(slot).id;
+    if (settling_.on && settling_.id != id) settle();
+    settling_ = {true, id, price};
+}
+
+void Book::settle() {
+    const Settling order = settling_;
+    settling_ = {};
+    const std::uint32_t slot = l3_.find(order.id);
+    if (slot == L3::kNone || l3_.rests(slot)) return;  // cancelled, or filled
+    if (!l3_.move(slot, order.price, l3_.order(slot).remaining)) distrust(Distrust::does_not_fit);
+}
+
+Applied Book::unknown(std::uint64_t id, Distrust cause) {
+    ++unknown_count_;
+    if (options_.unknown == Unknown::ignore) return Applied::unchanged;
+    if (options_.unknown == Unknown::distrust) return distrust(cause);
+    const bool there = cause == Distrust::duplicate_order;
+    throw Error(Errc::unknown_order,
+                std::string(there ? "an order must not be added twice"
+                                  : "an event must name an order that is there") +
+                    ": order_id=" + std::to_string(id) + ", seq=" + std::to_string(last_seq_),
+                {}, -1, "unknown=\"ignore\" counts such events and goes on");
+}
+
+}  // namespace tapewire::book

@@ -1,0 +1,259 @@
+// A book as bytes, and back. What is read may be anything: every count is held against the bytes that are
+// there before it is believed, and what comes out is a book that could have been saved.
+#include <cstring>
+#include <string>
+
+#include "tapewire/book/book.hpp"
+#include "tapewire/checksum.hpp"
+#include "tapewire/error.hpp"
+#include "tapewire/format/book_payload.hpp"
+
+namespace tapewire::book {
+
+using format::BookMode;
+using format::BookPayload;
+using format::Side;
+
+namespace {
+
+constexpr Side kSides[] = {Side::buy, Side::sell};
+
+class Output {
+  public:
+    explicit Output(std::vector<std::byte>& bytes) : bytes_(bytes) {}
+
+    template <typename T>
+    void put(const T& record) {
+        const auto* p = reinterpret_cast<const std::byte*>(&record);
+        bytes_.insert(bytes_.end(), p, p + sizeof record);
+    }
+
+  private:
+    std::vector<std::byte>& bytes_;
+};
+
+class Input {
+  public:
+    explicit Input(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+    template <typename T>
+    T take() {
+        if (bytes_.size() - at_ < sizeof(T))
+            damaged("the payload ends early", "bytes", bytes_.size());
+        T record;
+        std::memcpy(&record, bytes_.data() + at_, sizeof record);
+        at_ += sizeof record;
+        return record;
+    }
+    // So many records must still be there, at least: before anything is made for them.
+    void expect(std::uint64_t count, std::size_t size, const char* name) const {
+        if (count > (bytes_.size() - at_) / size)
+            damaged("more is counted than is there", name, count);
+    }
+    void end() const {
+        if (at_ != bytes_.size()) damaged("bytes follow the book", "extra", bytes_.size() - at_);
+    }
+    template <typename Number>
+    [[noreturn]] void damaged(const char* rule, const char* name, Number value) const {
+        throw Error(Errc::corrupt_metadata,
+                    std::string("a saved book is damaged: ") + rule + ": " + name + "=" +
+                        std::to_string(value),
+                    {}, static_cast<std::int64_t>(at_));
+    }
+
+  private:
+    std::span<const std::byte> bytes_;
+    std::size_t at_ = 0;
+};
+
+// Of levels that come best first.
+class Falling {
+  public:
+    explicit Falling(Side side) : side_(side) {}
+    bool operator()(std::int64_t price) noexcept {
+        const bool right = first_ || (side_ == Side::buy ? price < last_ : price > last_);
+        first_ = false;
+        last_ = price;
+        return right;
+    }
+
+  private:
+    Side side_;
+    bool first_ = true;
+    std::int64_t last_ = 0;
+};
+
+void load_levels(Input& in, L2::Side& levels, Side side, std::uint32_t count) {
+    in.expect(count, sizeof(format::Level), "levels");
+    Falling falling(side);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const auto level = in.take<format::Level>();
+        if (!falling(level.price)) in.damaged("levels must come best first", "price", level.price);
+        if (level.size <= 0) in.damaged("a size must be above 0", "size", level.size);
+        L2::set(levels, level.price, level.size);
+    }
+}
+
+void load_orders(Input& in, L3& l3, Side side, std::uint32_t count) {
+    in.expect(count, sizeof(format::SavedLevel) + sizeof(format::SavedOrder), "levels");
+    Falling falling(side);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const auto level = in.take<format::SavedLevel>();
+        if (!falling(level.price)) in.damaged("levels must come best first", "price", level.price);
+        if (level.orders == 0) in.damaged("a level must have an order", "price", level.price);
+        if (level.reserved != 0) in.damaged("must be 0", "reserved", level.reserved);
+        in.expect(level.orders, sizeof(format::SavedOrder), "orders");
+        for (std::uint32_t k = 0; k < level.orders; ++k) {
+            const auto order = in.take<format::SavedOrder>();
+            if (order.remaining <= 0) in.damaged("an order must have a rest", "id", order.id);
+            if (l3.find(order.id) != L3::kNone)
+                in.damaged("an order is there twice", "id", order.id);
+            if (!l3.add(order.id, side, level.price, order.remaining))
+                in.damaged("a level's sum must fit into 64 bits", "price", level.price);
+        }
+    }
+}
+
+void load_unpriced(Input& in, L3& l3, std::uint32_t count) {
+    in.expect(count, sizeof(format::SavedUnpriced), "unpriced");
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const auto order = in.take<format::SavedUnpriced>();
+        if (order.remaining <= 0) in.damaged("an order must have a rest", "id", order.id);
+        if (order.side < 1 || order.side > 2)
+            in.damaged("a side must be 1 or 2", "side", order.side);
+        if (l3.find(order.id) != L3::kNone) in.damaged("an order is there twice", "id", order.id);
+        l3.add_unpriced(order.id, static_cast<Side>(order.side), order.remaining);
+    }
+}
+
+void check_same(const char* name, int saved, int wanted) {
+    if (saved != wanted)
+        throw Error(Errc::invalid_option,
+                    std::string("a saved book must be loaded as what it is: saved ") + name + "=" +
+                        std::to_string(saved) + ", " + name + "=" + std::to_string(wanted));
+}
+
+// The header, as far as it can be judged without the rest.
+BookPayload checked_head(std::span<const std::byte> payload, Input& in) {
+    const auto head = in.take<BookPayload>();
+    const std::uint32_t crc =
+        crc32c(payload.data() + sizeof head.crc, payload.size() - sizeof head.crc);
+    if (crc != head.crc)
+        throw Error(Errc::corrupt_metadata, "a saved book does not match its checksum: crc=" +
+                                                hex(head.crc) + ", computed=" + hex(crc));
+    if (head.version != format::kBookPayloadVersion)
+        throw Error(Errc::unsupported_version,
+                    "a saved book has a version that is not known: version=" +
+                        std::to_string(head.version) +
+                        ", known=" + std::to_string(format::kBookPayloadVersion),
+                    {}, -1, "rebuild it from the log, or upgrade Tapewire");
+    if (head.book_mode > 1) in.damaged("a mode must be 0 or 1", "book_mode", head.book_mode);
+    if (head.rules > 2) in.damaged("rules must be 0 to 2", "rules", head.rules);
+    if (head.price_scale > format::kMaxScale)
+        in.damaged("a scale must be at most 18", "price_scale", head.price_scale);
+    if (head.size_scale > format::kMaxScale)
+        in.damaged("a scale must be at most 18", "size_scale", head.size_scale);
+    if (head.settling > 1) in.damaged("must be 0 or 1", "settling", head.settling);
+    if (head.reserved != 0) in.damaged("must be 0", "reserved", head.reserved);
+    return head;
+}
+
+}  // namespace
+
+void Book::save(std::vector<std::byte>& out) const {
+    if (!trusted())
+        throw Error(Errc::invalid_option,
+                    "an untrusted book must not be saved: " + distrust_reason(), {}, -1,
+                    "save it when `trusted` says so");
+    const std::size_t start = out.size();
+    Output to(out);
+    BookPayload head{};
+    head.version = format::kBookPayloadVersion;
+    head.book_mode = static_cast<std::uint8_t>(options_.mode);
+    head.rules = static_cast<std::uint8_t>(options_.rules);
+    head.price_scale = options_.price_scale;
+    head.size_scale = options_.size_scale;
+    head.settling = settling_.on ? 1 : 0;
+    head.phase = phase_;
+    head.last_update = last_update_;
+    head.last_seq = last_seq_;
+    head.last_timestamp_ns = last_timestamp_ns_;
+    head.last_exchange_ns = last_exchange_ns_;
+    head.unknown_count = unknown_count_;
+    head.settling_id = settling_.id;
+    head.settling_price = settling_.price;
+    head.bid_levels = static_cast<std::uint32_t>(level_count(Side::buy));
+    head.ask_levels = static_cast<std::uint32_t>(level_count(Side::sell));
+    head.unpriced = static_cast<std::uint32_t>(l3_.unpriced_count());
+    to.put(head);
+    for (const Side s : kSides) {
+        if (options_.mode == BookMode::l2) {
+            l2_.side(s).each(level_count(s), [&](std::int64_t price, std::int64_t size) {
+                to.put(format::Level{price, size});
+            });
+            continue;
+        }
+        l3_.side(s).each(level_count(s), [&](std::int64_t price, std::uint32_t at) {
+            to.put(format::SavedLevel{price, l3_.level(at).orders, 0});
+            for (std::uint32_t i = l3_.level(at).head; i != L3::kNone; i = l3_.order(i).next)
+                to.put(format::SavedOrder{l3_.order(i).id, l3_.order(i).remaining});
+        });
+    }
+    l3_.each_unpriced([&](const L3::Order& o) {
+        to.put(format::SavedUnpriced{o.id, o.remaining, static_cast<std::uint64_t>(o.side)});
+    });
+    const std::size_t behind = start + sizeof head.crc;
+    const std::uint32_t crc = crc32c(out.data() + behind, out.size() - behind);
+    std::memcpy(out.data() + start, &crc, sizeof crc);
+}
+
+Options Book::saved_options(std::span<const std::byte> payload) {
+    Input in(payload);
+    const BookPayload head = checked_head(payload, in);
+    Options options;
+    options.mode = static_cast<BookMode>(head.book_mode);
+    options.rules = static_cast<Rules>(head.rules);
+    options.price_scale = head.price_scale;
+    options.size_scale = head.size_scale;
+    return options;
+}
+
+Book Book::load(std::span<const std::byte> payload, const Options& options) {
+    Input in(payload);
+    const BookPayload head = checked_head(payload, in);
+    check_same("book_mode", head.book_mode, static_cast<int>(options.mode));
+    check_same("price_scale", head.price_scale, options.price_scale);
+    check_same("size_scale", head.size_scale, options.size_scale);
+    check_same("rules", head.rules, static_cast<int>(options.rules));
+    const bool l2 = options.mode == BookMode::l2;
+    if (l2 && (head.unpriced | head.settling) != 0)
+        in.damaged("a book of levels has no orders", "unpriced", head.unpriced);
+
+    Book book(options);
+    for (const Side s : kSides) {
+        const std::uint32_t count = s == Side::buy ? head.bid_levels : head.ask_levels;
+        if (l2) {
+            load_levels(in, book.l2_.side(s), s, count);
+        } else {
+            load_orders(in, book.l3_, s, count);
+        }
+    }
+    load_unpriced(in, book.l3_, head.unpriced);
+    in.end();
+    if (head.settling != 0) {
+        const std::uint32_t slot = book.l3_.find(head.settling_id);
+        if (slot != L3::kNone && book.l3_.rests(slot))
+            in.damaged("an order that waits for a price must not have one", "id", head.settling_id);
+        book.settling_ = {true, head.settling_id, head.settling_price};
+    }
+    book.phase_ = head.phase;
+    book.last_update_ = head.last_update;
+    book.last_seq_ = head.last_seq;
+    book.last_timestamp_ns_ = head.last_timestamp_ns;
+    book.last_exchange_ns_ = head.last_exchange_ns;
+    book.unknown_count_ = head.unknown_count;
+    book.distrust_ = Distrust::none;
+    return book;
+}
+
+}  // namespace tapewire::book

@@ -1,0 +1,115 @@
+// Whether a book is to be believed, and what it says when it is not.
+#include <string>
+
+#include "tapewire/book/book.hpp"
+#include "tapewire/error.hpp"
+
+namespace tapewire::book {
+
+const char* name_of(Distrust cause) noexcept {
+    switch (cause) {
+        case Distrust::none:
+            return "none";
+        case Distrust::no_snapshot:
+            return "no_snapshot";
+        case Distrust::venue_gap:
+            return "venue_gap";
+        case Distrust::record_gap:
+            return "record_gap";
+        case Distrust::reset:
+            return "reset";
+        case Distrust::negative_size:
+            return "negative_size";
+        case Distrust::unknown_order:
+            return "unknown_order";
+        case Distrust::duplicate_order:
+            return "duplicate_order";
+        case Distrust::does_not_fit:
+            return "does_not_fit";
+        case Distrust::overlap:
+            return "overlap";
+    }
+    return "?";
+}
+
+namespace {
+
+std::string sentence(const Gap& gap) {
+    const std::string range = std::to_string(gap.first) + " to " + std::to_string(gap.last);
+    const std::string at = " at record " + std::to_string(gap.seq);
+    switch (gap.cause) {
+        case Distrust::none:
+            break;
+        case Distrust::no_snapshot:
+            return "there was no snapshot yet";
+        case Distrust::venue_gap:
+            return "update ids " + range + " are missing" + at;
+        case Distrust::record_gap:
+            return "records " + range + " of the tape are missing";
+        case Distrust::reset:
+            return "the venue has reset the book, and no snapshot came since";
+        case Distrust::negative_size:
+            return "a size went below 0" + at;
+        case Distrust::unknown_order:
+            return "an order that is not there was named" + at;
+        case Distrust::duplicate_order:
+            return "an order that is there was added again" + at;
+        case Distrust::does_not_fit:
+            return "a price or a size does not fit exactly into 64 bits at the book's scale" + at;
+        case Distrust::overlap:
+            return "deltas overlap what is applied already" + at;
+    }
+    return {};
+}
+
+}  // namespace
+
+Applied Book::distrust(Distrust cause, std::uint64_t first, std::uint64_t last) {
+    gaps_.push_back({cause, first, last, last_seq_, last_timestamp_ns_, false});
+    if (trusted()) distrust_ = cause;
+    // By Unknown::distrust the caller has asked for no exception.
+    if (cause != Distrust::unknown_order && cause != Distrust::duplicate_order) to_raise_ = true;
+    if (options_.on_gap == GapPolicy::quarantine) {
+        quarantined_ = true;
+        waiting_.clear();
+    }
+    return Applied::ignored;
+}
+
+void Book::trust() noexcept {
+    distrust_ = Distrust::none;
+    for (auto gap = gaps_.rbegin(); gap != gaps_.rend() && !gap->resynced; ++gap)
+        gap->resynced = true;
+}
+
+void Book::throw_if_raised() {
+    to_raise_ = false;
+    if (options_.on_gap != GapPolicy::raise) return;
+    const Gap& gap = gaps_.back();
+    const bool missing = gap.cause == Distrust::venue_gap || gap.cause == Distrust::record_gap;
+    throw Error(missing ? Errc::gap_detected : Errc::corrupt_record,
+                "the book is not to be trusted: " + sentence(gap), {}, -1,
+                options_.mode == format::BookMode::l2
+                    ? "a snapshot mends it; on_gap=\"resync\" waits for one without an error"
+                    : "a reset mends it; on_gap=\"resync\" waits for one without an error")
+        .with(gap.first, gap.last);
+}
+
+void Book::record_gap(std::uint64_t first, std::uint64_t last, std::uint64_t seq,
+                      std::int64_t timestamp_ns) {
+    if (seq != 0) {
+        last_seq_ = seq;
+        last_timestamp_ns_ = timestamp_ns;
+    }
+    distrust(Distrust::record_gap, first, last);
+    throw_if_raised();
+}
+
+std::string Book::distrust_reason() const {
+    if (trusted()) return {};
+    for (auto gap = gaps_.rbegin(); gap != gaps_.rend() && !gap->resynced; ++gap)
+        if (gap->cause == distrust_) return sentence(*gap);
+    return sentence({.cause = distrust_});
+}
+
+}  // namespace tapewire::book
