@@ -19,7 +19,7 @@ from typing import Any
 from tapewire._native import process_start_ticks, wall_clock_ns
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
-from tapewire.protocol.types_file import locked_folder
+from tapewire.protocol.json_file import locked_folder
 
 __all__ = [
     "Lease",

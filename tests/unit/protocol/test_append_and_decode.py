@@ -10,7 +10,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import log, protocol
-from tapewire.protocol import types_file
+from tapewire.protocol import json_file, types_file
 
 
 def appended(queue, *messages):
@@ -152,9 +152,9 @@ def test_threads_that_declare_at_once_lose_nothing(writer, queue):
 
 
 def test_a_wait_for_who_never_ends_ends_with_an_error(writer, queue, fill, monkeypatch):
-    monkeypatch.setattr(types_file, "LOCK_SECONDS", 0.01)
+    monkeypatch.setattr(json_file, "LOCK_SECONDS", 0.01)
     with (
-        types_file.locked_folder(str(queue), "types.json"),
+        json_file.locked_folder(str(queue), "types.json"),
         pytest.raises(tw.ConcurrentUse, match="signal handlers"),
     ):
         writer.append_message(fill(1, 2, 3, 1, ""))

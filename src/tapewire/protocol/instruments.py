@@ -1,0 +1,406 @@
+"""Which instrument the ids of a market data message mean: `instruments.json` above the logs.
+
+Messages name an instrument by two numbers. They are hashes of its names, the same on every host, so
+that tapes of several hosts can be read together; the file turns them back into names and says how a
+book of it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self, get_args
+
+from tapewire.errors import InvalidMessage, LayoutConflict, TapewireError
+from tapewire.protocol._native import MAX_SCALE, symbol_hash, xxh64
+from tapewire.protocol.json_file import (
+    Wrong,
+    entries_of,
+    load,
+    locked_folder,
+    members,
+    parse_checked,
+    store,
+)
+
+__all__ = [
+    "FILE_NAME",
+    "BookModeName",
+    "Instrument",
+    "Instruments",
+    "RulesName",
+    "UnknownInstrument",
+]
+
+FILE_NAME = "instruments.json"
+FORMAT = "tapewire-instruments"
+FORMAT_VERSION = 1
+MAX_FILE_BYTES = 64 << 20
+MAX_INSTRUMENTS = 200_000
+MAX_NAME_BYTES = 64
+# From a log in an archive up to the archive's root: v1/<venue>/<symbol>/<date>/<stream>, and some.
+MAX_LEVELS_UP = 8
+
+RulesName = Literal["szse", "sse"]
+BookModeName = Literal["l2", "l3"]
+
+
+class UnknownInstrument(TapewireError, LookupError):
+    """No instrument has this name, or several have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """One market of one venue, and the numbers and scales its messages have.
+
+    Attributes:
+        venue: Name of the venue, without a colon.
+        symbol: Its name there, as the venue writes it.
+        price_scale: Decimals of prices, 0 to 18: ``price / 10 ** price_scale``.
+        size_scale: Decimals of sizes.
+        venue_id: Number of the venue, 1 to 65,535.
+        market_id: Number of this market, 1 to 2**32 - 1.
+        rules: Which exchange's rules a book of orders follows: "szse", "sse" or None.
+        book_mode: "l2" for price levels, "l3" for single orders.
+        tick: The smallest step of a price, in units of `price_scale`; None where it is not known.
+
+    Example:
+        >>> btc = Instrument.of("binance", "BTCUSDT", price_scale=2, size_scale=5)
+        >>> btc.venue_id, btc.market_id
+        (27909, 3580440794)
+    """
+
+    venue: str
+    symbol: str
+    price_scale: int
+    size_scale: int
+    venue_id: int
+    market_id: int
+    rules: RulesName | None = None
+    book_mode: BookModeName = "l2"
+    tick: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("venue", "symbol"):
+            _check_name(name, getattr(self, name))
+        if ":" in self.venue:
+            raise InvalidMessage(f"a venue's name must have no colon: venue={self.venue!r}")
+        for name, least, most in (
+            ("price_scale", 0, MAX_SCALE),
+            ("size_scale", 0, MAX_SCALE),
+            ("venue_id", 1, 0xFFFF),
+            ("market_id", 1, 0xFFFF_FFFF),
+        ):
+            _check_whole(name, getattr(self, name), least, most)
+        if self.rules is not None and self.rules not in get_args(RulesName):
+            raise InvalidMessage(f"rules must be szse, sse or None: rules={self.rules!r}")
+        if self.book_mode not in get_args(BookModeName):
+            raise InvalidMessage(f"book_mode must be l2 or l3: book_mode={self.book_mode!r}")
+        if self.tick is not None:
+            _check_whole("tick", self.tick, 1, 2**63 - 1)
+
+    @classmethod
+    def of(
+        cls,
+        venue: str,
+        symbol: str,
+        price_scale: int = 8,
+        size_scale: int = 8,
+        *,
+        rules: RulesName | None = None,
+        book_mode: BookModeName = "l2",
+        tick: int | None = None,
+    ) -> Self:
+        """An instrument with the ids of its names: the low 16 and 32 bits of their XXH64, or 1.
+
+        Raises:
+            InvalidMessage: A name is empty, longer than 64 bytes or not printable, or a value does
+                not fit.
+        """
+        _check_name("venue", venue)
+        _check_name("symbol", symbol)
+        return cls(
+            venue,
+            symbol,
+            price_scale,
+            size_scale,
+            xxh64(venue.encode()) & 0xFFFF or 1,
+            symbol_hash(venue, symbol) & 0xFFFF_FFFF or 1,
+            rules,
+            book_mode,
+            tick,
+        )
+
+    @property
+    def symbol_hash(self) -> int:
+        """XXH64 of ``venue:symbol``, which `Quote` and `TradeTick` carry."""
+        return symbol_hash(self.venue, self.symbol)
+
+    def __str__(self) -> str:
+        return f"{self.venue}:{self.symbol}"
+
+
+def _check_name(name: str, value: Any) -> None:
+    if (
+        not isinstance(value, str)
+        or not value.isprintable()
+        or value != value.strip()
+        or not 1 <= len(value.encode()) <= MAX_NAME_BYTES
+    ):
+        raise InvalidMessage(
+            f"{name} must be printable text of 1 to {MAX_NAME_BYTES} bytes, without space around: "
+            f"{name}={value!r}"
+        )
+
+
+def _check_whole(name: str, value: Any, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidMessage(f"{name} must be from {least} to {most}: {name}={value!r}")
+
+
+class Instruments:
+    """Instruments by name and by their ids, each of which is there once.
+
+    Example:
+        >>> known = Instruments()
+        >>> btc = known.add(Instrument.of("binance", "BTCUSDT", 2, 5))
+        >>> known.find("BTCUSDT") is btc, known.by_market(btc.market_id) is btc
+        (True, True)
+        >>> known.save(tmp)
+        >>> Instruments.load(tmp)
+        <Instruments binance:BTCUSDT>
+    """
+
+    def __init__(self, instruments: Iterable[Instrument] = ()) -> None:
+        self._by_name: dict[tuple[str, str], Instrument] = {}
+        self._by_market: dict[int, Instrument] = {}
+        self._venues: dict[str, int] = {}
+        self._venue_ids: dict[int, str] = {}
+        self.path: str | None = None  # the file they were loaded from
+        for instrument in instruments:
+            self._put(instrument)
+
+    def _put(self, instrument: Instrument) -> None:
+        """Take an instrument with the ids it has; `LayoutConflict` when they are another's."""
+        venue, name = instrument.venue, (instrument.venue, instrument.symbol)
+        before = self._by_name.get(name)
+        other = self._by_market.get(instrument.market_id)
+        if other is not None and other is not before:
+            raise _conflict("market_id", instrument.market_id, instrument, other)
+        if before is not None and before.market_id != instrument.market_id:
+            raise _conflict("market_id", instrument.market_id, instrument, before)
+        if self._venues.get(venue, instrument.venue_id) != instrument.venue_id:
+            raise _conflict("venue_id", instrument.venue_id, instrument, self._first_of(venue))
+        owner = self._venue_ids.get(instrument.venue_id, venue)
+        if owner != venue:
+            raise _conflict("venue_id", instrument.venue_id, instrument, self._first_of(owner))
+        self._by_name[name] = instrument
+        self._by_market[instrument.market_id] = instrument
+        self._venues[venue] = instrument.venue_id
+        self._venue_ids[instrument.venue_id] = venue
+
+    def _first_of(self, venue: str) -> Instrument:
+        return next(one for one in self if one.venue == venue)
+
+    def add(self, instrument: Instrument) -> Instrument:
+        """Take an instrument in; returned is what is known from now on.
+
+        One that is known keeps its ids and gets the rest of the new one. An id that another one has
+        becomes the next that is free.
+        """
+        known = self._by_name.get((instrument.venue, instrument.symbol))
+        if known is not None:
+            venue_id, market_id = known.venue_id, known.market_id
+        else:
+            venue_id = self._venues.get(instrument.venue) or _free(
+                instrument.venue_id, self._venue_ids, 0xFFFF
+            )
+            market_id = _free(instrument.market_id, self._by_market, 0xFFFF_FFFF)
+        if (venue_id, market_id) != (instrument.venue_id, instrument.market_id):
+            instrument = replace(instrument, venue_id=venue_id, market_id=market_id)
+        self._put(instrument)
+        return instrument
+
+    def get(self, venue: str, symbol: str) -> Instrument | None:
+        """The instrument of this name, or None."""
+        return self._by_name.get((venue, symbol))
+
+    def by_id(self, venue_id: int, market_id: int) -> Instrument | None:
+        """The instrument that a book event names, or None."""
+        found = self._by_market.get(market_id)
+        return found if found is not None and found.venue_id == venue_id else None
+
+    def by_market(self, market_id: int) -> Instrument | None:
+        """The instrument that a quote or trade names, or None."""
+        return self._by_market.get(market_id)
+
+    def find(self, symbol: str) -> Instrument:
+        """The one instrument of this symbol, or of ``venue:symbol``.
+
+        Raises:
+            UnknownInstrument: There is none, or several venues have it.
+        """
+        found = [one for one in self if one.symbol == symbol] or [
+            one for one in self if str(one) == symbol
+        ]
+        if len(found) == 1:
+            return found[0]
+        where = self.path
+        if found:
+            names = ", ".join(map(str, found))
+            raise UnknownInstrument(
+                f"several venues have this symbol: symbol={symbol!r}, known={names}",
+                path=where,
+                hint="name it with its venue",
+            )
+        some = ", ".join(str(one) for one, _ in zip(self, range(8), strict=False)) or "none"
+        more = f" and {len(self) - 8} more" if len(self) > 8 else ""
+        raise UnknownInstrument(
+            f"no instrument has this symbol: symbol={symbol!r}, known={some}{more}", path=where
+        )
+
+    def __iter__(self) -> Iterator[Instrument]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __contains__(self, instrument: object) -> bool:
+        return (
+            isinstance(instrument, Instrument)
+            and self._by_name.get((instrument.venue, instrument.symbol)) == instrument
+        )
+
+    def __repr__(self) -> str:
+        names = "".join(f" {one}" for one, _ in zip(self, range(4), strict=False))
+        more = f" and {len(self) - 4} more" if len(self) > 4 else ""
+        return f"<Instruments{names or ' (none)'}{more}>"
+
+    @classmethod
+    def load(cls, where: str | os.PathLike[str]) -> Self:
+        """From the nearest `instruments.json` in a log's folder or above it; empty without one.
+
+        A folder that everybody may write to, such as /tmp, is not believed, nor what is above it.
+
+        Raises:
+            CorruptMetadata: The file is not what Tapewire writes; the message names the place.
+            UnsupportedVersion: A later release wrote it.
+        """
+        folder = os.path.realpath(os.fspath(where))
+        for _ in range(MAX_LEVELS_UP):
+            try:
+                if os.stat(folder).st_mode & stat.S_IWOTH:
+                    break
+                return cls._read(os.path.join(folder, FILE_NAME))
+            except (FileNotFoundError, NotADirectoryError):
+                above = os.path.dirname(folder)
+                if above == folder:
+                    break
+                folder = above
+        return cls()
+
+    @classmethod
+    def _read(cls, path: str) -> Self:
+        made = cls(parse(load(path, MAX_FILE_BYTES), path))
+        made.path = path
+        return made
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Put them into a folder's `instruments.json`, beside those that are there.
+
+        Of an instrument that is there already the ids must be the same; the rest becomes ours.
+
+        Raises:
+            LayoutConflict: Ids do not go together with what is there; nothing is written.
+            CorruptMetadata: What is there is damaged.
+            ConcurrentUse: Somebody else has been writing it for long.
+        """
+        path = os.path.join(os.fspath(folder), FILE_NAME)
+        with locked_folder(os.fspath(folder), FILE_NAME) as folder_fd:
+            try:
+                there = type(self)._read(path)
+            except FileNotFoundError:
+                there = type(self)()
+            before = list(there)
+            try:
+                for instrument in self:
+                    there._put(instrument)
+            except LayoutConflict as error:
+                error.path = path
+                raise
+            if list(there) != before:
+                text = render(there)
+                if len(there) > MAX_INSTRUMENTS or len(text) > MAX_FILE_BYTES:
+                    raise InvalidMessage(
+                        f"a folder has no room for so many instruments: instruments={len(there)}, "
+                        f"max={MAX_INSTRUMENTS}",
+                        path=path,
+                    )
+                store(path, text, folder_fd)
+        self.path = path
+
+
+def _free(wanted: int, taken: dict[int, Any], most: int) -> int:
+    for _ in range(most):
+        if wanted not in taken:
+            return wanted
+        wanted = wanted % most + 1
+    raise InvalidMessage(f"all ids are taken: ids={most}")
+
+
+def _conflict(what: str, value: int, one: Instrument, other: Instrument) -> LayoutConflict:
+    return LayoutConflict(
+        f"two instruments do not go together: {what}={value} of {one}, and {other} has "
+        f"venue_id={other.venue_id}, market_id={other.market_id}",
+        hint="add() the new one to what Instruments.load() gives: it takes ids that are free",
+    )
+
+
+def render(instruments: Iterable[Instrument]) -> bytes:
+    """The file for these instruments: JSON, a line for each, in the order of their names."""
+    lines = [
+        json.dumps(asdict(one), ensure_ascii=False)
+        for one in sorted(instruments, key=lambda one: (one.venue, one.symbol))
+    ]
+    head = json.dumps({"format": FORMAT, "version": FORMAT_VERSION})
+    between = ",\n "
+    return f'{head[:-1]}, "instruments": [\n {between.join(lines)}\n]}}\n'.encode()
+
+
+_REMEDY = "restore the file; the ids can be made anew from the names with Instrument.of"
+
+
+def parse(text: bytes, path: str) -> list[Instrument]:
+    """The instruments in the bytes of an `instruments.json`; `path` is for errors."""
+    return parse_checked(text, path, _instruments, _REMEDY)
+
+
+def _instruments(document: Any) -> list[Instrument]:
+    entries = entries_of(document, FORMAT, FORMAT_VERSION, "instruments", MAX_INSTRUMENTS)
+    found = Instruments()
+    for i, entry in enumerate(entries):
+        where = f"instruments[{i}]"
+        members(
+            entry,
+            where,
+            venue=str,
+            symbol=str,
+            price_scale=int,
+            size_scale=int,
+            venue_id=int,
+            market_id=int,
+            rules=str | None,
+            book_mode=str,
+            tick=int | None,
+        )
+        try:
+            instrument = Instrument(**entry)
+            if found.get(instrument.venue, instrument.symbol) is not None:
+                raise Wrong(f"{where}: there twice: {instrument}")
+            found._put(instrument)
+        except TapewireError as error:
+            raise Wrong(f"{where}: {error.message}") from None
+    return list(found)

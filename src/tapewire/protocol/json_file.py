@@ -1,0 +1,174 @@
+"""The small JSON files that programs share: read with suspicion, replaced as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from tapewire.errors import ConcurrentUse, CorruptMetadata, UnsupportedVersion
+
+__all__ = [
+    "Wrong",
+    "entries_of",
+    "load",
+    "locked_folder",
+    "members",
+    "parse_checked",
+    "short",
+    "store",
+]
+
+LOCK_SECONDS = 10.0
+
+_T = TypeVar("_T")
+
+
+class Wrong(Exception):
+    """Something in the document breaks a rule; the text says where and what."""
+
+
+def parse_checked(text: bytes, path: str, check: Callable[[Any], _T], remedy: str) -> _T:
+    """What `check` makes of the document in these bytes; its `Wrong` becomes `CorruptMetadata`."""
+    try:
+        document = json.loads(
+            text.decode(), object_pairs_hook=_object, parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError too
+        raise CorruptMetadata(f"not JSON of ours: {error}", path=path, hint=remedy) from None
+    try:
+        return check(document)
+    except Wrong as error:
+        raise CorruptMetadata(str(error), path=path, hint=remedy) from None
+    except UnsupportedVersion as error:
+        error.path = path
+        raise
+
+
+def entries_of(document: Any, format_: str, version: int, member: str, most: int) -> list[Any]:
+    """The list that a document of this format and version is made for."""
+    if not isinstance(document, dict) or document.get("format") != format_:
+        raise Wrong(f'the document must be an object with "format": "{format_}"')
+    found = document.get("version")
+    if isinstance(found, int) and found > version:
+        raise UnsupportedVersion(
+            f"a later release wrote this file: version={found}, known={version}",
+            hint="read it with that release, or upgrade",
+        )
+    members(document, "the document", **{"format": str, "version": int, member: list})
+    if found != version:
+        raise Wrong(f"no such version: version={found!r}")
+    entries: list[Any] = document[member]
+    if len(entries) > most:
+        raise Wrong(f"too many {member}: {member}={len(entries)}, max={most}")
+    return entries
+
+
+def members(value: Any, where: str, **kinds: Any) -> None:
+    """Exactly these members, each of its type."""
+    if not isinstance(value, dict):
+        raise Wrong(f"{where} must be an object, it is {short(value)}")
+    for name in value:
+        if name not in kinds:
+            raise Wrong(f"{where} has a member that is not known: {short(name)}")
+    for name, kind in kinds.items():
+        if name not in value:
+            raise Wrong(f"{where} lacks a member: {name}")
+        found = value[name]
+        if not isinstance(found, kind) or isinstance(found, bool):
+            raise Wrong(f"{where}.{name} must be of type {_said(kind)}: {name}={short(found)}")
+
+
+def _said(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def short(value: Any) -> str:
+    """A value as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member is there twice")
+    return members
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"no such number: {name}")
+
+
+def load(path: str, max_bytes: int) -> bytes:
+    """All of a file that must be a plain one, and no larger than this."""
+    # Not blocking: a pipe put in its place must not hang us.
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise CorruptMetadata("a link is not followed", path=path) from None
+        raise
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise CorruptMetadata("not a regular file", path=path)
+        if status.st_size > max_bytes:
+            raise CorruptMetadata(
+                f"larger than it can be: bytes={status.st_size}, max={max_bytes}", path=path
+            )
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def locked_folder(folder: str, file_name: str) -> Iterator[int]:
+    """The folder, open, and nobody else, thread or process, in here for it.
+
+    A lock of the kernel's: a process forked meanwhile does not inherit it locked for ever. The wait
+    ends: a signal handler that appends while it interrupts this very code would wait for itself.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConcurrentUse(
+                        f"somebody else has been writing {file_name} for {LOCK_SECONDS} s",
+                        path=folder,
+                        hint="append the first message of a class outside signal handlers",
+                    ) from None
+                time.sleep(0.001)
+        try:
+            yield fd
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
+
+
+def store(path: str, text: bytes, folder_fd: int) -> None:
+    """Replace the file so that a crash, of the machine too, leaves the old one or the new one."""
+    temporary = f"{path}.tmp"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)  # what a killed writer left
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(temporary, how, 0o600)
+    with open(fd, "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(fd)
+    os.rename(temporary, path)
+    os.fsync(folder_fd)

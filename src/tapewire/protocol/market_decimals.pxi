@@ -1,0 +1,186 @@
+# Decimal text to integers, and hashes of names; part of _native.pyx.
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
+
+cdef extern from *:
+    """
+    #include "tapewire/market/decimal.hpp"
+    #include "tapewire/xxhash.hpp"
+    static inline int tw_parse_decimal(const char* text, Py_ssize_t n, int scale, int64_t* out) {
+        return static_cast<int>(tapewire::market::parse_decimal({text, static_cast<size_t>(n)}, scale, *out));
+    }
+    static inline uint64_t tw_xxh64(const char* data, Py_ssize_t n) {
+        return tapewire::xxh64({reinterpret_cast<const std::byte*>(data), static_cast<size_t>(n)});
+    }
+    """
+    int tw_parse_decimal(const char*, Py_ssize_t, int, int64_t*)
+    uint64_t tw_xxh64(const char*, Py_ssize_t)
+
+cdef extern from "tapewire/xxhash.hpp" namespace "tapewire":
+    cppclass Hash128:
+        uint64_t low
+        uint64_t high
+
+    cppclass CXxh3 "tapewire::Xxh3":
+        void update(const void*, size_t)
+        Hash128 digest()
+
+
+cdef object _refuse_decimal(int why, object text, int scale):
+    if why == 1:
+        return InvalidMessage(f"must be a decimal number: text={text!r}")
+    if why == 2:
+        return InvalidMessage(f"a number must not lose digits: text={text!r}, scale={scale}",
+                              hint="take a larger scale")
+    return InvalidMessage(f"a scaled number must fit 64 bits: text={text!r}, scale={scale}",
+                          hint="take a smaller scale")
+
+
+cdef int64_t _scaled(object text, int scale) except? -1:
+    cdef const char* data
+    cdef Py_ssize_t size
+    cdef int64_t value = 0
+    cdef int why
+    if PyUnicode_Check(text):
+        try:
+            data = PyUnicode_AsUTF8AndSize(text, &size)
+        except UnicodeEncodeError:
+            raise _refuse_decimal(1, text, scale) from None
+    elif PyBytes_Check(text):
+        data = PyBytes_AS_STRING(text)
+        size = PyBytes_GET_SIZE(text)
+    elif PyLong_Check(text):
+        return _scaled(str(int(text)), scale)
+    else:
+        raise InvalidMessage(
+            f"must be text or bytes, which are exact: {text!r}",
+            hint="have the parser leave numbers as text: json.loads(…, parse_float=str)")
+    why = tw_parse_decimal(data, size, scale, &value)
+    if why:
+        raise _refuse_decimal(why, text, scale)
+    return value
+
+
+cdef int _scale(str name, object scale) except -1:
+    return <int> _unsigned(name, scale, kMaxScale)
+
+
+def scaled(text, scale):
+    """A decimal number as an integer of so many decimals, exactly.
+
+    Args:
+        text: ``"101.5"``, also as bytes, with a sign or an exponent (``"1E-8"``); an int too.
+        scale: How many decimals, 0 to 18.
+
+    Raises:
+        InvalidMessage: It is no number, has more decimals than `scale`, or does not fit 64 bits.
+
+    Example:
+        >>> from tapewire.protocol.market import scaled
+        >>> scaled("101.50", 2), scaled(b"-3e-2", 2)
+        (10150, -3)
+        >>> scaled("101.505", 2)
+        Traceback (most recent call last):
+          ...
+        tapewire.errors.InvalidMessage: a number must not lose digits: text='101.505', scale=2; take a \
+larger scale
+    """
+    return _scaled(text, _scale("scale", scale))
+
+
+def scaled_many(texts, scale):
+    """`scaled` of each, as an array of int64: a column of a file.
+
+    Raises:
+        InvalidMessage: One does not fit; the message names its place.
+    """
+    import numpy
+    cdef int digits = _scale("scale", scale)
+    cdef list rows = texts if type(texts) is list else list(texts)
+    cdef Py_ssize_t i, n = len(rows)
+    values = numpy.empty(n, numpy.int64)
+    cdef int64_t[::1] into = values
+    for i in range(n):
+        try:
+            into[i] = _scaled(rows[i], digits)
+        except InvalidMessage as error:
+            raise _at_place(error, f"[{i}]")
+    return values
+
+
+def scaled_levels(levels, price_scale, size_scale):
+    """Levels as venues send them, ``[["101.5", "0.25"], …]``, as an (n, 2) array of int64.
+
+    What else a level has behind its size is passed over.
+
+    Raises:
+        InvalidMessage: A number does not fit; the message names its place.
+
+    Example:
+        >>> from tapewire.protocol.market import scaled_levels
+        >>> scaled_levels([["101.5", "0.25"], ["101", "3"]], 1, 2).tolist()
+        [[1015, 25], [1010, 300]]
+    """
+    import numpy
+    cdef int price_digits = _scale("price_scale", price_scale)
+    cdef int size_digits = _scale("size_scale", size_scale)
+    cdef list rows = levels if type(levels) is list else list(levels)
+    cdef Py_ssize_t i, n = len(rows)
+    values = numpy.empty((n, 2), numpy.int64)
+    cdef int64_t[:, ::1] into = values
+    for i in range(n):
+        row = rows[i]
+        if type(row) is not list and type(row) is not tuple or len(row) < 2:
+            raise InvalidMessage(f"a level must be [price, size]: levels[{i}]={row!r}")
+        try:
+            into[i, 0] = _scaled(row[0], price_digits)
+        except InvalidMessage as error:
+            raise _at_place(error, f"levels[{i}] price")
+        try:
+            into[i, 1] = _scaled(row[1], size_digits)
+        except InvalidMessage as error:
+            raise _at_place(error, f"levels[{i}] size")
+    return values
+
+
+cdef object _at_place(object error, str place):
+    return InvalidMessage(f"{place}: {error.message}", hint=error.hint).with_traceback(error.__traceback__)
+
+
+def unscaled(value, scale):
+    """An integer of so many decimals as text, all decimals written.
+
+    Example:
+        >>> from tapewire.protocol.market import unscaled
+        >>> unscaled(10150, 2), unscaled(-3, 2), unscaled(7, 0)
+        ('101.50', '-0.03', '7')
+    """
+    cdef int digits = _scale("scale", scale)
+    value = int(value)
+    sign = "-" if value < 0 else ""
+    text = str(abs(value)).rjust(digits + 1, "0")
+    return f"{sign}{text[:len(text) - digits]}.{text[len(text) - digits:]}" if digits else sign + text
+
+
+def xxh64(data):
+    """XXH64 of bytes, with seed 0."""
+    cdef bytes whole = bytes(data)
+    return tw_xxh64(PyBytes_AS_STRING(whole), PyBytes_GET_SIZE(whole))
+
+
+def xxh3_128(*pieces):
+    """XXH3-128 of the pieces one after the other, as 32 hexadecimal digits."""
+    cdef CXxh3 state
+    cdef bytes whole
+    for piece in pieces:
+        whole = bytes(piece)
+        state.update(PyBytes_AS_STRING(whole), PyBytes_GET_SIZE(whole))
+    cdef Hash128 digest = state.digest()
+    return f"{digest.high:016x}{digest.low:016x}"
+
+
+def symbol_hash(str venue not None, str symbol not None):
+    """XXH64 of ``venue:symbol``: what `Quote` and `TradeTick` name their market by."""
+    cdef bytes name = f"{venue}:{symbol}".encode()
+    return tw_xxh64(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))

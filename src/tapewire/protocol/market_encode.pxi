@@ -1,0 +1,290 @@
+# Encoding book events, one call each; part of _native.pyx.
+
+cdef extern from "tapewire/market/encode.hpp" namespace "tapewire::market":
+    cppclass EventHead:
+        uint64_t timestamp_ns
+        uint64_t exchange_ts_ns
+        uint64_t native_seq
+        uint32_t market_id
+        uint32_t stream_id
+        uint16_t venue_id
+        uint8_t price_scale
+        uint8_t size_scale
+
+    cppclass UpdateIds:
+        uint64_t first
+        uint64_t last
+        uint64_t prev
+
+    const size_t kDiffHeadBytes, kSnapshotHeadBytes, kOrderBytes
+    BookEventHeader make_header(const EventHead&, EventType, BookMode, uint16_t, size_t)
+    byte* begin_diff(byte*, const EventHead&, const UpdateIds&, cbool, uint16_t, uint16_t)
+    byte* begin_snapshot(byte*, const EventHead&, uint32_t, uint32_t)
+    void encode_order(byte*, const EventHead&, L3Event)
+
+
+cdef int64_t _signed(str name, object value) except? -1:
+    cdef int overflow = 0
+    cdef int64_t result
+    if not PyLong_Check(value):
+        if not hasattr(value, "__index__"):
+            raise InvalidMessage(f"{name} must be an int: {name}={value!r}")
+        value = value.__index__()
+    result = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow:
+        raise InvalidMessage(f"{name} must be from {-2**63} to {2**63 - 1}: {name}={value!r}")
+    return result
+
+
+cdef uint64_t _unsigned(str name, object value, uint64_t most) except? 1:
+    cdef int overflow = 0
+    cdef int64_t small
+    if not PyLong_Check(value):
+        if not hasattr(value, "__index__"):
+            raise InvalidMessage(f"{name} must be an int: {name}={value!r}")
+        value = value.__index__()
+    small = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow == 0 and small >= 0 and <uint64_t> small <= most:
+        return <uint64_t> small
+    if overflow > 0 and value <= most:
+        return value
+    raise InvalidMessage(f"{name} must be from 0 to {most}: {name}={value!r}")
+
+
+cdef uint64_t MOST = 0xFFFFFFFFFFFFFFFF
+cdef uint64_t MOST_TIME = 0x7FFFFFFFFFFFFFFF
+
+
+cdef int _fill_head(EventHead* head, object instrument, object timestamp_ns, object exchange_ns,
+                    object native_seq, object stream_id) except -1:
+    head.timestamp_ns = _unsigned("timestamp_ns", timestamp_ns, MOST_TIME)
+    head.exchange_ts_ns = _unsigned("exchange_ns", exchange_ns, MOST_TIME)
+    head.native_seq = _unsigned("native_seq", native_seq, MOST)
+    head.stream_id = <uint32_t> _unsigned("stream_id", stream_id, 0xFFFFFFFF)
+    head.venue_id = <uint16_t> _unsigned("venue_id", instrument.venue_id, 0xFFFF)
+    head.market_id = <uint32_t> _unsigned("market_id", instrument.market_id, 0xFFFFFFFF)
+    head.price_scale = <uint8_t> _unsigned("price_scale", instrument.price_scale, kMaxScale)
+    head.size_scale = <uint8_t> _unsigned("size_scale", instrument.size_scale, kMaxScale)
+    return 0
+
+
+cdef class _Levels:
+    """One side of an event, as it was given, on its way into the bytes of the event."""
+
+    cdef str name
+    cdef object given         # a list or tuple of pairs, or what the buffer is of
+    cdef Py_buffer buffer
+    cdef bint has_buffer
+    cdef Py_ssize_t count
+
+    def __cinit__(self):
+        self.has_buffer = False
+
+    def __dealloc__(self):
+        if self.has_buffer:
+            PyBuffer_Release(&self.buffer)
+
+    cdef int take(self, str name, object levels) except -1:
+        self.name = name
+        if type(levels) is list or type(levels) is tuple:
+            self.given = levels
+            self.count = len(levels)
+            return 0
+        if not PyObject_CheckBuffer(levels):
+            self.given = list(levels)
+            self.count = len(self.given)
+            return 0
+        self._take_array(levels)
+        return 0
+
+    cdef int _take_array(self, object levels) except -1:
+        import numpy
+        array = numpy.asarray(levels)
+        if array.dtype == struct_dtype("Level") and array.ndim == 1:
+            array = numpy.ascontiguousarray(array)
+        elif array.dtype.kind in "iu" and (array.ndim == 2 and array.shape[1] == 2 or array.size == 0):
+            if array.dtype.kind == "u" and array.size and int(array.max()) > 2**63 - 1:
+                raise InvalidMessage(f"{self.name} must fit 64 bits with a sign: max={array.max()}")
+            array = numpy.ascontiguousarray(array, numpy.int64)
+        else:
+            raise InvalidMessage(
+                f"{self.name} must be integers (price, size), of shape (n, 2) or LEVEL_DTYPE: "
+                f"shape={array.shape}, dtype={array.dtype}",
+                hint="scaled_levels() makes such an array of decimal text")
+        self.given = array
+        PyObject_GetBuffer(array.view("b").reshape(-1), &self.buffer, PyBUF_SIMPLE)
+        self.has_buffer = True
+        self.count = self.buffer.len // 16
+        return 0
+
+    cdef byte* put(self, byte* into) except NULL:
+        """Copies the levels; returns where they end."""
+        cdef int64_t* level = <int64_t*> into  # x86-64 and AArch64 store at any address
+        cdef Py_ssize_t i
+        cdef int64_t pair[2]
+        if self.has_buffer:
+            memcpy(into, self.buffer.buf, self.count * 16)
+            return into + self.count * 16
+        for i in range(self.count):
+            try:
+                price, size = self.given[i]
+            except (TypeError, ValueError):
+                raise InvalidMessage(
+                    f"{self.name} must be pairs (price, size): {self.name}[{i}]={self.given[i]!r}") from None
+            pair[0] = _signed("price", price)
+            pair[1] = _signed("size", size)
+            memcpy(into + 16 * i, pair, 16)
+        return into + self.count * 16
+
+
+cdef int _too_many(_Levels side, Py_ssize_t most, str what, str hint) except -1:
+    if side.count > most:
+        raise InvalidMessage(f"a {what} has at most {most} levels a side: {side.name}={side.count}", hint=hint)
+    return 0
+
+
+def l2_diff(instrument, timestamp_ns, *, bids=(), asks=(), first=0, last=0, prev=0, exchange_ns=0,
+            native_seq=None, delta=False, stream_id=0):
+    """The payload of a change of price levels: append it with type 0x1000 and the same `timestamp_ns`.
+
+    Args:
+        instrument: Whose book it is: `venue_id`, `market_id` and scales are taken from it.
+        timestamp_ns: Ingest time, which the record must have too.
+        bids: Levels (price, size): an (n, 2) array of int64, one of `LEVEL_DTYPE`, or a list of pairs.
+            A size of 0 takes the level away.
+        asks: The same, of the other side.
+        first: The venue's first update id in it; 0 where it has none.
+        last: The venue's last update id in it.
+        prev: The last update id of the diff before.
+        exchange_ns: The venue's time; 0 where it gives none.
+        native_seq: The venue's number of the event; `last` when left out.
+        delta: Whether sizes are changes instead of what is there now.
+        stream_id: The venue's channel; 0 where it has none.
+
+    Raises:
+        InvalidMessage: A value does not fit; the message names it.
+    """
+    cdef EventHead head
+    cdef UpdateIds ids
+    cdef _Levels bid_side = _Levels.__new__(_Levels)
+    cdef _Levels ask_side = _Levels.__new__(_Levels)
+    cdef byte* at
+    ids.first = _unsigned("first", first, MOST)
+    ids.last = _unsigned("last", last, MOST)
+    ids.prev = _unsigned("prev", prev, MOST)
+    _fill_head(&head, instrument, timestamp_ns, exchange_ns, last if native_seq is None else native_seq, stream_id)
+    bid_side.take("bids", bids)
+    ask_side.take("asks", asks)
+    _too_many(bid_side, 0xFFFF, "diff", "cut it in two with the same ids, or write a snapshot")
+    _too_many(ask_side, 0xFFFF, "diff", "cut it in two with the same ids, or write a snapshot")
+    payload = PyBytes_FromStringAndSize(NULL, kDiffHeadBytes + 16 * (bid_side.count + ask_side.count))
+    at = begin_diff(<byte*> PyBytes_AS_STRING(payload), head, ids, bool(delta), <uint16_t> bid_side.count,
+                    <uint16_t> ask_side.count)
+    ask_side.put(bid_side.put(at))
+    return payload
+
+
+def l2_snapshot(instrument, timestamp_ns, *, bids=(), asks=(), native_seq=0, exchange_ns=0, stream_id=0):
+    """The payload of a whole book of price levels; `native_seq` is the last update id that is in it.
+
+    The arguments are those of `l2_diff`.
+
+    Raises:
+        InvalidMessage: A value does not fit; the message names it.
+    """
+    cdef EventHead head
+    cdef _Levels bid_side = _Levels.__new__(_Levels)
+    cdef _Levels ask_side = _Levels.__new__(_Levels)
+    cdef byte* at
+    _fill_head(&head, instrument, timestamp_ns, exchange_ns, native_seq, stream_id)
+    bid_side.take("bids", bids)
+    ask_side.take("asks", asks)
+    # Together they must leave record_len in its 32 bits.
+    _too_many(bid_side, 1 << 26, "snapshot", "a venue has no such book")
+    _too_many(ask_side, 1 << 26, "snapshot", "a venue has no such book")
+    payload = PyBytes_FromStringAndSize(NULL, kSnapshotHeadBytes + 16 * (bid_side.count + ask_side.count))
+    at = begin_snapshot(<byte*> PyBytes_AS_STRING(payload), head, <uint32_t> bid_side.count,
+                        <uint32_t> ask_side.count)
+    ask_side.put(bid_side.put(at))
+    return payload
+
+
+def l3_event(instrument, timestamp_ns, *, type, side=0, order_id=0, bid_order_id=0, ask_order_id=0, price=0,
+             qty=0, amt=0, ord_type=0, exec_type=0, flags=0, native_seq=0, exchange_ns=0, stream_id=0):
+    """The payload of what happened to one order.
+
+    Args:
+        instrument: Whose book it is.
+        timestamp_ns: Ingest time, which the record must have too.
+        type: An `L3Type`: add, cancel, modify, trade, reset or heartbeat.
+        side: A `Side`; of a trade, that of the aggressor.
+        order_id: The order.
+        bid_order_id: Of a trade: the buyer's order. `L3Flags.HAS_BID` is set where it is not 0.
+        ask_order_id: Of a trade: the seller's order. `L3Flags.HAS_ASK` is set where it is not 0.
+        price: Scaled by the instrument's `price_scale`.
+        qty: Scaled by the instrument's `size_scale`.
+        amt: Turnover, where the venue gives one.
+        ord_type: The venue's letter as a number, ``ord("2")``.
+        exec_type: The venue's letter as a number.
+        flags: `L3Flags`.
+        native_seq: The venue's number of the event.
+        exchange_ns: The venue's time; 0 where it gives none.
+        stream_id: The venue's channel.
+
+    Raises:
+        InvalidMessage: A value does not fit; the message names it.
+    """
+    cdef EventHead head
+    cdef L3Event order
+    _fill_head(&head, instrument, timestamp_ns, exchange_ns, native_seq, stream_id)
+    memset(&order, 0, sizeof(L3Event))  # reserved bytes too
+    order.event_type = <uint8_t> _unsigned("type", type, 6)
+    if order.event_type == 0:
+        raise InvalidMessage("type must be from 1 to 6: type=0", hint="market.L3Type has their names")
+    order.side = <uint8_t> _unsigned("side", side, 2)
+    order.ord_type = <uint8_t> _unsigned("ord_type", ord_type, 0xFF)
+    order.exec_type = <uint8_t> _unsigned("exec_type", exec_type, 0xFF)
+    order.flags = <uint32_t> _unsigned("flags", flags, 63)
+    order.order_id = _unsigned("order_id", order_id, MOST)
+    order.bid_order_id = _unsigned("bid_order_id", bid_order_id, MOST)
+    order.ask_order_id = _unsigned("ask_order_id", ask_order_id, MOST)
+    order.price = _signed("price", price)
+    order.qty = _signed("qty", qty)
+    order.amt = _signed("amt", amt)
+    if order.bid_order_id != 0:
+        order.flags |= kL3HasBidId
+    if order.ask_order_id != 0:
+        order.flags |= kL3HasAskId
+    payload = PyBytes_FromStringAndSize(NULL, kOrderBytes)
+    encode_order(<byte*> PyBytes_AS_STRING(payload), head, order)
+    return payload
+
+
+cdef object _plain_event(EventType event_type, object instrument, object timestamp_ns, object book_mode,
+                         object native_seq, object exchange_ns, object stream_id):
+    cdef EventHead head
+    cdef BookEventHeader header
+    cdef uint8_t mode = <uint8_t> _unsigned("book_mode", book_mode, 1)
+    _fill_head(&head, instrument, timestamp_ns, exchange_ns, native_seq, stream_id)
+    header = make_header(head, event_type, BookMode.l3 if mode else BookMode.l2, 0, sizeof(BookEventHeader))
+    return PyBytes_FromStringAndSize(<char*> &header, sizeof(BookEventHeader))
+
+
+def reset(instrument, timestamp_ns, *, book_mode=0, native_seq=0, exchange_ns=0, stream_id=0):
+    """The payload of a reset: the book is empty from here on, until the venue tells it anew."""
+    return _plain_event(EventType.reset, instrument, timestamp_ns, book_mode, native_seq, exchange_ns, stream_id)
+
+
+def heartbeat(instrument, timestamp_ns, *, book_mode=0, native_seq=0, exchange_ns=0, stream_id=0):
+    """The payload of a heartbeat: the feed lives, and the book is as it was."""
+    return _plain_event(EventType.heartbeat, instrument, timestamp_ns, book_mode, native_seq, exchange_ns,
+                        stream_id)
+
+
+def l3_header(instrument):
+    """The bytes of the header that `l3_rows` repeats."""
+    cdef EventHead head
+    cdef BookEventHeader header
+    _fill_head(&head, instrument, 0, 0, 0, 0)
+    header = make_header(head, EventType.diff, BookMode.l3, kEventAbsolute | kEventHasScale, kOrderBytes)
+    return PyBytes_FromStringAndSize(<char*> &header, sizeof(BookEventHeader))
