@@ -14,6 +14,7 @@ __all__ = [
     "ConcurrentUse",
     "CorruptMetadata",
     "CorruptRecord",
+    "CorruptSource",
     "DiskFull",
     "ForkedHandle",
     "GapDetected",
@@ -126,6 +127,10 @@ class CorruptMetadata(TapewireError):
 
 class CorruptRecord(TapewireError):
     """A record is damaged. Raised each time until `skip_damaged()` moves the reader past it."""
+
+
+class CorruptSource(TapewireError):
+    """A file to import from is cut short, damaged, or none. What lies before it was imported."""
 
 
 class ChecksumMismatch(CorruptRecord):

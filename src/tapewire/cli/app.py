@@ -10,6 +10,7 @@ from tapewire.cli.bench import bench
 from tapewire.cli.demo import demo
 from tapewire.cli.doctor import doctor
 from tapewire.cli.export import export
+from tapewire.cli.import_files import import_files
 from tapewire.cli.inspect import inspect
 from tapewire.cli.metrics import metrics
 from tapewire.cli.monitor import monitor
@@ -51,6 +52,7 @@ app.command()(tail)
 app.command()(verify)
 app.command()(repair)
 app.command()(export)
+app.command(name="import")(import_files)
 app.command()(doctor)
 app.add_typer(readers, name="readers")
 app.command()(monitor)

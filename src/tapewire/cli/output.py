@@ -14,7 +14,14 @@ import typer
 from rich.console import Console
 
 from tapewire.cli.text import shown
-from tapewire.errors import CorruptMetadata, CorruptRecord, NotALog, SegmentMissing, TapewireError
+from tapewire.errors import (
+    CorruptMetadata,
+    CorruptRecord,
+    CorruptSource,
+    NotALog,
+    SegmentMissing,
+    TapewireError,
+)
 
 __all__ = [
     "Exit",
@@ -118,7 +125,7 @@ def explain(error: Exception) -> NoReturn:
         fail(Exit.NOT_FOUND, f"nothing there: {where}" if where else str(error))
     if isinstance(error, NotALog):
         fail(Exit.NOT_FOUND, str(error))
-    if isinstance(error, CorruptMetadata | CorruptRecord | SegmentMissing):
+    if isinstance(error, CorruptMetadata | CorruptRecord | CorruptSource | SegmentMissing):
         fail(Exit.DAMAGED, str(error))
     if isinstance(error, TapewireError | OSError | ValueError):
         fail(Exit.USAGE, str(error))

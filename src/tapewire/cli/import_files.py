@@ -1,0 +1,165 @@
+"""`tapewire import FORMAT FILES… --to ARCHIVE`: captures and files of venues into an archive."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, answer, console, errors, fail, interruptible, say
+from tapewire.cli.text import count_text, print_columns
+
+if TYPE_CHECKING:
+    from tapewire.ingest import ImportSummary, Progress
+
+__all__ = ["import_files"]
+
+
+def import_files(
+    format_: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="What the files are: binance-spot, okx, …")
+    ],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILES", help="In the order of their capture; .gz and .zip too."),
+    ],
+    to: Annotated[
+        str, typer.Option("--to", metavar="ARCHIVE", help="The archive's folder; made if new.")
+    ],
+    symbols: Annotated[
+        list[str] | None,
+        typer.Option("--symbol", metavar="SYMBOL", help="Only this symbol; again for more."),
+    ] = None,
+    price_scale: Annotated[
+        int | None, typer.Option(min=0, max=18, metavar="N", help="Decimals kept of a price.")
+    ] = None,
+    size_scale: Annotated[
+        int | None, typer.Option(min=0, max=18, metavar="N", help="Decimals kept of a size.")
+    ] = None,
+    keep_wire: Annotated[
+        bool, typer.Option("--keep-wire", help="Also keep the venue's own bytes: stream raw.")
+    ] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of this format's own."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import captures or files of a venue into an archive: a log per symbol, day and stream.
+
+    Killed at any moment and run again, it goes on where it was. Run again after
+    its end, it does nothing. Rows that cannot be read are counted and kept aside.
+
+    Exits 1 when there were bad rows or gaps, 3 when a file is cut short.
+    """
+    from tapewire import ingest
+
+    if format_ not in ingest.IMPORTERS:
+        fail(
+            Exit.USAGE,
+            f"not a format: {format_}",
+            f"there are {', '.join(sorted(ingest.IMPORTERS))}",
+        )
+    options: dict[str, Any] = _own_options(ingest.importer_class(format_).Options, option or [])
+    if symbols:
+        options["symbols"] = tuple(symbols)
+    if price_scale is not None:
+        options["price_scale"] = price_scale
+    if size_scale is not None:
+        options["size_scale"] = size_scale
+    if keep_wire:
+        options["keep_wire"] = True
+    with interruptible(), _bar() as progress:
+        summary = ingest.run(format_, files, to, progress=progress, **options)
+    answer(summary.as_dict(), as_json, lambda: _show(summary))
+    if not summary.clean:
+        raise typer.Exit(int(Exit.FINDINGS))
+
+
+def _own_options(kind: type, given: list[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` as the option's type, told by its default."""
+    import dataclasses
+
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    chosen: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name not in defaults:
+            fail(Exit.USAGE, f"not an option of this format: {text}", f"has {', '.join(defaults)}")
+        default = defaults[name]
+        if isinstance(default, bool):
+            if value not in ("true", "false"):
+                fail(Exit.USAGE, f"true or false: {text}")
+            chosen[name] = value == "true"
+        elif isinstance(default, int):
+            try:
+                chosen[name] = int(value)
+            except ValueError:
+                fail(Exit.USAGE, f"not a whole number: {text}")
+        else:
+            chosen[name] = tuple(value.split(",")) if isinstance(default, tuple) else value
+    return chosen
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Callable[[Progress], None] | None]:
+    """A bar on standard error, where that is a terminal."""
+    if not errors.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(
+        TextColumn("importing"),
+        BarColumn(bar_width=20),
+        DownloadColumn(binary_units=True),
+        TextColumn("{task.fields[records]:>14,} records"),
+        TimeRemainingColumn(compact=True),
+        console=errors,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("", total=None, records=0)
+
+        def update(at: Progress) -> None:
+            bar.update(task, total=at.total_bytes, completed=at.read_bytes, records=at.records)
+
+        yield update
+
+
+def _show(summary: ImportSummary) -> None:
+    if summary.already:
+        say(f"already imported: {count_text(summary.records)} records, job {summary.job}")
+    if summary.logs:
+        print_columns(
+            console,
+            ["log", "records", "new", "gaps"],
+            [
+                [log.log, count_text(log.records), count_text(log.appended), count_text(log.gaps)]
+                for log in summary.logs.values()
+            ],
+            right=(1, 2, 3),
+        )
+    _counts("bad rows", summary.bad)
+    if summary.rejected:
+        say(f"  kept in {summary.rejected}")
+    _counts("not imported", summary.skipped)
+    for book, why in summary.untrusted.items():
+        say(f"not trusted at the end: {book}: {why}")
+    if not summary.already:
+        rate = summary.rows / summary.seconds if summary.seconds else 0.0
+        again = ", resumed" if summary.resumed else ""
+        say(
+            f"{count_text(summary.records)} records of {count_text(summary.rows)} rows, "
+            f"{count_text(summary.gaps)} gaps, in {summary.seconds:.2f} s ({rate:,.0f} rows/s), "
+            f"job {summary.job}{again}"
+        )
+
+
+def _counts(what: str, counts: dict[str, int]) -> None:
+    if counts:
+        say(f"{what}: {count_text(sum(counts.values()))}")
+        for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            say(f"  {count_text(count):>9}  {name}")

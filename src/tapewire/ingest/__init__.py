@@ -1,0 +1,34 @@
+"""Captures and files of venues into an archive: `run`, and the importers behind it.
+
+An importer reads a format and yields records in `Chunk`s; the framework splits them into logs by
+venue, symbol, UTC day and stream, and makes an import that was killed resume without a record
+missing or twice.
+"""
+
+from tapewire.ingest.model import (
+    Chunk,
+    Importer,
+    ImportOptions,
+    ImportSummary,
+    LogSummary,
+)
+from tapewire.ingest.pending import Pending
+from tapewire.ingest.registry import IMPORTERS, importer_class
+from tapewire.ingest.report import Report
+from tapewire.ingest.running import Progress, run
+from tapewire.ingest.source import SourceFile
+
+__all__ = [
+    "IMPORTERS",
+    "Chunk",
+    "ImportOptions",
+    "ImportSummary",
+    "Importer",
+    "LogSummary",
+    "Pending",
+    "Progress",
+    "Report",
+    "SourceFile",
+    "importer_class",
+    "run",
+]

@@ -1,0 +1,196 @@
+"""Captures of Binance's WebSocket streams, spot and USD-M futures: ``<local time> <json>`` a line.
+
+Local times are milliseconds, microseconds or nanoseconds, told by their size. A line with
+``lastUpdateId`` is the answer of the REST depth snapshot; it names no symbol and belongs to the
+one symbol of the capture.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tapewire.ingest.lines import (
+    MAX_TIME_NS,
+    WRONG_TYPE,
+    BadRow,
+    LineImporter,
+    parse_json,
+    whole,
+)
+from tapewire.protocol.instruments import Instrument
+from tapewire.protocol.market import (
+    BOOK_EVENT,
+    QUOTE,
+    TRADE_TICK,
+    l2_diff,
+    l2_snapshot,
+    scaled_levels,
+)
+
+__all__ = ["BinanceSpot", "BinanceUsdm"]
+
+MS = 1_000_000
+_KNOWN = frozenset(
+    ("markPriceUpdate", "kline", "24hrTicker", "24hrMiniTicker", "forceOrder", "avgPrice")
+)
+
+
+class _Binance(LineImporter):
+    """What spot and futures share; they differ in how a diff names the one before it."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._only: str | None = None  # the symbol, while the capture has shown one
+        self._many = False
+
+    def message(self, line: bytes) -> None:
+        """By the event's type."""
+        if not line.strip():
+            self.report.skip("blank line")
+            return
+        stamp, _, text = line.partition(b" ")
+        timestamp_ns = local_time_ns(stamp)
+        document = parse_json(text)
+        if type(document) is not dict:
+            raise BadRow(WRONG_TYPE, "a message is an object")
+        if "lastUpdateId" in document:
+            self._snapshot(timestamp_ns, document, text)
+            return
+        data = document.get("data", document)
+        kind = data.get("e")
+        if kind is None and "result" in data and "id" in data:
+            self.report.skip("acknowledgement")
+            return
+        if kind in _KNOWN:
+            self.report.skip(str(kind))
+            return
+        symbol = data["s"]
+        instrument = self.wanted(self.venue, symbol)
+        if instrument is None:
+            return
+        if symbol != self._only:
+            self._many = self._only is not None
+            self._only = symbol
+        if kind == "depthUpdate":
+            payload = self._diff(instrument, timestamp_ns, data)
+            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        elif kind in ("trade", "aggTrade"):
+            payload = self._trade(instrument, data)
+            self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
+        elif kind == "bookTicker" or (kind is None and "u" in data):
+            payload = self.quote(
+                instrument,
+                bid=(data["b"], data["B"]),
+                ask=(data["a"], data["A"]),
+                exchange_ns=_time_ns(data.get("T"), timestamp_ns),
+            )
+            self.add(instrument, "quotes", QUOTE, timestamp_ns, payload)
+        else:
+            raise BadRow("unknown message", f"e={kind!r:.80}")
+        self.keep_wire(instrument, timestamp_ns, text)
+
+    def _diff(self, instrument: Instrument, timestamp_ns: int, data: dict[str, Any]) -> bytes:
+        first = whole(data["U"])
+        scales = instrument.price_scale, instrument.size_scale
+        payload: bytes = l2_diff(
+            instrument,
+            timestamp_ns,
+            bids=scaled_levels(data["b"], *scales),
+            asks=scaled_levels(data["a"], *scales),
+            first=first,
+            last=whole(data["u"]),
+            prev=self._previous(first, data),
+            exchange_ns=_time_ns(data.get("T", data.get("E")), 0),
+        )
+        return payload
+
+    def _snapshot(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
+        symbol = document.get("symbol") or self._only_symbol()
+        instrument = self.wanted(self.venue, symbol)
+        if instrument is None:
+            return
+        scales = instrument.price_scale, instrument.size_scale
+        payload = l2_snapshot(
+            instrument,
+            timestamp_ns,
+            bids=scaled_levels(document["bids"], *scales),
+            asks=scaled_levels(document["asks"], *scales),
+            native_seq=whole(document["lastUpdateId"]),
+            exchange_ns=_time_ns(document.get("T"), 0),
+        )
+        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        self.keep_wire(instrument, timestamp_ns, text)
+
+    def _only_symbol(self) -> str:
+        if len(self.options.symbols) == 1:
+            return self.options.symbols[0]
+        if self._only is None or self._many:
+            raise BadRow(
+                "a snapshot of an unknown symbol",
+                "it names none and the capture has not shown exactly one; give --symbol",
+            )
+        return self._only
+
+    def _trade(self, instrument: Instrument, data: dict[str, Any]) -> bytes:
+        maker = data["m"]
+        if type(maker) is not bool:
+            raise BadRow(WRONG_TYPE, f"m must be true or false: m={maker!r:.80}")
+        return self.trade(
+            instrument,
+            price=data["p"],
+            size=data["q"],
+            trade_id=whole(data["t"] if data["e"] == "trade" else data["a"]),
+            buyer_is_maker=maker,
+            exchange_ns=_time_ns(data["T"], 0),
+        )
+
+    def _previous(self, first: int, data: dict[str, Any]) -> int:
+        """The last id of the diff before this one."""
+        raise NotImplementedError
+
+
+class BinanceSpot(_Binance):
+    """Spot: a diff begins one after the last id of the one before."""
+
+    name: ClassVar[str] = "binance-spot"
+    venue: ClassVar[str] = "binance_spot"
+
+    def _previous(self, first: int, data: dict[str, Any]) -> int:
+        if "pu" in data:
+            raise BadRow("another market", "pu is of futures: import as binance-usdm")
+        return max(first - 1, 0)
+
+
+class BinanceUsdm(_Binance):
+    """USD-M futures: a diff names the last id of the one before, `pu`."""
+
+    name: ClassVar[str] = "binance-usdm"
+    venue: ClassVar[str] = "binance_usdm"
+
+    def _previous(self, first: int, data: dict[str, Any]) -> int:
+        if "pu" not in data:
+            raise BadRow("another market", "no pu, so not of futures: import as binance-spot")
+        return whole(data["pu"])
+
+
+def local_time_ns(text: bytes) -> int:
+    """A local time in nanoseconds, whatever its unit: told by its size.
+
+    Example:
+        >>> local_time_ns(b"1680652700423575"), local_time_ns(b"1721347020984480942")
+        (1680652700423575000, 1721347020984480942)
+    """
+    if not text.isdigit() or len(text) > 19:
+        raise BadRow("no time in front", f"{text[:40]!r}")
+    value = int(text)
+    if value < 10**14:  # milliseconds until the year 5138
+        value *= 10**6
+    elif value < 10**17:  # microseconds, likewise
+        value *= 10**3
+    if value > MAX_TIME_NS:
+        raise BadRow("no time in front", f"beyond the year 2262: {text!r}")
+    return value
+
+
+def _time_ns(milliseconds: Any, absent: int) -> int:
+    return absent if milliseconds is None else whole(milliseconds, MAX_TIME_NS // MS) * MS

@@ -1,0 +1,108 @@
+"""What OKX and Bitget share: their channels, and books with the venue's own checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapewire.book.checksums import TextBook
+from tapewire.ingest.cryptofeed import CryptofeedImporter, milliseconds_ns
+from tapewire.ingest.lines import WRONG_TYPE, BadRow
+from tapewire.protocol.instruments import Instrument
+from tapewire.protocol.market import BOOK_EVENT, TRADE_TICK, l2_diff, l2_snapshot, scaled_levels
+
+__all__ = ["CheckedImporter"]
+
+
+class CheckedImporter(CryptofeedImporter):
+    """Messages ``{"arg": {"channel", "instId"}, "action", "data"}``, books with a checksum.
+
+    After each update the book, kept in the venue's own strings, must have the checksum that the
+    update names. Where it has not, the tape gets a reset, and diffs are written on, but no book
+    is trusted until the venue sends a snapshot.
+    """
+
+    books_channel = "books"
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._texts: dict[Instrument, TextBook | None] = {}  # None: waits for a snapshot
+
+    def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
+        """By its channel."""
+        if "event" in document:
+            self.report.skip(f"event {document['event']}"[:80])
+            return
+        arg = document["arg"]
+        channel = arg["channel"]
+        instrument = self.wanted(self.venue_of(arg), arg["instId"])
+        if instrument is None:
+            return
+        data = document["data"]
+        if type(data) is not list:
+            raise BadRow(WRONG_TYPE, "data must be a list")
+        if channel == self.books_channel:
+            (book,) = data
+            self._book(instrument, timestamp_ns, document["action"], book)
+        elif not self.other(instrument, timestamp_ns, channel, document, data):
+            return
+        self.keep_wire(instrument, timestamp_ns, text)
+
+    def venue_of(self, arg: dict[str, Any]) -> str:
+        """The venue that a message is of."""
+        return self.venue
+
+    def other(
+        self,
+        instrument: Instrument,
+        timestamp_ns: int,
+        channel: str,
+        document: dict[str, Any],
+        data: list[Any],
+    ) -> bool:
+        """Import a message that is no book; False where it was skipped."""
+        raise NotImplementedError
+
+    def add_trades(
+        self, instrument: Instrument, timestamp_ns: int, trades: Sequence[dict[str, Any]]
+    ) -> None:
+        """Add trades given as arguments of `trade`, all of them or none."""
+        payloads = [self.trade(instrument, **trade) for trade in trades]
+        for payload in payloads:
+            self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
+
+    def _book(
+        self, instrument: Instrument, timestamp_ns: int, action: Any, book: dict[str, Any]
+    ) -> None:
+        checksum = book["checksum"]
+        if type(checksum) is not int or not -(2**31) <= checksum < 2**32:
+            raise BadRow(WRONG_TYPE, f"not a checksum: checksum={checksum!r:.80}")
+        bid_text, ask_text = book["bids"], book["asks"]
+        bids = scaled_levels(bid_text, instrument.price_scale, instrument.size_scale)
+        asks = scaled_levels(ask_text, instrument.price_scale, instrument.size_scale)
+        exchange_ns = milliseconds_ns(book["ts"])
+        if action == "snapshot":
+            payload = l2_snapshot(
+                instrument, timestamp_ns, bids=bids, asks=asks, exchange_ns=exchange_ns
+            )
+            self._texts[instrument] = TextBook()
+        elif action == "update":
+            payload = l2_diff(
+                instrument, timestamp_ns, bids=bids, asks=asks, exchange_ns=exchange_ns
+            )
+        else:
+            raise BadRow("unknown message", f"action={action!r:.80}")
+        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        texts = self._texts.get(instrument)
+        if texts is None:
+            return
+        for side, levels, numbers in (("bid", bid_text, bids), ("ask", ask_text, asks)):
+            prices, sizes = numbers[:, 0].tolist(), numbers[:, 1].tolist()
+            texts.apply(side, levels, prices=prices, sizes=sizes)
+        if not texts.matches(checksum):
+            self._texts[instrument] = None
+            self.break_book(
+                instrument,
+                timestamp_ns,
+                f"the book's checksum is {texts.checksum()}, the venue's {checksum & 0xFFFFFFFF}",
+            )

@@ -1,0 +1,123 @@
+"""Captures of Coinbase's feed: level2 (snapshot, l2update), matches, ticker."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, ClassVar
+
+from tapewire.ingest.cryptofeed import CryptofeedImporter
+from tapewire.ingest.lines import WRONG_TYPE, BadRow, whole
+from tapewire.protocol.instruments import Instrument
+from tapewire.protocol.market import (
+    BOOK_EVENT,
+    QUOTE,
+    TRADE_TICK,
+    l2_diff,
+    l2_snapshot,
+    scaled_levels,
+)
+
+__all__ = ["Coinbase"]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_SKIPPED = frozenset(("subscriptions", "heartbeat", "status"))
+_MAKERS = {"buy": True, "sell": False}  # a match names the maker's side
+
+
+class Coinbase(CryptofeedImporter):
+    """Coinbase Exchange. Its diffs have no numbers: a lost one cannot be seen."""
+
+    name: ClassVar[str] = "coinbase"
+    venue: ClassVar[str] = "coinbase"
+
+    def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
+        """By its type."""
+        kind = document["type"]
+        if kind in _SKIPPED:
+            self.report.skip(kind)
+            return
+        # The last match is from before the capture.
+        if kind == "last_match":
+            self.report.skip("trades before the capture")
+            return
+        if kind not in ("l2update", "snapshot", "match", "ticker"):
+            raise BadRow("unknown message", f"type={kind!r:.80}")
+        instrument = self.wanted(self.venue, document["product_id"])
+        if instrument is None:
+            return
+        if kind == "l2update":
+            payload = _diff(instrument, timestamp_ns, document)
+            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        elif kind == "snapshot":
+            scales = instrument.price_scale, instrument.size_scale
+            payload = l2_snapshot(
+                instrument,
+                timestamp_ns,
+                bids=scaled_levels(document["bids"], *scales),
+                asks=scaled_levels(document["asks"], *scales),
+            )
+            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        elif kind == "match":
+            payload = self._match(instrument, document)
+            self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
+        else:
+            payload = self._ticker(instrument, timestamp_ns, document)
+            self.add(instrument, "quotes", QUOTE, timestamp_ns, payload)
+        self.keep_wire(instrument, timestamp_ns, text)
+
+    def _match(self, instrument: Instrument, document: dict[str, Any]) -> bytes:
+        side = document["side"]
+        if side not in _MAKERS:
+            raise BadRow(WRONG_TYPE, f"side={side!r:.80}")
+        return self.trade(
+            instrument,
+            price=document["price"],
+            size=document["size"],
+            trade_id=whole(document["trade_id"]),
+            buyer_is_maker=_MAKERS[side],
+            exchange_ns=iso_time_ns(document["time"]),
+        )
+
+    def _ticker(self, instrument: Instrument, timestamp_ns: int, document: dict[str, Any]) -> bytes:
+        """A ticker of 2021 has no sizes: they are 0 then, which no level of a book is."""
+        time = document.get("time")
+        return self.quote(
+            instrument,
+            bid=(document["best_bid"], document.get("best_bid_size", "0")),
+            ask=(document["best_ask"], document.get("best_ask_size", "0")),
+            exchange_ns=timestamp_ns if time is None else iso_time_ns(time),
+        )
+
+
+def _diff(instrument: Instrument, timestamp_ns: int, document: dict[str, Any]) -> bytes:
+    bids: list[list[str]] = []
+    asks: list[list[str]] = []
+    sides = {"buy": bids, "sell": asks}
+    for side, price, size in document["changes"]:
+        sides[side].append([price, size])
+    scales = instrument.price_scale, instrument.size_scale
+    payload: bytes = l2_diff(
+        instrument,
+        timestamp_ns,
+        bids=scaled_levels(bids, *scales),
+        asks=scaled_levels(asks, *scales),
+        exchange_ns=iso_time_ns(document["time"]),
+    )
+    return payload
+
+
+def iso_time_ns(text: Any) -> int:
+    """A time like ``2021-04-17T16:43:37.075687Z`` in nanoseconds.
+
+    Example:
+        >>> iso_time_ns("1970-01-01T00:00:01.000001Z")
+        1000001000
+    """
+    try:
+        since = dt.datetime.fromisoformat(text) - _EPOCH
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadRow(WRONG_TYPE, f"not a time: {error}") from None
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if not 0 <= microseconds < 2**63 // 1000:
+        raise BadRow(WRONG_TYPE, f"not a time from 1970 to 2262: {text!r:.80}")
+    return microseconds * 1000

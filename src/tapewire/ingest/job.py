@@ -1,0 +1,276 @@
+"""A job: one import of certain files with certain options, and how far each log was before it.
+
+`imports/<job>.json` in the archive is what makes a killed import resume without doubling a record;
+docs/formats/imports.md has its fields.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tapewire.bus.names import check_name, path_below
+from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidName, UnsupportedVersion
+from tapewire.ingest.model import ImportSummary
+from tapewire.ingest.source import SourceFile
+
+__all__ = ["Job", "job_id"]
+
+FORMAT = "tapewire-import"
+VERSION = 1
+FOLDER = "imports"
+MAX_FILE_BYTES = 64 << 20
+_REMEDY = "restore the file; without it nobody knows which records of the logs are this import's"
+
+
+def job_id(importer: str, options: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> str:
+    """The job's name: the importer's, and a hash of all that decides which records come out.
+
+    Example:
+        >>> job_id("okx", {"price_scale": 8}, [{"name": "a", "size": 1, "sha256": "00"}])
+        'okx-bc8baff1df9a2b74'
+    """
+    text = json.dumps([VERSION, importer, options, files], sort_keys=True, default=list)
+    return f"{importer}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+class Job:
+    """The file of a job, held by one process at a time.
+
+    Attributes:
+        id: Its name.
+        folder: `imports/<id>`, for what is kept beside: the rejected rows.
+        notes: Log below the archive → its next number before this job's first record in it.
+        done: Everything was imported and is durable.
+        summary: What the run that finished said, when done.
+        resumed: An earlier run began it.
+    """
+
+    def __init__(
+        self,
+        archive: Path,
+        importer: str,
+        options: Mapping[str, Any],
+        files: Sequence[SourceFile],
+    ) -> None:
+        self._head: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "importer": importer,
+            "options": {name: _plain(value) for name, value in options.items()},
+            "files": [{"name": f.name, "size": f.size, "sha256": f.digest()} for f in files],
+        }
+        self.id = job_id(importer, self._head["options"], self._head["files"])
+        self.notes: dict[str, int] = {}
+        self.done = False
+        self.summary: dict[str, Any] = {}
+        self._imports = path_below(archive, FOLDER)
+        self._path = path_below(archive, FOLDER, f"{self.id}.json")
+        self.folder = path_below(archive, FOLDER, self.id)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = self._locked()
+        try:
+            self.resumed = self._load()
+            if not self.resumed:
+                self._store()
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "resumed" if self.resumed else "new"
+        return f"Job({self.id!r}, {state}, {len(self.notes)} logs)"
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the job; its files stay."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def first_seq(self, log: str, next_seq: int) -> int:
+        """The number of this job's first record in a log that now ends before `next_seq`.
+
+        Noted, durably, when the log is met for the first time.
+
+        Raises:
+            ConcurrentUse: Another job is unfinished in this log: its resumption counts records.
+            CorruptMetadata: The log is shorter than it was.
+        """
+        if log not in self.notes:
+            with _flocked(self._imports):
+                self._refuse_if_another_is_at(log)
+                self.notes[log] = next_seq
+                self._store()
+        first = self.notes[log]
+        if first > next_seq:
+            raise CorruptMetadata(
+                f"the log is shorter than when this import began: next_seq={next_seq}, "
+                f"noted={first}, log={log}",
+                path=os.fspath(self._path),
+                hint="restore the log, or import into a new archive",
+            )
+        return first
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Note that everything is in the logs, durably."""
+        self.done, self.summary = True, dict(summary)
+        self._store()
+
+    def told(self) -> ImportSummary:
+        """What the run that finished the job said, with `already` set."""
+        try:
+            return ImportSummary.from_dict(self.id, self.summary)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptMetadata(
+                f"not a summary: {error}", path=os.fspath(self._path), hint=_REMEDY
+            ) from None
+
+    def _locked(self) -> int:
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise ConcurrentUse(
+                f"these files are being imported already: job={self.id}",
+                path=os.fspath(self.folder),
+                hint="wait for that import",
+            ) from None
+        return fd
+
+    def _refuse_if_another_is_at(self, log: str) -> None:
+        for name in sorted(os.listdir(self._imports)):
+            path = self._imports / name
+            if not name.endswith(".json") or path == self._path:
+                continue
+            other = _read(path)
+            if not other["done"] and log in other["logs"]:
+                raise ConcurrentUse(
+                    f"another import is unfinished in this log: job={name[:-5]}, log={log}",
+                    path=os.fspath(path),
+                    hint="run that import again to its end; or, if its files are gone for good, "
+                    "remove its logs and this file",
+                )
+
+    def _load(self) -> bool:
+        try:
+            document = _read(self._path)
+        except FileNotFoundError:
+            return False
+        for key, value in self._head.items():
+            if document[key] != value:
+                raise CorruptMetadata(
+                    f"the file tells of another import: {key}={document[key]!r}",
+                    path=os.fspath(self._path),
+                    hint=_REMEDY,
+                )
+        self.notes, self.done = document["logs"], document["done"]
+        self.summary = document["summary"]
+        return True
+
+    def _store(self) -> None:
+        """Replace the file so that a crash, of the machine too, leaves the old or the new one."""
+        document = {**self._head, "done": self.done, "logs": self.notes, "summary": self.summary}
+        temporary = self._path.with_name(f"{self._path.name}.tmp")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)  # what a killed run left
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(temporary, how, 0o600), "wb") as file:
+            file.write(json.dumps(document, indent=1).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, self._path)
+        folder = os.open(self._imports, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def _flocked(folder: Path) -> Iterator[None]:
+    """Alone among jobs that look at each other's notes; held for some file reads."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The document of a job, every field checked."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise CorruptMetadata("a link", path=os.fspath(path), hint=_REMEDY) from None
+        raise
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+            raise CorruptMetadata(
+                f"no plain file of at most {MAX_FILE_BYTES} bytes: size={status.st_size}",
+                path=os.fspath(path),
+                hint=_REMEDY,
+            )
+        text = file.read(MAX_FILE_BYTES)
+    try:
+        document = json.loads(text)
+        wrong = _what_is_wrong(document)
+    except (ValueError, RecursionError) as error:
+        wrong = f"not JSON: {error}"
+    if wrong:
+        raise CorruptMetadata(wrong, path=os.fspath(path), hint=_REMEDY)
+    assert isinstance(document, dict)
+    if document["version"] > VERSION:
+        raise UnsupportedVersion(
+            f"a later release wrote this file: version={document['version']}, known={VERSION}",
+            path=os.fspath(path),
+            hint="resume with that release, or upgrade",
+        )
+    return document
+
+
+def _what_is_wrong(document: Any) -> str | None:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        return f'the document must be an object with "format": "{FORMAT}"'
+    kinds: dict[str, type] = {
+        "version": int,
+        "importer": str,
+        "options": dict,
+        "files": list,
+        "done": bool,
+        "logs": dict,
+        "summary": dict,
+    }
+    for name, kind in kinds.items():
+        if type(document.get(name)) is not kind:
+            return f"{name} must be of type {kind.__name__}: {name}={document.get(name)!r:.80}"
+    for log, first in document["logs"].items():
+        if type(first) is not int or not 0 <= first < 2**64:
+            return f"a log's number must be from 0 to 2**64 - 1: logs[{log!r:.80}]={first!r:.80}"
+        try:
+            for part in log.split("/"):
+                check_name("log", part)
+        except InvalidName as error:
+            return str(error)
+    return None

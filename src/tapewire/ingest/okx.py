@@ -1,0 +1,62 @@
+"""Captures of OKX's public channels: books (checked), trades, tickers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tapewire.ingest.checked import CheckedImporter
+from tapewire.ingest.cryptofeed import milliseconds_ns
+from tapewire.ingest.lines import WRONG_TYPE, BadRow
+from tapewire.protocol.instruments import Instrument
+from tapewire.protocol.market import QUOTE, scaled
+
+__all__ = ["Okx"]
+
+_SIDES = {"buy": False, "sell": True}  # the taker's → whether the buyer was the maker
+
+
+class Okx(CheckedImporter):
+    """OKX, API version 5."""
+
+    name: ClassVar[str] = "okx"
+    venue: ClassVar[str] = "okx"
+
+    def other(
+        self,
+        instrument: Instrument,
+        timestamp_ns: int,
+        channel: str,
+        document: dict[str, Any],
+        data: list[Any],
+    ) -> bool:
+        """Trades and tickers; other channels are skipped."""
+        if channel == "trades":
+            self.add_trades(instrument, timestamp_ns, [_trade(row) for row in data])
+            return True
+        if channel == "tickers":
+            payloads = [
+                self.quote(
+                    instrument,
+                    bid=(row["bidPx"], row["bidSz"]),
+                    ask=(row["askPx"], row["askSz"]),
+                    exchange_ns=milliseconds_ns(row["ts"]),
+                )
+                for row in data
+            ]
+            for payload in payloads:
+                self.add(instrument, "quotes", QUOTE, timestamp_ns, payload)
+            return True
+        self.report.skip(f"channel {channel}"[:80])
+        return False
+
+
+def _trade(row: dict[str, Any]) -> dict[str, Any]:
+    if row["side"] not in _SIDES:
+        raise BadRow(WRONG_TYPE, f"side={row['side']!r:.80}")
+    return {
+        "price": row["px"],
+        "size": row["sz"],
+        "trade_id": scaled(row["tradeId"], 0),
+        "buyer_is_maker": _SIDES[row["side"]],
+        "exchange_ns": milliseconds_ns(row["ts"]),
+    }

@@ -1,0 +1,117 @@
+"""`run`: an import from its files to the finished job."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tapewire.errors import InvalidOption
+from tapewire.ingest.job import Job
+from tapewire.ingest.model import ImportOptions, ImportSummary
+from tapewire.ingest.registry import importer_class
+from tapewire.ingest.report import Report
+from tapewire.ingest.source import SourceFile
+from tapewire.ingest.target import Target
+
+__all__ = ["Progress", "run"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an import is: what `run` tells its `progress` function, after each chunk."""
+
+    read_bytes: int
+    total_bytes: int
+    rows: int
+    records: int
+
+
+def run(
+    format: str,
+    files: Iterable[str | os.PathLike[str]],
+    to: str | os.PathLike[str],
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> ImportSummary:
+    """Import files of a venue into an archive.
+
+    Killed at any moment and run again, it goes on where it was: the archive then holds the same
+    records as after one run. Run again after its end, it does nothing.
+
+    Args:
+        format: A name of `IMPORTERS`.
+        files: The files, in the order in which they were captured.
+        to: The archive's folder; made when it is not there.
+        progress: Called after each chunk.
+        options: Of the importer; its `Options` lists them.
+
+    Raises:
+        CorruptSource: A file is cut short or damaged. What lies before it is in the archive.
+        InvalidOption: No such format or option.
+        ConcurrentUse: Another import is at the same files, or unfinished in the same log.
+        CorruptMetadata: What a killed run left is not what this one would write.
+
+    Example:
+        >>> from tapewire import ingest
+        >>> capture = tmp / "okx.txt"
+        >>> _ = capture.write_text('1652459225.5: {"arg":{"channel":"trades","instId":"BTC-USDT"},'
+        ...   '"data":[{"tradeId":"7","px":"30218.8","sz":"1","side":"buy","ts":"1652459199958"}]}')
+        >>> summary = ingest.run("okx", [capture], tmp / "archive")
+        >>> summary.records, list(summary.logs)
+        (1, ['v1/okx/BTC-USDT/2022-05-13/trades'])
+        >>> ingest.run("okx", [capture], tmp / "archive").already
+        True
+    """
+    started = time.monotonic()
+    cls = importer_class(format)
+    chosen = _options(format, cls.Options, options)
+    sources = [SourceFile(file) for file in files]
+    if not sources:
+        raise InvalidOption("nothing to import: files=[]", hint="give a file")
+    archive = Path(to)
+    archive.mkdir(mode=0o700, parents=True, exist_ok=True)
+    total_bytes = sum(source.size for source in sources)
+    with Job(archive, format, dataclasses.asdict(chosen), sources) as job:
+        if job.done:
+            return job.told()
+        with (
+            Target(archive, job) as target,
+            Report(job.folder, target.gap, target.instrument) as report,
+        ):
+            for chunk in cls(chosen).chunks(sources, report):
+                target.write(chunk)
+                if progress is not None:
+                    read = sum(source.read_bytes for source in sources)
+                    records = sum(log.count for log in target.logs.values())
+                    progress(Progress(read, total_bytes, report.rows, records))
+        summary = ImportSummary(
+            job=job.id,
+            resumed=job.resumed,
+            logs=target.summaries(),
+            rows=report.rows,
+            bad=dict(report.bad_rows),
+            skipped=dict(report.skipped),
+            gaps=sum(log.gaps for log in target.logs.values()),
+            untrusted=target.untrusted(),
+            rejected=os.fspath(report.rejected) if report.bad_rows else None,
+            seconds=time.monotonic() - started,
+        )
+        job.finish(summary.as_dict())
+    return summary
+
+
+def _options(name: str, kind: type[ImportOptions], given: dict[str, Any]) -> ImportOptions:
+    known = [field.name for field in dataclasses.fields(kind)]
+    for option in given:
+        if option not in known:
+            raise InvalidOption(
+                f"this importer has no such option: format={name!r}, option={option!r}",
+                hint=f"it has {', '.join(known)}",
+            )
+    return kind(**given)

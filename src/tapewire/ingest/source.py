@@ -1,0 +1,168 @@
+"""Files to import from: plain, gzip, or a member of a zip; read as a stream, never as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from tapewire.errors import CorruptSource
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+__all__ = ["MAX_LINE_BYTES", "SourceFile"]
+
+MAX_LINE_BYTES = 64 << 20  # a REST snapshot of a deep book has some megabytes
+_PIECE = 1 << 20
+
+
+class SourceFile:
+    r"""One file to import, or one member of a zip.
+
+    A path ``day.zip!orders.txt`` names a member; a zip of one member needs no name. Whether a
+    file is gzip is seen from its first bytes, not from its name.
+
+    Attributes:
+        path: The file.
+        member: The member of the zip, or None.
+        name: What messages call it: the file's name, and the member's.
+        size: Bytes on disk, compressed as they are.
+        read_bytes: How many of them have been read, for progress.
+
+    Example:
+        >>> path = tmp / "a.txt"
+        >>> _ = path.write_bytes(b"one\ntwo")
+        >>> list(SourceFile(path).lines())
+        [(1, b'one'), (2, b'two')]
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fspath(path)
+        member = None
+        if not os.path.lexists(text) and "!" in text:
+            text, _, member = text.rpartition("!")
+        self.path = Path(text)
+        status = os.stat(self.path)
+        if not stat.S_ISREG(status.st_mode):
+            raise CorruptSource(
+                f"not a plain file: mode={stat.filemode(status.st_mode)}",
+                path=text,
+                hint="give the files themselves",
+            )
+        self.size = status.st_size
+        self.read_bytes = 0
+        self.member = member
+        if self._is_zip():
+            self.member = self._member()
+        elif member is not None:
+            raise CorruptSource(f"no zip, and so without members: member={member}", path=text)
+        self.name = self.path.name if self.member is None else f"{self.path.name}!{self.member}"
+
+    def __repr__(self) -> str:
+        return f"SourceFile({self.name!r}, {self.size} bytes)"
+
+    def digest(self) -> str:
+        """SHA-256 of the file as it lies on disk, in hex."""
+        with open(self.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[io.BufferedReader]:
+        """The content, decompressed, from its start.
+
+        Raises:
+            CorruptSource: While it is read: the file is cut short, or damaged.
+        """
+        self.read_bytes = 0
+        with open(self.path, "rb") as disk, self._damage_named():
+            counted = io.BufferedReader(_Counted(disk, self), _PIECE)
+            if self.member is not None:
+                with zipfile.ZipFile(counted) as archive, archive.open(self.member) as inner:
+                    yield io.BufferedReader(cast(io.RawIOBase, inner), _PIECE)
+            elif counted.peek(2)[:2] == b"\x1f\x8b":
+                with gzip.GzipFile(fileobj=counted) as unpacked:
+                    yield io.BufferedReader(cast(io.RawIOBase, unpacked), _PIECE)
+            else:
+                yield counted
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Number, from 1, and bytes of each line, without its end (a newline, or CR and newline).
+
+        A line longer than `MAX_LINE_BYTES` comes in pieces of that size under one number: none of
+        them parses, and so each is a bad row.
+
+        Raises:
+            CorruptSource: The file is cut short or damaged; what is right before it came first.
+        """
+        with self.open() as file:
+            number = 0
+            goes_on = False
+            while line := file.readline(MAX_LINE_BYTES):
+                if not goes_on:
+                    number += 1
+                goes_on = not line.endswith(b"\n")
+                yield number, line.rstrip(b"\r\n")
+
+    @contextlib.contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+            raise CorruptSource(
+                f"the file is cut short or damaged: {error}",
+                path=os.fspath(self.path),
+                hint="what lies before the damage was imported; get the file again, whole, and "
+                "import it into a new archive",
+            ) from error
+
+    def _is_zip(self) -> bool:
+        with open(self.path, "rb") as file:
+            return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+    def _member(self) -> str:
+        with self._damage_named(), zipfile.ZipFile(self.path) as archive:
+            names = [info.filename for info in archive.infolist() if not info.is_dir()]
+        if self.member is None and len(names) == 1:
+            return names[0]
+        if self.member not in names:
+            raise CorruptSource(
+                f"which member of the zip: member={self.member}, "
+                f"it has {', '.join(names) or 'none'}",
+                path=os.fspath(self.path),
+                hint=f"name it: {self.path.name}!MEMBER",
+            )
+        return self.member
+
+
+class _Counted(io.RawIOBase):
+    """A file on disk, and how much of it has been read."""
+
+    def __init__(self, disk: io.BufferedReader, source: SourceFile) -> None:
+        self._disk = disk
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._disk.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._disk.tell()
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        count = self._disk.readinto(buffer)
+        self._source.read_bytes = min(self._source.read_bytes + count, self._source.size)
+        return count

@@ -1,0 +1,31 @@
+"""Where the real captures are that the tests of importers and books read, and how they count."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def marketdata_folder():
+    """The folder of captures; the test is skipped, saying so, where there is none."""
+    given = os.environ.get("TAPEWIRE_MARKETDATA")
+    folder = Path(given) if given else ROOT.parent / "shared" / "marketdata"
+    if not folder.is_dir():
+        pytest.skip(f"needs the captures of real markets: TAPEWIRE_MARKETDATA={given or folder}")
+    return folder
+
+
+def capture(name):
+    """One file of them, by its path below the folder."""
+    path = marketdata_folder() / name
+    if not path.is_file():
+        pytest.skip(f"needs the capture {name}, which is not in {path.parent}")
+    return path
+
+
+def report_count(name, got, want):
+    """Prints what a right book must reach, and fails where it did not."""
+    print(f"{name}: {got}/{want}")
+    assert got == want, f"{name}: {got}/{want}"
