@@ -20,7 +20,9 @@ from tapewire.demo.outputs import Output, Outputs
 from tapewire.demo.places import SYMBOL, Places
 from tapewire.demo.stage import DemoFailed
 from tapewire.demo.tape import records
+from tapewire.errors import TapewireError
 from tapewire.log import Record
+from tapewire.replay import snapshots
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck
 
 __all__ = ["Audit", "Books", "Disagreement", "StrategyBooks", "audit"]
@@ -137,9 +139,13 @@ class Audit:
 
     def _snapshots(self, joined: tuple[int, str]) -> int:
         """Each snapshot, and the book with which the joiner began to follow, where they were."""
-        saved = {snapshot.seq: snapshot.book_hash for snapshot in snapshots_of(self._places.raw)}
+        places = self._places
+        try:
+            saved = {s.seq: snapshots.load(s.path).book.hash() for s in snapshots_of(places.raw)}
+        except TapewireError as error:
+            raise Disagreement(f"a snapshot cannot be read: {error}") from error
         seq, joined_hash = joined
-        there = hashes_at(self._places.raw, [*saved, seq])
+        there = hashes_at(places.raw, [*saved, seq])
         self.equal(
             "every snapshot is the book of a replay at its record",
             saved.items(),

@@ -13,6 +13,7 @@ from tapewire.demo.outputs import snapshot_of
 from tapewire.demo.places import INSTRUMENT
 from tapewire.log import Reader, open_log
 from tapewire.replay import snapshots
+from tapewire.replay.snapshots import SnapshotFile
 
 __all__ = [
     "Caught",
@@ -24,6 +25,8 @@ __all__ = [
     "join",
     "snapshots_of",
 ]
+
+_IDS = (INSTRUMENT.venue_id, INSTRUMENT.market_id)
 
 
 def empty_book() -> L2Book:
@@ -53,12 +56,18 @@ def join(reader: Reader, path: str | os.PathLike[str]) -> Joined:
 
     Where there is no snapshot yet, it begins with the first record, which opens the market.
     """
-    raise NotImplementedError
+    found = snapshots.latest_before(path, *_IDS, instrument=INSTRUMENT, on_gap="raise")
+    if found is None:
+        reader.seek_start()
+        return Joined(empty_book(), None)
+    seq = found.header["seq"]
+    reader.seek_seq(seq + 1)
+    return Joined(found.book, seq)
 
 
-def snapshots_of(path: str | os.PathLike[str]) -> list[Snapshot]:
-    """Every snapshot beside a queue, the oldest first."""
-    raise NotImplementedError
+def snapshots_of(path: str | os.PathLike[str]) -> list[SnapshotFile]:
+    """Every snapshot of the instrument beside a queue, the oldest first."""
+    return snapshots.files(path, *_IDS)
 
 
 # ---- the long way, to compare with --------------------------------------------------------------

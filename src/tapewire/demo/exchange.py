@@ -131,8 +131,8 @@ class Exchange:
         self._checkpoint_every = checkpoint_every
         sync = FlushEvery(records=10_000, seconds=0.05)
         size = places.segment_bytes
-        Instruments([INSTRUMENT]).save(places.root)
         self._wal = open_publisher(places.wal, flush=sync, segment_bytes=size)
+        Instruments([INSTRUMENT]).save(places.root)
         self._fills = _OutputQueue(places.fills, size, numbered=True, declared=[OrderAck, Fill])
         ticks = [TradeTick, SessionClosed]
         self._raw = _OutputQueue(places.raw, size, numbered=False, declared=ticks)

@@ -12,7 +12,7 @@ from tapewire.demo.process import Process, main
 
 __all__ = ["run"]
 
-_EVERY = ("--seconds", "0.5", "--records", "5000", "--keep", "50")
+_EVERY = ("--seconds", "0.5", "--records", "5000", "--keep", "10000")
 
 
 def run(process: Process) -> None:

@@ -129,6 +129,15 @@ def test_a_joiner_that_began_with_another_book_is_found(session):
 
 def test_a_snapshot_of_another_record_is_found(copy):
     older, newer, *_ = snapshots_of(copy.raw)
-    shutil.copy(older.path, newer.path)
+    content = older.path.read_bytes()
+    number = slice(24, 32)  # of the header: seq_num
+    assert int.from_bytes(content[number], "little") == older.seq
+    newer.path.write_bytes(content[:24] + newer.seq.to_bytes(8, "little") + content[32:])
     with pytest.raises(Disagreement, match="every snapshot is the book of a replay"):
+        audit(copy, told={}, joined=NOBODY)
+
+
+def test_a_snapshot_that_cannot_be_read_is_found(copy):
+    snapshots_of(copy.raw)[0].path.write_bytes(b"no snapshot")
+    with pytest.raises(Disagreement, match="a snapshot cannot be read"):
         audit(copy, told={}, joined=NOBODY)
