@@ -51,6 +51,8 @@ class FanIn final : public Cursor, private ForkAware {
 
     bool next(RecordView& out) override;
     Slot source() const noexcept { return given_; }  // of the record that next() gave last
+    // Of the error that was thrown last, until skip_damaged() or a seek; negative: none.
+    int failed() const noexcept { return failed_; }
     std::size_t read_batch(BatchColumns& out, std::size_t max_records) override;
     bool peek(RecordView& out) override;
     void pass(const RecordView& shown) noexcept override;

@@ -178,7 +178,7 @@ bool Book::apply_side(L2::Side& side, const std::byte* levels, std::uint32_t cou
                 distrust(Distrust::negative_size);
                 return false;
             }
-            L2::set(side, level.price, level.size);
+            side.set(level.price, level.size);
         }
         sink.level(l2_);
     }

@@ -15,16 +15,14 @@ bool L3::add(std::uint64_t id, format::Side side, std::int64_t price, std::int64
 bool L3::link(std::uint32_t slot, std::int64_t price) {
     Order& o = orders_[slot];
     auto& levels = levels_of(o.side);
-    const auto place = levels.find(price);
-    std::uint32_t at = free_level_;
-    if (place.found) {
-        at = levels.value(place);
-    } else {
-        if (at == kNone) {
+    std::uint32_t at = levels.get(price);
+    if (at == 0) {
+        at = free_level_;
+        if (at == 0) {
             at = static_cast<std::uint32_t>(levels_.size());
-            levels_.push_back({0, 0, kNone, kNone, 0});
+            levels_.push_back({});
         }
-        levels.insert(place, price, at);
+        levels.set(price, at);  // may throw: the level is still free
         free_level_ = levels_[at].head;
         levels_[at] = {price, 0, kNone, kNone, 0};
     }
@@ -49,17 +47,16 @@ void L3::unlink(std::uint32_t slot) noexcept {
     (o.next == kNone ? level.tail : orders_[o.next].prev) = o.prev;
     level.size -= o.remaining;
     if (--level.orders == 0) {
-        auto& levels = levels_of(o.side);
-        levels.erase(levels.find(level.price));
+        levels_of(o.side).set(level.price, 0);
         level.head = free_level_;
         free_level_ = o.level;
     }
-    o.level = kNone;
+    o.level = 0;
 }
 
 void L3::remove(std::uint32_t slot) noexcept {
     Order& o = orders_[slot];
-    if (o.level == kNone) {
+    if (o.level == 0) {
         --unpriced_;
     } else {
         unlink(slot);
@@ -78,7 +75,7 @@ void L3::unmake(std::uint32_t slot) noexcept {
 bool L3::move(std::uint32_t slot, std::int64_t price, std::int64_t qty) {
     const Order& o = orders_[slot];
     if (const Level* to = level_at(o.side, price)) {
-        const bool same = o.level != kNone && to == &levels_[o.level];
+        const bool same = o.level != 0 && to == &levels_[o.level];
         std::int64_t sum = to->size - (same ? o.remaining : 0);
         if (__builtin_add_overflow(sum, qty, &sum)) return false;
     }
@@ -103,9 +100,10 @@ void L3::clear() noexcept {
     bids_.clear();
     asks_.clear();
     orders_.clear();
-    levels_.clear();
+    levels_.resize(1);
     index_.clear();
-    free_order_ = free_level_ = kNone;
+    free_order_ = kNone;
+    free_level_ = 0;
     unpriced_ = 0;
 }
 

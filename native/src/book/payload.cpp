@@ -90,7 +90,7 @@ void load_levels(Input& in, L2::Side& levels, Side side, std::uint32_t count) {
         const auto level = in.take<format::Level>();
         if (!falling(level.price)) in.damaged("levels must come best first", "price", level.price);
         if (level.size <= 0) in.damaged("a size must be above 0", "size", level.size);
-        L2::set(levels, level.price, level.size);
+        levels.set(level.price, level.size);
     }
 }
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import stat
 import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from tapewire.book.checked_lines import MAX_LINE_BYTES, seal, unseal
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption
 
 __all__ = ["FILE_NAME", "KINDS", "DamagedLine", "Gap", "GapLedger", "LedgerScan"]
@@ -25,14 +24,11 @@ __all__ = ["FILE_NAME", "KINDS", "DamagedLine", "Gap", "GapLedger", "LedgerScan"
 FILE_NAME = "gaps.jsonl"
 VERSION = 1
 KINDS = ("venue", "record", "checksum", "parse")
-MAX_LINE_BYTES = 16384  # five texts, each character escaped, are below it
 MAX_DAMAGED_SHOWN = 1000
 LOCK_SECONDS = 10.0
 _TEXT_MAX = 256
 _TEXTS = ("venue", "symbol", "stream", "cause", "action")
 _NUMBERS = {"first": 2**64, "last": 2**64, "seq": 2**64, "timestamp_ns": 2**63}
-_CRC_HEAD = b'{"crc":"'
-_CRC_END = b'",'
 
 
 @dataclass(frozen=True)
@@ -269,28 +265,12 @@ def _lines(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
 
 
 def _render(gap: Gap) -> bytes:
-    body = json.dumps({"v": VERSION, **asdict(gap)}, separators=(",", ":")).encode()
-    head = b"%s%08x%s" % (_CRC_HEAD, zlib.crc32(body), _CRC_END)
-    return head + body[1:] + b"\n"
+    return seal({"v": VERSION, **asdict(gap)})
 
 
 def _parse(line: bytes) -> Gap:
     """The gap of a line; ValueError says what is wrong with it."""
-    start = len(_CRC_HEAD)
-    if len(line) > MAX_LINE_BYTES:
-        raise ValueError(f"longer than a line can be: max={MAX_LINE_BYTES} bytes")
-    if line[:start] != _CRC_HEAD or line[start + 8 : start + 10] != _CRC_END:
-        raise ValueError('does not begin with its checksum, {"crc":"…"')
-    body = b"{" + line[start + 10 :]
-    if b"%08x" % zlib.crc32(body) != line[start : start + 8]:
-        raise ValueError("does not match its checksum")
-    # From here on the line is as somebody wrote it, who may still not have been us.
-    try:
-        table = json.loads(body)
-    except RecursionError:
-        raise ValueError("no JSON of ours: too deep") from None
-    if not isinstance(table, dict):
-        raise ValueError("not a JSON object")
+    table = unseal(line)
     version = table.pop("v", None)
     if isinstance(version, int) and version > VERSION:
         raise ValueError(f"a later release wrote it: v={version}, known={VERSION}")

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tapewire/book/levels.hpp"
+#include "tapewire/book/ladder.hpp"
 #include "tapewire/book/order_index.hpp"
 #include "tapewire/book/types.hpp"
 #include "tapewire/format/market.hpp"
@@ -25,7 +25,7 @@ class L3 {
         std::uint64_t id;
         std::int64_t remaining;    // > 0
         std::uint32_t prev, next;  // in its queue; `next` is the next free one of a free slot
-        std::uint32_t level;       // kNone: it rests at no price
+        std::uint32_t level;       // 0: it rests at no price
         format::Side side;
     };
     static_assert(sizeof(Order) == 32);
@@ -42,7 +42,7 @@ class L3 {
     }
     const Order& order(std::uint32_t slot) const noexcept { return orders_[slot]; }
     const Level& level(std::uint32_t slot) const noexcept { return levels_[slot]; }
-    bool rests(std::uint32_t slot) const noexcept { return orders_[slot].level != kNone; }
+    bool rests(std::uint32_t slot) const noexcept { return orders_[slot].level != 0; }
 
     // Of an id that is not there and `qty` > 0. Joins the end of the queue at its price. False, and nothing
     // changed, where the sum of its level would not fit into 64 bits.
@@ -57,7 +57,7 @@ class L3 {
         Order& o = orders_[slot];
         if (by == o.remaining) return remove(slot);
         o.remaining -= by;
-        if (o.level != kNone) levels_[o.level].size -= by;
+        if (o.level != 0) levels_[o.level].size -= by;
     }
     void remove(std::uint32_t slot) noexcept;
     // To the end of the queue at a price (the same one: it loses its place). False as of add.
@@ -65,13 +65,13 @@ class L3 {
     void move_to_unpriced(std::uint32_t slot, std::int64_t qty) noexcept;
     void clear() noexcept;
 
-    const Levels<std::uint32_t>& side(format::Side s) const noexcept {
+    const Ladder<std::uint32_t>& side(format::Side s) const noexcept {
         return s == format::Side::buy ? bids_ : asks_;
     }
     // The level at this price, or null.
     const Level* level_at(format::Side s, std::int64_t price) const noexcept {
-        const auto place = side(s).find(price);
-        return place.found ? &levels_[side(s).value(place)] : nullptr;
+        const std::uint32_t at = side(s).get(price);
+        return at == 0 ? nullptr : &levels_[at];
     }
     std::size_t order_count() const noexcept { return index_.size(); }
     std::size_t unpriced_count() const noexcept { return unpriced_; }
@@ -84,7 +84,7 @@ class L3 {
     bool consistent() const;  // for tests
 
   private:
-    Levels<std::uint32_t>& levels_of(format::Side s) noexcept {
+    Ladder<std::uint32_t>& levels_of(format::Side s) noexcept {
         return s == format::Side::buy ? bids_ : asks_;
     }
     std::uint32_t make(std::uint64_t id, format::Side side, std::int64_t qty) {
@@ -96,7 +96,7 @@ class L3 {
         }
         index_.insert(id, slot);  // may throw: the slot is still free
         free_order_ = orders_[slot].next;
-        orders_[slot] = {id, qty, kNone, kNone, kNone, side};
+        orders_[slot] = {id, qty, kNone, kNone, 0, side};
         return slot;
     }
     bool link(std::uint32_t slot, std::int64_t price);
@@ -104,12 +104,12 @@ class L3 {
     void unlink(std::uint32_t slot) noexcept;
     std::vector<std::uint32_t> unpriced_slots() const;
 
-    Levels<std::uint32_t> bids_{format::Side::buy}, asks_{format::Side::sell};  // slots of levels_
+    Ladder<std::uint32_t> bids_{format::Side::buy}, asks_{format::Side::sell};  // slots of levels_
     std::vector<Order> orders_;
-    std::vector<Level> levels_;
+    std::vector<Level> levels_{1};  // the first is nobody's: 0 means no level
     OrderIndex index_;
     std::uint32_t free_order_ = kNone;
-    std::uint32_t free_level_ = kNone;  // linked through `head`
+    std::uint32_t free_level_ = 0;  // linked through `head`
     std::size_t unpriced_ = 0;
 };
 

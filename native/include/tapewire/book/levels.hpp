@@ -1,12 +1,12 @@
-// One side of a book: prices in order, each with a value (a size, or where its orders are).
+// Keys in order, each with a value; the largest key is the best. Where Ladder keeps what has no place in its
+// window, and all of a small side.
 //
 //   directory   first_ [ -∞ | k | k | k ]       smallest key of each chunk; the last chunk has the best
 //   chunks      keys   [ …worst → best, +∞ … ]  up to 64 keys and values, each in an array of its own
 //
-// A key is a price turned so that a better one is larger: a bid's price, or the complement of an ask's
-// (~p = -p - 1, which has no overflow). Most changes are near the best, at the end of everything: so they
-// move few bytes, and the search through the directory begins there. A change moves at most one chunk's
-// levels, whatever the depth. Emptied chunks are kept for later: no allocation once a book has its size.
+// The best is at the end of everything: what happens near it moves few bytes, and the search through the
+// directory begins there. A change moves at most one chunk's levels, whatever the depth. Emptied chunks are
+// kept for later: no allocation once a side has its size.
 #pragma once
 
 #include <array>
@@ -19,42 +19,38 @@
 #include <utility>
 #include <vector>
 
-#include "tapewire/format/market.hpp"
-
 namespace tapewire::book {
 
 template <typename Value>
 class Levels {
+    struct Chunk;
+
   public:
     static constexpr std::size_t kChunk = 64;
     static constexpr std::int64_t kPad = std::numeric_limits<std::int64_t>::max();
 
-    explicit Levels(format::Side side)
-        : turn_(side == format::Side::buy ? 0 : std::int64_t{-1}), spare_() {
-        append_chunk();
-    }
+    Levels() { append_chunk(); }
 
     std::size_t size() const noexcept { return size_; }
     bool empty() const noexcept { return size_ == 0; }
 
-    // Of the best level; not to be asked of an empty side.
-    std::int64_t best_price() const noexcept {
+    // Not to be asked when there is none.
+    std::int64_t best_key() const noexcept {
         const Chunk& c = *chunks_.back();
-        return c.keys[c.count - 1] ^ turn_;
+        return c.keys[c.count - 1];
     }
     const Value& best_value() const noexcept {
         const Chunk& c = *chunks_.back();
         return c.values[c.count - 1];
     }
 
-    // Where a price is, or would be. Valid until the next change.
+    // Where a key is, or would be. Valid until the next change.
     struct Place {
         std::size_t chunk;
         std::size_t at;
         bool found;
     };
-    Place find(std::int64_t price) const noexcept {
-        const std::int64_t key = price ^ turn_;
+    Place find(std::int64_t key) const noexcept {
         const std::size_t chunk = chunk_of(key);
         const Chunk& c = *chunks_[chunk];
         const std::size_t at = c.below(key);
@@ -64,8 +60,7 @@ class Levels {
     const Value& value(const Place& p) const noexcept { return chunks_[p.chunk]->values[p.at]; }
 
     // Makes the level that find() did not find.
-    void insert(Place p, std::int64_t price, const Value& value) {
-        const std::int64_t key = price ^ turn_;
+    void insert(Place p, std::int64_t key, const Value& value) {
         if (chunks_[p.chunk]->count == kChunk) [[unlikely]]
             p = split(p);
         Chunk& c = *chunks_[p.chunk];
@@ -93,15 +88,27 @@ class Levels {
         size_ = 0;
     }
 
-    // Calls f(price, value) for at most `n` levels, best first.
-    template <typename F>
-    void each(std::size_t n, F&& f) const {
-        for (std::size_t i = chunks_.size(); i-- > 0 && n > 0;) {
-            const Chunk& c = *chunks_[i];
-            for (std::size_t at = c.count; at-- > 0 && n > 0; --n)
-                f(c.keys[at] ^ turn_, c.values[at]);
+    // A walk from the best to the worst.
+    class Walk {
+      public:
+        bool done() const noexcept { return at_ == 0; }
+        std::int64_t key() const noexcept { return chunk().keys[at_ - 1]; }
+        const Value& value() const noexcept { return chunk().values[at_ - 1]; }
+        void next() noexcept {
+            if (--at_ == 0 && chunk_ > 0) at_ = levels_->chunks_[--chunk_]->count;
         }
-    }
+
+      private:
+        friend class Levels;
+        explicit Walk(const Levels& levels) noexcept
+            : levels_(&levels), chunk_(levels.chunks_.size() - 1), at_(chunk().count) {}
+        const Chunk& chunk() const noexcept { return *levels_->chunks_[chunk_]; }
+
+        const Levels* levels_;
+        std::size_t chunk_;
+        std::size_t at_;  // behind the one shown
+    };
+    Walk best() const noexcept { return Walk(*this); }
 
     std::size_t memory_bytes() const noexcept {
         return (chunks_.size() + spare_.size()) * sizeof(Chunk) +
@@ -190,7 +197,6 @@ class Levels {
     Place split(const Place& p);
     void shrink(std::size_t chunk) noexcept;
 
-    std::int64_t turn_;  // price ^ turn_ is the key
     std::size_t size_ = 0;
     std::vector<std::int64_t> first_;
     std::vector<std::unique_ptr<Chunk>> chunks_;  // never none

@@ -1,0 +1,278 @@
+// One side of a book: a value for each price, and the best of them at hand.
+//
+//   window   values_  [ . 7 . . 3 9 . 2 ]   one place a tick, from base_ on; no value: no level
+//            bits_      0 1 0 0 1 1 0 1     which have one; the highest is the best
+//   sparse_  the levels that the window has no place for, in order (levels.hpp)
+//
+// The ticks of most instruments are even, and nearly all levels lie within some thousand of them: such a
+// level is found by a subtraction, a multiplication and a rotation, and changed without a branch. That the
+// window is right never matters for what the book says, only for how fast: a level belongs into the window
+// if it has a place there and into sparse_ if not. When too many changes had to go to sparse_ (a new book, a
+// price that has run away), the window is laid anew over what is there, as wide as 31 of 32 levels need.
+//
+// A key is a price turned so that a better one is larger: a bid's price, or the complement of an ask's
+// (~p = -p - 1, which cannot overflow).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "tapewire/book/levels.hpp"
+#include "tapewire/format/market.hpp"
+
+namespace tapewire::book {
+
+// Value{} stands for no level.
+template <typename Value>
+class Ladder {
+  public:
+    explicit Ladder(format::Side side) noexcept
+        : turn_(side == format::Side::buy ? 0 : std::int64_t{-1}) {}
+
+    std::size_t size() const noexcept { return size_; }
+    bool empty() const noexcept { return size_ == 0; }
+
+    // Not to be asked of an empty side.
+    std::int64_t best_price() const noexcept { return best_key_ ^ turn_; }
+    const Value& best_value() const noexcept { return *best_; }
+
+    // The level's value, or Value{}.
+    Value get(std::int64_t price) const noexcept {
+        const std::int64_t key = price ^ turn_;
+        const std::uint64_t at = place_of(key);
+        if (at < width_) [[likely]]
+            return values_[at];
+        const auto found = sparse_.find(key);
+        return found.found ? sparse_.value(found) : Value{};
+    }
+
+    // Value{} takes the level away.
+    void set(std::int64_t price, Value value) {
+        const std::int64_t key = price ^ turn_;
+        const std::uint64_t at = place_of(key);
+        if (at < width_) [[likely]] {
+            const bool was = values_[at] != Value{}, is = value != Value{};
+            values_[at] = value;
+            size_ = size_ + is - was;
+            std::uint64_t& word = bits_[at / 64];
+            const std::uint64_t bit = at % 64;
+            word = (word & ~(std::uint64_t{1} << bit)) | (std::uint64_t{is} << bit);
+            if (static_cast<std::int64_t>(at) >= top_) [[unlikely]]
+                top_changed(at, is);
+        } else {
+            set_sparse(key, value);
+        }
+    }
+
+    void clear() noexcept;
+
+    // Calls f(price, value) for at most `n` levels, best first.
+    template <typename F>
+    void each(std::size_t n, F&& f) const;
+
+    std::size_t memory_bytes() const noexcept {
+        return sparse_.memory_bytes() + width_ * sizeof(Value) + width_ / 8;
+    }
+
+    // For tests: whether everything above is so.
+    bool consistent() const;
+    std::size_t window() const noexcept { return width_; }
+
+  private:
+    static constexpr std::size_t kWindowMin = 256, kWindowMax = 65536;
+    static constexpr std::size_t kMissesMin = 1024;
+    static constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
+
+    // Below width_ when the key is base_ + that many ticks. With tick = odd << shift, the inverse of `odd`
+    // modulo 2^64 divides whatever is divisible; all of it is one-to-one, so no other key falls below.
+    std::uint64_t place_of(std::int64_t key) const noexcept {
+        const std::uint64_t distance =
+            static_cast<std::uint64_t>(key) - static_cast<std::uint64_t>(base_);
+        return std::rotr(distance * inverse_, shift_);
+    }
+    std::int64_t key_at(std::int64_t at) const noexcept { return base_ + at * tick_; }
+
+    void top_changed(std::uint64_t at, bool is) noexcept;
+    void set_sparse(std::int64_t key, Value value);
+    void choose_best() noexcept;
+    std::int64_t top_below(std::int64_t at) const noexcept;  // highest with a value, < at; or -1
+    void refit();
+
+    std::int64_t turn_;  // price ^ turn_ is the key
+    std::size_t size_ = 0;
+    std::int64_t best_key_ = 0;
+    const Value* best_ = nullptr;
+
+    std::size_t width_ = 0;  // 0: no window
+    std::int64_t base_ = 0;
+    std::int64_t tick_ = 1;
+    std::uint64_t inverse_ = 1;
+    int shift_ = 0;
+    std::int64_t top_ = -1;  // the window's best place, or -1
+    std::unique_ptr<Value[]> values_;
+    std::unique_ptr<std::uint64_t[]> bits_;
+
+    Levels<Value> sparse_;
+    std::size_t misses_ = 0;  // changes of sparse_ since the window was laid
+    std::size_t misses_max_ = kMissesMin;
+};
+
+template <typename Value>
+std::int64_t Ladder<Value>::top_below(std::int64_t at) const noexcept {
+    if (at <= 0) return -1;
+    std::int64_t word = (at - 1) / 64;
+    std::uint64_t bits = bits_[word] & (~std::uint64_t{0} >> (63 - (at - 1) % 64));
+    while (bits == 0 && word > 0) bits = bits_[--word];
+    return bits == 0 ? -1 : word * 64 + 63 - std::countl_zero(bits);
+}
+
+template <typename Value>
+void Ladder<Value>::top_changed(std::uint64_t at, bool is) noexcept {
+    const auto place = static_cast<std::int64_t>(at);
+    if (is) {
+        if (place == top_) return;
+        top_ = place;
+    } else {
+        if (place > top_) return;  // it was not there before
+        top_ = top_below(place);
+    }
+    choose_best();
+}
+
+template <typename Value>
+void Ladder<Value>::choose_best() noexcept {
+    if (top_ >= 0) {
+        best_key_ = key_at(top_);
+        best_ = &values_[top_];
+    }
+    if (!sparse_.empty() && (top_ < 0 || sparse_.best_key() > best_key_)) {
+        best_key_ = sparse_.best_key();
+        best_ = &sparse_.best_value();
+    }
+}
+
+template <typename Value>
+void Ladder<Value>::set_sparse(std::int64_t key, Value value) {
+    const auto place = sparse_.find(key);
+    if (place.found) {
+        if (value != Value{}) {
+            sparse_.value(place) = value;
+        } else {
+            sparse_.erase(place);
+            --size_;
+        }
+    } else if (value != Value{}) {
+        sparse_.insert(place, key, value);
+        ++size_;
+    }
+    if (++misses_ > misses_max_) [[unlikely]]
+        refit();
+    choose_best();
+}
+
+// Lays the window over the levels that are there. Changes nothing that can be seen.
+template <typename Value>
+void Ladder<Value>::refit() {
+    misses_ = 0;
+    misses_max_ = std::max(kMissesMin, 4 * size_);  // so that this is a fixed part of each change
+    const auto width_now = static_cast<std::int64_t>(width_);
+    if (sparse_.size() <= size_ / 16 && top_ >= width_now / 4 && top_ < width_now - width_now / 16)
+        return;  // it lies well: what was missed is few levels that change often
+    std::vector<std::int64_t> keys;
+    keys.reserve(size_);
+    each(size_, [&](std::int64_t price, const Value&) { keys.push_back(price ^ turn_); });
+    if (keys.size() < 2) return;
+    const std::size_t covered = std::max<std::size_t>(2, keys.size() - keys.size() / 32);
+    const auto gap = [](std::int64_t better, std::int64_t worse) {
+        return static_cast<std::uint64_t>(better) - static_cast<std::uint64_t>(worse);
+    };
+    std::uint64_t tick = 0;
+    for (std::size_t i = 1; i < covered; ++i) tick = std::gcd(tick, gap(keys[i - 1], keys[i]));
+    const std::uint64_t span = gap(keys[0], keys[covered - 1]) / tick;
+    const std::size_t width = std::clamp<std::uint64_t>(
+        std::bit_ceil(std::min<std::uint64_t>(span, kWindowMax) * 3 / 2), kWindowMin, kWindowMax);
+    // A quarter of it lies beyond the best, for prices that move. At the ends of all numbers there is none.
+    const auto ticks = static_cast<std::int64_t>(width / 4);
+    std::int64_t above = 0, below = 0, base = 0;
+    if (tick > kLargest || __builtin_mul_overflow(static_cast<std::int64_t>(tick), ticks, &above) ||
+        __builtin_mul_overflow(above, std::int64_t{3}, &below) ||
+        __builtin_sub_overflow(keys[0], below, &base) ||
+        __builtin_add_overflow(keys[0], above, &above))
+        return;
+
+    Ladder fresh(turn_ == 0 ? format::Side::buy : format::Side::sell);
+    fresh.values_ = std::make_unique<Value[]>(width);
+    fresh.bits_ = std::make_unique<std::uint64_t[]>(width / 64);
+    fresh.width_ = width;
+    fresh.base_ = base;
+    fresh.tick_ = static_cast<std::int64_t>(tick);
+    fresh.shift_ = std::countr_zero(tick);
+    const std::uint64_t odd = tick >> fresh.shift_;
+    fresh.inverse_ = odd;  // right in 3 bits; each round doubles them
+    for (int i = 0; i < 5; ++i) fresh.inverse_ *= 2 - odd * fresh.inverse_;
+    fresh.misses_max_ = std::numeric_limits<std::size_t>::max();
+    each(size_, [&](std::int64_t price, const Value& value) { fresh.set(price, value); });
+    fresh.misses_ = 0;
+    fresh.misses_max_ = misses_max_;
+    *this = std::move(fresh);
+}
+
+template <typename Value>
+void Ladder<Value>::clear() noexcept {
+    for (std::int64_t at = top_; at >= 0; at = top_below(at)) values_[at] = Value{};
+    std::fill_n(bits_.get(), width_ / 64, std::uint64_t{0});
+    sparse_.clear();
+    top_ = -1;
+    size_ = 0;
+}
+
+template <typename Value>
+template <typename F>
+void Ladder<Value>::each(std::size_t n, F&& f) const {
+    auto rest = sparse_.best();
+    for (std::int64_t at = top_; at >= 0 && n > 0; at = top_below(at)) {
+        const std::int64_t key = key_at(at);
+        for (; !rest.done() && rest.key() > key && n > 0; rest.next(), --n)
+            f(rest.key() ^ turn_, rest.value());
+        if (n == 0) return;
+        f(key ^ turn_, values_[at]);
+        --n;
+    }
+    for (; !rest.done() && n > 0; rest.next(), --n) f(rest.key() ^ turn_, rest.value());
+}
+
+template <typename Value>
+bool Ladder<Value>::consistent() const {
+    if (!sparse_.consistent()) return false;
+    std::size_t in_window = 0;
+    std::int64_t top = -1;
+    for (std::size_t at = 0; at < width_; ++at) {
+        const bool is = values_[at] != Value{};
+        if (((bits_[at / 64] >> (at % 64)) & 1) != std::uint64_t{is}) return false;
+        if (place_of(key_at(static_cast<std::int64_t>(at))) != at) return false;
+        in_window += is;
+        if (is) top = static_cast<std::int64_t>(at);
+    }
+    if (top != top_ || in_window + sparse_.size() != size_) return false;
+    bool right = true, first = true;
+    std::size_t seen = 0;
+    std::int64_t last = 0;
+    for (auto rest = sparse_.best(); !rest.done(); rest.next())
+        right = right && place_of(rest.key()) >= width_ && rest.value() != Value{};
+    each(size_, [&](std::int64_t price, const Value& value) {
+        const std::int64_t key = price ^ turn_;
+        right = right && (first ? key == best_key_ && value == *best_ : key < last);
+        first = false;
+        last = key;
+        ++seen;
+    });
+    return right && seen == size_;
+}
+
+}  // namespace tapewire::book

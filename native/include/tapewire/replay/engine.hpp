@@ -1,0 +1,176 @@
+// Replay: drives a cursor over one log, or over many by a FanIn, keeps a book for each instrument, and
+// says what each record did.
+//
+// The clock is the tape's: the highest time of the records given so far. It never goes back, and no other
+// clock is asked: the same records give the same steps and the same books, whoever reads them and when.
+//
+// The cursor belongs to somebody else, who does not move it meanwhile. It stands in front of the first
+// record that was not given.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "tapewire/book/book.hpp"
+#include "tapewire/cursor.hpp"
+#include "tapewire/fan_in.hpp"
+#include "tapewire/market/event.hpp"
+#include "tapewire/xxhash.hpp"
+
+namespace tapewire::replay {
+
+// One instrument. Stays at its address as long as the engine lives.
+struct Market {
+    std::uint32_t index = 0;  // in the order in which they became known
+    std::uint16_t venue_id = 0;
+    std::uint32_t market_id = 0;
+    std::uint64_t symbol_hash = 0;         // XXH64 of "venue:symbol"; 0 = not told
+    std::optional<book::Options> options;  // of its book; none: scales as its first event has them
+    std::shared_ptr<book::Book> book;      // null before the first book event
+
+    // The book came from a snapshot: records of `warm_source` up to this number, and those of other logs up
+    // to this time, are in it already.
+    std::uint16_t warm_source = 0;
+    std::optional<std::uint64_t> warm_seq;
+    std::int64_t warm_ns = 0;
+
+    bool changed = false;                // since saved() was called
+    std::uint64_t rebuild_from = 0;      // the record to begin with to get this book again
+    std::vector<std::uint16_t> sources;  // that its book events came from
+
+    std::uint64_t key() const noexcept { return (std::uint64_t{venue_id} << 32) | market_id; }
+};
+
+// Records that a log lacks, or that cannot be read.
+struct TapeGap {
+    enum class Cause : std::uint8_t { missing, damaged, unreadable };
+    Cause cause = Cause::missing;
+    bool counted = true;  // false: how many are lost is not known; first = last = the next number
+    std::uint64_t first = 0, last = 0;
+    std::uint64_t seq = 0;  // of the last record given before, in that log
+    std::int64_t timestamp_ns = 0;
+    std::uint16_t source = 0;
+    std::vector<Market*> markets;  // whose books are not to be trusted since
+};
+
+enum class Kind : std::uint8_t { book, trade, quote, other, gap };
+
+struct Step {
+    Kind kind = Kind::other;
+    book::Applied applied = book::Applied::unchanged;  // of kind book
+    std::uint16_t source = 0;                          // the FanIn's slot; 0 for a single log
+    RecordView record;                                 // of kind gap: without payload
+    std::int64_t time_ns = 0;                          // the tape's clock
+    Market* market = nullptr;                          // null: of no instrument, or not known which
+    book::Book* book = nullptr;    // the instrument's, null before its first event
+    market::TradeView trade{};     // of kind trade
+    const TapeGap* gap = nullptr;  // of kind gap; valid until the next call
+};
+
+struct EngineOptions {
+    book::GapPolicy on_gap = book::GapPolicy::resync;
+    book::Unknown unknown = book::Unknown::ignore;
+    bool only_added =
+        false;  // pass over instruments that were not add()ed, and what belongs to none
+    bool skip_damaged = false;  // false: damage throws, on each call, until the cursor skips it
+    // Records before the tape reaches this time are applied and not shown.
+    std::int64_t show_from_ns = std::numeric_limits<std::int64_t>::min();
+    // Ends in front of the first record at which the tape reaches this time.
+    std::int64_t end_ns = std::numeric_limits<std::int64_t>::max();
+    bool ends_at_seq =
+        false;  // of a single log: ends in front of the first record numbered `end_seq` or higher
+    std::uint64_t end_seq = 0;
+};
+
+// When run() stops: behind the record that reaches one of these.
+struct Limits {
+    std::uint64_t records = std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t bytes = std::numeric_limits<std::uint64_t>::max();  // of log, headers included
+    std::int64_t until_ns = std::numeric_limits<std::int64_t>::max();
+    bool at_roll = false;       // the first record of another segment
+    bool at_gap = false;        // something is missing, or what was missing was made good
+    std::int64_t slice_ns = 0;  // of wall clock; 0: no limit
+};
+enum class Stop : std::uint8_t { end, records, bytes, time, roll, gap, slice };
+
+class Engine {
+  public:
+    Engine(Cursor& cursor, const EngineOptions& options);
+
+    // Makes an instrument known: before the first record.
+    Market& add(std::uint16_t venue_id, std::uint32_t market_id, std::uint64_t symbol_hash = 0,
+                std::optional<book::Options> options = {});
+    // Its book as it was behind record `seq` of `source`, whose time was `timestamp_ns`.
+    void warm(Market& market, std::shared_ptr<book::Book> book, std::uint16_t source,
+              std::uint64_t seq, std::int64_t timestamp_ns);
+    // The book is on disk, as it is now: it can be had again from there.
+    void saved(Market& market) noexcept;
+    // `source` begins behind records that are gone: what is read from it is not to be trusted.
+    void lost_before(std::uint16_t source, std::uint64_t first, std::uint64_t last);
+
+    // The next step; false at the end, for now. Throws what the cursor throws, and gap_detected by
+    // GapPolicy::raise: the record is passed then, and the next call goes on.
+    bool next(Step& out);
+    enum class Found : std::uint8_t { step, end, pause };
+    // The same, but gives up for now after `max_passed` records that are not shown.
+    Found advance(Step& out, std::uint64_t max_passed);
+    // Applies without showing.
+    Stop run(const Limits& limits);
+
+    std::uint64_t records() const noexcept { return records_; }  // given or passed over
+    std::uint64_t events() const noexcept { return events_; }    // book events applied
+    std::uint64_t bytes() const noexcept { return bytes_; }
+    std::uint64_t rolls() const noexcept { return rolls_; }  // from one segment to another
+    std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
+    std::int64_t last_timestamp_ns() const noexcept { return last_timestamp_ns_; }
+    std::int64_t clock_ns() const noexcept { return clock_ns_; }
+    std::uint64_t gap_changes() const noexcept { return gap_changes_; }
+    // The end of EngineOptions was reached: no more steps come, whatever is appended.
+    bool finished() const noexcept { return finished_; }
+
+    const std::vector<std::unique_ptr<Market>>& markets() const noexcept { return markets_; }
+    const std::vector<TapeGap>& tape_gaps() const noexcept { return tape_gaps_; }
+    // Of all books, by venue and market: XXH3-128 of venue_id u32, market_id u32 and the book's hash.
+    Hash128 hash() const;
+
+  private:
+    enum class Taken : std::uint8_t { shown, passed };
+
+    bool at_end(const RecordView& record) const noexcept;
+    bool is_known(const Market& market, const RecordView& record,
+                  std::uint16_t source) const noexcept;
+    bool peek(RecordView& record, Step& out, bool& gap);
+    Taken take(const RecordView& record, Step& out);
+    Taken take_book(const RecordView& record, Step& out);
+    bool take_unreadable(const RecordView& record, Step& out);
+    Market* market_of_event(const RecordView& record);
+    Market* market_of_symbol(std::uint64_t symbol_hash, std::uint32_t market_id) const noexcept;
+    void make_book(Market& market, const market::BookEvent& event, std::uint16_t source);
+    void apply(Market& market, const market::BookEvent& event, const RecordView& record, Step& out);
+    void note_gap(TapeGap gap, Market* only);
+    void distrust(Market& market, const TapeGap& gap);
+    void show_gap(Step& out);
+    std::uint16_t failed_source() const noexcept;
+
+    Cursor& cursor_;
+    FanIn* const fan_;  // the same, when it is one
+    const EngineOptions options_;
+    std::vector<std::unique_ptr<Market>> markets_;
+    std::unordered_map<std::uint64_t, Market*> by_key_;
+    std::unordered_map<std::uint64_t, Market*> by_symbol_;
+    std::unordered_map<std::uint32_t, Market*> by_market_id_;
+    Market* last_market_ = nullptr;  // of a book event: most logs have one
+    std::vector<TapeGap> tape_gaps_;
+    const Mapping* segment_ = nullptr;  // that the last record lay in
+    std::uint64_t records_ = 0, events_ = 0, bytes_ = 0, rolls_ = 0, gap_changes_ = 0;
+    bool finished_ = false;
+    std::optional<std::uint64_t> last_seq_;
+    std::int64_t last_timestamp_ns_ = 0;
+    std::int64_t clock_ns_ = std::numeric_limits<std::int64_t>::min();
+};
+
+}  // namespace tapewire::replay

@@ -1,0 +1,550 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
+"""Order books, native: `L2Book` and `L3Book`."""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython.operator cimport dereference as deref
+from libcpp.utility cimport move
+
+from tapewire._native cimport Batch
+from tapewire.protocol._native cimport BookEvent, book_event_of
+
+from collections import namedtuple
+
+from tapewire.errors import ConcurrentUse, InvalidOption
+
+cdef extern from "tapewire/book/batch.hpp" namespace "tapewire::book":
+    cdef enum class RowPer:
+        event
+        level
+
+    size_t c_apply_batch "tapewire::book::apply_batch"(
+        CBook&, const BatchColumns&, size_t, size_t, size_t&) except +raise_python_error nogil
+    vector[TopRow] c_tops "tapewire::book::tops"(
+        CBook&, const BatchColumns&, size_t, size_t, RowPer, size_t&) except +raise_python_error nogil
+
+cdef extern from *:
+    """
+    #include <memory>
+    #include "tapewire/book/book.hpp"
+    // Cython cannot make a shared_ptr of what cannot be copied, nor a span.
+    static inline std::span<const std::byte> tw_bytes(const void* data, size_t size) {
+        return {static_cast<const std::byte*>(data), size};
+    }
+    static std::shared_ptr<tapewire::book::Book> tw_new_book(const tapewire::book::Options& options) {
+        return std::make_shared<tapewire::book::Book>(options);
+    }
+    static std::shared_ptr<tapewire::book::Book> tw_load_book(const void* data, size_t size,
+                                                              const tapewire::book::Options& options) {
+        return std::make_shared<tapewire::book::Book>(
+            tapewire::book::Book::load(tw_bytes(data, size), options));
+    }
+    static tapewire::book::Options tw_saved_options(const void* data, size_t size) {
+        return tapewire::book::Book::saved_options(tw_bytes(data, size));
+    }
+    """
+    shared_ptr[CBook] tw_new_book(const Options&) except +raise_python_error
+    shared_ptr[CBook] tw_load_book(const void*, size_t, const Options&) except +raise_python_error
+    Options tw_saved_options(const void*, size_t) except +raise_python_error
+
+Level = namedtuple("Level", "price size")
+Level.__doc__ = """A price and how much there is at it, both as integers at the book's scales."""
+
+Order = namedtuple("Order", "id side price remaining")
+Order.__doc__ = """An order of an `L3Book`; `price` is None while it rests at no price."""
+
+QueuePosition = namedtuple("QueuePosition", "orders_ahead size_ahead")
+QueuePosition.__doc__ = """What stands before an order at its price."""
+
+BookGap = namedtuple("BookGap", "cause first last seq timestamp_ns resynced")
+BookGap.__doc__ = """What made a book untrusted, and whether a later snapshot has mended it.
+
+`first` and `last` are the missing update ids (cause ``"venue_gap"``) or record numbers (``"record_gap"``),
+and 0 for other causes; `seq` and `timestamp_ns` are of the record at which it was noticed.
+"""
+
+# In the order of the native enums.
+cdef tuple _GAP_POLICIES = ("raise", "quarantine", "resync")
+cdef tuple _RULES = (None, "szse", "sse")
+cdef tuple _UNKNOWN = ("ignore", "raise", "distrust")
+cdef tuple _APPLIED = ("changed", "unchanged", "buffered", "ignored")
+cdef dict _SIDES = {"buy": 1, "bid": 1, "sell": 2, "ask": 2}
+
+cdef uint32_t _OPENING = 2, _CLOSING = 4, _RESTRICTED = 8
+
+
+cdef int _choice(str name, tuple choices, object value) except -1:
+    if value not in choices:
+        raise InvalidOption(f"{name} must be one of {', '.join(map(repr, choices))}: {name}={value!r}")
+    return choices.index(value)
+
+
+cdef uint8_t _scale(str name, object value) except? 255:
+    if type(value) is not int or not 0 <= value <= 18:
+        raise InvalidOption(f"a scale must be from 0 to 18: {name}={value!r}")
+    return value
+
+
+cdef CSide _side(object side) except *:
+    number = _SIDES.get(side) if isinstance(side, str) else None
+    if number is None:
+        raise InvalidOption(f'a side is "bid" or "ask" ("buy" or "sell"): side={side!r}')
+    return <CSide> <int> number
+
+
+cdef size_t _count(object n) except? 0:
+    if n is None:
+        return <size_t> -1
+    if n < 0:
+        raise InvalidOption(f"a number of levels must not be negative: n={n!r}")
+    return n
+
+
+@cython.final
+@cython.no_gc
+cdef class _Rows:
+    """The rows of tops() as a buffer, without another copy."""
+
+    cdef vector[TopRow] rows
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.rows.data(), self.rows.size() * sizeof(TopRow), 0, flags)
+
+
+cdef Book wrap_book(shared_ptr[CBook] native):
+    cdef Book book
+    if native.get().options().mode == CBookMode.l2:
+        book = L2Book.__new__(L2Book)
+    else:
+        book = L3Book.__new__(L3Book)
+    book._book = native
+    return book
+
+
+cdef class Book:
+    """What `L2Book` and `L3Book` have in common."""
+
+    def __init__(self):
+        raise TypeError("make an L2Book or an L3Book")
+
+    cdef CBook* _native(self) except NULL:
+        if self._busy:
+            raise ConcurrentUse("another thread is inside a call of this book",
+                                hint="a book belongs to one thread at a time")
+        if self._book.get() is NULL:
+            raise TypeError("the book was never made: call __init__")
+        return self._book.get()
+
+    def apply(self, event):
+        """Take one event in: a record, a `BookEvent`, or the bytes of one.
+
+        Returns:
+            ``"changed"``; ``"unchanged"`` (stale, a heartbeat, an unknown order); ``"buffered"`` (kept until
+            a snapshot comes) or ``"ignored"`` (the book is untrusted, and this does not help).
+
+        Raises:
+            GapDetected: Something is missing, and `on_gap` is ``"raise"``. It is raised once; the next
+                event may follow.
+            CorruptRecord: The bytes are no event; or, when `on_gap` is ``"raise"``, a size below 0 or a
+                number that does not fit.
+            UnknownOrder: By ``unknown="raise"``.
+            InvalidOption: The event is of another instrument, or of the other kind of book.
+        """
+        cdef CBook* book = self._native()
+        cdef BookEvent given = book_event_of(event)
+        return _APPLIED[<int> book.apply(given.event, given.event.head.seq)]
+
+    def apply_batch(self, Batch batch not None):
+        """Take all book events of a batch in, natively and without the GIL.
+
+        Records of other types are passed over. An error says in `applied` how many records were taken, the one
+        that caused it included: ``batch[error.applied:]`` is the rest.
+
+        Returns:
+            How many of them changed the book.
+        """
+        cdef CBook* book = self._native()
+        cdef const BatchColumns* columns = batch._columns.get()
+        cdef size_t done = 0, changed = 0
+        self._busy = True
+        try:
+            with nogil:
+                changed = c_apply_batch(deref(book), deref(columns), batch._from, batch._to, done)
+        except Exception as error:
+            error.applied = done
+            raise
+        finally:
+            self._busy = False
+        return changed
+
+    def tops(self, Batch batch not None, *, per="event"):
+        """Like `apply_batch`, with the best of both sides after each event, or after each level changed.
+
+        By ``per="level"`` a diff gives a row for each of its levels, and any other event one row. Prices and
+        sizes are 0 where a side is empty, and while the book is untrusted.
+
+        Returns:
+            A structured array: timestamp_ns, bid_price, bid_size, ask_price, ask_size.
+        """
+        cdef CBook* book = self._native()
+        cdef const BatchColumns* columns = batch._columns.get()
+        cdef RowPer rows_per = RowPer.level if _choice("per", ("event", "level"), per) == 1 else RowPer.event
+        cdef size_t done = 0
+        cdef _Rows made = _Rows.__new__(_Rows)
+        self._busy = True
+        try:
+            with nogil:
+                made.rows = move(c_tops(deref(book), deref(columns), batch._from, batch._to, rows_per, done))
+        except Exception as error:
+            error.applied = done
+            raise
+        finally:
+            self._busy = False
+        import numpy
+        from tapewire.book.rows import TOP_DTYPE
+        return numpy.frombuffer(made, TOP_DTYPE) if made.rows.size() else numpy.empty(0, TOP_DTYPE)
+
+    def record_gap(self, first, last):
+        """Say that the tape lacks these records: the book is untrusted from now on, by `on_gap`.
+
+        Raises:
+            GapDetected: By ``on_gap="raise"``.
+        """
+        self._native().record_gap(first, last)
+
+    def release(self):
+        """End a quarantine: the book waits for its next snapshot (an `L3Book`: for a reset)."""
+        self._native().release()
+
+    cdef object _levels(self, CSide side, object n):
+        cdef CBook* book = self._native()
+        cdef size_t count = min(_count(n), book.level_count(side))
+        cdef vector[LevelRow] rows
+        rows.resize(count)
+        book.top(side, count, rows.data())
+        from tapewire.book.rows import levels_array
+        return levels_array(<const char[:count * sizeof(LevelRow)]> <const char*> rows.data() if count else b"",
+                            book.options().mode == CBookMode.l3)
+
+    def bids(self, n=None):
+        """The best `n` bids (all of them by default), best first: price, size and, of orders, how many."""
+        return self._levels(CSide.buy, n)
+
+    def asks(self, n=None):
+        """The best `n` asks (all of them by default), best first: price, size and, of orders, how many."""
+        return self._levels(CSide.sell, n)
+
+    cdef object _best(self, CSide side):
+        cdef CLevel level
+        if not self._native().best(side, level):
+            return None
+        return Level(level.price, level.size)
+
+    @property
+    def best_bid(self):
+        """The best bid as a `Level`, or None."""
+        return self._best(CSide.buy)
+
+    @property
+    def best_ask(self):
+        """The best ask as a `Level`, or None."""
+        return self._best(CSide.sell)
+
+    @property
+    def mid(self):
+        """Half-way between the best prices, in their units, as a float; None where a side is empty."""
+        bid, ask = self._best(CSide.buy), self._best(CSide.sell)
+        return None if bid is None or ask is None else (bid.price + ask.price) / 2
+
+    @property
+    def spread(self):
+        """Best ask less best bid, in the units of the prices; None where a side is empty."""
+        bid, ask = self._best(CSide.buy), self._best(CSide.sell)
+        return None if bid is None or ask is None else ask.price - bid.price
+
+    @property
+    def crossed(self):
+        """Whether the best bid is not below the best ask."""
+        return self._native().crossed()
+
+    def level_count(self, side):
+        """How many prices a side has."""
+        return self._native().level_count(_side(side))
+
+    def depth(self, side, n=None):
+        """Sum of the sizes of the best `n` levels (all by default); at most the largest 64-bit number."""
+        return self._native().depth(_side(side), _count(n))
+
+    def hash(self):
+        """The book as 32 hexadecimal digits: equal for books that hold the same, on every host.
+
+        XXH3-128 over all levels (of an `L3Book`: all orders that rest), see the format of saved books.
+        """
+        cdef Hash128 h = self._native().hash()
+        return f"{h.high:016x}{h.low:016x}"
+
+    @property
+    def trusted(self):
+        """Whether the book is what the venue has."""
+        return self._native().trusted()
+
+    @property
+    def distrust(self):
+        """Why it is not, as a word (``"venue_gap"``, ``"no_snapshot"`` …); None when it is trusted."""
+        cdef CBook* book = self._native()
+        return None if book.trusted() else (<bytes> name_of(book.distrust())).decode()
+
+    @property
+    def distrust_reason(self):
+        """The same as a sentence; None when it is trusted."""
+        cdef CBook* book = self._native()
+        return None if book.trusted() else book.distrust_reason().decode()
+
+    @property
+    def quarantined(self):
+        """Whether everything is ignored until `release()`."""
+        return self._native().quarantined()
+
+    @property
+    def gaps(self):
+        """All that ever made this book untrusted, but resets: `BookGap`s, the oldest first."""
+        cdef CBook* book = self._native()
+        cdef CGap gap
+        cdef size_t i
+        made = []
+        for i in range(book.gaps().size()):
+            gap = book.gaps()[i]
+            made.append(BookGap((<bytes> name_of(gap.cause)).decode(), gap.first, gap.last, gap.seq,
+                                gap.timestamp_ns, gap.resynced))
+        return made
+
+    @property
+    def last_update(self):
+        """The venue's id of the last update applied; 0 where it has none."""
+        return self._native().last_update()
+
+    @property
+    def last_seq(self):
+        """Number of the last record given, whatever became of it."""
+        return self._native().last_seq()
+
+    @property
+    def last_timestamp_ns(self):
+        """Its time."""
+        return self._native().last_timestamp_ns()
+
+    @property
+    def last_exchange_ns(self):
+        """The venue's time of the last event that had one; 0 before."""
+        return self._native().last_exchange_ns()
+
+    @property
+    def waiting(self):
+        """How many diffs are kept until a snapshot comes."""
+        return self._native().waiting()
+
+    @property
+    def price_scale(self):
+        """Decimals of prices: ``price / 10 ** price_scale``."""
+        return self._native().options().price_scale
+
+    @property
+    def size_scale(self):
+        """Decimals of sizes."""
+        return self._native().options().size_scale
+
+    @property
+    def on_gap(self):
+        """``"raise"``, ``"quarantine"`` or ``"resync"``."""
+        return _GAP_POLICIES[<int> self._native().options().on_gap]
+
+    @property
+    def memory_bytes(self):
+        """Bytes that the book holds."""
+        return self._native().memory_bytes()
+
+    def save(self):
+        """The book as bytes, for `load`; see the format of saved books.
+
+        Raises:
+            InvalidOption: It is not trusted.
+        """
+        cdef vector[byte] out
+        self._native().save(out)
+        return PyBytes_FromStringAndSize(<const char*> out.data(), out.size())
+
+    def __repr__(self):
+        from tapewire.book.show import summary
+        return summary(self)
+
+    def _repr_html_(self):
+        from tapewire.book.show import ladder_html
+        return ladder_html(self)
+
+
+cdef Options _options_to_load(bytes payload, CBookMode mode, object on_gap) except *:
+    cdef Options options = tw_saved_options(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+    options.mode = mode  # of another mode: load() says so
+    options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
+    return options
+
+
+cdef class L2Book(Book):
+    """Sizes by price, from snapshots and diffs.
+
+    Untrusted until its first snapshot; diffs that come before are kept, and applied where they follow it.
+
+    Args:
+        price_scale: Decimals of the prices that it shows; events of another scale are converted, exactly.
+        size_scale: The same for sizes.
+        on_gap: When updates are missing: ``"raise"`` `GapDetected` once, ``"quarantine"`` (ignore everything
+            until `release()`), or ``"resync"`` (start again from the next snapshot). The book stays as it
+            was, untrusted, until then; by ``"raise"`` too it goes on with the next snapshot.
+
+    Example:
+        >>> from tapewire import book
+        >>> from tapewire.protocol import market
+        >>> from tapewire.protocol.instruments import Instrument
+        >>> btc = Instrument.of("binance", "BTCUSDT", price_scale=2, size_scale=3)
+        >>> b = book.L2Book(price_scale=2, size_scale=3)
+        >>> b.apply(market.l2_snapshot(btc, 1, bids=[(10000, 5)], asks=[(10010, 7)], native_seq=4))
+        'changed'
+        >>> b.apply(market.l2_diff(btc, 2, bids=[(10005, 3)], asks=[], first=5, last=5, prev=4))
+        'changed'
+        >>> b.best_bid, b.spread, b.bids(2)["price"].tolist()
+        (Level(price=10005, size=3), 5, [10005, 10000])
+        >>> b
+        <L2Book 100.05 × 0.003 | 100.10 × 0.007, 2 bids, 1 ask, update 5>
+    """
+
+    def __init__(self, price_scale=8, size_scale=8, *, on_gap="raise"):
+        cdef Options options
+        options.mode = CBookMode.l2
+        options.price_scale = _scale("price_scale", price_scale)
+        options.size_scale = _scale("size_scale", size_scale)
+        options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
+        if self._busy:
+            raise ConcurrentUse("another thread is inside a call of this book")
+        self._book = tw_new_book(options)
+
+    @staticmethod
+    def load(payload, *, on_gap="raise"):
+        """The book that `save` has written.
+
+        Raises:
+            CorruptMetadata: These are other bytes, or they are damaged.
+            UnsupportedVersion: Another release has written it.
+            InvalidOption: It is an `L3Book`.
+        """
+        cdef bytes data = bytes(payload)
+        cdef Options options = _options_to_load(data, CBookMode.l2, on_gap)
+        return wrap_book(tw_load_book(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), options))
+
+
+cdef class L3Book(Book):
+    """Orders by id, first come first served at each price.
+
+    Starts empty and trusted. An order added, cancelled (in part: `qty`; whole: 0), modified (a new price or
+    more of it: to the end of the queue; less: it keeps its place) or traded; a reset empties the book.
+
+    Args:
+        rules: Of the venue: ``"szse"`` (market orders rest where they last traded, ``U`` joins its own side's
+            best), ``"sse"`` (a trade with an aggressor reduces only the other side) or None.
+        price_scale: Decimals of the prices that it shows; events of another scale are converted, exactly.
+        size_scale: The same for sizes.
+        on_gap: As for `L2Book`; a reset takes the place of a snapshot.
+        unknown: When an event names an order that is not there, or adds one that is: ``"ignore"``,
+            ``"raise"`` `UnknownOrder`, or ``"distrust"``. Each counts it.
+
+    Example:
+        >>> from tapewire import book
+        >>> from tapewire.protocol import market
+        >>> from tapewire.protocol.instruments import Instrument
+        >>> stock = Instrument.of("xnas", "ACME", price_scale=4, size_scale=0, book_mode="l3")
+        >>> b = book.L3Book(price_scale=4, size_scale=0)
+        >>> for order_id, qty in (7, 100), (8, 50):
+        ...     _ = b.apply(market.l3_event(stock, 1, type="add", side="buy", order_id=order_id,
+        ...                                 price=99500, qty=qty))
+        >>> b.queue_position(8), b.bids().tolist()
+        (QueuePosition(orders_ahead=1, size_ahead=100), [(99500, 150, 2)])
+    """
+
+    def __init__(self, rules=None, *, price_scale=8, size_scale=8, on_gap="raise", unknown="ignore"):
+        cdef Options options
+        options.mode = CBookMode.l3
+        options.price_scale = _scale("price_scale", price_scale)
+        options.size_scale = _scale("size_scale", size_scale)
+        options.rules = <Rules> _choice("rules", _RULES, rules)
+        options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
+        options.unknown = <Unknown> _choice("unknown", _UNKNOWN, unknown)
+        if self._busy:
+            raise ConcurrentUse("another thread is inside a call of this book")
+        self._book = tw_new_book(options)
+
+    @staticmethod
+    def load(payload, *, on_gap="raise", unknown="ignore"):
+        """The book that `save` has written; raises as `L2Book.load` does."""
+        cdef bytes data = bytes(payload)
+        cdef Options options = _options_to_load(data, CBookMode.l3, on_gap)
+        options.unknown = <Unknown> _choice("unknown", _UNKNOWN, unknown)
+        return wrap_book(tw_load_book(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), options))
+
+    def order(self, id):
+        """The `Order` of this id, or None."""
+        cdef OrderRow row
+        if not self._native().order(id, row):
+            return None
+        return Order(row.id, "buy" if row.side == CSide.buy else "sell",
+                     row.price if row.rests else None, row.remaining)
+
+    def queue_position(self, id):
+        """The `QueuePosition` of an order; None when it is not there or rests at no price."""
+        cdef uint64_t orders_ahead = 0
+        cdef int64_t size_ahead = 0
+        if not self._native().queue_position(id, orders_ahead, size_ahead):
+            return None
+        return QueuePosition(orders_ahead, size_ahead)
+
+    def order_count(self, side=None, price=None):
+        """How many orders rest at a price; without arguments how many there are in all."""
+        cdef CBook* book = self._native()
+        if side is None and price is None:
+            return book.order_count()
+        if side is None or price is None:
+            raise InvalidOption(f"give both or none: side={side!r}, price={price!r}")
+        return book.order_count_at(_side(side), price)
+
+    def orders(self, side, price):
+        """The orders at a price, first come first: a structured array of order_id and remaining."""
+        cdef vector[OrderRow] rows = self._native().orders(_side(side), price)
+        import numpy
+        from tapewire.book.rows import ORDER_DTYPE
+        cdef size_t i
+        return numpy.array([(rows[i].id, rows[i].remaining) for i in range(rows.size())], ORDER_DTYPE)
+
+    @property
+    def rules(self):
+        """``"szse"``, ``"sse"`` or None."""
+        return _RULES[<int> self._native().options().rules]
+
+    @property
+    def unknown(self):
+        """``"ignore"``, ``"raise"`` or ``"distrust"``."""
+        return _UNKNOWN[<int> self._native().options().unknown]
+
+    @property
+    def unknown_count(self):
+        """Events that named an order which was not there, or added one that was."""
+        return self._native().unknown_count()
+
+    @property
+    def phase(self):
+        """``"opening"`` or ``"closing"`` (auction) as the last event was flagged, else ``"continuous"``."""
+        cdef uint32_t flags = self._native().phase()
+        return "opening" if flags & _OPENING else "closing" if flags & _CLOSING else "continuous"
+
+    @property
+    def cancel_restricted(self):
+        """Whether the last event was a cancel in a window that forbids them."""
+        return bool(self._native().phase() & _RESTRICTED)

@@ -1,0 +1,51 @@
+"""Lines of JSON that carry their own checksum, for small files that outlive crashes."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+__all__ = ["MAX_LINE_BYTES", "seal", "unseal"]
+
+MAX_LINE_BYTES = 16384  # a gap's five texts, each character escaped, are below it
+_HEAD = b'{"crc":"'
+_END = b'",'
+
+
+def seal(table: dict[str, Any]) -> bytes:
+    """The table as a line of JSON whose first member, `crc`, is over the rest.
+
+    Example:
+        >>> seal({"v": 1})
+        b'{"crc":"8b4c7bd7","v":1}\\n'
+    """
+    body = json.dumps(table, separators=(",", ":")).encode()
+    return b"%s%08x%s" % (_HEAD, zlib.crc32(body), _END) + body[1:] + b"\n"
+
+
+def unseal(line: bytes) -> dict[str, Any]:
+    """The table of a line, without `crc`; ValueError says what is wrong with it.
+
+    Example:
+        >>> unseal(b'{"crc":"00000000","v":1}')
+        Traceback (most recent call last):
+        ValueError: does not match its checksum
+    """
+    line = line.removesuffix(b"\n")
+    start = len(_HEAD)
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"longer than a line can be: max={MAX_LINE_BYTES} bytes")
+    if line[:start] != _HEAD or line[start + 8 : start + 10] != _END:
+        raise ValueError('does not begin with its checksum, {"crc":"…"')
+    body = b"{" + line[start + 10 :]
+    if b"%08x" % zlib.crc32(body) != line[start : start + 8]:
+        raise ValueError("does not match its checksum")
+    # From here on the line is as somebody wrote it, who may still not have been us.
+    try:
+        table = json.loads(body)
+    except RecursionError:
+        raise ValueError("no JSON of ours: too deep") from None
+    if not isinstance(table, dict):
+        raise ValueError("not a JSON object")
+    return table

@@ -1,0 +1,28 @@
+"""What a book shows as structured arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+LEVEL_DTYPE = np.dtype([("price", "<i8"), ("size", "<i8")])
+L3_LEVEL_DTYPE = np.dtype([("price", "<i8"), ("size", "<i8"), ("orders", "<u4")])
+ORDER_DTYPE = np.dtype([("order_id", "<u8"), ("remaining", "<i8")])
+TOP_DTYPE = np.dtype([(n, "<i8") for n in ("timestamp_ns", "bid_price", "bid_size", "ask_price", "ask_size")])
+
+# tapewire::book::LevelRow.
+_NATIVE = np.dtype(
+    {"names": ["price", "size", "orders"], "formats": ["<i8", "<i8", "<u4"], "offsets": [0, 8, 16], "itemsize": 24}
+)
+
+
+def levels_array(native: Any, with_orders: bool) -> Rows:
+    """The core's rows as an array of their own, without what the book does not know."""
+    rows = np.frombuffer(native, _NATIVE)
+    made = np.empty(len(rows), L3_LEVEL_DTYPE if with_orders else LEVEL_DTYPE)
+    for name in made.dtype.names or ():
+        made[name] = rows[name]
+    return made

@@ -1,0 +1,23 @@
+"""Replay: books out of tapes, from the start, from snapshots, or live.
+
+Example:
+    >>> from tapewire import replay
+    >>> replay.Every(seconds=10, records=10_000)
+    Every(seconds=10, records=10000, bytes=None, roll=False)
+"""
+
+from tapewire.replay._native import Step
+from tapewire.replay.playback import Replay, book_at
+from tapewire.replay.snapshots import Finding, SnapshotInfo
+from tapewire.replay.snapshotter import Every, Round, Snapshotter
+
+__all__ = [
+    "Every",
+    "Finding",
+    "Replay",
+    "Round",
+    "SnapshotInfo",
+    "Snapshotter",
+    "Step",
+    "book_at",
+]

@@ -1,0 +1,131 @@
+"""The logs of a replay: opened, put where reading begins, and read as one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from tapewire._native import CursorReader
+from tapewire.bus import FanInReader
+from tapewire.errors import InvalidOption
+from tapewire.log import Reader, open_log
+from tapewire.replay.start import WarmBook, begins_late, first_seq_after, warm_book
+
+if TYPE_CHECKING:
+    from tapewire.protocol.instruments import Instrument
+    from tapewire.replay.snapshots import Finding
+
+    Log: TypeAlias = "str | os.PathLike[str] | Reader"
+    Logs: TypeAlias = "Log | Iterable[Log] | Mapping[str, Log]"
+    # Of each instrument: its place among the sources, and the book.
+    WarmBooks: TypeAlias = "dict[Instrument, tuple[int, WarmBook]]"
+
+__all__ = ["Source", "Sources"]
+
+
+class Source(NamedTuple):
+    """One log of a replay."""
+
+    name: str
+    reader: Any
+    own: bool  # opened here: it may be moved, and is closed with the replay
+
+
+class Sources:
+    """One log or many; see `Replay` for what is taken.
+
+    Attributes:
+        each: The logs, by their place.
+        reader: All of them as one reader, from `join` on.
+    """
+
+    def __init__(self, logs: Logs) -> None:
+        self._close = contextlib.ExitStack()
+        self.each: list[Source] = []
+        self.reader: Any = None
+        with contextlib.ExitStack() as opened:
+            for name, log in _named(logs):
+                own = not isinstance(log, CursorReader)
+                reader = opened.enter_context(open_log(log)) if own else log
+                self.each.append(Source(name, reader, own))
+            self._close = opened.pop_all()
+        if not self.each:
+            raise InvalidOption("a replay needs a log: logs is empty")
+
+    @property
+    def folders(self) -> list[str]:
+        """Folders of the logs, where they have one."""
+        paths = [getattr(source.reader, "path", None) for source in self.each]
+        return [path for path in paths if isinstance(path, str) and os.path.isdir(path)]
+
+    def warm_books(
+        self, wanted: list[Instrument], from_ns: int, findings: list[Finding]
+    ) -> WarmBooks:
+        """Of each instrument the latest snapshot before this time; none unless all have one."""
+        found: WarmBooks = {}
+        for place, source in enumerate(self.each):
+            if not source.own or source.reader.kind != "queue":
+                continue
+            below = first_seq_after(source.reader, from_ns - 1)
+            for instrument in wanted:
+                book = warm_book(source.reader, instrument, below, findings)
+                before = found.get(instrument)
+                if book and (before is None or before[1].timestamp_ns < book.timestamp_ns):
+                    found[instrument] = (place, book)
+        return found if len(found) == len(wanted) else {}
+
+    def place(self, books: WarmBooks) -> dict[int, tuple[int, int]]:
+        """Put each log that was opened here behind the snapshots, or at its start.
+
+        Returns:
+            By place, the ``(first, last)`` that are gone at the front of logs that begin there.
+        """
+        lost = {}
+        since_ns = min((book.timestamp_ns for _, book in books.values()), default=0)
+        for place, source in enumerate(self.each):
+            if not source.own:
+                continue
+            warm = [book.seq for where, book in books.values() if where == place]
+            if warm and all(where == place for where, _ in books.values()):
+                source.reader.seek_seq(min(warm) + 1)
+            elif books:
+                source.reader.seek_time(since_ns)
+            elif source.reader.kind == "queue" and (gone := begins_late(source.reader)):
+                lost[place] = gone
+            else:
+                source.reader.seek_start()
+        return lost
+
+    def join(self) -> Any:
+        """All logs as one reader: a `FanInReader` when there are many, in the order of `each`."""
+        if len(self.each) == 1:
+            self.reader = self.each[0].reader
+        else:
+            readers = {source.name: source.reader for source in self.each}
+            self.reader = self._close.enter_context(FanInReader(readers))
+        return self.reader
+
+    def close(self) -> None:
+        """Close what was opened here. Closing twice is fine."""
+        self._close.close()
+
+    def __repr__(self) -> str:
+        names = ", ".join(source.name for source in self.each)
+        return names if len(names) <= 60 else f"{len(self.each)} logs"
+
+
+def _named(logs: Logs) -> list[tuple[str, Log]]:
+    if isinstance(logs, str | os.PathLike | CursorReader):
+        logs = [logs]
+    if isinstance(logs, Mapping):
+        return list(logs.items())
+    named = []
+    for place, log in enumerate(logs):
+        path = log if isinstance(log, str | os.PathLike) else getattr(log, "path", f"log {place}")
+        named.append((os.fspath(path), log))
+    names = [name for name, _ in named]
+    if len(set(names)) != len(names):
+        raise InvalidOption(f"a log is there twice: logs={names}")
+    return named

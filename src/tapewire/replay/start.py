@@ -1,0 +1,97 @@
+"""Where a replay begins: at the start of a log, or behind the latest snapshot that can be believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tapewire.errors import CorruptRecord, GapDetected, SegmentMissing
+from tapewire.log import Record
+from tapewire.replay import snapshots
+from tapewire.replay.snapshots import Finding
+
+if TYPE_CHECKING:
+    from tapewire.protocol.instruments import Instrument
+    from tapewire.replay._native import Snapshot
+
+__all__ = ["WarmBook", "begins_late", "first_seq_after", "next_record", "warm_book"]
+
+
+class WarmBook(NamedTuple):
+    """A snapshot that fits its log."""
+
+    snapshot: Snapshot
+    seq: int
+    timestamp_ns: int
+
+
+def next_record(reader: Any) -> Record | None:
+    """The record that the reader stands before, past what is damaged; None at the end."""
+    while True:
+        try:
+            record: Record | None = reader.next()
+            return record
+        except GapDetected:
+            continue  # told once; the record comes next
+        except (CorruptRecord, SegmentMissing):
+            if reader.skip_damaged().bytes == 0:
+                return None
+
+
+def first_seq_after(reader: Any, timestamp_ns: int) -> int | None:
+    """Number of the first record at which the tape is later than this; None when it never was."""
+    if timestamp_ns >= 2**63 - 1 or not reader.seek_time(timestamp_ns + 1):
+        return None
+    record = next_record(reader)
+    return None if record is None else record.seq
+
+
+def warm_book(
+    reader: Any,
+    instrument: Instrument,
+    below_seq: int | None,
+    findings: list[Finding] | None = None,
+) -> WarmBook | None:
+    """The latest snapshot of a record below this number, of this very log; None without one.
+
+    A snapshot fits when its record is there with the time it says, or when the log, cut at its
+    front, begins right behind it.
+    """
+    venue_id, market_id = instrument.venue_id, instrument.market_id
+    below = below_seq
+    while below is None or below > 0:
+        last = None if below is None else below - 1
+        found = snapshots.latest_before(
+            reader.path, venue_id, market_id, seq=last, instrument=instrument, findings=findings
+        )
+        if found is None:
+            return None
+        seq, timestamp_ns = found.header["seq"], found.header["ingest_end_ns"]
+        reader.seek_seq(seq)
+        record = next_record(reader)
+        fits = record is not None and (
+            (record.seq == seq and record.timestamp_ns == timestamp_ns) or record.seq == seq + 1
+        )
+        if fits:
+            return WarmBook(found, seq, timestamp_ns)
+        path = Path(reader.path) / "snapshots" / str(venue_id) / str(market_id)
+        why = f"its record is not in the log: seq={seq}, ingest_ts_ns_end={timestamp_ns}"
+        snapshots.report(findings, path / f"snapshot_{seq}.bin", f"{why} [{path}]")
+        below = seq
+    return None
+
+
+def begins_late(reader: Any) -> tuple[int, int] | None:
+    """``(first, last)`` of the records that a queue has lost at its front, by retention."""
+    if reader.kind != "queue" or reader.sparse:
+        return None
+    if not reader.seek_start():
+        return None
+    record = next_record(reader)
+    reader.seek_start()
+    if record is None or record.seq == 0:
+        return None
+    from tapewire.queue import status
+
+    first = status(reader.path).first_seq
+    return (first, record.seq - 1) if first < record.seq else None
