@@ -75,7 +75,8 @@ class Job:
         self._imports = path_below(archive, FOLDER)
         self._path = path_below(archive, FOLDER, f"{self.id}.json")
         self.folder = path_below(archive, FOLDER, self.id)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._imports, self.folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
         self._lock = self._locked()
         try:
             self.resumed = self._load()

@@ -30,6 +30,7 @@ __all__ = ["BadRow", "LineImporter", "parse_json", "whole"]
 MAX_PAYLOAD_BYTES = SEGMENT_BYTES - 128
 MAX_TIME_NS = 2**63 - 1
 
+_decode = json.JSONDecoder().decode  # of text: json.loads guesses the encoding of bytes
 NO_FIT = "a value does not fit"
 WRONG_TYPE = "a field is missing or of another type"
 
@@ -219,7 +220,7 @@ class LineImporter:
 def parse_json(text: bytes) -> Any:
     """The value of a JSON text; `BadRow` when it is none."""
     try:
-        return json.loads(text)
+        return _decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise BadRow("not JSON", str(error)) from None
 

@@ -17,8 +17,9 @@ from tapewire.protocol.messages import declare
 
 __all__ = ["SEGMENT_BYTES", "LogWriter"]
 
-# Of a new log. Small beside a live queue's: an archive has a log for each stream, symbol and day.
-SEGMENT_BYTES = 8 << 20
+# Of a new log. Small beside a live queue's, for an archive has a log for each stream, symbol and
+# day, and large enough for a snapshot with 65,535 levels on both sides.
+SEGMENT_BYTES = 4 << 20
 
 
 class LogWriter:

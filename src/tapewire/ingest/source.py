@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from tapewire.errors import CorruptSource
 
@@ -87,10 +87,10 @@ class SourceFile:
             counted = io.BufferedReader(_Counted(disk, self), _PIECE)
             if self.member is not None:
                 with zipfile.ZipFile(counted) as archive, archive.open(self.member) as inner:
-                    yield io.BufferedReader(cast(io.RawIOBase, inner), _PIECE)
+                    yield io.BufferedReader(_Piecewise(inner), _PIECE)
             elif counted.peek(2)[:2] == b"\x1f\x8b":
                 with gzip.GzipFile(fileobj=counted) as unpacked:
-                    yield io.BufferedReader(cast(io.RawIOBase, unpacked), _PIECE)
+                    yield io.BufferedReader(_Piecewise(unpacked), _PIECE)
             else:
                 yield counted
 
@@ -166,3 +166,19 @@ class _Counted(io.RawIOBase):
         count = self._disk.readinto(buffer)
         self._source.read_bytes = min(self._source.read_bytes + count, self._source.size)
         return count
+
+
+class _Piecewise(io.RawIOBase):
+    """Decompressed bytes as they come: what lies before a damage is given before its error."""
+
+    def __init__(self, inner: IO[bytes]) -> None:
+        self._inner = cast(io.BufferedIOBase, inner)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        into = memoryview(buffer).cast("B")
+        piece = self._inner.read1(len(into))
+        into[: len(piece)] = piece
+        return len(piece)

@@ -1,0 +1,94 @@
+"""An import that is killed and run again leaves what an uninterrupted one leaves."""
+
+import random
+import time
+
+import pytest
+
+from tapewire import ingest
+from tests.support.captures import content_of, futures_lines, write_capture
+
+FORMAT = "binance-usdm"
+
+
+def uninterrupted(folder, capture):
+    summary = ingest.run(FORMAT, [capture], folder)
+    content = content_of(folder)
+    assert summary.gaps == 1, "the capture has a gap: ledgers are compared too"
+    assert summary.bad, "and bad rows"
+    assert any("/2023-11-14/" in name for name in summary.logs), "and goes over midnight"
+    assert any("/2023-11-15/" in name for name in summary.logs)
+    return content
+
+
+def run_to_its_end(crew, capture, archive):
+    child = crew.start("importers.run_import", format=FORMAT, files=[str(capture)], to=str(archive))
+    child.expect("started")
+    (told,) = child.expect("done")
+    assert child.wait() == 0
+    return told
+
+
+def survives_kills(crew, tmp, lines, kills, seed):
+    capture = write_capture(tmp / "capture.gz", futures_lines(lines, gap_at=lines // 3))
+    want = uninterrupted(tmp / "whole", capture)
+    began = time.monotonic()
+    run_to_its_end(crew, capture, tmp / "measured")
+    seconds = time.monotonic() - began
+    rng = random.Random(seed)
+    killed = 0
+    for _ in range(kills):
+        child = crew.start(
+            "importers.run_import", format=FORMAT, files=[str(capture)], to=str(tmp / "archive")
+        )
+        child.expect("started")
+        time.sleep(rng.uniform(0, seconds))  # the moment of the kill, by seed
+        killed += child.kill() == -9
+    assert killed > 0
+    told = run_to_its_end(crew, capture, tmp / "archive")
+    assert content_of(tmp / "archive") == want
+    assert told["already"] or told["resumed"]
+
+
+def test_two_kills_at_random_change_nothing(crew, tmp):
+    survives_kills(crew, tmp, lines=12_000, kills=2, seed=7)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(5))
+def test_ten_kills_at_random_change_nothing(crew, tmp, seed):
+    survives_kills(crew, tmp, lines=60_000, kills=10, seed=seed)
+
+
+def killed_at_each_step(crew, tmp, every):
+    """Killed at one step, run again to its end; for each `every`-th step there is."""
+    capture = write_capture(tmp / "capture.gz", futures_lines(200, bad_every=29, gap_at=70))
+    want = uninterrupted(tmp / "whole", capture)
+    step = 1
+    while True:
+        archive = tmp / f"at-{step}"
+        child = crew.start(
+            "importers.import_until",
+            step=step,
+            format=FORMAT,
+            files=[str(capture)],
+            to=str(archive),
+        )
+        child.expect("started")
+        if child.wait() == 0:
+            return step
+        run_to_its_end(crew, capture, archive)
+        assert content_of(archive) == want, f"killed at step {step}"
+        step += every
+
+
+def test_a_kill_at_any_sync_rename_or_append_changes_nothing(crew, tmp):
+    """That of instruments.json and of the job's own file among them."""
+    assert killed_at_each_step(crew, tmp, every=5) > 40
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_kill_at_every_single_step_changes_nothing(crew, tmp):
+    assert killed_at_each_step(crew, tmp, every=1) > 40

@@ -1,0 +1,113 @@
+"""Captures made up by seed, and what an archive holds after an import, field by field."""
+
+import gzip
+import json
+import random
+
+import tapewire as tw
+from tapewire import bus
+from tapewire.book.gaps import GapLedger
+
+MIDNIGHT_NS = 1_700_006_400 * 10**9  # 2023-11-15T00:00:00Z
+_AT = b"1700006400000000000 "
+BAD_ROWS = (
+    b"not a capture",
+    _AT + b'{"stream":"x","da',
+    _AT + b'{"data":{"e":"depthUpdate","s":"AAA","U":"1","u":2,"pu":0,"b":[],"a":[]}}',
+    _AT + b'{"data":{"e":"nobody knows","s":"AAA"}}',
+    _AT + b'{"data":{"e":"trade","s":"AAA","t":1,"T":1,"p":"0.123456789","q":"1","m":true}}',
+    b"\xff\xfe\x00",
+)
+
+
+def level(rng):
+    return [f"{rng.randrange(1, 200)}.5", f"{rng.choice((0, 0, 1, 2, 3))}.25"]
+
+
+def futures_lines(lines, *, seed=1, symbols=("AAA", "BBB"), bad_every=97, gap_at=None):
+    """Lines of a Binance USD-M capture over midnight, every `bad_every`-th a bad row.
+
+    Each symbol starts with a snapshot. At line `gap_at` a diff of the first symbol is left out.
+    """
+    rng = random.Random(seed)
+    ids = dict.fromkeys(symbols, 100)
+    made = [
+        snapshot_line(MIDNIGHT_NS - 10**9, 100, [["10.5", "1"]], [["11.5", "2"]], symbol)
+        for symbol in symbols
+    ]
+    for i in range(lines):
+        time_ns = MIDNIGHT_NS + (i - lines // 2) * 1000
+        symbol = rng.choice(symbols)
+        if bad_every and i % bad_every == 0:
+            made.append(BAD_ROWS[i // bad_every % len(BAD_ROWS)])
+            continue
+        kind = rng.choice(("depth", "depth", "trade", "ticker"))
+        if kind == "depth" or i == gap_at:
+            symbol = symbols[0] if i == gap_at else symbol
+            previous = ids[symbol]
+            ids[symbol] += rng.randrange(1, 5)
+            if i == gap_at:
+                continue
+            data = {
+                "e": "depthUpdate",
+                "E": time_ns // 10**6,
+                "T": time_ns // 10**6,
+                "s": symbol,
+                "U": previous + 1,
+                "u": ids[symbol],
+                "pu": previous,
+                "b": [level(rng) for _ in range(rng.randrange(4))],
+                "a": [level(rng) for _ in range(rng.randrange(4))],
+            }
+        elif kind == "trade":
+            data = {"e": "trade", "s": symbol, "t": i, "T": time_ns // 10**6}
+            data |= {"p": level(rng)[0], "q": "1.5", "m": rng.random() < 0.5}
+        else:
+            data = {"e": "bookTicker", "s": symbol, "u": ids[symbol], "T": time_ns // 10**6}
+            data |= {"b": "10.5", "B": "1", "a": "11.5", "A": "2"}
+        made.append(capture_line(time_ns, {"stream": symbol, "data": data}))
+    return made
+
+
+def snapshot_line(time_ns, last_update, bids, asks, symbol=None):
+    document = {"lastUpdateId": last_update, "bids": bids, "asks": asks}
+    return capture_line(time_ns, document | ({"symbol": symbol} if symbol else {}))
+
+
+def capture_line(time_ns, document):
+    return f"{time_ns} {json.dumps(document)}".encode()
+
+
+def write_capture(path, lines):
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.writelines(line + b"\n" for line in lines)
+    return path
+
+
+def logs_of(archive, stream=None):
+    """``{path below the archive: folder}`` of every log, sorted: a symbol's days in their order."""
+    folders = sorted(meta.parent for meta in archive.glob("v1/*/*/*/*/control.meta"))
+    wanted = [folder for folder in folders if stream is None or folder.name == stream]
+    return {folder.relative_to(archive).as_posix(): folder for folder in wanted}
+
+
+def book_logs(archive, venue, symbol):
+    """The folders of a symbol's books, day after day."""
+    layout = bus.ArchiveLayout(archive)
+    return [layout.log(venue, symbol, day, "book") for day in layout.dates(venue, symbol)]
+
+
+def content_of(archive):
+    """Everything that an import makes: records, gaps, rejected rows, instruments."""
+    content = {}
+    for name, folder in logs_of(archive).items():
+        with tw.open_log(folder) as log:
+            content[name] = [
+                (record.seq, record.timestamp_ns, record.type_id, bytes(record.payload))
+                for record in log
+            ]
+        content[name, "gaps"] = GapLedger(folder).read()
+    for path in sorted(archive.glob("imports/*/rejected.jsonl")):
+        content[path.parent.name] = path.read_text()
+    content["instruments"] = json.loads((archive / "instruments.json").read_bytes())
+    return content

@@ -1,0 +1,243 @@
+"""The framework: days, logs, jobs, options; with captures made up for the purpose."""
+
+import gzip
+import json
+
+import pytest
+
+import tapewire as tw
+from tapewire import ingest
+from tapewire.errors import ConcurrentUse, CorruptMetadata, CorruptSource, InvalidOption
+from tapewire.protocol.instruments import Instruments
+from tapewire.protocol.market import TRADE_TICK, VENUE_RAW
+from tests.support.captures import (
+    MIDNIGHT_NS,
+    capture_line,
+    content_of,
+    futures_lines,
+    logs_of,
+    snapshot_line,
+    write_capture,
+)
+
+FORMAT = "binance-usdm"
+DAY_1, DAY_2 = "v1/binance_usdm/AAA/2023-11-14", "v1/binance_usdm/AAA/2023-11-15"
+
+
+def trade(time_ns, number=1, symbol="AAA"):
+    data = {"e": "trade", "s": symbol, "t": number, "T": 5, "p": "1.5", "q": "2", "m": True}
+    return capture_line(time_ns, {"data": data})
+
+
+def diff(time_ns, previous, last, bids, symbol="AAA"):
+    data = {"e": "depthUpdate", "s": symbol, "U": previous + 1, "u": last, "pu": previous}
+    return capture_line(time_ns, {"data": data | {"b": bids, "a": [], "T": 5}})
+
+
+def test_records_go_to_the_log_of_their_utc_day(import_lines):
+    lines = [trade(MIDNIGHT_NS - 1, 1), trade(MIDNIGHT_NS, 2), trade(MIDNIGHT_NS + 1, 3)]
+    _, content = import_lines(FORMAT, lines)
+    assert [row[:3] for row in content[f"{DAY_1}/trades"]] == [(0, MIDNIGHT_NS - 1, TRADE_TICK)]
+    assert [row[0] for row in content[f"{DAY_2}/trades"]] == [0, 1]
+
+
+def test_a_later_import_goes_on_behind_an_earlier_one(tmp):
+    for name in ("a", "b"):
+        (tmp / name).write_bytes(trade(MIDNIGHT_NS, ord(name)) + b"\n")
+        ingest.run(FORMAT, [tmp / name], tmp / "archive")
+    content = content_of(tmp / "archive")
+    assert [row[0] for row in content[f"{DAY_2}/trades"]] == [0, 1]
+
+
+def test_the_messages_of_a_log_are_in_its_types_file(import_lines, tmp):
+    import_lines(FORMAT, [trade(MIDNIGHT_NS)])
+    types = json.loads((tmp / "archive" / DAY_2 / "trades" / "types.json").read_bytes())
+    assert [entry["name"] for entry in types["types"]] == ["TradeTick"]
+
+
+def test_a_finished_import_is_not_done_again(import_lines):
+    first, before = import_lines(FORMAT, [trade(MIDNIGHT_NS)])
+    again, after = import_lines(FORMAT, [trade(MIDNIGHT_NS)])
+    assert (first.already, again.already) == (False, True)
+    assert again.records == first.records
+    assert before == after
+
+
+def test_other_options_are_another_import(import_lines):
+    import_lines(FORMAT, [trade(MIDNIGHT_NS)])
+    summary, content = import_lines(FORMAT, [trade(MIDNIGHT_NS)], keep_wire=True)
+    assert not summary.already
+    ((_, _, type_id, payload),) = content[f"{DAY_2}/raw"]
+    assert (type_id, payload) == (VENUE_RAW, trade(MIDNIGHT_NS).partition(b" ")[2])
+
+
+def test_only_symbols_that_were_asked_for_are_imported(import_lines):
+    lines = [trade(MIDNIGHT_NS, symbol="AAA"), trade(MIDNIGHT_NS, symbol="BBB")]
+    summary, _ = import_lines(FORMAT, lines, symbols=["BBB"])
+    assert list(summary.logs) == ["v1/binance_usdm/BBB/2023-11-15/trades"]
+    assert summary.skipped == {"another symbol": 1}
+
+
+def test_instruments_are_known_by_their_ids_at_the_root(import_lines, tmp):
+    import_lines(FORMAT, [trade(MIDNIGHT_NS)], price_scale=2, size_scale=3)
+    instrument = Instruments.load(tmp / "archive" / DAY_2 / "trades").find("AAA")
+    assert (instrument.venue, instrument.price_scale, instrument.size_scale) == (
+        "binance_usdm",
+        2,
+        3,
+    )
+
+
+def test_a_new_day_of_a_book_begins_with_the_book_as_it_stood(import_lines, tmp):
+    lines = [
+        snapshot_line(MIDNIGHT_NS - 9, 5, [["1", "1"], ["2", "2"]], [["3", "3"]], "AAA"),
+        diff(MIDNIGHT_NS - 8, 5, 7, [["1", "0"], ["2", "4"]]),
+        diff(MIDNIGHT_NS + 6, 7, 9, [["2", "5"]]),
+    ]
+    summary, content = import_lines(FORMAT, lines, price_scale=0, size_scale=0)
+    assert len(content[f"{DAY_2}/book"]) == 2
+    with tw.open_log(tmp / "archive" / DAY_2 / "book") as log:
+        event = log.next().decode()
+    assert (event.event_type, event.native_seq, event.timestamp_ns) == (1, 7, MIDNIGHT_NS + 6)
+    assert event.bids.tolist() == [(2, 4)]
+    assert event.asks.tolist() == [(3, 3)]
+    assert summary.clean
+
+
+def test_a_new_day_of_an_untrusted_book_begins_without(import_lines):
+    lines = [diff(MIDNIGHT_NS - 8, 5, 7, []), diff(MIDNIGHT_NS, 7, 9, [])]
+    summary, content = import_lines(FORMAT, lines)
+    assert len(content[f"{DAY_2}/book"]) == 1
+    assert list(summary.untrusted) == ["binance_usdm/AAA/book"]
+    assert not summary.clean
+
+
+def test_a_truncated_file_is_imported_up_to_the_damage_and_named(tmp):
+    whole = gzip.compress(b"\n".join(futures_lines(30_000, bad_every=0)))
+    (tmp / "cut.gz").write_bytes(whole[: len(whole) * 2 // 3])
+    with pytest.raises(CorruptSource, match=r"cut\.gz"):
+        ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
+    (tmp / "whole.gz").write_bytes(whole)
+    ingest.run(FORMAT, [tmp / "whole.gz"], tmp / "right")
+    right, cut = content_of(tmp / "right"), content_of(tmp / "archive")
+    counts = 0
+    for name in logs_of(tmp / "archive"):
+        assert cut[name] == right[name][: len(cut[name])]
+        counts += len(cut[name])
+    assert counts > 15_000
+
+
+def test_another_import_stays_away_from_a_log_with_an_unfinished_one(tmp):
+    whole = gzip.compress(b"\n".join(futures_lines(3000)))
+    (tmp / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorruptSource):
+        ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
+    (tmp / "whole.gz").write_bytes(whole)
+    with pytest.raises(ConcurrentUse, match="another import is unfinished in this log"):
+        ingest.run(FORMAT, [tmp / "whole.gz"], tmp / "archive")
+
+
+def test_a_log_that_holds_other_records_is_not_continued(tmp):
+    whole = gzip.compress(b"\n".join(futures_lines(3000)))
+    (tmp / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorruptSource):
+        ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
+    (log,) = (
+        folder
+        for name, folder in logs_of(tmp / "archive").items()
+        if name.endswith("AAA/2023-11-14/trades")
+    )
+    for path in log.iterdir():
+        path.unlink()
+    with tw.open_publisher(log, segment_bytes=1 << 20) as writer:
+        writer.append(0x2000, b"somebody else's", timestamp_ns=1)
+    with pytest.raises(CorruptMetadata, match="the log holds other records"):
+        ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff",
+        b'{"format": "tapewire-import"}',
+        b"[" * 100_000,
+        b'{"format":"tapewire-import","version":1,"importer":"x","options":{},"files":[],'
+        b'"done":true,"logs":{"../../etc":0},"summary":{}}',
+    ],
+)
+def test_a_hostile_job_file_is_refused_by_name(tmp, text):
+    (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
+    job = ingest.run(FORMAT, [tmp / "a"], tmp / "archive").job
+    (tmp / "archive" / "imports" / f"{job}.json").write_bytes(text)
+    with pytest.raises(CorruptMetadata, match=job):
+        ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
+
+
+def test_a_summary_that_is_none_is_refused(tmp):
+    (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
+    job = ingest.run(FORMAT, [tmp / "a"], tmp / "archive").job
+    path = tmp / "archive" / "imports" / f"{job}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"summary": {"rows": "many"}}))
+    with pytest.raises(CorruptMetadata, match="not a summary"):
+        ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
+
+
+def test_a_job_is_for_one_process_at_a_time(tmp):
+    (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
+    refused = []
+
+    def second(_):
+        with pytest.raises(ConcurrentUse, match="being imported already"):
+            ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
+        refused.append(True)
+
+    ingest.run(FORMAT, [tmp / "a"], tmp / "archive", progress=second)
+    assert refused == [True]
+
+
+def test_more_logs_than_may_be_open_are_written_in_turn(tmp, monkeypatch):
+    monkeypatch.setattr("tapewire.ingest.target.MAX_OPEN", 2)
+    monkeypatch.setattr("tapewire.ingest.pending.FULL_RECORDS", 50)
+    capture = write_capture(tmp / "a.gz", futures_lines(1000))
+    ingest.run(FORMAT, [capture], tmp / "few")
+    monkeypatch.undo()
+    ingest.run(FORMAT, [capture], tmp / "many")
+    assert content_of(tmp / "few") == content_of(tmp / "many")
+
+
+def test_progress_rises_to_the_whole(tmp):
+    capture = write_capture(tmp / "a.gz", futures_lines(10_000))
+    told = []
+    summary = ingest.run(FORMAT, [capture], tmp / "archive", progress=told.append)
+    assert [at.records for at in told] == sorted(at.records for at in told)
+    assert told[-1].records == summary.records
+    assert told[-1].read_bytes == told[-1].total_bytes == capture.stat().st_size
+
+
+def test_everything_is_private(tmp):
+    ingest.run(FORMAT, [write_capture(tmp / "a.gz", futures_lines(100))], tmp / "archive")
+    for path in (tmp / "archive").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "message"),
+    [
+        ("nobody", {}, "no importer has this name"),
+        (FORMAT, {"colour": 1}, "no such option"),
+        (FORMAT, {"price_scale": 19}, "price_scale must be from 0 to 18"),
+        (FORMAT, {"symbols": "AAA"}, "symbols must be a sequence"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(tmp, format, options, message):
+    (tmp / "a").write_bytes(b"")
+    with pytest.raises(InvalidOption, match=message):
+        ingest.run(format, [tmp / "a"], tmp / "archive", **options)
+
+
+def test_nothing_to_import_is_refused(tmp):
+    with pytest.raises(InvalidOption, match="nothing to import"):
+        ingest.run(FORMAT, [], tmp / "archive")

@@ -1,0 +1,93 @@
+"""Files to import from: plain, gzip, zip, and cut short."""
+
+import gzip
+import zipfile
+
+import pytest
+
+from tapewire.errors import CorruptSource
+from tapewire.ingest import SourceFile, source
+
+LINES = [b"first", b"second", b"", b"last without an end"]
+TEXT = b"first\nsecond\r\n\nlast without an end"
+NUMBERED = list(enumerate(LINES, 1))
+
+
+def test_a_plain_file_gives_its_lines_and_their_numbers(tmp):
+    (tmp / "a").write_bytes(TEXT)
+    assert list(SourceFile(tmp / "a").lines()) == NUMBERED
+
+
+def test_gzip_is_seen_from_its_bytes_whatever_its_name(tmp):
+    (tmp / "a.txt").write_bytes(gzip.compress(TEXT))
+    assert list(SourceFile(tmp / "a.txt").lines()) == NUMBERED
+
+
+def test_a_zip_of_one_member_needs_no_name(tmp):
+    with zipfile.ZipFile(tmp / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("only.txt", TEXT)
+    file = SourceFile(tmp / "a.zip")
+    assert list(file.lines()) == NUMBERED
+    assert file.name == "a.zip!only.txt"
+
+
+def test_a_member_of_a_zip_is_named_behind_an_exclamation_mark(tmp):
+    with zipfile.ZipFile(tmp / "a.zip", "w") as archive:
+        archive.writestr("one.txt", b"no")
+        archive.writestr("two.txt", TEXT)
+    assert list(SourceFile(f"{tmp}/a.zip!two.txt").lines()) == NUMBERED
+    with pytest.raises(CorruptSource, match=r"it has one\.txt, two\.txt"):
+        SourceFile(tmp / "a.zip")
+
+
+def test_a_truncated_gzip_gives_what_is_there_and_then_names_the_file(tmp):
+    whole = gzip.compress(b"".join(b"%d\n" % i for i in range(100_000)))
+    (tmp / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    lines = SourceFile(tmp / "cut.gz").lines()
+    for number in range(1, 40_000):
+        assert next(lines) == (number, b"%d" % (number - 1))
+    with pytest.raises(CorruptSource, match=r"cut short or damaged.*cut\.gz"):
+        list(lines)
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.9])
+def test_a_damaged_gzip_is_found(tmp, place):
+    whole = bytearray(gzip.compress(b"".join(b"%d\n" % (i * i) for i in range(50_000))))
+    whole[int(len(whole) * place)] ^= 0x55
+    (tmp / "bad.gz").write_bytes(whole)
+    with pytest.raises(CorruptSource):
+        list(SourceFile(tmp / "bad.gz").lines())
+
+
+def test_a_damaged_zip_is_found(tmp):
+    (tmp / "bad.zip").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(CorruptSource, match=r"bad\.zip"):
+        SourceFile(tmp / "bad.zip")
+
+
+def test_a_folder_or_a_device_is_no_file(tmp):
+    with pytest.raises(CorruptSource, match="not a plain file"):
+        SourceFile(tmp)
+    with pytest.raises(CorruptSource, match="not a plain file"):
+        SourceFile("/dev/zero")
+
+
+def test_a_line_without_an_end_comes_in_pieces_under_one_number(tmp, monkeypatch):
+    monkeypatch.setattr(source, "MAX_LINE_BYTES", 4)
+    (tmp / "a").write_bytes(b"123456789\nab\n")
+    assert list(SourceFile(tmp / "a").lines()) == [
+        (1, b"1234"),
+        (1, b"5678"),
+        (1, b"9"),
+        (2, b"ab"),
+    ]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_was_read_is_counted_up_to_the_size(tmp, packed):
+    text = b"".join(b"%d\n" % (i * i) for i in range(500_000))
+    (tmp / "a").write_bytes(gzip.compress(text, 1) if packed else text)
+    file = SourceFile(tmp / "a")
+    seen = {file.read_bytes for _ in file.lines()}
+    assert file.read_bytes == file.size
+    assert len(seen) > 2
