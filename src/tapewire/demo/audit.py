@@ -17,7 +17,7 @@ from tapewire.demo.events import Cancel, New, Side
 from tapewire.demo.matching import Engine
 from tapewire.demo.messages import Accepted, Counted
 from tapewire.demo.outputs import Output, Outputs
-from tapewire.demo.places import SYMBOL, Places
+from tapewire.demo.places import SYMBOL, VENUE, Places
 from tapewire.demo.stage import DemoFailed
 from tapewire.demo.tape import records
 from tapewire.errors import TapewireError
@@ -123,16 +123,14 @@ class Audit:
     def _book(self, engine: Engine, told: Mapping[str, str]) -> str:
         """Three ways to one book: the engine's own, a replay of the market data, and those told."""
         book = book_of(engine).hash()
-        replayed = replay.Replay(self._places.raw, symbols=[SYMBOL], snapshots=False)
-        with replayed as steps:
-            for _ in steps:
-                pass
-            [last] = steps.books.values()
-            self.equal(
-                "a replay of the market data from its first record gives the book of the WAL",
-                [last.hash()],
-                [book],
-            )
+        with replay.Replay(self._places.raw, on_gap="raise", snapshots=False) as tape:
+            tape.run()
+            replayed = tape.books[VENUE, SYMBOL]
+        self.equal(
+            "a replay of the market data from its first record gives the book of the WAL",
+            [replayed.hash()],
+            [book],
+        )
         for whose, found in told.items():
             self.equal(f"the book of the {whose} is that of the WAL", [found], [book])
         return book

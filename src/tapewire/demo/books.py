@@ -56,13 +56,13 @@ def join(reader: Reader, path: str | os.PathLike[str]) -> Joined:
 
     Where there is no snapshot yet, it begins with the first record, which opens the market.
     """
-    found = snapshots.latest_before(path, *_IDS, instrument=INSTRUMENT, on_gap="raise")
+    found = snapshots.latest_before(path, *_IDS, instrument=INSTRUMENT)
     if found is None:
         reader.seek_start()
         return Joined(empty_book(), None)
     seq = found.header["seq"]
     reader.seek_seq(seq + 1)
-    return Joined(found.book, seq)
+    return Joined(L2Book.load(found.book.save(), on_gap="raise"), seq)
 
 
 def snapshots_of(path: str | os.PathLike[str]) -> list[SnapshotFile]:
