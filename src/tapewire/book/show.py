@@ -20,7 +20,9 @@ def summary(book: Book) -> str:
     def side(level: Level | None) -> str:
         if level is None:
             return "nothing"
-        return f"{unscaled(level.price, book.price_scale)} × {unscaled(level.size, book.size_scale)}"
+        return (
+            f"{unscaled(level.price, book.price_scale)} × {unscaled(level.size, book.size_scale)}"
+        )
 
     def counted(count: int, word: str) -> str:
         return f"{count} {word}" if count == 1 else f"{count} {word}s"
@@ -55,4 +57,6 @@ def ladder_html(book: Book) -> str:
             rows.append(f'<tr>{cells}<td style="text-align:left">{bar}</td></tr>')
     heads = ["price", "size", *(["orders"] if with_orders else []), ""]
     head = "".join(f"<th>{name}</th>" for name in heads)
-    return f"<table><caption>{escape(summary(book))}</caption><tr>{head}</tr>{''.join(rows)}</table>"
+    return (
+        f"<table><caption>{escape(summary(book))}</caption><tr>{head}</tr>{''.join(rows)}</table>"
+    )

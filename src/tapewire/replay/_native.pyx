@@ -498,7 +498,7 @@ cdef class Engine:
 
     def saved(self, size_t index):
         """The file is on disk: the book has not changed since."""
-        self._engine.saved(deref(self._engine.markets().at(index)))
+        self._engine.saved(deref(self._engine.markets().at(index).get()))
 
     def rebuild_from(self):
         """The record to begin with to get those books again that cannot be saved now; or None."""

@@ -172,7 +172,8 @@ clock_ns=None, untrusted=0)
                 self._tell_gaps(engine)
                 at_end = why == "end"
                 due = why not in ("end", "slice")
-                if due or (at_end and not follow and engine.records and begun != engine.last_seq):
+                last = at_end and not follow and state.has_news and engine.last_seq != begun
+                if due or last:
                     self._save(engine, reader, done, again=engine.rolls != state.rolls)
                     state = _Since(engine)
                     if on_round is not None:
@@ -300,6 +301,11 @@ class _Since:
         self._records, self._bytes = engine.records, engine.bytes
         self._clock_ns = engine.clock_ns
         self.rolls = engine.rolls
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything was read."""
+        return self._engine.records != self._records
 
     def limits(self, every: Every) -> dict[str, Any]:
         """The arguments of `run` for what is left until the next round."""
