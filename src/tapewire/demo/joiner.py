@@ -34,7 +34,7 @@ def run(process: Process) -> None:
                         snapshot=snapshot_seq,
                         replayed=records,
                         seconds=time.perf_counter() - began,
-                        seq=reader.last_seq,
+                        seq=reader.last_seq if records else snapshot_seq,
                         hash=book.hash(),
                     )
                 reader.commit()  # caught up: so far, for whoever watches our lag

@@ -6,7 +6,7 @@ import time
 import tapewire as tw
 from tapewire import bus, replay
 from tapewire.demo.account import Account
-from tapewire.demo.books import book_of, join
+from tapewire.demo.books import book_of, join, snapshots_of
 from tapewire.demo.crowd import Crowd
 from tapewire.demo.events import Close, Side
 from tapewire.demo.exchange import Exchange, order_of
@@ -69,6 +69,7 @@ def play(root, steps=60):
 def told(story, places, book):
     """The story's end, as processes would have told it; with the snapshots of one of them."""
     replay.Snapshotter(places.raw, every=replay.Every(records=40)).run(follow=False)
+    snapshots_of(places.raw)[-1].path.unlink()  # it is of the end: nothing would lie behind it
     with tw.open_log(places.raw) as log:
         joiner, snapshot = join(log, places.raw)
         joiner.apply_batch(log.read_batch())

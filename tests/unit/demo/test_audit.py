@@ -4,12 +4,14 @@ import shutil
 
 import pytest
 
+from tapewire import replay
 from tapewire.demo.audit import Disagreement, audit
 from tapewire.demo.books import snapshots_of
 from tapewire.demo.messages import Counted
-from tapewire.demo.places import Places
+from tapewire.demo.places import INSTRUMENT, Places
 from tapewire.demo.run import audited
 from tapewire.protocol import replace
+from tapewire.protocol.instruments import Instruments
 from tapewire.protocol.orders import Fill
 from tests.unit.demo.small_bus import play
 from tests.unit.demo.tapes import SMALL, timed_rows, write
@@ -127,12 +129,15 @@ def test_a_joiner_that_began_with_another_book_is_found(session):
         audit(places, told={}, joined=(seq, "no such book"))
 
 
-def test_a_snapshot_of_another_record_is_found(copy):
-    older, newer, *_ = snapshots_of(copy.raw)
-    content = older.path.read_bytes()
-    number = slice(24, 32)  # of the header: seq_num
-    assert int.from_bytes(content[number], "little") == older.seq
-    newer.path.write_bytes(content[:24] + newer.seq.to_bytes(8, "little") + content[32:])
+def test_a_snapshot_of_another_book_is_found(copy, tmp):
+    *_, (seq, kind, payload, time_ns) = tape = timed_rows(copy.raw)[:2]
+    more = int.from_bytes(payload[-8:], "little") + 1  # the size of the diff's last level
+    other = tmp / "other" / "queue"
+    write(other, [tape[0], (seq, kind, payload[:-8] + more.to_bytes(8, "little"), time_ns)])
+    Instruments([INSTRUMENT]).save(tmp / "other")
+    replay.Snapshotter(other).run(follow=False)
+    *_, wrong = snapshots_of(other)
+    shutil.copy(wrong.path, snapshots_of(copy.raw)[0].path.with_name(wrong.path.name))
     with pytest.raises(Disagreement, match="every snapshot is the book of a replay"):
         audit(copy, told={}, joined=NOBODY)
 
