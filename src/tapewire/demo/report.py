@@ -38,7 +38,7 @@ def page(result: dict[str, Any], measures: Measures) -> str:
             '<meta name="color-scheme" content="light dark"><title>Tapewire demo</title>',
             f"<style>{style}</style></head><body>",
             "<header><h1>A trading system on one tape</h1>",
-            f'<p class="lead">{html.escape(headlines(result)[0])}</p></header>',
+            f'<p class="lead">{html.escape("; ".join(headlines(result)[:2]))}</p></header>',
             f'<div class="cards">{_cards(result)}</div>',
             _section("Processes and queues", plots.topology(result), _TOPOLOGY),
             _section("The market", plots.market(measures, recoveries), market, market_keys),
@@ -63,7 +63,8 @@ _TOPOLOGY = (
 _THROUGHPUT = "Red bands: from a kill to the end of the recovery."
 _LATENCY = (
     "From append to append, as the records' own times tell: waking the reader, reading, deciding, "
-    "writing. What a kill held up is left out here, and is in the table as interrupted."
+    "writing. A tick bears the time at which the WAL took its input. What a kill held up is left "
+    "out here, and is in the table as interrupted."
 )
 
 

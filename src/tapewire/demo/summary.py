@@ -132,10 +132,14 @@ def headlines(result: dict[str, Any]) -> list[str]:
     """The verdict in a few lines, each short enough for a terminal."""
     orders = sum(own["orders"] + own["cancels"] for own in result["strategies"].values())
     killed = ", ".join(recovery["victim"] for recovery in result["recoveries"])
+    joiner = result["joiner"]
+    start, replayed = joiner["from_start"], f"{joiner['replayed']:,} records"
     return [
-        f"{result['fills']:,} fills by id: none lost, none twice; killed: {killed}",
+        f"{result['fills']:,} fills by id: none lost, none twice",
+        f"killed by kill -9, and back: {killed}",
         f"{orders:,} orders and cancels, {result['trades']:,} trades, {result['inputs']:,} inputs",
         "the late joiner's book at the close equals the exchange's, and a replay's",
+        f"it joined by {replayed} behind a snapshot, not by {start['records']:,} from the first",
         f"{len(result['checks'])} comparisons of tapes, record for record: all equal",
     ]
 
