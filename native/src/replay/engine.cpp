@@ -338,9 +338,11 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
     for (std::uint64_t passed = 0; passed < max_passed; ++passed) {
         RecordView record;
         bool gap = false;
+        ahead_ns_.reset();
         if (!peek(record, out, gap)) return Found::end;
         if (gap) return Found::step;
         if (at_end(record)) {
+            ahead_ns_ = std::max(clock_ns_, record.timestamp_ns);
             finished_ = true;
             return Found::end;
         }

@@ -7,17 +7,37 @@ Example:
 """
 
 from tapewire.replay._native import Step
+from tapewire.replay.feature_stream import (
+    FeatureInfo,
+    FeatureStream,
+    PythonFeature,
+    Row,
+    asof,
+    describe_features,
+    feature,
+    feature_batches,
+    features,
+)
 from tapewire.replay.playback import Replay, book_at
 from tapewire.replay.snapshots import Finding, SnapshotInfo
 from tapewire.replay.snapshotter import Every, Round, Snapshotter
 
 __all__ = [
     "Every",
+    "FeatureInfo",
+    "FeatureStream",
     "Finding",
+    "PythonFeature",
     "Replay",
     "Round",
+    "Row",
     "SnapshotInfo",
     "Snapshotter",
     "Step",
+    "asof",
     "book_at",
+    "describe_features",
+    "feature",
+    "feature_batches",
+    "features",
 ]

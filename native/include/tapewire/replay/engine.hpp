@@ -112,6 +112,12 @@ class Engine {
     // `source` begins behind records that are gone: what is read from it is not to be trusted.
     void lost_before(std::uint16_t source, std::uint64_t first, std::uint64_t last);
 
+    // Ends in front of the first record at which the tape reaches this time, from now on.
+    void end_at(std::int64_t end_ns) noexcept { options_.end_ns = end_ns; }
+    // After an end: what the tape's clock will say at the record in front of which it ended; none when
+    // there is no record now.
+    std::optional<std::int64_t> ahead_ns() const noexcept { return ahead_ns_; }
+
     // The next step; false at the end, for now. Throws what the cursor throws, and gap_detected by
     // GapPolicy::raise: the record is passed then, and the next call goes on.
     bool next(Step& out);
@@ -158,7 +164,7 @@ class Engine {
 
     Cursor& cursor_;
     FanIn* const fan_;  // the same, when it is one
-    const EngineOptions options_;
+    EngineOptions options_;
     std::vector<std::unique_ptr<Market>> markets_;
     std::unordered_map<std::uint64_t, Market*> by_key_;
     std::unordered_map<std::uint64_t, Market*> by_symbol_;
@@ -171,6 +177,7 @@ class Engine {
     std::optional<std::uint64_t> last_seq_;
     std::int64_t last_timestamp_ns_ = 0;
     std::int64_t clock_ns_ = std::numeric_limits<std::int64_t>::min();
+    std::optional<std::int64_t> ahead_ns_;
 };
 
 }  // namespace tapewire::replay

@@ -1,0 +1,23 @@
+// From exact integers to the nearest double, rounded once.
+//
+// Features are sums and products of scaled integers, in 128 bits, and become doubles only when a row is
+// made: so a value depends on what it is a function of, and on no order in which it was computed.
+#pragma once
+
+#include <cstdint>
+
+namespace tapewire::replay {
+
+__extension__ using Int128 = __int128;
+__extension__ using UInt128 = unsigned __int128;
+
+// The double nearest to numerator / denominator, ties to even. denominator > 0.
+double nearest_ratio(Int128 numerator, UInt128 denominator) noexcept;
+
+// The same of numerator / (denominator * 10^scale). scale <= 18 and denominator < 2^65.
+double nearest_scaled(Int128 numerator, UInt128 denominator, std::uint8_t scale) noexcept;
+
+// 10^scale, scale <= 18.
+std::uint64_t power_of_ten(std::uint8_t scale) noexcept;
+
+}  // namespace tapewire::replay

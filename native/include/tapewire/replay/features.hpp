@@ -1,0 +1,116 @@
+// The features of one instrument: told of each record in turn, asked for a row now and then.
+//
+// A row at time t is a function of the book at t and of what happened in the look-back before it, in exact
+// integers. So it is the same bits wherever the replay began, if that was early enough: see look_back_ns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tapewire/book/book.hpp"
+#include "tapewire/market/event.hpp"
+#include "tapewire/replay/exact.hpp"
+#include "tapewire/replay/feature_names.hpp"
+#include "tapewire/replay/state_bytes.hpp"
+#include "tapewire/replay/windows.hpp"
+
+namespace tapewire::replay {
+
+// What is asked for, in the order of the columns; shared by all instruments of a replay.
+struct FeaturePlan {
+    // `kept_trades_ns`: spans of which the trades themselves are wanted. Throws invalid_option for names
+    // that are unknown or given twice.
+    FeaturePlan(const std::vector<std::string>& names, const std::string& sample,
+                const std::vector<std::int64_t>& kept_trades_ns);
+
+    struct Column {
+        Feature feature;
+        std::size_t window;  // of its span among those of the same sort, or of its number of levels
+    };
+    std::vector<std::string> names;
+    std::string sample_text;
+    std::vector<Column> columns;
+    Sample sample;
+    std::vector<std::int64_t> trade_spans_ns;
+    std::vector<std::size_t> kept_trades;  // windows of kept_trades_ns, in its order
+    std::vector<std::int64_t> volatility_seconds;
+    std::vector<std::uint32_t> level_counts;  // rising
+    std::int64_t look_back_ns = 0;            // the longest
+};
+
+class FeatureSet {
+  public:
+    // Scales of the trades; a trade of another scale is converted exactly, or refused.
+    FeatureSet(std::shared_ptr<const FeaturePlan> plan, std::uint8_t price_scale,
+               std::uint8_t size_scale);
+
+    // The tape stands at `time_ns`, the book as it is; null: there is none yet.
+    void start(const book::Book* book, std::int64_t time_ns);
+
+    // Time passes, with everything as it is: before whatever happened at `time_ns`. Times do not fall.
+    void advance(std::int64_t time_ns);
+    // The book is now so, after an event.
+    void on_book(const book::Book& book);
+    // Throws corrupt_record for a trade that fits no sum.
+    void on_trade(const market::TradeView& trade);
+
+    // A value for each column; valid[i] is 0 where it is null. After advance(), with the book that on_book
+    // was told of last. `own`: the trade that the row is made for, which on_trade has not been told of.
+    void sample(const book::Book* book, const market::TradeView* own, double* values,
+                std::uint8_t* valid);
+    // A row was made, or would have been were it wanted.
+    void sampled() noexcept;
+
+    // The trades of kept_trades[i], oldest first.
+    std::size_t trade_count(std::size_t i) const noexcept {
+        return trades_.count(plan_->kept_trades[i]);
+    }
+    const Print& trade(std::size_t i, std::size_t row) const noexcept {
+        return trades_.at(plan_->kept_trades[i], row);
+    }
+    std::uint8_t price_scale() const noexcept { return price_scale_; }
+    std::uint8_t size_scale() const noexcept { return size_scale_; }
+
+    void save(StateWriter& out) const;
+    void load(StateReader& in);
+
+  private:
+    struct Top {
+        format::Level bid, ask;  // of an empty side: size 0
+        bool has_bid, has_ask;
+        bool trusted;
+    };
+    static Top top_of(const book::Book* book) noexcept;
+    static Int128 flow_between(const Top& before, const Top& now) noexcept;
+    void begin_flow() noexcept;
+    void sum_levels(const book::Book& book);
+    Int128 doubled_mid() const noexcept;  // 0: not known, or not above 0
+    Print print_of(const market::TradeView& trade) const;
+    bool value_of(const FeaturePlan::Column& column, const Print* last, std::int64_t since_ns,
+                  double& out) const noexcept;
+    bool book_value(const FeaturePlan::Column& column, double& out) const noexcept;
+
+    std::shared_ptr<const FeaturePlan> plan_;
+    std::uint8_t price_scale_, size_scale_;            // of trades
+    std::uint8_t book_price_scale_, book_size_scale_;  // of the book
+    std::int64_t time_ns_ = 0;
+    Top top_{};
+    Int128 flow_ = 0;
+    bool flow_known_ = false;
+    std::int64_t flow_minute_ = 0;
+    bool traded_ = false;
+    Print last_{};
+    TradeWindows trades_;
+    ReturnWindows returns_;
+    std::vector<book::LevelRow> rows_;  // scratch
+    struct Depths {
+        Int128 bids, asks;
+    };
+    std::vector<Depths> depths_;  // by level_counts, of the book that is being sampled
+};
+
+}  // namespace tapewire::replay

@@ -1,0 +1,88 @@
+// What features remember: the trades of a span, and the returns of the last seconds. Sums are integers, so
+// that what has left a window has left no trace in them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "tapewire/replay/exact.hpp"
+#include "tapewire/replay/state_bytes.hpp"
+
+namespace tapewire::replay {
+
+struct Print {  // one trade
+    std::int64_t time_ns;
+    std::int64_t price;
+    std::int64_t size;
+    std::int64_t sign;  // 1: the buyer took it, -1: the seller did, 0: not known
+};
+
+// The trades of the last so many nanoseconds, for several spans at once.
+class TradeWindows {
+  public:
+    explicit TradeWindows(std::vector<std::int64_t> spans_ns);
+
+    struct Sums {
+        Int128 flow = 0;      // of sign * size
+        Int128 volume = 0;    // of size
+        Int128 notional = 0;  // of price * size
+    };
+
+    // Times do not fall. |price * size| < 2^96, so that 2^31 of them have a sum.
+    void add(const Print& print);
+    // Forgets, in each window, what is older than its span at `now_ns`: not at or after now_ns - span.
+    void advance(std::int64_t now_ns);
+    const Sums& sums(std::size_t window) const noexcept { return windows_[window].sums; }
+    // The trades in it, oldest first.
+    std::size_t count(std::size_t window) const noexcept;
+    const Print& at(std::size_t window, std::size_t i) const noexcept;
+
+    void save(StateWriter& out) const;
+    void load(StateReader& in);
+
+  private:
+    struct Window {
+        std::int64_t span_ns;
+        std::uint64_t first;  // number of its oldest trade
+        Sums sums;
+    };
+    std::vector<Window> windows_;
+    std::deque<Print> prints_;   // of the longest
+    std::uint64_t dropped_ = 0;  // numbers before prints_
+};
+
+// Squared log returns of a price from second to second, in fixed point.
+class ReturnWindows {
+  public:
+    explicit ReturnWindows(std::vector<std::int64_t> seconds);
+
+    // The tape stands at `now_ns`, and nothing is known of any whole second up to it.
+    void start(std::int64_t now_ns);
+    // The price has been this for every whole second that was not told of yet, up to `now_ns`. A price is
+    // any positive multiple of it; 0: not known.
+    void advance(std::int64_t now_ns, Int128 price);
+    // False when a return in the window is not known.
+    bool volatility(std::size_t window, double& out) const noexcept;
+
+    void save(StateWriter& out) const;
+    void load(StateReader& in);
+
+  private:
+    struct Window {
+        std::size_t seconds;
+        UInt128 sum;
+        std::size_t unknown;
+    };
+    void push(std::int64_t log_return);
+    void sum_up();
+
+    std::vector<Window> windows_;
+    std::vector<std::int64_t>
+        ring_;  // of the longest; the return of second s is at s modulo its size
+    std::int64_t second_ = 0;
+    Int128 price_ = 0;  // at second_
+};
+
+}  // namespace tapewire::replay

@@ -1,0 +1,384 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
+"""The loop that makes rows of features, over a replay engine."""
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cython.operator cimport dereference as deref
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libcpp cimport bool as cbool
+from libcpp.memory cimport make_shared, shared_ptr
+from libcpp.optional cimport optional
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from tapewire._native cimport byte, raise_python_error
+from tapewire.replay._native cimport CEngine, CMarket, Engine
+
+from collections import namedtuple
+
+cdef extern from "tapewire/replay/feature_names.hpp" namespace "tapewire::replay":
+    int64_t c_parse_span "tapewire::replay::parse_span"(const string&) except +raise_python_error
+
+cdef extern from "tapewire/replay/features.hpp" namespace "tapewire::replay":
+    cppclass FeaturePlan:
+        FeaturePlan(const vector[string]&, const string&, const vector[int64_t]&) except +raise_python_error
+        vector[string] names
+        int64_t look_back_ns
+
+    cppclass Print:
+        int64_t time_ns
+        int64_t price
+        int64_t size
+        int64_t sign
+
+    cppclass FeatureSet:
+        size_t trade_count(size_t)
+        const Print& trade(size_t, size_t)
+        uint8_t price_scale()
+        uint8_t size_scale()
+
+cdef extern from "tapewire/arrow.hpp":
+    cdef struct ArrowSchema:
+        void (*release)(ArrowSchema*) noexcept nogil
+    cdef struct ArrowArray:
+        void (*release)(ArrowArray*) noexcept nogil
+
+cdef extern from "tapewire/replay/feature_rows.hpp" namespace "tapewire::replay":
+    cppclass CRows "tapewire::replay::FeatureRows":
+        CRows(size_t)
+        vector[int64_t] time_ns
+        vector[uint32_t] market
+        vector[vector[double]] values
+        vector[vector[uint8_t]] valid
+        size_t size()
+
+    void export_rows_schema(const vector[string]&, ArrowSchema*) except +
+    void export_rows(shared_ptr[const CRows], const vector[string]&, ArrowArray*) except +
+
+cdef extern from "tapewire/replay/feature_loop.hpp" namespace "tapewire::replay":
+    cppclass FeatureSlice:
+        int64_t start_ns
+        int64_t from_ns
+        int64_t to_ns
+        int64_t first_ns
+        cbool for_all_added
+
+    cppclass CPosition "tapewire::replay::FeatureLoop::Position":
+        string source
+        optional[uint64_t] last_seq
+
+    cdef enum class LoopStop "tapewire::replay::FeatureLoop::Stop"(uint8_t):
+        rows
+        pause
+        end
+        done
+
+    cppclass CLoop "tapewire::replay::FeatureLoop":
+        CLoop(CEngine&, shared_ptr[const FeaturePlan], const FeatureSlice&) except +raise_python_error
+        LoopStop run(CRows&, size_t, uint64_t) except +raise_python_error nogil
+        const CMarket* row_market()
+        const FeatureSet* row_features()
+        void save(const vector[CPosition]&, vector[byte]&) except +raise_python_error
+
+cdef extern from *:
+    """
+    #include "tapewire/replay/feature_loop.hpp"
+    #include "tapewire/replay/feature_names.hpp"
+    static inline std::span<const std::byte> tw_state(const void* data, size_t size) {
+        return {static_cast<const std::byte*>(data), size};
+    }
+    static inline void tw_load_state(tapewire::replay::FeatureLoop& loop, const void* data, size_t size) {
+        loop.load(tw_state(data, size));
+    }
+    static inline std::vector<tapewire::replay::FeatureLoop::Position> tw_positions(const void* data,
+                                                                                   size_t size) {
+        return tapewire::replay::FeatureLoop::positions_in(tw_state(data, size));
+    }
+    static inline size_t tw_info_count() { return tapewire::replay::feature_infos().size(); }
+    // name, meaning, formula, unit, look_back, missing; the name with what it takes.
+    static inline std::string tw_info(size_t i, int field) {
+        const auto& info = tapewire::replay::feature_infos()[i];
+        using tapewire::replay::Takes;
+        const std::string takes = info.takes == Takes::levels ? "N"
+                                  : info.takes == Takes::span ? "_SPAN" : "";
+        switch (field) {
+            case 0: return std::string(info.name) + takes;
+            case 1: return std::string(info.meaning);
+            case 2: return std::string(info.formula);
+            case 3: return std::string(info.unit);
+            case 4: return std::string(info.look_back);
+            default: return std::string(info.missing);
+        }
+    }
+    static inline tapewire::replay::FeatureLoop::Position tw_position(const std::string& source, bool any,
+                                                                      uint64_t seq) {
+        return {source, any ? std::optional<uint64_t>(seq) : std::nullopt};
+    }
+    """
+    void tw_load_state(CLoop&, const void*, size_t) except +raise_python_error
+    vector[CPosition] tw_positions(const void*, size_t) except +raise_python_error
+    size_t tw_info_count()
+    string tw_info(size_t, int)
+    CPosition tw_position(const string&, bint, uint64_t)
+
+FeatureInfo = namedtuple("FeatureInfo", "name meaning formula unit look_back missing")
+FeatureInfo.__doc__ = """What a feature is: `name` (N: a number of levels, SPAN: of time), and when it is null."""
+
+cdef tuple STOPS = ("rows", "pause", "end", "done")
+# Records between two looks for Ctrl-C: some milliseconds.
+cdef uint64_t RECORDS_AT_ONCE = 65536
+
+
+def describe_features():
+    """Every native feature: its name, meaning, formula, unit, look-back, and when it is null.
+
+    Example:
+        >>> from tapewire import replay
+        >>> [info.formula for info in replay.describe_features() if info.name == "mid"]
+        ['(Pb + Pa) / 2']
+    """
+    return [FeatureInfo(*[tw_info(i, field).decode() for field in range(6)]) for i in range(tw_info_count())]
+
+
+def parse_span(str text not None):
+    """Nanoseconds of a span: a whole number of us, ms, s, m, h or d, at most a day.
+
+    Example:
+        >>> parse_span("100ms")
+        100000000
+    """
+    return c_parse_span(text.encode())
+
+
+cdef void _free_schema(object capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
+    if schema.release is not NULL:  # a consumer that took it over has cleared this
+        schema.release(schema)
+    PyMem_Free(schema)
+
+
+cdef void _free_array(object capsule) noexcept:
+    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, "arrow_array")
+    if array.release is not NULL:
+        array.release(array)
+    PyMem_Free(array)
+
+
+cdef class Plan:
+    """Features by name and when they are sampled, checked."""
+
+    cdef shared_ptr[const FeaturePlan] plan
+
+    def __init__(self, names, str sample not None, kept_trades_ns=()):
+        cdef vector[string] texts = [name.encode() for name in names]
+        cdef vector[int64_t] kept = kept_trades_ns
+        self.plan = <shared_ptr[const FeaturePlan]> make_shared[FeaturePlan](texts, <string> sample.encode(), kept)
+
+    @property
+    def look_back_ns(self):
+        """How long before its time a row may have been decided."""
+        return deref(self.plan).look_back_ns
+
+
+cdef class Rows:
+    """Rows of features as columns; speaks Arrow's PyCapsule interface."""
+
+    cdef shared_ptr[CRows] rows
+    cdef shared_ptr[const FeaturePlan] plan
+    cdef vector[string] symbols
+
+    def __len__(self):
+        return deref(self.rows).size()
+
+    def __arrow_c_schema__(self):
+        cdef ArrowSchema* schema = <ArrowSchema*> PyMem_Malloc(sizeof(ArrowSchema))
+        if schema is NULL:
+            raise MemoryError
+        schema.release = NULL
+        capsule = PyCapsule_New(schema, "arrow_schema", _free_schema)
+        export_rows_schema(deref(self.plan).names, schema)
+        return capsule
+
+    def __arrow_c_array__(self, requested_schema=None):
+        cdef ArrowArray* array = <ArrowArray*> PyMem_Malloc(sizeof(ArrowArray))
+        if array is NULL:
+            raise MemoryError
+        array.release = NULL
+        capsule = PyCapsule_New(array, "arrow_array", _free_array)
+        export_rows(<shared_ptr[const CRows]> self.rows, self.symbols, array)
+        return self.__arrow_c_schema__(), capsule
+
+
+TRADE_FIELDS = [("timestamp_ns", "<i8"), ("price", "<i8"), ("size", "<i8"), ("sign", "<i8")]
+
+
+@cython.final
+cdef class Row:
+    """What a feature written in Python is called with; valid during the call.
+
+    Attributes:
+        timestamp_ns: Time of the row.
+        venue: Venue of the instrument.
+        symbol: Its symbol.
+        book: Its book as of the row, or None before its first event. It goes on changing.
+    """
+
+    cdef readonly int64_t timestamp_ns
+    cdef readonly object venue
+    cdef readonly object symbol
+    cdef readonly object book
+    cdef Rows _rows
+    cdef const FeatureSet* _features
+    cdef Py_ssize_t _kept  # which of the kept spans of trades is this function's; -1: none
+    cdef dict _places
+    cdef object _owner  # keeps what the pointer points into
+
+    def __getitem__(self, str name not None):
+        """Value of a native feature in this row, None where it is null."""
+        place = self._places.get(name)
+        if place is None:
+            raise KeyError(f"the row has no such feature: name={name!r}; name it beside the function")
+        cdef size_t i = place
+        if not deref(self._rows.rows).valid[i].back():
+            return None
+        return deref(self._rows.rows).values[i].back()
+
+    @property
+    def price_scale(self):
+        """Decimals of the prices of `trades`."""
+        return self._features.price_scale()
+
+    @property
+    def size_scale(self):
+        """Decimals of the sizes of `trades`."""
+        return self._features.size_scale()
+
+    @property
+    def trades(self):
+        """Trades of the look-back, oldest first: timestamp_ns, price, size, sign; scaled integers."""
+        import numpy
+        cdef const Print* print_
+        cdef size_t i
+        cdef size_t n = self._features.trade_count(self._kept) if self._kept >= 0 else 0
+        cdef object array = numpy.empty(n, TRADE_FIELDS)
+        cdef int64_t[:, ::1] cells = array.view("<i8").reshape(n, 4)
+        for i in range(n):
+            print_ = &self._features.trade(self._kept, i)
+            cells[i, 0] = print_.time_ns
+            cells[i, 1] = print_.price
+            cells[i, 2] = print_.size
+            cells[i, 3] = print_.sign
+        return array
+
+    def __repr__(self):
+        return f"<Row {self.venue}:{self.symbol} timestamp_ns={self.timestamp_ns}>"
+
+
+cdef class Loop:
+    """Rows of features from an engine, which it moves from now on."""
+
+    cdef CLoop* _loop
+    cdef Engine _engine
+    cdef shared_ptr[const FeaturePlan] _plan
+    cdef dict _places
+
+    def __init__(self, Engine engine not None, Plan plan not None, *, start_ns=None, from_ns=None, to_ns=None,
+                 first_ns=0, for_all_added=False):
+        cdef FeatureSlice slice
+        if self._loop is not NULL:
+            raise RuntimeError("already made")
+        if start_ns is not None:
+            slice.start_ns = start_ns
+        if from_ns is not None:
+            slice.from_ns = from_ns
+        if to_ns is not None:
+            slice.to_ns = to_ns
+        slice.first_ns = first_ns
+        slice.for_all_added = for_all_added
+        self._engine = engine
+        self._plan = plan.plan
+        self._places = {deref(self._plan).names[i].decode(): i for i in range(deref(self._plan).names.size())}
+        self._loop = new CLoop(deref(engine._engine), self._plan, slice)
+
+    def __dealloc__(self):
+        del self._loop
+
+    def rows(self):
+        """An empty `Rows` for `run` to fill."""
+        cdef Rows rows = Rows.__new__(Rows)
+        rows.plan = self._plan
+        rows.rows = make_shared[CRows](deref(self._plan).names.size())
+        return rows
+
+    def run(self, Rows rows not None, size_t max_rows, bint follow=False):
+        """Make rows until there are so many; "rows", "end" (nothing more now) or "done" (the slice is over).
+
+        Without the GIL; Ctrl-C ends it. `follow`: as the reader's `follow` decides what comes next.
+        """
+        cdef LoopStop stop = LoopStop.pause
+        cdef CRows* into = rows.rows.get()
+        self._engine._check()
+        if follow:
+            self._engine._reader._following(True)
+        try:
+            while stop == LoopStop.pause:
+                PyErr_CheckSignals()
+                self._engine._reader._enter_call()
+                try:
+                    with nogil:
+                        stop = self._loop.run(deref(into), max_rows, RECORDS_AT_ONCE)
+                finally:
+                    self._engine._reader._leave_call()
+        finally:
+            if follow:
+                self._engine._reader._following(False)
+        return STOPS[<int> stop]
+
+    def finish(self, Rows rows not None):
+        """Names to the rows: they can be handed to Arrow."""
+        cdef size_t n = self._engine._engine.markets().size()
+        if n:
+            self._engine._know(n - 1)
+        rows.symbols = [symbol.encode() for symbol in self._engine._symbols[:n]]
+
+    def row(self, Rows rows not None, Py_ssize_t kept):
+        """The row that was made last, for a function; `kept`: its place among the spans of trades, or -1."""
+        cdef Row row = Row.__new__(Row)
+        cdef CMarket* market = <CMarket*> self._loop.row_market()
+        row.timestamp_ns = deref(rows.rows).time_ns.back()
+        row.book = self._engine._book_of(market)
+        row.venue = self._engine._venues[market.index]
+        row.symbol = self._engine._symbols[market.index]
+        row._rows = rows
+        row._features = self._loop.row_features()
+        row._kept = kept
+        row._places = self._places
+        row._owner = self
+        return row
+
+    def save(self, positions):
+        """The state as bytes; `positions`: source to the number of its last record, or None."""
+        cdef vector[CPosition] vec
+        cdef vector[byte] out
+        for source, seq in positions.items():
+            vec.push_back(tw_position(source.encode(), seq is not None, seq or 0))
+        self._loop.save(vec, out)
+        return (<const char*> out.data())[:out.size()]
+
+    def load(self, const unsigned char[::1] state not None):
+        """Go on from a state; before the first `run`."""
+        tw_load_state(deref(self._loop), &state[0] if state.shape[0] else NULL, state.shape[0])
+
+
+def positions_in(const unsigned char[::1] state not None):
+    """How far each source was read when the state was saved: name to number, or None.
+
+    Raises:
+        CorruptMetadata: It is no state, or damaged.
+        UnsupportedVersion: Another release wrote it.
+    """
+    cdef vector[CPosition] positions = tw_positions(&state[0] if state.shape[0] else NULL, state.shape[0])
+    return {position.source.decode(errors="replace"): position.last_seq.value() if position.last_seq.has_value() else None
+            for position in positions}

@@ -1,0 +1,130 @@
+"""Random tapes of one instrument for tests of features: books with gaps, resets and empty sides, trades."""
+
+import random
+
+import tapewire as tw
+from tapewire import replay
+from tapewire.protocol.instruments import Instrument, Instruments
+from tapewire.protocol.market import TradeTick, l2_diff, l2_snapshot, reset
+from tests.support.plain_features import SECOND, Event
+
+BOOK_EVENT, TRADE_TICK = 0x1000, 0x1004
+NAMES = [
+    *("bid", "ask", "bid_size", "ask_size", "mid", "spread", "spread_bps", "microprice"),
+    *("imbalance1", "imbalance3", "imbalance50", "bid_depth2", "ask_depth2", "bid_depth50", "ofi"),
+    *("trade_sign", "trade_price", "trade_size", "time_since_trade"),
+    *("trade_flow_300ms", "trade_flow_5s", "volume_300ms", "volume_5s", "vwap_300ms", "vwap_5s"),
+    *("volatility_1s", "volatility_7s"),
+]
+
+
+def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset=1000):
+    """Events of a book that moves, loses and finds itself again; times repeat, stand still and jump."""
+    rng = random.Random(seed)
+    time, middle = start + rng.randrange(SECOND), offset
+    bids, asks, trusted = {}, {}, False
+    tape = []
+    for _ in range(count):
+        time += rng.choice([0, 0, 1, 1000, 10**6, 7 * 10**6, 10**8, 3 * 10**8])
+        if rng.random() < 0.004:
+            time += rng.randrange(90 * SECOND)
+        if rng.random() < 0.35:
+            tape.append(
+                Event(
+                    time,
+                    "trade",
+                    price=middle + rng.randint(-3, 3),
+                    size=rng.randint(1, largest),
+                    maker=rng.choice([0, 0, 1, 1, 2]),
+                )
+            )
+            continue
+        middle += rng.choice([-1, 0, 0, 0, 1])
+        if not trusted and rng.random() < 0.5 or rng.random() < 0.01:
+            bids = {middle - i: rng.randint(1, largest) for i in range(1, rng.randint(1, 9))}
+            asks = {middle + i: rng.randint(1, largest) for i in range(1, rng.randint(1, 9))}
+            tape.append(Event(time, "snapshot", tuple(bids.items()), tuple(asks.items())))
+            trusted = True
+            continue
+        if rng.random() < 0.02:
+            tape.append(Event(time, rng.choice(["reset", "lost"])))
+            bids, asks, trusted = {}, {}, False
+            continue
+        changes = []
+        for side, way in ((bids, -1), (asks, 1)):
+            prices = [middle + way * rng.randint(-1, 8) for _ in range(rng.randrange(3))]
+            if side and rng.random() < 0.05:
+                prices = list(side)  # the whole side goes
+            levels = {}
+            for price in prices:
+                size = 0 if price in side and rng.random() < 0.6 else rng.randint(1, largest)
+                if len(prices) > 2:
+                    size = 0 if price in side else size
+                levels[price] = size
+                side.pop(price, None)
+                if size:
+                    side[price] = size
+            changes.append(tuple(levels.items()))
+        tape.append(Event(time, "diff", *changes))
+    return tape
+
+
+class TapeWriter:
+    """Writes events into logs: one for all, or one for the book and one for trades."""
+
+    def __init__(self, folder, instrument, *, apart=False):
+        self.instrument = instrument
+        self.book = folder / "book"
+        self.trades = folder / "trades" if apart else self.book
+        Instruments([instrument]).save(folder)
+        self.update = 100
+
+    @property
+    def logs(self):
+        return list(dict.fromkeys([self.book, self.trades]))
+
+    def payload(self, event):
+        one = self.instrument
+        if event.kind == "trade":
+            return TRADE_TICK, bytes(
+                TradeTick(
+                    timestamp_ns=event.time,
+                    price=event.price,
+                    size=event.size,
+                    trade_id=0,
+                    buyer_order_id=0,
+                    seller_order_id=0,
+                    symbol_hash=one.symbol_hash,
+                    market_id=one.market_id,
+                    price_scale=one.price_scale,
+                    size_scale=one.size_scale,
+                    is_buyer_maker=event.maker,
+                )
+            )
+        if event.kind == "reset":
+            return BOOK_EVENT, reset(one, event.time)
+        if event.kind == "snapshot":
+            levels = {"bids": list(event.bids), "asks": list(event.asks)}
+            return BOOK_EVENT, l2_snapshot(one, event.time, **levels, native_seq=self.update)
+        lost = 5 if event.kind == "lost" else 0
+        self.update += 1 + lost
+        ids = {"first": self.update, "last": self.update, "prev": self.update - 1}
+        levels = {"bids": list(event.bids), "asks": list(event.asks)}
+        return BOOK_EVENT, l2_diff(one, event.time, **levels, **ids)
+
+    def write(self, tape, *, snapshots_every=None):
+        """Append all; then save books as snapshots, one for so many records."""
+        writers = {log: tw.open_publisher(log, segment_bytes=1 << 20) for log in self.logs}
+        for event in tape:
+            type_id, payload = self.payload(event)
+            log = self.trades if type_id == TRADE_TICK else self.book
+            writers[log].append(type_id, payload, timestamp_ns=event.time)
+        for writer in writers.values():
+            writer.close()
+        if snapshots_every:
+            every = replay.Every(seconds=None, records=snapshots_every)
+            replay.Snapshotter(self.book, every=every, keep=None).run(follow=False)
+
+
+def instrument(price_scale=2, size_scale=3):
+    return Instrument.of("venue", "SYM", price_scale=price_scale, size_scale=size_scale)
