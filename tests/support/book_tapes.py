@@ -55,10 +55,13 @@ def trade(instrument, time, price, size, trade_id):
             price=price,
             size=size,
             trade_id=trade_id,
+            buyer_order_id=0,
+            seller_order_id=0,
             symbol_hash=instrument.symbol_hash,
             market_id=instrument.market_id,
             price_scale=instrument.price_scale,
             size_scale=instrument.size_scale,
+            is_buyer_maker=0,
         )
     )
 

@@ -14,11 +14,11 @@ _END = b'",'
 
 
 def seal(table: dict[str, Any]) -> bytes:
-    """The table as a line of JSON whose first member, `crc`, is over the rest.
+    r"""The table as a line of JSON whose first member, `crc`, is over the rest.
 
     Example:
         >>> seal({"v": 1})
-        b'{"crc":"8b4c7bd7","v":1}\\n'
+        b'{"crc":"8b4c7bd7","v":1}\n'
     """
     body = json.dumps(table, separators=(",", ":")).encode()
     return b"%s%08x%s" % (_HEAD, zlib.crc32(body), _END) + body[1:] + b"\n"

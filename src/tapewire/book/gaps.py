@@ -261,7 +261,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
             if not piece:
                 yield line, False
                 return
-        yield line.rstrip(b"\n") if piece is line else line[:MAX_LINE_BYTES] + b"\n", True
+        yield line.removesuffix(b"\n") if piece is line else line, True
 
 
 def _render(gap: Gap) -> bytes:

@@ -44,8 +44,8 @@ class PaceClock(Protocol):
 class Replay:
     """Goes through one log or many as one tape, and keeps a book for each instrument.
 
-    The order is that of time, then of the logs' names, then of their numbers: the same logs give the
-    same steps and the same books each time. The clock is the tape's.
+    The order is that of time, then of the logs' names, then of their numbers: the same logs give
+    the same steps and the same books each time. The clock is the tape's.
 
     Args:
         logs: A log by its path, a list of them (whose names are their paths: a log for each day is

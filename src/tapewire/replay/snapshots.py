@@ -1,8 +1,8 @@
 """Book snapshots as files: where they lie, which to believe, how they appear and go.
 
-A file appears whole or not at all, by a rename after a sync. Whoever reads them trusts nothing: what
-is damaged, cut short, of a later release or of another log is reported and passed over, and the next
-older one is taken. The bytes are in docs/formats/snapshots.md.
+A file appears whole or not at all, by a rename after a sync. Whoever reads them trusts nothing:
+what is damaged, cut short, of a later release or of another log is reported and passed over, and
+the next older one is taken. The bytes are in docs/formats/snapshots.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from tapewire.bus.names import path_below
 from tapewire.clock import to_ns
@@ -242,7 +242,7 @@ def _folders(folder: Path) -> list[str]:
     return sorted(names, key=int)
 
 
-def _in_place(path: Path, header: dict[str, object]) -> dict[str, object]:
+def _in_place(path: Path, header: dict[str, Any]) -> dict[str, Any]:
     """The header, when it says what the path says."""
     name = _NAME.fullmatch(path.name)
     said = (header["venue_id"], header["market_id"], header["seq"])
@@ -267,7 +267,7 @@ def _about(path: Path) -> Iterator[None]:
         raise
 
 
-def _open(path: Path):  # type: ignore[no-untyped-def]
+def _open(path: Path) -> BinaryIO:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     return open(path, "rb", opener=lambda name, _: os.open(name, flags))
 

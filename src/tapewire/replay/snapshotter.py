@@ -69,6 +69,9 @@ class Every:
             raise InvalidOption("Every needs seconds, records, bytes or roll")
 
 
+DEFAULT_EVERY = Every(seconds=10, records=10_000)
+
+
 @dataclass
 class Round:
     """What a snapshotter has done so far.
@@ -126,7 +129,7 @@ clock_ns=None, untrusted=0)
     def __init__(
         self,
         log: str | os.PathLike[str],
-        every: Every = Every(seconds=10, records=10_000),
+        every: Every = DEFAULT_EVERY,
         keep: int | None = 100,
         max_bytes: int | None = None,
         max_age: float | None = None,
@@ -185,7 +188,7 @@ clock_ns=None, untrusted=0)
             self._count(engine, done)
             return done
 
-    # ---- beginning ---------------------------------------------------------------------------------
+    # ---- beginning ------------------------------------------------------------------------------
 
     def _begin(self, reader: Any) -> tuple[Engine, int | None]:
         """An engine that stands where the predecessor's notes say; from the start without them."""
@@ -252,7 +255,7 @@ clock_ns=None, untrusted=0)
         _log.warning("snapshotter's note passed over, reading from the start: %s [%s]", why, path)
         self.findings.append(Finding(path, why))
 
-    # ---- saving ------------------------------------------------------------------------------------
+    # ---- saving ---------------------------------------------------------------------------------
 
     def _save(self, engine: Engine, reader: Any, done: Round, *, again: bool) -> None:
         """One round: files, gaps, then the note that relies on them, then retention."""

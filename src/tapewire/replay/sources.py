@@ -47,8 +47,10 @@ class Sources:
         self.reader: Any = None
         with contextlib.ExitStack() as opened:
             for name, log in _named(logs):
-                own = not isinstance(log, CursorReader)
-                reader = opened.enter_context(open_log(log)) if own else log
+                own = isinstance(log, str | os.PathLike)
+                reader: Any = log
+                if isinstance(log, str | os.PathLike):
+                    reader = opened.enter_context(open_log(log))
                 self.each.append(Source(name, reader, own))
             self._close = opened.pop_all()
         if not self.each:
@@ -121,7 +123,7 @@ def _named(logs: Logs) -> list[tuple[str, Log]]:
         logs = [logs]
     if isinstance(logs, Mapping):
         return list(logs.items())
-    named = []
+    named: list[tuple[str, Any]] = []
     for place, log in enumerate(logs):
         path = log if isinstance(log, str | os.PathLike) else getattr(log, "path", f"log {place}")
         named.append((os.fspath(path), log))

@@ -1,4 +1,4 @@
-"""Where a replay begins: at the start of a log, or behind the latest snapshot that can be believed."""
+"""Where a replay begins: at the start of a log, or behind the latest snapshot that holds."""
 
 from __future__ import annotations
 
