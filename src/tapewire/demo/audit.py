@@ -22,8 +22,8 @@ from tapewire.demo.stage import DemoFailed
 from tapewire.demo.tape import records
 from tapewire.errors import TapewireError
 from tapewire.log import Record
-from tapewire.replay import snapshots
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck
+from tapewire.replay import snapshots
 
 __all__ = ["Audit", "Books", "Disagreement", "StrategyBooks", "audit"]
 
@@ -122,7 +122,7 @@ class Audit:
 
     def _book(self, engine: Engine, told: Mapping[str, str]) -> str:
         """Three ways to one book: the engine's own, a replay of the market data, and those told."""
-        book = book_of(engine).hash()
+        book: str = book_of(engine).hash()
         with replay.Replay(self._places.raw, on_gap="raise", snapshots=False) as tape:
             tape.run()
             replayed = tape.books[VENUE, SYMBOL]

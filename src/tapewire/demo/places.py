@@ -1,7 +1,7 @@
 """Where the demo's queues lie, and who writes each.
 
 ```text
-streams/raw/demo/queue          exchange → everybody   changes of the book, trades; beside them snapshots/
+streams/raw/demo/queue          exchange → everybody   changes of the book, trades
 exchange/wal                    exchange → itself      inputs as they were accepted, checkpoints
 exchange/fills                  exchange → router      acknowledgements and fills
 router/orders                   router   → exchange    the strategies' orders, in one row

@@ -66,7 +66,9 @@ def summary(story: Story, books: Books, measures: Measures) -> dict[str, Any]:
         "recoveries": [_recovery(restart, story) for restart in story.restarts],
         "snapshots": books.snapshots,
         "joiner": joined
-        | {"from_start": {"records": books.from_start.records, "seconds": books.from_start.seconds}},
+        | {
+            "from_start": {"records": books.from_start.records, "seconds": books.from_start.seconds}
+        },
         "checks": books.checks,
     }
 
