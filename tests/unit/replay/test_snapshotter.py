@@ -1,0 +1,259 @@
+"""The snapshotter: when it saves, what stays, what it tells, and how it goes on."""
+
+import json
+import os
+import threading
+
+import pytest
+
+import tapewire as tw
+from tapewire import replay
+from tapewire.book.gaps import GapLedger
+from tapewire.errors import InvalidOption, ReaderAlreadyActive
+from tapewire.protocol.instruments import Instruments
+from tapewire.replay import snapshots
+from tests.support.book_tapes import BTC, ETH, L2Feed, append_l2, write_l2, write_l3
+
+
+def seqs(log, instrument=BTC):
+    return [file.seq for file in snapshots.files(log, instrument.venue_id, instrument.market_id)]
+
+
+def snapshot(log, every, **options):
+    return replay.Snapshotter(log, every=every, **options).run(follow=False)
+
+
+def test_every_so_many_records(tmp):
+    write_l2(tmp / "q", 100)
+    done = snapshot(tmp / "q", replay.Every(records=40))
+    assert seqs(tmp / "q") == [39, 79, 99]
+    assert (done.rounds, done.written, done.records, done.last_seq) == (3, 3, 100, 99)
+
+
+def test_every_so_many_seconds_of_the_tape(tmp):
+    write_l2(tmp / "q", 100)
+    snapshot(tmp / "q", replay.Every(seconds=0.025))
+    assert seqs(tmp / "q") == [0, 25, 50, 75, 99]
+
+
+def test_every_so_many_bytes_of_log(tmp):
+    write_l2(tmp / "q", 100)
+    with tw.open_log(tmp / "q") as reader:
+        sizes = [64 + -(-len(record) // 64) * 64 for record in reader]
+    snapshot(tmp / "q", replay.Every(bytes=6000))
+    due, since = [], 0
+    for seq, size in enumerate(sizes):
+        since += size
+        if since >= 6000:
+            due.append(seq)
+            since = 0
+    assert seqs(tmp / "q") == sorted({*due, 99})
+
+
+def test_at_every_roll(tmp):
+    write_l2(tmp / "q", 200, segment_bytes=8192)
+    snapshot(tmp / "q", replay.Every(roll=True))
+    with tw.open_log(tmp / "q") as reader:
+        first, segment = [], None
+        while (record := reader.next()) is not None:
+            if segment not in (None, reader.position.segment):
+                first.append(record.seq)
+            segment = reader.position.segment
+    assert len(first) > 3
+    assert seqs(tmp / "q") == [*first, 199]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"seconds": 0}, {"records": 0}, {"bytes": -1}])
+def test_a_policy_must_say_when(wrong):
+    with pytest.raises(InvalidOption):
+        replay.Every(**wrong)
+
+
+def test_the_newest_stay(tmp):
+    write_l2(tmp / "q", 100)
+    done = snapshot(tmp / "q", replay.Every(records=10), keep=3)
+    assert seqs(tmp / "q") == [79, 89, 99]
+    assert (done.written, done.removed) == (10, 7)
+
+
+def test_what_is_too_old_by_the_tape_goes(tmp):
+    write_l2(tmp / "q", 100)
+    snapshot(tmp / "q", replay.Every(records=10), keep=None, max_age=0.035)
+    assert seqs(tmp / "q") == [69, 79, 89, 99]
+
+
+def test_all_together_have_a_limit(tmp):
+    write_l2(tmp / "q", 100, feeds=[L2Feed(BTC, 1), L2Feed(ETH, 2)])
+    snapshot(tmp / "q", replay.Every(records=10), keep=None, max_bytes=5000)
+    files = list((tmp / "q" / "snapshots").rglob("*.bin"))
+    assert sum(file.stat().st_size for file in files) <= 5000
+    assert seqs(tmp / "q", BTC)[-1] == seqs(tmp / "q", ETH)[-1] == 99
+
+
+def test_the_newest_of_each_instrument_never_goes(tmp):
+    write_l2(tmp / "q", 100, feeds=[L2Feed(BTC, 1), L2Feed(ETH, 2)])
+    snapshot(tmp / "q", replay.Every(records=10), keep=1, max_bytes=1, max_age=0)
+    assert (seqs(tmp / "q", BTC), seqs(tmp / "q", ETH)) == ([99], [99])
+
+
+def test_a_book_that_did_not_change_is_not_saved_again_in_the_same_segment(tmp):
+    feeds = [L2Feed(BTC, 1), L2Feed(ETH, 2)]
+    write_l2(tmp / "q", 10, feeds=feeds)
+    with tw.open_publisher(tmp / "q") as writer:
+        append_l2(writer, feeds[:1], 40, start=10)
+    snapshot(tmp / "q", replay.Every(records=10))
+    assert seqs(tmp / "q", ETH) == [9]
+    assert seqs(tmp / "q", BTC) == [9, 19, 29, 39, 49]
+
+
+def test_a_book_that_did_not_change_is_saved_again_after_a_roll(tmp):
+    feeds = [L2Feed(BTC, 1), L2Feed(ETH, 2)]
+    write_l2(tmp / "q", 10, feeds=feeds, segment_bytes=8192)
+    with tw.open_publisher(tmp / "q") as writer:
+        append_l2(writer, feeds[:1], 200, start=10)
+    snapshot(tmp / "q", replay.Every(records=10))
+    assert len(seqs(tmp / "q", ETH)) > 2
+
+
+def test_only_trusted_books_are_saved(tmp):
+    write_l2(tmp / "q", 100, snapshot_every=50, lose={25})
+    done = snapshot(tmp / "q", replay.Every(records=10))
+    assert seqs(tmp / "q") == [9, 19, 49, 59, 69, 79, 89, 98]
+    assert done.untrusted == 0
+
+
+def test_it_goes_on_where_it_stopped(tmp):
+    Instruments([BTC]).save(tmp)
+    feed = L2Feed()
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
+        append_l2(writer, [feed], 50)
+        snapshot(tmp / "q", replay.Every(records=20))
+        append_l2(writer, [feed], 50, start=50)
+        done = snapshot(tmp / "q", replay.Every(records=20))
+    assert done.records == 50
+    assert seqs(tmp / "q") == [19, 39, 49, 69, 89, 99]
+    warm = replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99))
+    assert warm.hash() == replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99), snapshots=False).hash()
+
+
+def test_nothing_new_is_nothing_written(tmp):
+    write_l2(tmp / "q", 50)
+    snapshot(tmp / "q", replay.Every(records=20))
+    assert snapshot(tmp / "q", replay.Every(records=20)).rounds == 0
+
+
+@pytest.mark.parametrize("lose", ["note", "newest", "all"])
+def test_what_it_needs_to_go_on_may_be_damaged(tmp, lose):
+    """Each loss costs reading, never a wrong book or a second gap."""
+    Instruments([BTC]).save(tmp)
+    feed = L2Feed()
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
+        append_l2(writer, [feed], 50, lose={15}, snapshot_every=20)
+        snapshot(tmp / "q", replay.Every(records=20))
+        append_l2(writer, [feed], 50, start=50, snapshot_every=20)
+    files = [file.path for file in snapshots.files(tmp / "q", BTC.venue_id, BTC.market_id)]
+    hurt = {"note": [tmp / "q/snapshots/snapshotter.json"], "newest": files[-1:], "all": files}
+    for path in hurt[lose]:
+        path.write_bytes(b"\0" * 10)
+    snapshotter = replay.Snapshotter(tmp / "q", every=replay.Every(records=20))
+    snapshotter.run(follow=False)
+    assert snapshotter.findings
+    last = seqs(tmp / "q")[-1]
+    found = snapshots.latest_before(tmp / "q", BTC.venue_id, BTC.market_id)
+    cold = replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(last), snapshots=False)
+    assert (found.header["seq"], found.header["book_hash"]) == (last, cold.hash())
+    assert len(GapLedger(tmp / "q").read()) == 1
+
+
+def test_a_book_that_waits_for_its_snapshot_is_built_again_from_its_first_event(tmp):
+    """Diffs before the snapshot they belong to must not be lost between two runs."""
+    Instruments([BTC]).save(tmp)
+    feed = L2Feed()
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
+        late = feed.snapshot(999)
+        for time in range(10):
+            writer.append(0x1000, feed.diff(time), timestamp_ns=time)
+        snapshot(tmp / "q", replay.Every(records=5))
+        writer.append(0x1000, late, timestamp_ns=999)
+        snapshot(tmp / "q", replay.Every(records=5))
+    found = snapshots.latest_before(tmp / "q", BTC.venue_id, BTC.market_id)
+    assert found.book.last_update == 110
+    assert [gap.action for gap in GapLedger(tmp / "q").read() if gap.first] == []
+
+
+def test_gaps_of_venue_and_tape_reach_the_ledger_once(tmp):
+    write_l2(tmp / "q", 400, segment_bytes=8192, snapshot_every=100, lose={20})
+    sorted((tmp / "q").glob("*.q"))[3].unlink()
+    snapshot(tmp / "q", replay.Every(records=50))
+    ledger = GapLedger(tmp / "q").read()
+    (venue,) = [gap for gap in ledger if gap.kind == "venue" and gap.first]
+    assert (venue.venue, venue.symbol, venue.action) == ("binance", "BTCUSDT", "resynced")
+    assert {gap.action for gap in ledger if gap.kind == "record"} == {"resynced"}
+    (tmp / "q" / "snapshots" / "snapshotter.json").unlink()
+    snapshot(tmp / "q", replay.Every(records=50))
+    assert GapLedger(tmp / "q").read() == ledger
+
+
+def test_records_that_went_before_it_read_them_are_a_gap(tmp):
+    Instruments([BTC]).save(tmp)
+    feed = L2Feed()
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        append_l2(writer, [feed], 50)
+        snapshot(tmp / "q", replay.Every(records=20))
+        append_l2(writer, [feed], 300, start=50, snapshot_every=100)
+    for segment in sorted((tmp / "q").glob("*.q"))[:4]:
+        segment.unlink()
+    done = snapshot(tmp / "q", replay.Every(records=20))
+    gap = GapLedger(tmp / "q").read()[0]
+    assert (gap.kind, gap.first, gap.action) == ("record", 50, "resynced")
+    assert done.untrusted == 0
+
+
+def test_it_is_a_named_reader_that_pins_nothing(tmp):
+    write_l2(tmp / "q", 50)
+    snapshot(tmp / "q", replay.Every(records=20))
+    (reader,) = tw.queue.status(tmp / "q").readers
+    assert (reader.name, reader.pinned, reader.lag_records) == ("snapshotter", False, 0)
+
+
+def test_two_of_one_name_are_refused(tmp):
+    write_l2(tmp / "q", 5)
+    with tw.open_subscriber(tmp / "q", "snapshotter"), pytest.raises(ReaderAlreadyActive):
+        snapshot(tmp / "q", replay.Every(records=20))
+
+
+def test_it_follows_a_live_log_until_it_is_stopped(tmp, eventually):
+    Instruments([BTC]).save(tmp)
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
+        snapshotter = replay.Snapshotter(tmp / "q", every=replay.Every(records=20))
+        rounds = []
+        thread = threading.Thread(target=snapshotter.run, kwargs={"on_round": rounds.append})
+        thread.start()
+        try:
+            append_l2(writer, [L2Feed()], 100)
+            eventually(lambda: seqs(tmp / "q") == [19, 39, 59, 79, 99])
+        finally:
+            snapshotter.stop()
+            thread.join()
+    assert [done.last_seq for done in rounds] == [19, 39, 59, 79, 99]
+
+
+def test_an_l3_log_is_saved_too(tmp):
+    write_l3(tmp / "q", 100)
+    assert snapshot(tmp / "q", replay.Every(records=40)).written == 3
+
+
+def test_leftovers_of_a_killed_one_are_removed(tmp):
+    write_l2(tmp / "q", 50)
+    snapshot(tmp / "q", replay.Every(records=20))
+    folder = snapshots.files(tmp / "q", BTC.venue_id, BTC.market_id)[0].path.parent
+    (folder / "snapshot_7.bin.tmp").write_bytes(b"half")
+    snapshot(tmp / "q", replay.Every(records=20))
+    assert [name for name in os.listdir(folder) if name.endswith(".tmp")] == []
+
+
+def test_its_note_is_one_checked_line(tmp):
+    write_l2(tmp / "q", 50)
+    snapshot(tmp / "q", replay.Every(records=20))
+    note = json.loads((tmp / "q" / "snapshots" / "snapshotter.json").read_text())
+    assert (note["v"], note["resume_seq"], note["last_seq"]) == (1, 50, 49)
