@@ -12,11 +12,11 @@ from tapewire.demo.process import Process, main
 
 __all__ = ["run"]
 
-_EVERY = ("--seconds", "0.5", "--records", "5000", "--keep", "10000")
+_EVERY = ("--seconds", "0.5", "--records", "5000", "--keep", "0")
 
 
 def run(process: Process) -> None:
-    """Become the command; being killed with the driver, and deaf to Ctrl-C, survives that."""
+    """Become the command; to be killed with the driver survives that."""
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what it says is for its log
     command = [sys.executable, "-m", "tapewire.cli", "snapshotter", str(process.places.raw)]
     os.execv(sys.executable, [*command, *_EVERY])

@@ -6,8 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import tapewire as tw
+from tapewire.book import L2Book
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.ingest.log_writer import LogWriter
+from tapewire.protocol.market import l2_snapshot
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["RunningBook"]
 
 _BATCH = 16384
+_CAUSES = {"venue_gap": "the venue's update ids do not follow each other"}
 
 
 class RunningBook:
@@ -24,11 +27,9 @@ class RunningBook:
     """
 
     def __init__(self, instrument: Instrument, stream: str) -> None:
-        from tapewire.book import L2Book
-
         self.instrument = instrument
         self.stream = stream
-        self.book: Any = L2Book(instrument.price_scale, instrument.size_scale, on_gap="resync")
+        self.book = L2Book(instrument.price_scale, instrument.size_scale, on_gap="resync")
         self._reader: Any = None
         self._log: LogWriter | None = None
         self._read = 0
@@ -39,8 +40,6 @@ class RunningBook:
 
     def snapshot(self, timestamp_ns: int) -> bytes | None:
         """The book as an event, so that the next log stands alone; None when not to be trusted."""
-        from tapewire.protocol.market import l2_snapshot
-
         if not self.book.trusted:
             return None
         payload: bytes = l2_snapshot(
@@ -83,7 +82,7 @@ class RunningBook:
 
     def _entry(self, gap: Any) -> Gap:
         return Gap(
-            kind="venue",
+            kind="venue" if gap.cause == "venue_gap" else "parse",
             venue=self.instrument.venue,
             symbol=self.instrument.symbol,
             stream=self.stream,
@@ -91,7 +90,7 @@ class RunningBook:
             last=gap.last,
             seq=gap.seq,
             timestamp_ns=gap.timestamp_ns,
-            cause=str(gap.cause),
+            cause=_CAUSES.get(gap.cause, gap.cause.replace("_", " ")),
             action=_action(gap),
         )
 

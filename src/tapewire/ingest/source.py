@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tapewire.errors import CorruptSource
 
@@ -76,7 +76,7 @@ class SourceFile:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[io.BufferedReader]:
+    def open(self) -> Iterator[io.BufferedReader[Any]]:
         """The content, decompressed, from its start.
 
         Raises:
@@ -87,7 +87,7 @@ class SourceFile:
             counted = io.BufferedReader(_Counted(disk, self), _PIECE)
             if self.member is not None:
                 with zipfile.ZipFile(counted) as archive, archive.open(self.member) as inner:
-                    yield io.BufferedReader(_Piecewise(inner), _PIECE)
+                    yield io.BufferedReader(_Piecewise(cast(zipfile.ZipExtFile, inner)), _PIECE)
             elif counted.peek(2)[:2] == b"\x1f\x8b":
                 with gzip.GzipFile(fileobj=counted) as unpacked:
                     yield io.BufferedReader(_Piecewise(unpacked), _PIECE)
@@ -171,8 +171,8 @@ class _Counted(io.RawIOBase):
 class _Piecewise(io.RawIOBase):
     """Decompressed bytes as they come: what lies before a damage is given before its error."""
 
-    def __init__(self, inner: IO[bytes]) -> None:
-        self._inner = cast(io.BufferedIOBase, inner)
+    def __init__(self, inner: gzip.GzipFile | zipfile.ZipExtFile) -> None:
+        self._inner = inner
 
     def readable(self) -> bool:
         return True

@@ -98,7 +98,7 @@ def test_a_new_day_of_a_book_begins_with_the_book_as_it_stood(import_lines, tmp)
     assert len(content[f"{DAY_2}/book"]) == 2
     with tw.open_log(tmp / "archive" / DAY_2 / "book") as log:
         event = log.next().decode()
-    assert (event.event_type, event.native_seq, event.timestamp_ns) == (1, 7, MIDNIGHT_NS + 6)
+    assert (event.event_type, event.native_seq, event.ingest_ts_ns) == (1, 7, MIDNIGHT_NS + 6)
     assert event.bids.tolist() == [(2, 4)]
     assert event.asks.tolist() == [(3, 3)]
     assert summary.clean

@@ -1,0 +1,90 @@
+"""`tapewire import`: its table, its JSON, its exit codes."""
+
+import gzip
+
+import pytest
+
+from tests.support.captures import futures_lines, write_capture
+from tests.support.commands import tapewire
+
+FORMAT = "binance-usdm"
+
+
+@pytest.fixture
+def clean(tmp):
+    return write_capture(tmp / "clean.gz", futures_lines(200, bad_every=0))
+
+
+@pytest.fixture
+def faulty(tmp):
+    return write_capture(tmp / "faulty.gz", futures_lines(300, bad_every=29, gap_at=70))
+
+
+def test_an_import_without_findings_exits_0_with_a_table_of_logs(tmp, clean):
+    ran = tapewire("import", FORMAT, clean, "--to", tmp / "archive")
+    assert ran.code == 0
+    head, *rows = ran.out.splitlines()
+    assert head.split() == ["log", "records", "new", "gaps"]
+    assert any(row.startswith("v1/binance_usdm/AAA/2023-11-14/book ") for row in rows)
+    assert "0 gaps" in rows[-1]
+    assert "rows/s" in rows[-1]
+
+
+def test_bad_rows_and_gaps_exit_1_and_are_counted_by_reason(tmp, faulty):
+    ran = tapewire("import", FORMAT, faulty, "--to", tmp / "archive")
+    assert ran.code == 1
+    assert "bad rows: 11" in ran.out
+    assert "not JSON" in ran.out
+    assert "rejected.jsonl" in ran.out
+    assert "not trusted at the end: binance_usdm/AAA/book" in ran.out
+    assert "1 gaps" in ran.out
+
+
+def test_json_is_one_object_with_the_same(tmp, faulty):
+    ran = tapewire("import", FORMAT, faulty, "--to", tmp / "archive", "--json")
+    (told,) = ran.json
+    assert (told["bad_rows"], told["gaps"], told["already"]) == (11, 1, False)
+    assert told["records"] == sum(log["records"] for log in told["logs"])
+    assert list(told["untrusted"]) == ["binance_usdm/AAA/book"]
+
+
+def test_a_second_time_says_already_imported_and_exits_the_same(tmp, faulty):
+    first = tapewire("import", FORMAT, faulty, "--to", tmp / "archive")
+    again = tapewire("import", FORMAT, faulty, "--to", tmp / "archive")
+    assert again.out.startswith("already imported")
+    assert first.code == again.code == 1
+
+
+def test_a_truncated_file_exits_3_and_is_named(tmp):
+    whole = gzip.compress(b"\n".join(futures_lines(3000)))
+    (tmp / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    ran = tapewire("import", FORMAT, tmp / "cut.gz", "--to", tmp / "archive")
+    assert ran.code == 3
+    assert "cut.gz" in ran.err
+
+
+def test_a_file_that_is_not_there_exits_4(tmp):
+    ran = tapewire("import", FORMAT, tmp / "nothing.gz", "--to", tmp / "archive")
+    assert ran.code == 4
+    assert "nothing.gz" in ran.err
+
+
+def test_an_unknown_format_exits_2_and_lists_those_there_are(tmp, clean):
+    ran = tapewire("import", "nasdaq-by-post", clean, "--to", tmp / "archive")
+    assert ran.code == 2
+    assert "binance-spot" in ran.err
+
+
+def test_options_reach_the_importer(tmp, clean):
+    options = ("--symbol", "BBB", "--price-scale", 2, "--option", "size_scale=3", "--keep-wire")
+    ran = tapewire("import", FORMAT, clean, "--to", tmp / "archive", *options, "--json")
+    assert {log["log"].split("/")[2] for log in ran.json[0]["logs"]} == {"BBB"}
+    assert {log["log"].split("/")[4] for log in ran.json[0]["logs"]} >= {"raw", "book"}
+    text = (tmp / "archive" / "instruments.json").read_text()
+    assert '"price_scale": 2, "size_scale": 3' in text
+
+
+@pytest.mark.parametrize("option", ["colour=red", "size_scale", "size_scale=x", "keep_wire=maybe"])
+def test_an_option_that_is_none_exits_2(tmp, clean, option):
+    ran = tapewire("import", FORMAT, clean, "--to", tmp / "archive", "--option", option)
+    assert ran.code == 2

@@ -1,0 +1,153 @@
+"""What becomes of single lines of a capture: records, skipped messages, bad rows."""
+
+import json
+
+import pytest
+
+import tapewire as tw
+from tests.support.captures import MIDNIGHT_NS, capture_line
+
+AT = f"{MIDNIGHT_NS} ".encode()
+DAY = "2023-11-15"
+
+
+def event_of(tmp, venue, symbol, stream, day=DAY):
+    with tw.open_log(tmp / "archive" / "v1" / venue / symbol / day / stream) as log:
+        record = log.next()
+        return record.timestamp_ns, record.decode()
+
+
+def depth(**changes):
+    data = {"e": "depthUpdate", "E": 7, "s": "AAA", "U": 5, "u": 9, "b": [["1.5", "2"]], "a": []}
+    return capture_line(MIDNIGHT_NS, {"stream": "x", "data": data | changes})
+
+
+def test_a_spot_diff_follows_the_id_before_its_first(import_lines, tmp):
+    import_lines("binance-spot", [depth()])
+    time_ns, event = event_of(tmp, "binance_spot", "AAA", "book")
+    assert time_ns == MIDNIGHT_NS
+    assert (event.update_first, event.update_last, event.update_prev) == (5, 9, 4)
+    assert event.exchange_ts_ns == 7_000_000
+    assert event.bids.tolist() == [(150_000_000, 200_000_000)]
+
+
+def test_a_futures_diff_follows_the_id_it_names(import_lines, tmp):
+    import_lines("binance-usdm", [depth(pu=2, T=8)])
+    _, event = event_of(tmp, "binance_usdm", "AAA", "book")
+    assert (event.update_prev, event.exchange_ts_ns) == (2, 8_000_000)
+
+
+@pytest.mark.parametrize(("format", "extra"), [("binance-spot", {"pu": 2}), ("binance-usdm", {})])
+def test_a_diff_of_the_other_market_is_a_bad_row(import_lines, format, extra):
+    summary, _ = import_lines(format, [depth(**extra)])
+    assert summary.bad == {"another market": 1}
+
+
+def test_a_snapshot_without_a_symbol_is_of_the_only_one(import_lines, tmp):
+    lines = [depth(pu=2), AT + b'{"lastUpdateId":9,"bids":[["1","2"]],"asks":[]}']
+    summary, content = import_lines("binance-usdm", lines)
+    assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 2
+    assert summary.clean
+
+
+@pytest.mark.parametrize("symbols", [[], ["AAA", "BBB"]])
+def test_a_snapshot_of_nobody_knows_which_symbol_is_a_bad_row(import_lines, symbols):
+    lines = [depth(pu=2, s=symbol) for symbol in symbols]
+    lines.append(AT + b'{"lastUpdateId":9,"bids":[],"asks":[]}')
+    summary, _ = import_lines("binance-usdm", lines)
+    assert summary.bad == {"a snapshot of an unknown symbol": 1}
+
+
+def test_an_aggregate_trade_has_its_own_id(import_lines, tmp):
+    data = {"e": "aggTrade", "s": "AAA", "a": 77, "p": "1.5", "q": "2", "T": 5, "m": False}
+    import_lines("binance-usdm", [capture_line(MIDNIGHT_NS, data)])
+    _, trade = event_of(tmp, "binance_usdm", "AAA", "trades")
+    assert (trade.trade_id, trade.price, trade.is_buyer_maker) == (77, 150_000_000, 0)
+    assert trade.timestamp_ns == 5_000_000
+
+
+def test_a_book_ticker_of_spot_has_no_time_of_the_venue(import_lines, tmp):
+    data = {"u": 3, "s": "AAA", "b": "1", "B": "2", "a": "3", "A": "4"}
+    import_lines("binance-spot", [capture_line(MIDNIGHT_NS, {"data": data})])
+    _, quote = event_of(tmp, "binance_spot", "AAA", "quotes")
+    assert (quote.bid_price, quote.ask_size) == (100_000_000, 400_000_000)
+    assert quote.timestamp_ns == MIDNIGHT_NS
+
+
+def test_what_is_known_and_of_no_use_is_skipped_and_counted(import_lines):
+    lines = [AT + b'{"result":null,"id":1}', b"", AT + b'{"data":{"e":"kline","s":"AAA"}}']
+    summary, _ = import_lines("binance-spot", lines)
+    assert summary.skipped == {"acknowledgement": 1, "blank line": 1, "kline": 1}
+    assert summary.clean
+
+
+def test_received_times_keep_their_last_digits(import_lines, tmp):
+    line = b'1652459225.5037491: {"arg":{"channel":"trades","instId":"A"},"data":[{"tradeId":"7",'
+    line += b'"px":"3.5","sz":"1","side":"sell","ts":"1652459199958"}]}'
+    import_lines("okx", [line])
+    time_ns, trade = event_of(tmp, "okx", "A", "trades", "2022-05-13")
+    assert time_ns == 1652459225_503749100
+    assert (trade.timestamp_ns, trade.is_buyer_maker) == (1652459199958_000_000, 1)
+
+
+def test_a_match_of_coinbase_names_the_makers_side(import_lines, tmp):
+    match = {"type": "match", "trade_id": 5, "side": "sell", "size": "2", "price": "3"}
+    match |= {"product_id": "A-B", "time": "2021-04-17T16:43:37.089723Z"}
+    import_lines("coinbase", [b"1618677817.1: " + json.dumps(match).encode()])
+    _, trade = event_of(tmp, "coinbase", "A-B", "trades", "2021-04-17")
+    assert (trade.is_buyer_maker, trade.timestamp_ns) == (0, 1618677817_089723000)
+
+
+BAD = {
+    "not JSON": [AT + b'{"data":', AT + b"[" * 100_000, AT + b"\xff", AT],
+    "no time in front": [b"{}", b"12a {}", b"-5 {}", b"9" * 30 + b" {}", b"9223372036854775808 {}"],
+    "a field is missing or of another type": [
+        AT + b"[]",
+        AT + b"7",
+        AT + b'{"data":7}',
+        AT + b'{"data":{}}',
+        AT + b'{"lastUpdateId":"9","symbol":"AAA","bids":[],"asks":[]}',
+        depth(U=True, pu=1),
+        depth(U=-1, pu=1),
+        depth(u=1.5, pu=1),
+        depth(u=2**64, pu=1),
+        depth(pu=None),
+        depth(pu=1, b=7),
+    ],
+    "a value does not fit": [
+        depth(pu=1, b=[["1.123456789", "1"]]),
+        depth(pu=1, b=[["1e30", "1"]]),
+        depth(pu=1, b=[["NaN", "1"]]),
+        depth(pu=1, b=["12"]),
+        depth(pu=1, b=[["1"]]),
+        depth(pu=1, b=[[1.5, "1"]]),
+    ],
+    "not a name for a folder": [depth(s="../x", pu=1), depth(s="", pu=1), depth(s=5, pu=1)],
+    "unknown message": [depth(e="new", pu=1)],
+}
+
+
+@pytest.mark.parametrize(
+    ("why", "line"), [(why, line) for why, lines in BAD.items() for line in lines]
+)
+def test_a_bad_row_is_counted_by_its_reason_and_kept(import_lines, rejected, why, line):
+    summary, content = import_lines("binance-usdm", [depth(pu=2), line, depth(U=10, pu=9, u=12)])
+    assert summary.bad == {why: 1}
+    assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 2, "the import goes on"
+    (row,) = rejected()
+    assert (row["file"], row["line"], row["why"]) == ("capture", 2, why)
+    kept = row["text"].encode() if "text" in row else None
+    assert kept in (line, None)
+
+
+def test_the_remedy_for_digits_that_would_be_lost_is_told(import_lines, rejected):
+    import_lines("binance-usdm", [depth(pu=1, b=[["1.123456789", "1"]])])
+    (row,) = rejected()
+    assert "take a larger scale" in row["detail"]
+
+
+def test_of_a_long_bad_row_the_beginning_is_kept(import_lines, rejected, monkeypatch):
+    monkeypatch.setattr("tapewire.ingest.report.MAX_KEPT_BYTES", 10)
+    import_lines("okx", [b"x" * 100])
+    (row,) = rejected()
+    assert (row["text"], row["bytes"]) == ("x" * 10, 100)
