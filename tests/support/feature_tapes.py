@@ -14,7 +14,7 @@ NAMES = [
     *("imbalance1", "imbalance3", "imbalance50", "bid_depth2", "ask_depth2", "bid_depth50", "ofi"),
     *("trade_sign", "trade_price", "trade_size", "time_since_trade"),
     *("trade_flow_300ms", "trade_flow_5s", "volume_300ms", "volume_5s", "vwap_300ms", "vwap_5s"),
-    *("volatility_1s", "volatility_7s"),
+    *("volatility_1s", "volatility_3s"),
 ]
 
 
@@ -46,7 +46,7 @@ def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset
             tape.append(Event(time, "snapshot", tuple(bids.items()), tuple(asks.items())))
             trusted = True
             continue
-        if rng.random() < 0.02:
+        if rng.random() < 0.008:
             tape.append(Event(time, rng.choice(["reset", "lost"])))
             bids, asks, trusted = {}, {}, False
             continue
@@ -76,6 +76,7 @@ class TapeWriter:
         self.instrument = instrument
         self.book = folder / "book"
         self.trades = folder / "trades" if apart else self.book
+        folder.mkdir(exist_ok=True)
         Instruments([instrument]).save(folder)
         self.update = 100
 

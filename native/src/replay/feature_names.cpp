@@ -63,7 +63,7 @@ constexpr auto kInfos = std::to_array<FeatureInfo>({
      "size", kSpan, "never: 0 without trades"},
     {FeatureKind::vwap, Takes::span, "vwap",
      "mean price of the trades of the span, weighted by size", "sum of p q / sum of q", "price",
-     kSpan, "no trade in the span"},
+     kSpan, "no trade in the span, or a volume beyond 2^126 / 10^scale"},
     {FeatureKind::volatility, Takes::span, "volatility",
      "realised volatility: of the mid at whole seconds, not annualised",
      "sqrt(sum of r^2), r = ln(mid / mid a second before), in steps of 2^-48", "log return",

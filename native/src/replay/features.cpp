@@ -227,8 +227,11 @@ bool FeatureSet::value_of(const FeaturePlan::Column& column, const Print* last,
             return true;
         case FeatureKind::vwap: {
             const TradeWindows::Sums& sums = trades_.sums(column.window);
-            // A volume of more than 64 bits is no market's: it would not fit the exact division.
-            if (sums.volume <= 0 || sums.volume >> 64 != 0) return false;
+            // Beyond 126 bits, which is no market's volume, there is no room for the exact division.
+            constexpr Int128 kMost = static_cast<Int128>(1) << 126;
+            if (sums.volume <= 0 ||
+                sums.volume > kMost / static_cast<Int128>(power_of_ten(price_scale_)))
+                return false;
             out = nearest_scaled(sums.notional, static_cast<UInt128>(sums.volume), price_scale_);
             return true;
         }

@@ -23,7 +23,6 @@ cdef extern from "tapewire/replay/feature_names.hpp" namespace "tapewire::replay
 
 cdef extern from "tapewire/replay/features.hpp" namespace "tapewire::replay":
     cppclass FeaturePlan:
-        FeaturePlan(const vector[string]&, const string&, const vector[int64_t]&) except +raise_python_error
         vector[string] names
         int64_t look_back_ns
 
@@ -96,6 +95,10 @@ cdef extern from *:
                                                                                    size_t size) {
         return tapewire::replay::FeatureLoop::positions_in(tw_state(data, size));
     }
+    static inline std::shared_ptr<const tapewire::replay::FeaturePlan> tw_plan(
+        const std::vector<std::string>& names, const std::string& sample, const std::vector<int64_t>& kept) {
+        return std::make_shared<const tapewire::replay::FeaturePlan>(names, sample, kept);
+    }
     static inline size_t tw_info_count() { return tapewire::replay::feature_infos().size(); }
     // name, meaning, formula, unit, look_back, missing; the name with what it takes.
     static inline std::string tw_info(size_t i, int field) {
@@ -119,6 +122,8 @@ cdef extern from *:
     """
     void tw_load_state(CLoop&, const void*, size_t) except +raise_python_error
     vector[CPosition] tw_positions(const void*, size_t) except +raise_python_error
+    shared_ptr[const FeaturePlan] tw_plan(const vector[string]&, const string&,
+                                          const vector[int64_t]&) except +raise_python_error
     size_t tw_info_count()
     string tw_info(size_t, int)
     CPosition tw_position(const string&, bint, uint64_t)
@@ -174,7 +179,7 @@ cdef class Plan:
     def __init__(self, names, str sample not None, kept_trades_ns=()):
         cdef vector[string] texts = [name.encode() for name in names]
         cdef vector[int64_t] kept = kept_trades_ns
-        self.plan = <shared_ptr[const FeaturePlan]> make_shared[FeaturePlan](texts, <string> sample.encode(), kept)
+        self.plan = tw_plan(texts, sample.encode(), kept)
 
     @property
     def look_back_ns(self):

@@ -11,10 +11,10 @@ namespace tapewire::replay {
 __extension__ using Int128 = __int128;
 __extension__ using UInt128 = unsigned __int128;
 
-// The double nearest to numerator / denominator, ties to even. denominator > 0.
+// The double nearest to numerator / denominator, ties to even. 0 < denominator < 2^127.
 double nearest_ratio(Int128 numerator, UInt128 denominator) noexcept;
 
-// The same of numerator / (denominator * 10^scale). scale <= 18 and denominator < 2^65.
+// The same of numerator / (denominator * 10^scale), which is to be below 2^127 too. scale <= 18.
 double nearest_scaled(Int128 numerator, UInt128 denominator, std::uint8_t scale) noexcept;
 
 // 10^scale, scale <= 18.
