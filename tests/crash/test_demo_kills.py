@@ -1,4 +1,4 @@
-"""A strategy, the router and the exchange of the demo, each killed once, by seed.
+"""A strategy, the router, the exchange and the snapshotter of the demo, each killed once, by seed.
 
 Afterwards every tape is held against every other: the fills that each strategy was given and has
 counted are, by id, those of the exchange's ledger; none is lost, none is there twice.
@@ -11,9 +11,12 @@ from tapewire.demo.run import Options, audited, perform
 
 def survives(root, seed, seconds):
     story = perform(root, Options(seconds=seconds, seed=seed))
-    assert len(story.restarts) == 3
-    assert {restart.victim for restart in story.restarts} >= {"exchange", "router"}
+    assert len(story.restarts) == 4
+    assert {restart.victim for restart in story.restarts} >= {"exchange", "router", "snapshotter"}
     books = audited(root, story)
+    joined = story.last("joiner", "joined").facts
+    assert joined["snapshot"] is not None
+    assert joined["replayed"] < books.from_start.records
     assert [path for mark in ("READY", "LEASE") for path in root.rglob(mark)] == []
     for name, strategy in books.strategies.items():
         assert strategy.fills > 0, f"{name} has not traded: nothing was shown"

@@ -1,4 +1,4 @@
-"""`tapewire demo`: a small trading system that is killed three times and loses nothing."""
+"""`tapewire demo`: a small trading system that is killed four times and loses nothing."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def demo(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a small trading system, kill three of its processes, and show that no fill is lost.
+    """Run a small trading system, kill four of its processes, and show that no fill is lost.
 
-    An exchange, a router and two strategies, each a process of its own, and one that joins late.
+    An exchange, a router, two strategies and a snapshotter, each a process of its own, and one
+    that joins late.
     Exits 3 when two tapes disagree.
     """
     from tapewire.demo.audit import Disagreement

@@ -7,19 +7,23 @@ follows from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tapewire.demo import messages, outputs
+from tapewire import replay
+from tapewire.demo import messages
+from tapewire.demo.books import Caught, book_of, from_start, hashes_at, snapshots_of
 from tapewire.demo.events import Cancel, New, Side
 from tapewire.demo.matching import Engine
-from tapewire.demo.messages import Accepted, Counted, output_number
-from tapewire.demo.outputs import Output
-from tapewire.demo.places import Places
+from tapewire.demo.messages import Accepted, Counted
+from tapewire.demo.outputs import Output, Outputs
+from tapewire.demo.places import SYMBOL, VENUE, Places
 from tapewire.demo.stage import DemoFailed
 from tapewire.demo.tape import records
+from tapewire.errors import TapewireError
 from tapewire.log import Record
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck
+from tapewire.replay import snapshots
 
 __all__ = ["Audit", "Books", "Disagreement", "StrategyBooks", "audit"]
 
@@ -48,6 +52,8 @@ class Books:
     fills: int
     trades: int
     book_hash: str
+    snapshots: int
+    from_start: Caught  # what it would have cost the late joiner to do without a snapshot
     strategies: dict[str, StrategyBooks]
     checks: list[str]
 
@@ -78,14 +84,14 @@ class Audit:
             raise Disagreement(f"{what}: {_difference(got, expected)}")
         self._checks.append(what)
 
-    def run(self) -> Books:
-        """Check everything."""
+    def run(self, told: Mapping[str, str], joined: tuple[int, str]) -> Books:
+        """Check everything; see `audit`."""
         replayed = self._replay()
         places = self._places
         self.equal(
             "the market data is what follows from the WAL, record for record",
-            (Output(output_number(r), r.type_id, bytes(r.payload)) for r in records(places.raw)),
-            replayed.raw,
+            ((r.timestamp_ns, r.type_id, bytes(r.payload)) for r in records(places.raw)),
+            ((o.timestamp_ns, o.type_id, o.payload) for o in replayed.raw),
         )
         self.equal(
             "acknowledgements and fills are what follows from the WAL, record for record",
@@ -107,24 +113,60 @@ class Audit:
             checkpoints=replayed.checkpoints,
             fills=len(ledger),
             trades=replayed.engine.next_trade_id - 1,
-            book_hash=replayed.engine.hash(),
+            book_hash=self._book(replayed.engine, told),
+            snapshots=self._snapshots(joined),
+            from_start=from_start(places.raw, joined[0]),
             strategies=books,
             checks=self._checks,
         )
 
+    def _book(self, engine: Engine, told: Mapping[str, str]) -> str:
+        """Three ways to one book: the engine's own, a replay of the market data, and those told."""
+        book: str = book_of(engine).hash()
+        with replay.Replay(self._places.raw, on_gap="raise", snapshots=False) as tape:
+            tape.run()
+            replayed = tape.books[VENUE, SYMBOL]
+        self.equal(
+            "a replay of the market data from its first record gives the book of the WAL",
+            [replayed.hash()],
+            [book],
+        )
+        for whose, found in told.items():
+            self.equal(f"the book of the {whose} is that of the WAL", [found], [book])
+        return book
+
+    def _snapshots(self, joined: tuple[int, str]) -> int:
+        """Each snapshot, and the book with which the joiner began to follow, where they were."""
+        places = self._places
+        try:
+            saved = {s.seq: snapshots.load(s.path).book.hash() for s in snapshots_of(places.raw)}
+        except TapewireError as error:
+            raise Disagreement(f"a snapshot cannot be read: {error}") from error
+        seq, joined_hash = joined
+        there = hashes_at(places.raw, [*saved, seq])
+        self.equal(
+            "every snapshot is the book of a replay at its record",
+            saved.items(),
+            ((at, there[at]) for at in saved),
+        )
+        self.equal("so is the late joiner's when it has caught up", [joined_hash], [there[seq]])
+        return len(saved)
+
     def _replay(self) -> _Replayed:
-        found = _Replayed()
+        found, outputs = _Replayed(), Outputs()
         for record in records(self._places.wal):
+            time_ns = record.timestamp_ns
             if record.type_id == messages.CHECKPOINT:
                 found.checkpoints += 1
-                fills, raw = outputs.of_checkpoint(record.seq, found.engine)
+                fills, raw = outputs.of_checkpoint(record.seq, time_ns, found.engine)
             else:
                 found.inputs += 1
                 accepted = Accepted.decode(record)
                 what = accepted.input()
                 if isinstance(what, New | Cancel) and what.owner:
                     found.router_seqs.append(accepted.input_seq)
-                fills, raw = outputs.of_input(record.seq, what, found.engine.apply(what))
+                events = found.engine.apply(what)
+                fills, raw = outputs.of_input(record.seq, time_ns, what, events)
             found.fills += fills
             found.raw += raw
         return found
@@ -167,17 +209,18 @@ class Audit:
         return StrategyBooks(orders, len(sent) - orders, len(own), position, cash)
 
 
-def audit(places: Places, *, book_hashes: dict[str, str]) -> Books:
-    """Compare all tapes, and with the exchange's book those of `book_hashes` (by whose it is).
+def audit(places: Places, *, told: Mapping[str, str], joined: tuple[int, str]) -> Books:
+    """Compare all tapes, and the books.
+
+    Args:
+        places: The bus.
+        told: Hashes of the book at the close, by whose it is.
+        joined: The record up to which the late joiner had caught up, and its hash then.
 
     Raises:
         Disagreement: Something was lost, repeated or made up.
     """
-    auditor = Audit(places)
-    books = auditor.run()
-    for whose, found in book_hashes.items():
-        auditor.equal(f"the book of the {whose} is that of the WAL", [found], [books.book_hash])
-    return books
+    return Audit(places).run(told, joined)
 
 
 def _decoded(record: Record) -> NewOrder | CancelOrder:

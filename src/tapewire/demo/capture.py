@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tapewire.demo.events import MARKET, Input, New, SetLevel, Side
+from tapewire.demo.places import INSTRUMENT
 from tapewire.errors import InvalidOption
 
 __all__ = ["Recorded", "check_capture", "recorded"]
 
 _BAND = 0.002  # of the price: levels further out are never traded with, and would only fill memory
-_PRICE_SCALE = 100  # to ticks of a cent
-_SIZE_SCALE = 1_000  # to lots of a thousandth
+_PRICE_SCALE = 10**INSTRUMENT.price_scale  # to ticks
+_SIZE_SCALE = 10**INSTRUMENT.size_scale  # to lots
 
 
 class Recorded(NamedTuple):

@@ -97,12 +97,14 @@ class Fill(NamedTuple):
 
 
 class Trade(NamedTuple):
-    """To everybody. `aggressor`: the side that came last."""
+    """To everybody. `aggressor`: the side that came last; the orders by the exchange's ids."""
 
     trade_id: int
     price: int
     qty: int
     aggressor: Side
+    buyer_id: int
+    seller_id: int
 
 
 class Level(NamedTuple):

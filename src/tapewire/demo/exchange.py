@@ -1,10 +1,10 @@
 """The exchange: accepts inputs into its WAL, matches them, publishes what comes of it.
 
 What it has accepted is in the WAL, one record an input. Everything else follows from that: books
-and counters (`matching` is deterministic) and every record of its two output queues, numbered by
-the input it came from. So a start after a kill is: load the last checkpoint, replay the WAL
-behind it, publish what the output queues do not have yet. Nothing is published before it is in
-the WAL.
+and counters (`matching` is deterministic) and every record of its two output queues (`outputs`),
+numbered by the input it came from. So a start after a kill is: load the last checkpoint, replay
+the WAL behind it, publish what the output queues do not have yet. Nothing is published before it
+is in the WAL.
 
 The WAL is synced every 50 ms by a native thread: a kill of the process loses nothing at all; a
 loss of power may lose the last inputs, and where their outputs survived them the exchange refuses
@@ -16,26 +16,29 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tapewire.bus import Connected, SubscriberDiscovery, mark_ready
 from tapewire.config import FlushEvery
-from tapewire.demo import messages, outputs
+from tapewire.demo import messages
+from tapewire.demo.books import book_of
 from tapewire.demo.capture import recorded
 from tapewire.demo.crowd import Crowd
 from tapewire.demo.events import Cancel, Close, Input, New, Side
 from tapewire.demo.matching import Engine
-from tapewire.demo.messages import Accepted, LevelChanged, SessionClosed, Traded
-from tapewire.demo.outputs import Output
-from tapewire.demo.places import Places
+from tapewire.demo.messages import Accepted, SessionClosed, State
+from tapewire.demo.outputs import Output, Outputs
+from tapewire.demo.places import INSTRUMENT, Places
 from tapewire.demo.process import Process, main
 from tapewire.demo.tape import last_record, records
 from tapewire.errors import TapewireError
 from tapewire.log import Record
 from tapewire.protocol import Message, declare
+from tapewire.protocol.instruments import Instruments
+from tapewire.protocol.market import BOOK_EVENT, TradeTick
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck, TimeInForce
 from tapewire.queue import Reader, open_publisher
 
@@ -57,27 +60,51 @@ class Recovery:
 
 
 class _OutputQueue:
-    """A queue that is a function of the WAL: takes records by number, in order, each once."""
+    """A queue that is a function of the WAL: takes records by number, in order, each once.
+
+    In the fills a record's own number is the output's. The market data count without a gap, as
+    readers of a feed expect; there a book event tells its number, and a trade does not. Trades
+    that a kill left behind the last book event are the next outputs: it is enough to count them.
+    """
 
     def __init__(
         self, path: Path, segment_bytes: int, *, numbered: bool, declared: list[type[Message]]
     ) -> None:
-        self._numbered = numbered  # whether a record's own number is the output's
-        self.last_number = _last_number(path)
+        self._numbered = numbered
+        self.last_number = -1
+        self.trades_behind = 0
         self.appended = 0
+        last = last_record(path)
+        if numbered and last is not None:
+            self.last_number = last.seq
+        elif last is not None:
+            told = last_record(path, {BOOK_EVENT, SessionClosed.type_id})
+            self.last_number = -1 if told is None else _number_told_by(told)
+            self.trades_behind = last.seq - (-1 if told is None else told.seq)
         self._writer = open_publisher(path, sparse=numbered, segment_bytes=segment_bytes)
         declare(self._writer, *declared)
 
     def publish(self, outputs: list[Output]) -> None:
         """Append those that the queue does not have yet."""
-        for number, type_id, payload in outputs:
-            if number > self.last_number:
-                self._writer.append(type_id, payload, seq=number if self._numbered else None)
-                self.last_number = number
-                self.appended += 1
+        for number, type_id, payload, timestamp_ns in outputs:
+            if number <= self.last_number:
+                continue
+            self.last_number = number
+            if self.trades_behind:
+                self.trades_behind -= 1
+                continue
+            seq = number if self._numbered else None
+            self._writer.append(type_id, payload, timestamp_ns, seq=seq)
+            self.appended += 1
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _number_told_by(record: Record) -> int:
+    if record.type_id == SessionClosed.type_id:
+        return SessionClosed.decode(record).number
+    return int(record.decode().native_seq)
 
 
 class Exchange:
@@ -93,20 +120,29 @@ class Exchange:
         (2, [(2, 101, 3)])
     """
 
-    def __init__(self, places: Places, checkpoint_every: int = CHECKPOINT_EVERY) -> None:
+    def __init__(
+        self,
+        places: Places,
+        checkpoint_every: int = CHECKPOINT_EVERY,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
         began = time.perf_counter()
+        self._clock = clock  # asked once for each record of the WAL
         self._checkpoint_every = checkpoint_every
         sync = FlushEvery(records=10_000, seconds=0.05)
         size = places.segment_bytes
         self._wal = open_publisher(places.wal, flush=sync, segment_bytes=size)
+        Instruments([INSTRUMENT]).save(places.root)
         self._fills = _OutputQueue(places.fills, size, numbered=True, declared=[OrderAck, Fill])
-        levels = [LevelChanged, Traded, SessionClosed]
-        self._raw = _OutputQueue(places.raw, size, numbered=False, declared=levels)
-        self.engine = Engine()
-        self.next_router_seq = 0
-        self.next_crowd_seq = 0
-        self._since_checkpoint = 0
+        ticks = [TradeTick, SessionClosed]
+        self._raw = _OutputQueue(places.raw, size, numbered=False, declared=ticks)
+        self._restore(State(Engine()))
+        self._since_checkpoint = checkpoint_every  # the first record of the WAL is one
         self.recovery = self._recover(places.wal, began)
+
+    def _restore(self, state: State) -> None:
+        self.engine, self.next_router_seq, self.next_crowd_seq, last_update = state
+        self._outputs = Outputs(last_update)
 
     @property
     def epoch(self) -> int:
@@ -118,23 +154,26 @@ class Exchange:
     def accept(self, what: Input, input_seq: int) -> None:
         """Log an input, then do it; before it a checkpoint, when one is due."""
         if self._since_checkpoint >= self._checkpoint_every:
-            counts = (self.next_router_seq, self.next_crowd_seq)
-            state = messages.pack_checkpoint(self.engine, *counts)
-            self._mark(self._wal.append(messages.CHECKPOINT, state))
-        self._do(self._wal.append_message(Accepted.of(what, input_seq)), what, input_seq)
+            counts = (self.next_router_seq, self.next_crowd_seq, self._outputs.last_update)
+            state = messages.pack_checkpoint(State(self.engine, *counts))
+            time_ns = self._clock()
+            self._mark(self._wal.append(messages.CHECKPOINT, state, time_ns), time_ns)
+        time_ns = self._clock()
+        wal_seq = self._wal.append_message(Accepted.of(what, input_seq), timestamp_ns=time_ns)
+        self._do(wal_seq, time_ns, what, input_seq)
 
-    def _do(self, wal_seq: int, what: Input, input_seq: int) -> None:
+    def _do(self, wal_seq: int, time_ns: int, what: Input, input_seq: int) -> None:
         if isinstance(what, New | Cancel) and what.owner:
             self.next_router_seq = input_seq + 1
         else:
             self.next_crowd_seq = input_seq + 1
         self._since_checkpoint += 1
-        self._publish(*outputs.of_input(wal_seq, what, self.engine.apply(what)))
+        self._publish(*self._outputs.of_input(wal_seq, time_ns, what, self.engine.apply(what)))
 
-    def _mark(self, wal_seq: int) -> None:
+    def _mark(self, wal_seq: int, time_ns: int) -> None:
         """Both outputs have everything before a checkpoint: no start need look further back."""
         self._since_checkpoint = 0
-        self._publish(*outputs.of_checkpoint(wal_seq, self.engine))
+        self._publish(*self._outputs.of_checkpoint(wal_seq, time_ns, self.engine))
 
     def _publish(self, fills: list[Output], raw: list[Output]) -> None:
         self._fills.publish(fills)
@@ -144,39 +183,33 @@ class Exchange:
 
     def _recover(self, wal: Path, began: float) -> Recovery:
         published = min(self._fills.last_number, self._raw.last_number)
-        self._refuse_outputs_without_inputs(wal)
-        # Only behind a checkpoint that both outputs have marked can anything be missing.
+        ahead = max(self._fills.last_number, self._raw.last_number)
+        if ahead >= 0 and messages.wal_seq_of(ahead) >= self._wal.next_seq:
+            raise _inputs_lost(wal, self._wal.next_seq)
+        # Only behind a checkpoint that both outputs have passed can anything be missing.
         before = messages.wal_seq_of(published) + 1 if published >= 0 else 0
         checkpoint = last_record(wal, {messages.CHECKPOINT}, before=before)
         start = 0
         if checkpoint is not None:
             start = checkpoint.seq + 1
-            state = messages.unpack_checkpoint(checkpoint)
-            self.engine, self.next_router_seq, self.next_crowd_seq = state
+            self._restore(messages.unpack_checkpoint(checkpoint))
+            self._since_checkpoint = 0
         replayed = 0
         for record in records(wal, start=start):
             if record.type_id == messages.CHECKPOINT:
-                self._mark(record.seq)
+                self._mark(record.seq, record.timestamp_ns)
             else:
                 accepted = Accepted.decode(record)
-                self._do(record.seq, accepted.input(), accepted.input_seq)
+                self._do(record.seq, record.timestamp_ns, accepted.input(), accepted.input_seq)
                 replayed += 1
+        if self._raw.trades_behind:
+            raise _inputs_lost(wal, self._wal.next_seq)
         return Recovery(
             checkpoint=None if checkpoint is None else checkpoint.seq,
             replayed=replayed,
             published=self._fills.appended + self._raw.appended,
             seconds=time.perf_counter() - began,
         )
-
-    def _refuse_outputs_without_inputs(self, wal: Path) -> None:
-        ahead = max(self._fills.last_number, self._raw.last_number)
-        if ahead >= 0 and messages.wal_seq_of(ahead) >= self._wal.next_seq:
-            raise TapewireError(
-                f"fills or market data were published whose inputs the WAL has lost: "
-                f"published={messages.wal_seq_of(ahead)}, next_seq={self._wal.next_seq}",
-                path=os.fspath(wal),
-                hint="the host lost power just then: settle these by hand, and begin anew",
-            )
 
     def close(self) -> None:
         """Close the queues."""
@@ -193,10 +226,12 @@ class Exchange:
         self.close()
 
 
-def _last_number(queue: Path) -> int:
-    """How far an output queue is."""
-    record = last_record(queue)
-    return -1 if record is None else messages.output_number(record)
+def _inputs_lost(wal: Path, next_seq: int) -> TapewireError:
+    return TapewireError(
+        f"fills or market data were published whose inputs the WAL has lost: next_seq={next_seq}",
+        path=os.fspath(wal),
+        hint="the host lost power just then: settle these by hand, and begin anew",
+    )
 
 
 # ---- the process --------------------------------------------------------------------------------
@@ -302,7 +337,7 @@ def run(process: Process) -> None:
                 inputs.look()
             inputs.step(_LOOK_EVERY)
         process.sign_off(places.raw)
-        process.say("stopped", hash=exchange.engine.hash())
+        process.say("stopped", hash=book_of(exchange.engine).hash())
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ the one that comes after a kill. That is what lets the exchange log its inputs a
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +31,7 @@ from tapewire.demo.events import (
     other,
 )
 
-__all__ = ["LEVEL_DTYPE", "ORDER_DTYPE", "Engine", "book_hash"]
+__all__ = ["ORDER_DTYPE", "Engine"]
 
 
 @dataclass(slots=True)
@@ -96,7 +95,6 @@ class _Half:
         return ((self.sign * key, self.levels[self.sign * key]) for key in reversed(self.keys))
 
 
-LEVEL_DTYPE = np.dtype([("side", "<i8"), ("price", "<i8"), ("qty", "<i8")])
 ORDER_DTYPE = np.dtype(
     [
         ("owner", "S16"),
@@ -107,12 +105,6 @@ ORDER_DTYPE = np.dtype(
         ("exchange_id", "<i8"),
     ]
 )
-
-
-def book_hash(levels: Iterable[tuple[int, int, int]]) -> str:
-    """A digest of (side, price, qty) rows in any order: equal books, equal digests."""
-    rows = np.array(sorted(levels), dtype="<i8")
-    return hashlib.blake2b(rows.tobytes(), digest_size=16).hexdigest()
 
 
 class Engine:
@@ -160,10 +152,6 @@ class Engine:
     def orders_of(self, owner: str) -> list[tuple[int, Side, int, int]]:
         """(order_id, side, price, qty) of an owner's orders, in the book's order."""
         return [(o.order_id, o.side, o.price, o.qty) for o in self._book() if o.owner == owner]
-
-    def hash(self) -> str:
-        """The digest of the book's levels."""
-        return book_hash(self.levels())
 
     # ---- changing -------------------------------------------------------------------------------
 
@@ -229,7 +217,9 @@ class Engine:
                 del self._orders[maker.owner, maker.order_id]
             for order in (taker, maker):
                 self._fill(events, order, price, qty, maker=order is maker)
-            trades.append(Trade(self.next_trade_id, price, qty, taker.side))
+            ids = (taker.exchange_id, maker.exchange_id)
+            buyer, seller = ids if taker.side is Side.BUY else reversed(ids)
+            trades.append(Trade(self.next_trade_id, price, qty, taker.side, buyer, seller))
             self.next_trade_id += 1
 
     @staticmethod

@@ -3,6 +3,9 @@
 Every record bears the time of its append, and names the record it came from: the way of an order
 is on the tapes, hop by hop, and the processes measure nothing. A hop is from append to append: it
 holds the wake-up of the reader and what it does before it writes.
+
+The market data are the exception: they bear the time of the input they came from (`outputs`). So
+what begins with a tick begins with the WAL's record, and holds the matching and publishing too.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapewire.demo.messages import Accepted, Counted, Traded, wal_seq_of
+from tapewire.demo.messages import Accepted, Counted, wal_seq_of
 from tapewire.demo.places import Places
 from tapewire.demo.run import Story
 from tapewire.log import open_log
 from tapewire.protocol import Message
+from tapewire.protocol.market import TradeTick
 from tapewire.protocol.orders import Fill, Liquidity, NewOrder
 
 __all__ = ["PERCENTILES", "Hop", "Measures", "Rate", "StrategyTrack", "measure"]
@@ -117,7 +121,11 @@ class _Clock:
 
     def __init__(self, story: Story) -> None:
         self.began_ns = story.began_ns
-        self._outages = [(r.killed_ns, r.recovered_ns + _CATCHING_UP_NS) for r in story.restarts]
+        self._outages = [
+            (restart.killed_ns, restart.recovered_ns + _CATCHING_UP_NS)
+            for restart in story.restarts
+            if restart.holds_orders_up
+        ]
 
     def seconds(self, time_ns: Array) -> Array:
         return (time_ns - self.began_ns) / 1e9
@@ -137,7 +145,7 @@ def measure(places: Places, story: Story) -> Measures:
     """Read all tapes of a session."""
     clock = _Clock(story)
     seconds = (story.closed_ns - story.began_ns) / 1e9
-    trades = _columns(places.raw, Traded)
+    trades = _columns(places.raw, TradeTick)
     prices = trades.rows["price"]
     last_price = int(prices[-1]) if len(prices) else 0
     return Measures(
@@ -200,13 +208,13 @@ def _hops(places: Places, clock: _Clock) -> list[Hop]:
         at = np.searchsorted(fills.seq, counts.rows["fill_seq"].astype("i8"))
         received_ns = counts.rows["received_ns"]
         counted.append((fills.time_ns[at], received_ns))
-        # An order that traded when it came: from the tick that it answers to its fill.
+        # An order that traded when it came: from the input whose tick it answers to its fill.
         at_once = fills.rows["liquidity"][at] == Liquidity.TAKER
         ids = fills.rows["client_order_id"][at][at_once]
         triggers = _look_up(own.rows["client_order_id"], own.rows["trigger_ns"], ids)
         whole.append((triggers, received_ns[at_once]))
     return [
-        clock.hop("market data → strategy", decided),
+        clock.hop("WAL → market data → strategy", decided),
         clock.hop("strategy → router", sent),
         clock.hop("router → exchange", [(routed.time_ns, accepted_ns)]),
         clock.hop("exchange, WAL → fill", matched),

@@ -1,4 +1,4 @@
-"""What the demo's queues carry beside the orders and fills of `tapewire.protocol.orders`.
+"""What the demo's queues carry beside orders, fills and the market data of `tapewire.protocol`.
 
 A record's number often says where it came from, so that nobody needs a second book-keeping of
 what was already passed on: see `number_of`.
@@ -7,12 +7,12 @@ what was already passed on: see `number_of`.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from tapewire.demo.events import Cancel, Close, Input, New, SetLevel, Side
-from tapewire.demo.matching import LEVEL_DTYPE, ORDER_DTYPE, Engine
+from tapewire.demo.matching import ORDER_DTYPE, Engine
 from tapewire.errors import TapewireError
 from tapewire.log import Record
 from tapewire.protocol import Message, bool8, char, i64, message, u8, u64
@@ -20,24 +20,18 @@ from tapewire.protocol import Message, bool8, char, i64, message, u8, u64
 __all__ = [
     "CHECKPOINT",
     "MARK",
-    "SNAPSHOT",
     "Accepted",
     "Counted",
     "InputKind",
-    "LevelChanged",
     "SessionClosed",
-    "Traded",
+    "State",
     "number_of",
-    "output_number",
     "pack_checkpoint",
-    "pack_snapshot",
     "unpack_checkpoint",
-    "unpack_snapshot",
     "wal_seq_of",
 ]
 
 CHECKPOINT = 0x7D02  # in the WAL: the whole state before this record
-SNAPSHOT = 0x7D13  # in the market data: every level
 MARK = 0x7D21  # in the fills: everything up to a checkpoint is published; empty
 
 # ---- outputs are numbered by the input they came from -------------------------------------------
@@ -132,45 +126,43 @@ _CHECKPOINT_DTYPE = np.dtype(
         ("closed", "<i8"),
         ("next_router_seq", "<i8"),
         ("next_crowd_seq", "<i8"),
+        ("last_update", "<i8"),
     ]
 )
 
 
-def pack_checkpoint(engine: Engine, next_router_seq: int, next_crowd_seq: int) -> bytes:
+class State(NamedTuple):
+    """All that an exchange must know to go on."""
+
+    engine: Engine
+    next_router_seq: int = 0
+    next_crowd_seq: int = 0
+    last_update: int = 0  # of the market data: see `outputs.Outputs`
+
+
+def pack_checkpoint(state: State) -> bytes:
     """The exchange's whole state: counters, then every order in priority."""
-    head = np.array([(*engine.counters(), next_router_seq, next_crowd_seq)], _CHECKPOINT_DTYPE)
+    engine, *counts = state
+    head = np.array([(*engine.counters(), *counts)], _CHECKPOINT_DTYPE)
     return head.tobytes() + engine.state().tobytes()
 
 
-def unpack_checkpoint(record: Record) -> tuple[Engine, int, int]:
-    """(engine, next_router_seq, next_crowd_seq) of a checkpoint."""
-    head, rows = _head_and_rows(record, _CHECKPOINT_DTYPE, ORDER_DTYPE)
-    fill, trade, order, closed, router, crowd = head.tolist()
-    return Engine.from_state(rows, (fill, trade, order, bool(closed))), router, crowd
+def unpack_checkpoint(record: Record) -> State:
+    """The state that a checkpoint holds."""
+    head_bytes, row_bytes = _CHECKPOINT_DTYPE.itemsize, ORDER_DTYPE.itemsize
+    payload = record.payload
+    rest = len(payload) - head_bytes
+    if rest < 0 or rest % row_bytes:
+        raise TapewireError(
+            f"a head of {head_bytes} bytes and rows of {row_bytes}: "
+            f"len={len(payload)}, seq={record.seq}, type_id=0x{record.type_id:04X}"
+        )
+    fill, trade, order, closed, *counts = np.frombuffer(payload, _CHECKPOINT_DTYPE, 1)[0].tolist()
+    rows = np.frombuffer(payload, ORDER_DTYPE, offset=head_bytes)
+    return State(Engine.from_state(rows, (fill, trade, order, bool(closed))), *counts)
 
 
-# ---- the market data ----------------------------------------------------------------------------
-
-
-@message(0x7D11, version=1)
-class LevelChanged(Message):
-    """So much is at this price now."""
-
-    number: u64
-    price: i64
-    qty: i64
-    side: u8
-
-
-@message(0x7D12, version=1)
-class Traded(Message):
-    """A trade; `aggressor` is the side that came last."""
-
-    number: u64
-    trade_id: u64
-    price: i64
-    qty: i64
-    aggressor: u8
+# ---- the market data, beside book events and trades ---------------------------------------------
 
 
 @message(0x7D14, version=1)
@@ -178,42 +170,6 @@ class SessionClosed(Message):
     """The last record of a session's market data."""
 
     number: u64
-
-
-_SNAPSHOT_DTYPE = np.dtype([("number", "<u8")])
-
-
-def pack_snapshot(number: int, engine: Engine) -> bytes:
-    """Every level of the book, for whoever comes late."""
-    head = np.array([(number,)], _SNAPSHOT_DTYPE)
-    return head.tobytes() + np.array(engine.levels(), LEVEL_DTYPE).tobytes()
-
-
-def unpack_snapshot(record: Record) -> tuple[int, list[tuple[int, int, int]]]:
-    """(number, levels) of a snapshot."""
-    head, rows = _head_and_rows(record, _SNAPSHOT_DTYPE, LEVEL_DTYPE)
-    return int(head["number"]), rows.tolist()
-
-
-def _head_and_rows(record: Record, head: Any, row: Any) -> tuple[Any, Any]:
-    payload = record.payload
-    rest = len(payload) - head.itemsize
-    if rest < 0 or rest % row.itemsize:
-        raise TapewireError(
-            f"a head of {head.itemsize} bytes and rows of {row.itemsize}: "
-            f"len={len(payload)}, seq={record.seq}, type_id=0x{record.type_id:04X}"
-        )
-    return np.frombuffer(payload, head, 1)[0], np.frombuffer(payload, row, offset=head.itemsize)
-
-
-def output_number(record: Record) -> int:
-    """The number of an output: in the fills the record's own, in the market data a field."""
-    if record.type_id == SNAPSHOT:
-        return unpack_snapshot(record)[0]
-    for kind in (LevelChanged, Traded, SessionClosed):
-        if record.type_id == kind.type_id:
-            return kind.decode(record).number
-    return record.seq
 
 
 # ---- a strategy's own record --------------------------------------------------------------------

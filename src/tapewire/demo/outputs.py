@@ -1,19 +1,25 @@
-"""What the exchange publishes of an input: pure functions, so that the audit can say it again."""
+"""What the exchange publishes of an input: deterministic, so that the audit can say it again.
+
+The market data are Tapewire's own messages: a trade is a `TradeTick`, and all levels that one
+input changed are one L2 diff, behind the trades that it made. A record of the market data bears
+the time of the input it came from, so that it is the same bytes whenever it is published.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from tapewire.demo import messages
-from tapewire.demo.events import Ack, Close, Event, Fill, Input, Level, Trade
+from tapewire.demo.events import Ack, Close, Event, Fill, Input, Level, Side, Trade
 from tapewire.demo.matching import Engine
-from tapewire.demo.messages import LevelChanged, SessionClosed, Traded, number_of
-from tapewire.demo.places import SYMBOL
+from tapewire.demo.messages import SessionClosed, number_of
+from tapewire.demo.places import INSTRUMENT, SYMBOL
 from tapewire.protocol import Message
+from tapewire.protocol.market import BOOK_EVENT, TradeTick, l2_diff, l2_snapshot
 from tapewire.protocol.orders import Fill as FillMessage
 from tapewire.protocol.orders import Liquidity, OrderAck
 
-__all__ = ["Output", "of_checkpoint", "of_input"]
+__all__ = ["Output", "Outputs", "snapshot_of"]
 
 
 class Output(NamedTuple):
@@ -22,39 +28,102 @@ class Output(NamedTuple):
     number: int
     type_id: int
     payload: bytes
+    timestamp_ns: int | None = None  # None: the time of its append
 
 
-def of_input(wal_seq: int, what: Input, events: list[Event]) -> tuple[list[Output], list[Output]]:
-    """Records for the fills and for the market data."""
-    fills: list[Output] = []
-    raw: list[Output] = []
-    for event in events:
-        match event:
-            case Ack():
-                fills.append(_output(number_of(wal_seq, len(fills)), _ack(event)))
-            case Fill():
-                fills.append(_output(number_of(wal_seq, len(fills)), _fill(event)))
-            case Trade():
-                number = number_of(wal_seq, len(raw))
-                raw.append(_output(number, Traded(number, *event)))
-            case Level(side, price, qty):
-                number = number_of(wal_seq, len(raw))
-                raw.append(_output(number, LevelChanged(number, price, qty, side)))
-    if isinstance(what, Close):
-        number = number_of(wal_seq, len(raw))
-        raw.append(_output(number, SessionClosed(number)))
-    return fills, raw
+class Outputs:
+    """Makes the records of one input after another.
+
+    Each diff names the one before it (`update_id_prev`), and is named by its own number: whoever
+    misses one sees a gap. `last_update` is the number of the last one, and part of a checkpoint.
+    """
+
+    def __init__(self, last_update: int = 0) -> None:
+        self.last_update = last_update
+
+    def of_input(
+        self, wal_seq: int, time_ns: int, what: Input, events: list[Event]
+    ) -> tuple[list[Output], list[Output]]:
+        """Records for the fills and for the market data, of an input that was logged then."""
+        fills: list[Output] = []
+        raw: list[Output] = []
+        changed: dict[Side, dict[int, int]] = {Side.BUY: {}, Side.SELL: {}}
+        for event in events:
+            match event:
+                case Ack():
+                    fills.append(_output(number_of(wal_seq, len(fills)), _ack(event)))
+                case Fill():
+                    fills.append(_output(number_of(wal_seq, len(fills)), _fill(event)))
+                case Trade():
+                    number = number_of(wal_seq, len(raw))
+                    raw.append(_output(number, _trade(event, time_ns), time_ns))
+                case Level(side, price, qty):
+                    changed[side][price] = qty
+        if changed[Side.BUY] or changed[Side.SELL]:
+            raw.append(self._diff(number_of(wal_seq, len(raw)), time_ns, changed))
+        if isinstance(what, Close):
+            number = number_of(wal_seq, len(raw))
+            raw.append(_output(number, SessionClosed(number), time_ns))
+        return fills, raw
+
+    def of_checkpoint(
+        self, wal_seq: int, time_ns: int, engine: Engine
+    ) -> tuple[list[Output], list[Output]]:
+        """The same for a checkpoint; the first record of the WAL is one, and opens the market.
+
+        The market data say once what is in the book, and then what changes: snapshots for those
+        who come later are not the exchange's business.
+        """
+        number = number_of(wal_seq, 0)
+        opening = []
+        if wal_seq == 0:
+            book = snapshot_of(engine, time_ns)
+            opening.append(Output(number, BOOK_EVENT, book, time_ns))
+        return [Output(number, messages.MARK, b"")], opening
+
+    def _diff(self, number: int, time_ns: int, changed: dict[Side, dict[int, int]]) -> Output:
+        diff = l2_diff(
+            INSTRUMENT,
+            time_ns,
+            bids=list(changed[Side.BUY].items()),
+            asks=list(changed[Side.SELL].items()),
+            first=self.last_update + 1,
+            last=number,
+            prev=self.last_update,
+        )
+        self.last_update = number
+        return Output(number, BOOK_EVENT, diff, time_ns)
 
 
-def of_checkpoint(wal_seq: int, engine: Engine) -> tuple[list[Output], list[Output]]:
-    """The same for a checkpoint: both outputs have everything before it."""
-    number = number_of(wal_seq, 0)
-    snapshot = messages.pack_snapshot(number, engine)
-    return [Output(number, messages.MARK, b"")], [Output(number, messages.SNAPSHOT, snapshot)]
+def snapshot_of(engine: Engine, time_ns: int = 0) -> bytes:
+    """The engine's whole book as an L2 snapshot event."""
+    levels = engine.levels()
+    return l2_snapshot(
+        INSTRUMENT,
+        time_ns,
+        bids=[(price, qty) for side, price, qty in levels if side == Side.BUY],
+        asks=[(price, qty) for side, price, qty in levels if side == Side.SELL],
+    )
 
 
-def _output(number: int, message: Message) -> Output:
-    return Output(number, message.type_id, bytes(message))
+def _output(number: int, message: Message, timestamp_ns: int | None = None) -> Output:
+    return Output(number, message.type_id, bytes(message), timestamp_ns)
+
+
+def _trade(trade: Trade, time_ns: int) -> TradeTick:
+    return TradeTick(
+        timestamp_ns=time_ns,
+        price=trade.price,
+        size=trade.qty,
+        trade_id=trade.trade_id,
+        buyer_order_id=trade.buyer_id,
+        seller_order_id=trade.seller_id,
+        symbol_hash=INSTRUMENT.symbol_hash,
+        market_id=INSTRUMENT.market_id,
+        price_scale=INSTRUMENT.price_scale,
+        size_scale=INSTRUMENT.size_scale,
+        is_buyer_maker=trade.aggressor is Side.SELL,
+    )
 
 
 def _ack(ack: Ack) -> OrderAck:

@@ -1,7 +1,7 @@
 """Where the demo's queues lie, and who writes each.
 
 ```text
-streams/raw/demo/queue          exchange → everybody   levels, trades, snapshots
+streams/raw/demo/queue          exchange → everybody   changes of the book, trades
 exchange/wal                    exchange → itself      inputs as they were accepted, checkpoints
 exchange/fills                  exchange → router      acknowledgements and fills
 router/orders                   router   → exchange    the strategies' orders, in one row
@@ -16,11 +16,14 @@ import os
 from pathlib import Path
 
 from tapewire.bus import Layout, StrategyEndpoints
+from tapewire.protocol.instruments import Instrument
 
-__all__ = ["SEGMENT_BYTES", "SYMBOL", "VENUE", "Places"]
+__all__ = ["INSTRUMENT", "SEGMENT_BYTES", "SYMBOL", "VENUE", "Places"]
 
 VENUE = "demo"
 SYMBOL = "TAPE"
+# A tick is a cent, a lot a thousandth: fine enough for the captures that can be the market.
+INSTRUMENT = Instrument.of(VENUE, SYMBOL, price_scale=2, size_scale=3)
 SEGMENT_BYTES = 4 << 20  # small, so that a run of seconds rolls now and then
 
 

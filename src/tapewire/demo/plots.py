@@ -152,14 +152,18 @@ def topology(result: dict[str, Any]) -> str:
     wal = f"WAL · {records['exchange WAL']}"
     box(16, 14, 200, 236, "exchange", "matches by price and time", wal)
     box(440, 146, 170, 84, "router", "discovers, merges, returns")
-    box(800, 54, 170, 50, "late joiner", "from the last snapshot")
+    box(440, 54, 170, 50, "snapshotter", "saves the book")
+    box(800, 54, 170, 50, "late joiner", "from the latest snapshot")
     box(800, 124, 170, 54, upper, "strategy")
     box(800, 198, 170, 54, lower, "strategy")
     # The market data comes from above and behind, so that it crosses no order.
-    drawing.text(500, 24, f"market data · {records['market data']}", "flow")
+    drawing.text(370, 24, f"market data · {records['market data']}", "flow")
     drawing.arrow("M216,32H1006V79H976")
     for y in (151, 225):
         drawing.arrow(f"M1006,79V{y}H976")
+    drawing.arrow("M525,32V48")
+    drawing.arrow("M610,79H794")
+    drawing.text(705, 71, f"snapshots · {result['snapshots']:,}", "flow")
     drawing.arrow("M800,142L616,166")
     drawing.arrow("M610,180L794,158")
     drawing.arrow("M800,218L616,196")

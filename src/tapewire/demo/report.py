@@ -10,7 +10,7 @@ from typing import Any
 
 from tapewire.demo import plots
 from tapewire.demo.measure import Measures
-from tapewire.demo.summary import duration, headlines
+from tapewire.demo.summary import duration, headlines, joiner_found, seconds_read
 
 __all__ = ["page", "write_page"]
 
@@ -38,7 +38,7 @@ def page(result: dict[str, Any], measures: Measures) -> str:
             '<meta name="color-scheme" content="light dark"><title>Tapewire demo</title>',
             f"<style>{style}</style></head><body>",
             "<header><h1>A trading system on one tape</h1>",
-            f'<p class="lead">{html.escape(headlines(result)[0])}</p></header>',
+            f'<p class="lead">{html.escape("; ".join(headlines(result)[:2]))}</p></header>',
             f'<div class="cards">{_cards(result)}</div>',
             _section("Processes and queues", plots.topology(result), _TOPOLOGY),
             _section("The market", plots.market(measures, recoveries), market, market_keys),
@@ -63,7 +63,8 @@ _TOPOLOGY = (
 _THROUGHPUT = "Red bands: from a kill to the end of the recovery."
 _LATENCY = (
     "From append to append, as the records' own times tell: waking the reader, reading, deciding, "
-    "writing. What a kill held up is left out here, and is in the table as interrupted."
+    "writing. A tick bears the time at which the WAL took its input. What a kill held up is left "
+    "out here, and is in the table as interrupted."
 )
 
 
@@ -75,12 +76,13 @@ def _section(title: str, svg: str, text: str, keys: Iterable[tuple[str, str]] = 
 
 def _cards(result: dict[str, Any]) -> str:
     whole = result["hops"][-1]
-    recovered = [recovery["recovery_s"] for recovery in result["recoveries"]]
+    killed = result["recoveries"]
+    recovered = [recovery["recovery_s"] or 0.0 for recovery in killed]
     cards = [
         (f"{result['fills']:,}", "fills"),
         ("0", "lost"),
         ("0", "twice"),
-        (f"{len(recovered)}", "processes killed"),
+        (f"{len(killed)}", "processes killed"),
         (duration(max(recovered) * 1e9), "to read the tapes, the slowest"),
         (duration(whole["p50_ns"] or float("nan")), "median tick to fill"),
     ]
@@ -120,18 +122,14 @@ def _recoveries(result: dict[str, Any]) -> str:
             f"{recovery['killed_at_s']:.2f} s",
             f"{recovery['down_s']:.2f} s",
             f"{recovery['back_after_s']:.2f} s",
-            duration(recovery["recovery_s"] * 1e9),
+            seconds_read(recovery),
             recovery["found"],
         ]
         for recovery in result["recoveries"]
     ]
     joiner = result["joiner"]
-    snapshot = (
-        "no snapshot yet" if joiner["snapshot"] is None else f"snapshot {joiner['snapshot']:,}"
-    )
     took = duration(joiner["seconds"] * 1e9)
-    found = f"{snapshot}, {joiner['replayed']:,} records behind it"
-    rows.append(["late joiner", "–", "–", "–", took, found])
+    rows.append(["late joiner", "–", "–", "–", took, joiner_found(joiner)])
     heads = ["process", "killed at", "down", "back after start", "reading its tapes", "found there"]
     return f'<div class="found">{_table(heads, rows)}</div>'
 

@@ -1,4 +1,4 @@
-"""Runs the demo: starts the processes, kills three of them, starts those again, ends the session.
+"""Runs the demo: starts the processes, kills four of them, starts those again, ends the session.
 
 A driver for one show, not a supervisor: in production something like systemd does this (`deploy/`).
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.demo.audit import Books, audit
+from tapewire.demo.books import snapshots_of
 from tapewire.demo.places import Places
 from tapewire.demo.process import Settings
 from tapewire.demo.stage import DemoFailed, Stage, Told
@@ -24,7 +25,7 @@ from tapewire.demo.strategy import STRATEGIES
 
 __all__ = ["Kill", "Options", "Restart", "Story", "audited", "perform", "plan_kills", "scratch"]
 
-_ALWAYS_THERE = ("exchange", "router", *STRATEGIES)
+_TRADERS = ("exchange", "router", *STRATEGIES)  # through whom the orders go
 
 
 @dataclass(frozen=True)
@@ -47,20 +48,23 @@ class Kill:
 
 
 def plan_kills(seed: int, seconds: float) -> list[Kill]:
-    """One of the strategies, the router and the exchange, each once, in any order.
+    """One of the strategies, the router and the exchange, in any order; later the snapshotter.
 
     Example:
-        >>> sorted(kill.victim in ("router", "exchange") for kill in plan_kills(7, 20.0))
-        [False, True, True]
+        >>> sorted(kill.victim in STRATEGIES for kill in plan_kills(7, 20.0))
+        [False, False, False, True]
         >>> all(0 < kill.at < kill.back < 20.0 for kill in plan_kills(7, 20.0))
         True
     """
     choose = random.Random(seed)
     victims = [choose.choice(sorted(STRATEGIES)), "router", "exchange"]
     choose.shuffle(victims)
+    times = [0.15 + 0.22 * number + choose.uniform(0, 0.2) for number in range(len(victims))]
+    victims.append("snapshotter")
+    times.append(choose.uniform(0.55, 0.8))  # the late joiner has come by then
     kills = []
-    for number, victim in enumerate(victims):
-        at = seconds * (0.15 + 0.22 * number + choose.uniform(0, 0.2))
+    for victim, time_in in zip(victims, times, strict=True):
+        at = seconds * time_in
         kills.append(Kill(victim, at, at + min(0.05 * seconds, 0.5) * choose.uniform(0.5, 1.5)))
     return kills
 
@@ -74,6 +78,11 @@ class Restart:
     started_ns: int
     recovered_ns: int
     facts: dict[str, Any]  # what the process told of its recovery
+
+    @property
+    def holds_orders_up(self) -> bool:
+        """Whether orders had to wait for it."""
+        return self.victim != "snapshotter"
 
 
 @dataclass
@@ -131,14 +140,16 @@ class _Play:
         self._story = Story(options, told=stage.told)
         self._killed_ns: dict[str, int] = {}
         self._started_ns: dict[str, int] = {}
+        self._snapshot_before = -1  # the latest when the snapshotter was started again
 
     def play(self) -> Story:
         story, stage = self._story, self._stage
         self._say("an exchange, a router and two strategies start, each a process of its own")
-        for name in _ALWAYS_THERE:
+        for name in _TRADERS:
             self._start(name)
-        for name in _ALWAYS_THERE:
+        for name in _TRADERS:
             self._wait_for_event(name, "started")
+        self._start("snapshotter")
         story.began_ns = time.time_ns()
         began = time.monotonic()
         for at, act, name in self._timetable():
@@ -146,7 +157,7 @@ class _Play:
             act(name)
         stage.listen(until=began + story.options.seconds)
         for victim in self._killed_ns:
-            self._wait_for_event(victim, "recovered")
+            self._wait_for_recovery(victim)
         self._close_session()
         story.restarts = [self._restart(victim) for victim in self._killed_ns]
         return story
@@ -155,7 +166,7 @@ class _Play:
         options = self._story.options
         kills = plan_kills(options.seed, options.seconds)
         table: list[tuple[float, Callable[[str], None], str]] = [
-            (options.seconds / 2, self._start, "joiner"),
+            (options.seconds / 2, self._join, "joiner"),
             *((kill.at, self._kill, kill.victim) for kill in kills),
             *((kill.back, self._start, kill.victim) for kill in kills),
         ]
@@ -166,10 +177,20 @@ class _Play:
         settings = Settings(
             name, str(self._root), os.getpid(), options.seed, options.rate, options.capture
         )
+        if name == "snapshotter":
+            self._snapshot_before = self._latest_snapshot()
         module = f"tapewire.demo.{'strategy' if name in STRATEGIES else name}"
         pid = self._stage.start(name, module, settings.to_json())
         self._started_ns[name] = time.time_ns()
         self._say(f"{name} is process {pid}" + (", again" if name in self._killed_ns else ""))
+
+    def _join(self, name: str) -> None:
+        """The joiner comes late enough to find a snapshot, however slow the machine is."""
+        self._stage.wait_for(lambda: self._latest_snapshot() >= 0, "a snapshot")
+        self._start(name)
+
+    def _latest_snapshot(self) -> int:
+        return max((s.seq for s in snapshots_of(self._places.raw)), default=-1)
 
     def _kill(self, name: str) -> None:
         self._killed_ns[name] = time.time_ns()
@@ -178,10 +199,24 @@ class _Play:
     def _wait_for_event(self, name: str, event: str) -> None:
         self._stage.wait_for(lambda: self._stage.count(name, event) > 0, f"{name} to have {event}")
 
+    def _wait_for_recovery(self, victim: str) -> None:
+        if victim != "snapshotter":
+            self._wait_for_event(victim, "recovered")
+            return
+        # It tells nothing, but what it does can be seen.
+        before = self._snapshot_before
+        self._stage.wait_for(lambda: self._latest_snapshot() > before, "the next snapshot")
+
     def _restart(self, victim: str) -> Restart:
-        told = self._story.last(victim, "recovered")
         killed, started = self._killed_ns[victim], self._started_ns[victim]
-        return Restart(victim, killed, started, told.time_ns, told.facts)
+        if victim != "snapshotter":
+            told = self._story.last(victim, "recovered")
+            return Restart(victim, killed, started, told.time_ns, told.facts)
+        newer = [s for s in snapshots_of(self._places.raw) if s.seq > self._snapshot_before]
+        first = min(newer, key=lambda snapshot: snapshot.seq)
+        recovered = first.path.stat().st_mtime_ns
+        facts = {"before": self._snapshot_before, "snapshot": first.seq}
+        return Restart(victim, killed, started, recovered, facts)
 
     def _close_session(self) -> None:
         self._say("the session closes: what is in flight is answered, then all processes end")
@@ -190,17 +225,18 @@ class _Play:
         stage = self._stage
         for name in (*STRATEGIES, "joiner"):
             stage.wait_for(lambda name=name: not stage.runs(name), f"{name} to end")  # type: ignore[misc]
-        for name in ("router", "exchange"):
+        for name in ("router", "exchange", "snapshotter"):
             stage.terminate(name)
             stage.wait_for(lambda name=name: not stage.runs(name), f"{name} to end")  # type: ignore[misc]
 
 
 def audited(root: Path, story: Story) -> Books:
-    """Audit the bus of a session, with the books that the exchange and the joiner told at the end.
+    """Audit the bus of a session, with the books that exchange and joiner told of.
 
     Raises:
         Disagreement: Something was lost, repeated or made up.
     """
-    stopped, joined = story.last("exchange", "stopped"), story.last("joiner", "closed")
-    hashes = {"exchange": stopped.facts["hash"], "late joiner": joined.facts["hash"]}
-    return audit(Places(root), book_hashes=hashes)
+    stopped, closed = story.last("exchange", "stopped"), story.last("joiner", "closed")
+    joined = story.last("joiner", "joined").facts
+    told = {"exchange": stopped.facts["hash"], "late joiner": closed.facts["hash"]}
+    return audit(Places(root), told=told, joined=(joined["seq"], joined["hash"]))

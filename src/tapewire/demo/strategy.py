@@ -1,7 +1,8 @@
 """The strategies: a market maker and a momentum taker, each a process of its own.
 
-Both find the market data by discovery, join it at its last snapshot, and keep their account in
-their own queues (`account`). A feed that went away is waited for; nothing is sent meanwhile.
+Both find the market data by discovery, join it at the latest snapshot (`books`), and keep their
+account in their own queues (`account`). A feed that went away is waited for; nothing is sent
+meanwhile.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from tapewire.bus import (
     mark_ready,
 )
 from tapewire.demo.account import Account
+from tapewire.demo.books import empty_book, join
 from tapewire.demo.events import Side
-from tapewire.demo.levels import LevelBook, join
-from tapewire.demo.messages import LevelChanged, SessionClosed
+from tapewire.demo.messages import SessionClosed
 from tapewire.demo.process import Process, main
 from tapewire.log import Record
+from tapewire.protocol.market import BOOK_EVENT
 from tapewire.queue import open_subscriber
 
 __all__ = ["STRATEGIES", "MarketMaker", "Momentum", "Strategy"]
 
 _LOOK_EVERY = 0.05  # seconds between looks at the discovery
-_STALE_NS = 50_000_000  # a tick this old is history: it moves the book, nobody acts on it
+_STALE_NS = 50_000_000  # a change this old is history: it moves the book, nobody acts on it
 
 
 class Strategy(ABC):
@@ -38,19 +40,21 @@ class Strategy(ABC):
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self.book = LevelBook()
+        self.book = empty_book()
         self._quiet_until_ns = 0
 
     def tick(self, record: Record) -> None:
         """Take a record of the market data; act on it unless it is old or an answer is due."""
+        if record.type_id != BOOK_EVENT:
+            return
         self.book.apply(record)
-        if record.type_id != LevelChanged.type_id or self.account.waiting:
+        if self.account.waiting:
             return
         now_ns = time.time_ns()
         if now_ns - record.timestamp_ns > _STALE_NS or now_ns < self._quiet_until_ns:
             return
-        bid, ask = self.book.bid, self.book.ask
-        if bid is not None and ask is not None and self.decide(record, bid, ask):
+        bid, ask = self.book.best_bid, self.book.best_ask
+        if bid is not None and ask is not None and self.decide(record, bid.price, ask.price):
             self._quiet_until_ns = now_ns + self.pause_ns
 
     @abstractmethod
@@ -175,7 +179,7 @@ def _look(
 ) -> None:
     match feed.poll():
         case Connected(reader) if "feed" not in fan.readers:
-            strategy.book, _ = join(reader, feed.path)
+            strategy.book = join(reader, feed.path).book
             fan.add("feed", reader)
         case Connected():
             process.say("feed back")

@@ -12,7 +12,7 @@ from tapewire.demo.run import Restart, Story
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["duration", "headlines", "joiner_found", "show", "summary"]
+__all__ = ["duration", "headlines", "joiner_found", "seconds_read", "show", "summary"]
 
 
 def duration(ns: float) -> str:
@@ -64,7 +64,11 @@ def summary(story: Story, books: Books, measures: Measures) -> dict[str, Any]:
             for rate in measures.rates
         ],
         "recoveries": [_recovery(restart, story) for restart in story.restarts],
-        "joiner": joined,
+        "snapshots": books.snapshots,
+        "joiner": joined
+        | {
+            "from_start": {"records": books.from_start.records, "seconds": books.from_start.seconds}
+        },
         "checks": books.checks,
     }
 
@@ -87,7 +91,7 @@ def _recovery(restart: Restart, story: Story) -> dict[str, Any]:
         "killed_at_s": round((restart.killed_ns - story.began_ns) / 1e9, 3),
         "down_s": round((restart.started_ns - restart.killed_ns) / 1e9, 3),
         "back_after_s": round((restart.recovered_ns - restart.started_ns) / 1e9, 3),
-        "recovery_s": round(restart.facts["seconds"], 6),
+        "recovery_s": round(seconds, 6) if (seconds := restart.facts.get("seconds")) else None,
         "found": _found(restart, story),
     }
 
@@ -106,24 +110,38 @@ def _found(restart: Restart, story: Story) -> str:
         behind = ", ".join(f"{name} {seq:,}" for name, seq in sorted(facts["last_routed"].items()))
         again = story.last("router", "stopped").facts["skipped"]
         return f"goes on behind {behind or 'nothing'}; {again:,} read again, not sent again"
+    if restart.victim == "snapshotter":
+        return f"goes on behind snapshot {facts['before']:,}; its next is {facts['snapshot']:,}"
     return f"position {facts['position']:+,}, {facts['open_orders']:,} open orders"
+
+
+def seconds_read(recovery: dict[str, Any]) -> str:
+    """How long a process read its tapes, for people."""
+    seconds = recovery["recovery_s"]
+    return "–" if seconds is None else duration(seconds * 1e9)
 
 
 def joiner_found(joiner: dict[str, Any]) -> str:
     """What the late joiner found, in words."""
-    if joiner["snapshot"] is None:
-        return f"no snapshot yet, {joiner['replayed']:,} records from the first"
-    return f"snapshot {joiner['snapshot']:,}, {joiner['replayed']:,} records behind it"
+    start = joiner["from_start"]
+    return (
+        f"snapshot {joiner['snapshot']:,}, {joiner['replayed']:,} records behind it; "
+        f"from the start: {start['records']:,} in {duration(start['seconds'] * 1e9)}"
+    )
 
 
 def headlines(result: dict[str, Any]) -> list[str]:
     """The verdict in a few lines, each short enough for a terminal."""
     orders = sum(own["orders"] + own["cancels"] for own in result["strategies"].values())
     killed = ", ".join(recovery["victim"] for recovery in result["recoveries"])
+    joiner = result["joiner"]
+    start, replayed = joiner["from_start"], f"{joiner['replayed']:,} records"
     return [
-        f"{result['fills']:,} fills by id: none lost, none twice; killed: {killed}",
+        f"{result['fills']:,} fills by id: none lost, none twice",
+        f"killed by kill -9, and back: {killed}",
         f"{orders:,} orders and cancels, {result['trades']:,} trades, {result['inputs']:,} inputs",
-        "the late joiner's book at the close equals the exchange's",
+        "the late joiner's book at the close equals the exchange's, and a replay's",
+        f"it joined by {replayed} behind a snapshot, not by {start['records']:,} from the first",
         f"{len(result['checks'])} comparisons of tapes, record for record: all equal",
     ]
 
@@ -165,7 +183,7 @@ def show(console: Console, result: dict[str, Any]) -> None:
     for recovery in result["recoveries"]:
         times = [recovery[key] for key in ("killed_at_s", "down_s", "back_after_s")]
         cells = [f"{seconds:.2f} s" for seconds in times]
-        read = duration(recovery["recovery_s"] * 1e9)
+        read = seconds_read(recovery)
         recoveries.add_row(recovery["victim"], *cells, read, recovery["found"])
     joiner = result["joiner"]
     read = duration(joiner["seconds"] * 1e9)

@@ -19,13 +19,15 @@ TAPEWIRE = [sys.executable, "-m", "tapewire.cli"]
 
 
 def processes_of(demo):
-    """{pid: settings} of the four processes of a demo, once all of them are there."""
+    """{pid: settings} of a demo's processes, once all are there; the snapshotter's are None."""
     found = {}
     for pid in Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split():
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if len(arguments) > 1 and arguments[-2].startswith(b"{"):  # else it has not begun yet
+        if b"snapshotter" in arguments:  # it has become the command
+            found[int(pid)] = None
+        elif len(arguments) > 1 and arguments[-2].startswith(b"{"):  # else it has not begun yet
             found[int(pid)] = json.loads(arguments[-2])
-    return found if len(found) == 4 else None
+    return found if None in found.values() and len(found) == 5 else None
 
 
 @contextlib.contextmanager
@@ -59,7 +61,8 @@ def test_it_writes_a_page_and_prints_one_object(tmp):
     )
     result = json.loads(done.stdout)
     assert result["agrees"]
-    assert len(result["recoveries"]) == 3
+    assert len(result["recoveries"]) == 4
+    assert result["joiner"]["snapshot"] > 0
     assert (tmp / "out" / "index.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
@@ -72,13 +75,13 @@ def test_ctrl_c_leaves_no_process_and_no_bus(tmp, eventually):
     assert "Traceback" not in err
     for pid, settings in processes.items():
         assert eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists())
-        assert not Path(settings["root"]).exists()
+        assert settings is None or not Path(settings["root"]).exists()
 
 
 def test_a_killed_demo_takes_its_processes_along(tmp, eventually):
     with running_demo("--out", tmp / "out") as demo:
         processes = eventually(lambda: processes_of(demo))
-        root = Path(next(iter(processes.values()))["root"])
+        root = Path(next(filter(None, processes.values()))["root"])
         try:
             # With its first lease a process has long asked to be ended with the demo.
             eventually(lambda: len(list(root.rglob("LEASE"))) == 4)

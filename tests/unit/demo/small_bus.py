@@ -3,12 +3,13 @@
 import random
 import time
 
-from tapewire import bus
+import tapewire as tw
+from tapewire import bus, replay
 from tapewire.demo.account import Account
+from tapewire.demo.books import book_of, join, snapshots_of
 from tapewire.demo.crowd import Crowd
 from tapewire.demo.events import Close, Side
 from tapewire.demo.exchange import Exchange, order_of
-from tapewire.demo.levels import LevelBook
 from tapewire.demo.places import Places
 from tapewire.demo.router import Router
 from tapewire.demo.run import Options, Restart, Story
@@ -59,21 +60,25 @@ def play(root, steps=60):
             all_do_their_part()
         exchange.accept(Close(), exchange.next_crowd_seq)
         all_do_their_part()
-        book = exchange.engine.hash()
+        book = book_of(exchange.engine).hash()
     for account in accounts.values():
         account.close()
     return places, told(story, places, book)
 
 
 def told(story, places, book):
-    """The story's end, as processes would have told it."""
-    joiner = LevelBook()
-    for record in records(places.raw):
-        joiner.apply(record)
+    """The story's end, as processes would have told it; with the snapshots of one of them."""
+    replay.Snapshotter(places.raw, every=replay.Every(records=40)).run(follow=False)
+    snapshots_of(places.raw)[-1].path.unlink()  # it is of the end: nothing would lie behind it
+    with tw.open_log(places.raw) as log:
+        joiner, snapshot = join(log, places.raw)
+        joiner.apply_batch(log.read_batch())
+        last = log.last_seq
     now = story.closed_ns = time.time_ns()
-    joined = {"snapshot": 7, "replayed": 3, "seconds": 0.001}
+    joined = {"snapshot": snapshot, "replayed": last - snapshot, "seconds": 0.001}
+    at_joining = {"seq": last, "hash": joiner.hash()}
     story.told += [
-        Told("joiner", "joined", now, joined),
+        Told("joiner", "joined", now, joined | at_joining),
         Told("joiner", "closed", now, {"hash": joiner.hash()}),
         Told("exchange", "stopped", now, {"hash": book}),
         Told("router", "stopped", now, {"skipped": 2}),
@@ -85,5 +90,6 @@ def told(story, places, book):
         Restart("exchange", *times, exchange),
         Restart("router", *times, {"last_routed": {"alpha": 3}, "seconds": 0.1}),
         Restart("beta", *times, {"position": -3, "open_orders": 1, "seconds": 0.1}),
+        Restart("snapshotter", *times, {"before": 40, "snapshot": 80}),
     ]
     return story

@@ -13,14 +13,19 @@ SMALL = 1 << 16  # bytes of a segment: many queues are made, and each is soon fu
 
 def rows(path):
     """(seq, type_id, payload) of every record."""
-    return [(record.seq, record.type_id, bytes(record.payload)) for record in records(path)]
+    return [row[:3] for row in timed_rows(path)]
+
+
+def timed_rows(path):
+    """The same with the time of each, where that is part of what must be right."""
+    return [(r.seq, r.type_id, bytes(r.payload), r.timestamp_ns) for r in records(path)]
 
 
 def write(path, tape, *, sparse=False):
-    """A queue that holds these rows; their numbers are kept in a sparse one."""
+    """A queue that holds these rows, timed or not; their numbers are kept in a sparse one."""
     with tw.open_publisher(path, segment_bytes=SMALL, sparse=sparse) as writer:
-        for seq, type_id, payload in tape:
-            writer.append(type_id, payload, seq=seq if sparse else None)
+        for seq, type_id, payload, *time_ns in tape:
+            writer.append(type_id, payload, *time_ns, seq=seq if sparse else None)
 
 
 def session(seed, length):

@@ -1,41 +1,51 @@
 """The exchange after a kill at any moment: the same tapes as if nothing had happened."""
 
+import itertools
+
 import pytest
 
 import tapewire as tw
 from tapewire.demo import messages
+from tapewire.demo.books import book_of, empty_book
 from tapewire.demo.events import AckStatus, Cancel, New, Side
 from tapewire.demo.exchange import Exchange, order_of
-from tapewire.demo.messages import output_number, wal_seq_of
-from tapewire.demo.places import SYMBOL, Places
+from tapewire.demo.messages import SessionClosed, wal_seq_of
+from tapewire.demo.places import INSTRUMENT, SYMBOL, Places
 from tapewire.demo.tape import records
+from tapewire.protocol.instruments import Instruments
+from tapewire.protocol.market import BOOK_EVENT, TradeTick
 from tapewire.protocol.orders import Fill, NewOrder, OrderAck
-from tests.unit.demo.tapes import SMALL, rows, session, write
+from tests.unit.demo.tapes import SMALL, rows, session, timed_rows, write
 
 EVERY = 7  # inputs between checkpoints: several in a short session
 
 
 def run(places, inputs):
-    with Exchange(places, checkpoint_every=EVERY) as exchange:
+    # The time of a WAL record is its number: a run that was cut in two has the same times.
+    clock = itertools.count(10**18 + len(rows(places.wal))).__next__
+    with Exchange(places, checkpoint_every=EVERY, clock=clock) as exchange:
         for what, input_seq in inputs:
             exchange.accept(what, input_seq)
         return exchange.recovery
 
 
 def tapes(places):
-    return {"wal": rows(places.wal), "fills": rows(places.fills), "raw": rows(places.raw)}
+    return {
+        "wal": timed_rows(places.wal),
+        "fills": rows(places.fills),  # timed by their append
+        "raw": timed_rows(places.raw),
+    }
 
 
 def in_order_of_appending(places):
     """Every append of a run: an input, then its fills, then its market data."""
     outputs = {}
-    for queue in ("fills", "raw"):
-        for record in records(getattr(places, queue)):
-            row = (record.seq, record.type_id, bytes(record.payload))
-            outputs.setdefault(wal_seq_of(output_number(record)), []).append((queue, row))
-    return [
-        append for row in rows(places.wal) for append in [("wal", row), *outputs.get(row[0], [])]
-    ]
+    for row in rows(places.fills):
+        outputs.setdefault(wal_seq_of(row[0]), []).append(("fills", row))
+    for row in timed_rows(places.raw):
+        outputs.setdefault(row[3] - 10**18, []).append(("raw", row))
+    wal = timed_rows(places.wal)
+    return [append for row in wal for append in [("wal", row), *outputs.get(row[0], [])]]
 
 
 def left_by_a_kill(places, appends):
@@ -120,12 +130,90 @@ def test_outputs_whose_inputs_are_lost_are_refused(undisturbed, tmp):
         Exchange(places)
 
 
+def test_a_trade_whose_input_is_lost_is_refused(undisturbed, tmp):
+    """It is the last of the market data and tells no number; no input makes it any more."""
+    reference, _ = undisturbed
+    places = Places(tmp, SMALL)
+    appends = in_order_of_appending(reference)
+    traded = [i for i, (_, row) in enumerate(appends) if row[1] == TradeTick.type_id][-1]
+    wal_seq = appends[traded][1][3] - 10**18
+    kept = [
+        (queue, row)
+        for queue, row in appends[: traded + 1]
+        if (queue, wal_seq) != ("wal", row[0]) and (queue, wal_seq) != ("fills", wal_seq_of(row[0]))
+    ]
+    left_by_a_kill(places, kept)
+    with pytest.raises(tw.TapewireError, match="whose inputs the WAL has lost"):
+        Exchange(places)
+
+
+# ---- its market data ----------------------------------------------------------------------------
+
+
+def test_the_market_data_say_once_what_is_in_the_book_and_then_what_changes(undisturbed):
+    reference, _ = undisturbed
+    events = [record.decode() for record in records(reference.raw, {BOOK_EVENT})]
+    assert [event.event_type for event in events] == [1] + [2] * (len(events) - 1)
+    assert [event.ingest_ts_ns for event in events] == [
+        record.timestamp_ns for record in records(reference.raw, {BOOK_EVENT})
+    ]
+
+
+def test_all_levels_that_an_input_changed_are_one_event_behind_its_trades(tmp):
+    places = Places(tmp, SMALL)
+    with Exchange(places) as exchange:
+        exchange.accept(New("", 1, Side.SELL, 101, 2), 0)
+        exchange.accept(New("", 2, Side.SELL, 102, 2), 1)
+        exchange.accept(New("", 3, Side.BUY, 103, 5), 2)  # takes both, and rests
+    *_, first, second, diff = records(places.raw)
+    assert [TradeTick.decode(r).price for r in (first, second)] == [101, 102]
+    assert TradeTick.decode(first).buyer_order_id == 3
+    assert TradeTick.decode(first).seller_order_id == 1
+    assert not TradeTick.decode(first).is_buyer_maker
+    event = diff.decode()
+    assert event.bids.tolist() == [(103, 1)]
+    assert event.asks.tolist() == [(101, 0), (102, 0)]
+
+
+def test_a_reader_that_missed_an_event_knows(undisturbed):
+    reference, _ = undisturbed
+    events = list(records(reference.raw, {BOOK_EVENT}))
+    book = empty_book()
+    for event in events[:10]:
+        book.apply(event)
+    with pytest.raises(tw.GapDetected):
+        book.apply(events[11])
+
+
+def test_a_book_of_the_market_data_is_the_engine_s(undisturbed, tmp):
+    _, inputs = undisturbed
+    places = Places(tmp, SMALL)
+    book = empty_book()
+    taken = 0
+    with Exchange(places) as exchange:
+        for what, input_seq in inputs:
+            exchange.accept(what, input_seq)
+            for record in records(places.raw, start=taken):
+                taken = record.seq + 1
+                if record.type_id == BOOK_EVENT:
+                    book.apply(record)
+            assert book.hash() == book_of(exchange.engine).hash()
+
+
+def test_the_instrument_is_told_at_the_root_of_the_bus(undisturbed):
+    reference, _ = undisturbed
+    assert Instruments.load(reference.raw).find(SYMBOL) == INSTRUMENT
+
+
+# ---- odd inputs ---------------------------------------------------------------------------------
+
+
 def test_a_checkpoint_of_the_wrong_size_is_refused(tmp):
     places = Places(tmp, SMALL)
     write(places.wal, [(0, messages.CHECKPOINT, b"\0" * 50)])
     number = messages.number_of(0, 0)
     write(places.fills, [(number, messages.MARK, b"")], sparse=True)
-    write(places.raw, [(0, messages.SNAPSHOT, number.to_bytes(8, "little"))])
+    write(places.raw, [(0, SessionClosed.type_id, bytes(SessionClosed(number)))])
     with pytest.raises(tw.TapewireError, match="rows of"):
         Exchange(places)
 

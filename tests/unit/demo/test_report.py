@@ -26,7 +26,7 @@ def test_every_order_is_a_sample_of_each_hop_on_its_way(session):
     _, _, measures, result = session
     orders = sum(own["orders"] for own in result["strategies"].values())
     samples = {hop.name: len(hop.ns) for hop in measures.hops}
-    assert samples["market data → strategy"] == orders
+    assert samples["WAL → market data → strategy"] == orders
     assert samples["strategy → router"] == orders
     assert samples["router → exchange"] == orders
     assert samples["exchange, WAL → fill"] == result["fills"]
@@ -50,6 +50,20 @@ def test_what_a_kill_held_up_is_counted_apart(session):
     for hop, whole in zip(hops, before.hops, strict=True):
         assert len(hop.interrupted) > 0
         assert len(hop.ns) + len(hop.interrupted) == len(whole.ns)
+
+
+def test_a_snapshotter_that_was_killed_holds_no_order_up(session):
+    places, story, before, _ = session
+    cut = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
+    cut.restarts = [Restart("snapshotter", story.began_ns, story.began_ns, story.closed_ns, {})]
+    assert [len(hop.ns) for hop in measure(places, cut).hops] == [len(h.ns) for h in before.hops]
+
+
+def test_the_late_joiner_replays_less_than_a_replay_from_the_start(session):
+    *_, result = session
+    joiner = result["joiner"]
+    assert 0 < joiner["replayed"] < joiner["from_start"]["records"]
+    assert joiner["from_start"]["records"] == joiner["snapshot"] + 1 + joiner["replayed"]
 
 
 def test_the_summary_is_json(session):
