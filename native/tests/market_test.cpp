@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "check.hpp"
@@ -149,6 +150,29 @@ TEST(an_order_keeps_prices_below_zero) {
     CHECK(names(refused(with(bytes, 72, std::uint32_t{64})), "order.flags=64"));
     CHECK(names(refused(with(bytes, 56, std::uint8_t{3})), "order.event_type=1, event_type=3"));
     CHECK(names(refused(with(bytes, 56, std::uint8_t{1})), "event_type=1"));
+}
+
+TEST(an_event_that_is_used_again_keeps_nothing_of_the_one_before) {
+    Bytes snapshot(market::kSnapshotHeadBytes + 16);
+    const format::Level level{10, 2};
+    std::memcpy(market::begin_snapshot(snapshot.data(), kHead, 0, 1), &level, sizeof level);
+    const std::vector<Bytes> kinds = {diff_of({{10, 1}}, {{11, 1}}, true), snapshot,
+                                      order_of(format::L3Type::trade),
+                                      plain(format::EventType::reset, format::BookMode::l2),
+                                      plain(format::EventType::heartbeat, format::BookMode::l3)};
+    const auto fields = [](const BookEvent& e) {
+        return std::tuple(e.head.event_type, e.head.book_mode, e.price_scale, e.size_scale, e.delta,
+                          e.update_first, e.update_last, e.update_prev, e.bids, e.asks, e.bid_count,
+                          e.ask_count, e.order.event_type, e.order.price, e.order.qty);
+    };
+    for (const Bytes& before : kinds) {
+        for (const Bytes& after : kinds) {
+            BookEvent used;
+            market::decode_book_event(record_of(before), used);
+            market::decode_book_event(record_of(after), used);
+            CHECK(fields(used) == fields(market::decode_book_event(record_of(after))));
+        }
+    }
 }
 
 TEST(a_reset_may_come_without_a_body) {
