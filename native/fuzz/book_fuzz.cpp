@@ -1,8 +1,9 @@
-// A saved book, and then events: whatever the bytes are, a book that loads is right, is saved as it was
-// loaded, and stays right whatever follows.
+// A saved book, and then events: whatever the bytes are, a book that loads is right, is saved as it
+// was loaded, and stays right whatever follows.
 //
-// An input is a byte of options, the length of the saved book (2 bytes), the book, and payloads of events, each
-// behind its length (2 bytes). The book's checksum is made right first, so that mutants get past it.
+// An input is a byte of options, the length of the saved book (2 bytes), the book, and payloads of
+// events, each behind its length (2 bytes). The book's checksum is made right first, so that
+// mutants get past it.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -31,12 +31,10 @@ def test_an_l2_hash_is_over_side_price_and_size_bids_first_best_first():
 
 def test_an_l3_hash_is_over_the_orders_of_each_level_first_come_first():
     b = book.L3Book(price_scale=2, size_scale=0)
-    for order_id, side, price, qty in (8, 1, 10000, 5), (7, 1, 10000, 3), (9, 2, -10, 4):
-        b.apply(
-            market.l3_event(
-                ORDERS, 1, type=market.L3Type.ADD, side=side, order_id=order_id, price=price, qty=qty
-            )
-        )
+    add = market.L3Type.ADD
+    for number, side, price, qty in (8, 1, 10000, 5), (7, 1, 10000, 3), (9, 2, -10, 4):
+        order = {"order_id": number, "side": side, "price": price, "qty": qty}
+        b.apply(market.l3_event(ORDERS, 1, type=add, **order))
     told = (
         struct.pack("<Bq", 1, 10000)
         + struct.pack("<QqQq", 8, 5, 7, 3)
