@@ -27,7 +27,10 @@ void require(bool right) {
 
 std::span<const std::byte> take(std::span<const std::byte>& rest) {
     std::uint16_t size = 0;
-    if (rest.size() < sizeof size) return {};
+    if (rest.size() < sizeof size) {
+        rest = {};
+        return {};
+    }
     std::memcpy(&size, rest.data(), sizeof size);
     rest = rest.subspan(sizeof size);
     const auto piece = rest.first(std::min<std::size_t>(size, rest.size()));
