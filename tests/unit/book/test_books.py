@@ -182,4 +182,4 @@ def test_an_order_takes_the_memory_that_the_documentation_says():
     for i in range(count):
         order = {"order_id": i + 1, "side": 1 + i % 2, "price": 1000 + i % 500, "qty": 1}
         b.apply(market.l3_event(STOCK, 1, type=market.L3Type.ADD, **order))
-    assert 40 <= b.memory_bytes / count <= 110
+    assert 48 <= b.memory_bytes / count <= 96
