@@ -78,13 +78,17 @@ class Driver:
         if not delta:
             bids, asks = ([(p, abs(s) & MOST) for p, s in side] for side in (bids, asks))
         self.top_id = max(self.top_id, last)
-        self.apply(
-            market.l2_diff(
-                BTC, self.time, bids=bids, asks=asks, first=prev and prev + 1, last=last,
-                prev=prev, delta=delta,
-            ),  # fmt: skip
-            lambda: self.naive.diff(bids, asks, prev, last, delta),
+        payload = market.l2_diff(
+            BTC,
+            self.time,
+            bids=bids,
+            asks=asks,
+            first=prev and prev + 1,
+            last=last,
+            prev=prev,
+            delta=delta,
         )
+        self.apply(payload, lambda: self.naive.diff(bids, asks, prev, last, delta))
 
     def snapshot(self, bids, asks, ahead) -> None:
         native_seq = 0 if ahead == 4 else self.top_id + ahead
@@ -161,11 +165,12 @@ def test_a_price_that_wanders_gives_what_a_dict_gives(tick):
 def test_more_levels_than_a_diff_can_count():
     count = 70_000
     levels = np.stack([np.arange(count) * 3 - count, np.arange(count) % 11 + 1], 1)
+    above = np.array([10 * count, 0])
     driver = Driver("raise")
-    driver.snapshot(levels.tolist(), (levels + [10 * count, 0]).tolist(), 0)
+    driver.snapshot(levels.tolist(), (levels + above).tolist(), 0)
     driver.compare()
     half = levels[::2] * [1, 0]
-    driver.diff(half.tolist(), (half[:100] + [10 * count, 0]).tolist(), "next", False)
+    driver.diff(half.tolist(), (half[:100] + above).tolist(), "next", False)
     driver.compare()
     driver.reload()
     driver.compare()

@@ -41,9 +41,7 @@ steps = st.one_of(
 
 class Driver:
     def __init__(self, rules, on_gap, unknown) -> None:
-        self.real = book.L3Book(
-            rules, price_scale=2, size_scale=0, on_gap=on_gap, unknown=unknown
-        )
+        self.real = book.L3Book(rules, price_scale=2, size_scale=0, on_gap=on_gap, unknown=unknown)
         self.naive = NaiveL3(on_gap, rules, unknown)
         self.time = 0
 

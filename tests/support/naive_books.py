@@ -195,9 +195,9 @@ class NaiveL3(Trust):
     def settle(self) -> None:
         order, price = self.settling
         self.settling = None
-        if order in self.orders and self.orders[order][1] is None:
-            if not self.join(order, price, self.orders[order][2]):
-                self.distrust("does_not_fit")
+        waits = order in self.orders and self.orders[order][1] is None
+        if waits and not self.join(order, price, self.orders[order][2]):
+            self.distrust("does_not_fit")
 
     def unpriced(self, e) -> bool:
         if e.get("market"):

@@ -17,8 +17,9 @@ RecordView view_of(const BatchColumns& records, std::size_t i) noexcept {
     return view;
 }
 
-// The orders that events name lie anywhere, and waiting for them is most of what an event costs: so their
-// memory is asked for this many events ahead. The ids are not checked yet, and need not be right.
+// The orders that events name lie anywhere, and waiting for them is most of what an event costs: so
+// their memory is asked for this many events ahead. The ids are not checked yet, and need not be
+// right.
 constexpr std::size_t kEntryAhead = 16, kOrderAhead = 8;
 
 std::uint64_t order_id_of(const BatchColumns& records, std::size_t i) noexcept {

@@ -1,8 +1,9 @@
-// From an order's id to its slot in the pool: open addressing with linear probing, 8 bytes an entry.
+// From an order's id to its slot in the pool: open addressing with linear probing, 8 bytes an
+// entry.
 //
-// An entry keeps 32 bits of the id's hash beside the slot: a wrong entry is passed over without a look into
-// the pool, and its home is known when a removal closes the gap behind it. So there are no tombstones, and a
-// day of orders that come and go leaves no trace.
+// An entry keeps 32 bits of the id's hash beside the slot: a wrong entry is passed over without a
+// look into the pool, and its home is known when a removal closes the gap behind it. So there are
+// no tombstones, and a day of orders that come and go leaves no trace.
 #pragma once
 
 #include <bit>
