@@ -179,11 +179,17 @@ BookEvent decode_book_payload(std::span<const std::byte> payload) {
 BookEvent decode_book_event(const RecordView& record) {
     if (record.type_id != format::kBookEvent)
         other_type("BookEvent", format::kBookEvent, record.type_id);
-    BookEvent event = decode_book_payload({record.payload, record.payload_len});
-    if (event.head.ingest_ts_ns != static_cast<std::uint64_t>(record.timestamp_ns))
-        not_equal("ingest_ts_ns must be the record's time", "ingest_ts_ns", event.head.ingest_ts_ns,
-                  "timestamp_ns", static_cast<std::uint64_t>(record.timestamp_ns));
-    return event;
+    try {
+        BookEvent event = decode_book_payload({record.payload, record.payload_len});
+        if (event.head.ingest_ts_ns != static_cast<std::uint64_t>(record.timestamp_ns))
+            not_equal("ingest_ts_ns must be the record's time", "ingest_ts_ns",
+                      event.head.ingest_ts_ns, "timestamp_ns",
+                      static_cast<std::uint64_t>(record.timestamp_ns));
+        return event;
+    } catch (Error& error) {
+        error.message += ", seq=" + std::to_string(record.seq);
+        throw;
+    }
 }
 
 TradeView decode_trade(const RecordView& record) {
