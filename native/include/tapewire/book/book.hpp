@@ -55,6 +55,9 @@ class Book {
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq,
                   std::vector<TopRow>& tops);
 
+    // For loops that see which orders are next.
+    const L3& l3() const noexcept { return l3_; }
+
     // The tape itself lacks these records. Throws as apply does.
     void record_gap(std::uint64_t first, std::uint64_t last, std::uint64_t seq = 0,
                     std::int64_t timestamp_ns = 0);

@@ -40,6 +40,13 @@ class L3 {
     std::uint32_t find(std::uint64_t id) const noexcept {
         return index_.find(id, [this](std::uint32_t slot) { return orders_[slot].id; });
     }
+    // For loops that know which orders come next: asks for the entry of one, and some events later for the
+    // order and its neighbours. Nothing depends on these guesses.
+    void prefetch_entry(std::uint64_t id) const noexcept { index_.prefetch(id); }
+    void prefetch_order(std::uint64_t id) const noexcept {
+        const std::uint32_t slot = index_.guess(id);
+        __builtin_prefetch(orders_.data() + (slot == kNone ? 0 : slot));
+    }
     const Order& order(std::uint32_t slot) const noexcept { return orders_[slot]; }
     const Level& level(std::uint32_t slot) const noexcept { return levels_[slot]; }
     bool rests(std::uint32_t slot) const noexcept { return orders_[slot].level != 0; }

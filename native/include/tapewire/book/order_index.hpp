@@ -37,7 +37,7 @@ class OrderIndex {
 
     // Of an id that is not there.
     void insert(std::uint64_t id, std::uint32_t slot) {
-        if ((size_ + 1) * 4 > entries_.size() * 3) [[unlikely]]
+        if ((size_ + 1) * 2 > entries_.size()) [[unlikely]]
             grow();
         place({hash(id), slot});
         ++size_;
@@ -58,9 +58,11 @@ class OrderIndex {
         --size_;
     }
 
+    // Ahead of time: asks for the entry, and later for what it most likely leads to.
     void prefetch(std::uint64_t id) const noexcept {
         __builtin_prefetch(&entries_[home(hash(id))]);
     }
+    std::uint32_t guess(std::uint64_t id) const noexcept { return entries_[home(hash(id))].slot; }
 
     void clear() noexcept {
         for (Entry& e : entries_) e.slot = kNone;
