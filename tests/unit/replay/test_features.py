@@ -2,13 +2,14 @@
 
 import random
 import struct
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tapewire import replay
-from tapewire.errors import CorruptMetadata, InvalidOption
+from tapewire.errors import ClosedHandle, CorruptMetadata, InvalidOption
 from tapewire.protocol.instruments import Instrument, Instruments
 from tests.support.book_tapes import BTC, ETH, ORDERS
 from tests.support.crafted import damage
@@ -394,6 +395,31 @@ def test_the_documented_table_is_the_engines_own():
         cells = [f"`{info.name}`", info.meaning, f"`{info.formula}`", info.unit]
         row = " | ".join([*cells, info.look_back, info.missing])
         assert f"| {row} |" in page.read_text(), info.name
+
+
+def test_a_closed_stream_says_so(tmp):
+    writer = TapeWriter(tmp, instrument())
+    writer.write(random_tape(1, 10))
+    stream = replay.FeatureStream(writer.logs, ["mid"])
+    stream.close()
+    stream.close()
+    with pytest.raises(ClosedHandle):
+        list(stream)
+    with pytest.raises(ClosedHandle):
+        stream.save()
+
+
+def test_without_pyarrow_the_error_names_the_extra(tmp, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"tapewire\[arrow\]"):
+        replay.features(tmp, ["mid"])
+
+
+def test_an_error_of_a_function_is_the_callers(tmp):
+    writer = TapeWriter(tmp, instrument())
+    writer.write(random_tape(1, 10))
+    with pytest.raises(KeyError, match="no such feature: name='mid'"):
+        replay.features(writer.logs, [{"broken": lambda row: row["mid"]}])
 
 
 def test_a_log_without_records_gives_no_rows(tmp):
