@@ -17,6 +17,8 @@ from tapewire.cli.monitor import monitor
 from tapewire.cli.output import Exit, explain, fail
 from tapewire.cli.readers import readers
 from tapewire.cli.repair import repair
+from tapewire.cli.replay import replay
+from tapewire.cli.snapshotter import snapshotter
 from tapewire.cli.tail import tail
 from tapewire.cli.verify import verify
 
@@ -53,6 +55,8 @@ app.command()(verify)
 app.command()(repair)
 app.command()(export)
 app.command(name="import")(import_files)
+app.command()(replay)
+app.command()(snapshotter)
 app.command()(doctor)
 app.add_typer(readers, name="readers")
 app.command()(monitor)

@@ -1,4 +1,4 @@
-"""`tapewire inspect LOG`: what a queue is, who writes it, who reads it, how far behind."""
+"""`tapewire inspect LOG`: what a queue is, who writes and reads it, and what it lacks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.ledger import ledger_fields, show_ledger
 from tapewire.cli.output import Exit, JsonOption, answer, console, say
 from tapewire.cli.text import count_text, print_columns
 from tapewire.cli.times import iso
@@ -40,8 +41,9 @@ def inspect(
 ) -> None:
     """Show what a queue is, who writes it, and how far behind each reader is.
 
-    Changes nothing. Exits 1 when something could not be read.
+    Lists what was missing in it, too. Changes nothing. Exits 1 when something could not be read.
     """
+    from tapewire.book.gaps import GapLedger
     from tapewire.queue import QueueWatch
 
     queue = QueueWatch(log)
@@ -54,12 +56,18 @@ def inspect(
     readers = {
         reader.name: reader_state(reader, states.get(reader.name), watch) for reader in seen.readers
     }
+    ledger = GapLedger(log).scan()
+
+    def show() -> None:
+        _show(seen, writer, readers)
+        show_ledger(ledger)
+
     answer(
-        _as_dict(seen, writer, readers, watch),
+        {**_as_dict(seen, writer, readers, watch), **ledger_fields(ledger)},
         as_json,
-        lambda: _show(seen, writer, readers),
+        show,
     )
-    if seen.problems:
+    if seen.problems or ledger.damaged_count:
         raise typer.Exit(int(Exit.FINDINGS))
 
 

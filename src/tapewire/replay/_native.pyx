@@ -447,7 +447,7 @@ cdef class Engine:
                 gap = &tw_book_gap(deref(market.book), k)
                 if not tw_is_record_gap(deref(gap)):
                     found.append(("venue", self._venues[i], self._symbols[i], gap.first, gap.last, gap.seq,
-                                  gap.timestamp_ns, tw_cause(deref(gap)).decode(),
+                                  gap.timestamp_ns, tw_cause(deref(gap)).decode().replace("_", " "),
                                   self._action(gap.resynced), 0))
         return found
 

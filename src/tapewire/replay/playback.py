@@ -152,11 +152,13 @@ class Replay:
             elif self._engine.finished or not self._engine.wait(timeout):
                 return
 
-    def run(self) -> int:
-        """Go through what is left without showing it, natively; how many records that were."""
-        before = self._engine.records
-        self._engine.run()
-        return self._engine.records - before
+    def run(self, seconds: float | None = None) -> str:
+        """Go through what is left without showing it, natively and without the GIL.
+
+        Returns:
+            "end", or "slice" when `seconds` have passed before.
+        """
+        return self._engine.run(seconds=seconds)
 
     @property
     def books(self) -> dict[tuple[str, str], Book]:

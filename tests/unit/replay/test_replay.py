@@ -34,7 +34,7 @@ def hashes(tape):
     return [(step.seq, step.symbol, step.book.hash()) for step in tape]
 
 
-# ---- order and range -------------------------------------------------------------------------------
+# ---- order and range -----------------------------------------------------------------------------
 
 
 def test_every_record_is_a_step_with_its_book(tmp):
@@ -165,7 +165,7 @@ def test_the_same_log_twice_is_refused(tmp):
         replay.Replay([tmp / "q", tmp / "q"])
 
 
-# ---- pace ------------------------------------------------------------------------------------------
+# ---- pace ----------------------------------------------------------------------------------------
 
 
 class FakeClock:
@@ -215,7 +215,7 @@ def test_a_pace_must_be_above_zero(tmp, pace):
         replay.Replay(tmp, pace=pace)
 
 
-# ---- the same hash by every path --------------------------------------------------------------------
+# ---- the same hash by every path -----------------------------------------------------------------
 
 
 def live_hash(path, events):
@@ -235,12 +235,52 @@ def live_hash(path, events):
 def test_live_file_and_warm_start_give_one_hash(tmp):
     live = live_hash(tmp / "q", 2000)
     with replay.Replay(tmp / "q") as tape:
-        assert tape.run() == 2000
+        assert (tape.run(), tape.records) == ("end", 2000)
         assert tape.hash() == live
     replay.Snapshotter(tmp / "q", every=replay.Every(records=300)).run(follow=False)
     with replay.Replay(tmp / "q", ["BTCUSDT"], time_from=at(1900)) as tape:
-        assert tape.run() == 200  # behind the snapshot of record 1,799
+        assert (tape.run(), tape.records) == ("end", 200)  # behind the snapshot of record 1,799
         assert tape.hash() == live
+
+
+def test_books_saved_at_different_records_take_each_record_once(tmp):
+    feeds = [L2Feed(BTC, 1), L2Feed(ETH, 2)]
+    write_l2(tmp / "q", 10, feeds=feeds)
+    with tw.open_publisher(tmp / "q") as writer:
+        append_l2(writer, feeds[:1], 40, start=10)  # ETHUSDT is quiet from here on
+    replay.Snapshotter(tmp / "q", every=replay.Every(records=10)).run(follow=False)
+    with replay.Replay(tmp / "q", ["BTCUSDT", "ETHUSDT"], time_from=at(45)) as tape:
+        assert [step.seq for step in tape] == list(range(45, 50))
+        # Read from behind the older snapshot, of record 9; applied from behind the newer, of 39.
+        assert (tape.records, tape.events) == (40, 10)
+        warm = tape.hash()
+    with replay.Replay(tmp / "q") as tape:
+        tape.run()
+        assert tape.hash() == warm
+
+
+def test_a_warm_start_on_the_second_day_passes_over_the_first(tmp):
+    feed = L2Feed()
+    Instruments([BTC]).save(tmp)
+    days = [tmp / "day0", tmp / "day1"]
+    for day, path in enumerate(days):
+        with tw.open_publisher(path, segment_bytes=1 << 16) as writer:
+            append_l2(writer, [feed], 100, start=day * 100, snapshot_every=100)
+        replay.Snapshotter(path, every=replay.Every(records=30)).run(follow=False)
+    with replay.Replay(days, ["BTCUSDT"], time_from=at(170), snapshots=False) as tape:
+        cold = hashes(tape)
+    with replay.Replay(days, ["BTCUSDT"], time_from=at(170)) as tape:
+        assert hashes(tape) == cold
+        assert tape.records <= 42  # the snapshot is behind record 59 of the second day
+    assert len(cold) == 30
+
+
+def test_other_policies_than_resync_begin_at_the_start(tmp):
+    """A snapshot does not know that a book was quarantined before it."""
+    write_l2(tmp / "q", 100, snapshot_every=30, lose={12})
+    replay.Snapshotter(tmp / "q", every=replay.Every(records=20)).run(follow=False)
+    with replay.Replay(tmp / "q", ["BTCUSDT"], at(80), on_gap="quarantine") as tape:
+        assert not next(iter(tape)).book.trusted
 
 
 def test_a_follow_ends_at_time_to_while_the_log_goes_on(tmp):
@@ -249,7 +289,7 @@ def test_a_follow_ends_at_time_to_while_the_log_goes_on(tmp):
         assert len(list(tape.follow())) == 10
 
 
-# ---- gaps ------------------------------------------------------------------------------------------
+# ---- gaps ----------------------------------------------------------------------------------------
 
 
 def test_resync_waits_for_a_snapshot_and_ends_right(tmp):
@@ -278,12 +318,11 @@ def test_quarantine_keeps_the_book_as_it_was(tmp):
 def test_raise_names_the_gap_and_the_next_step_goes_on(tmp):
     write_l2(tmp / "q", 60, lose={42})
     with replay.Replay(tmp / "q", on_gap="raise") as tape:
-        steps = iter(tape)
+        seen = []
         with pytest.raises(GapDetected) as raised:
-            while True:
-                last = next(steps)
-        assert (raised.value.first, raised.value.last, last.seq) == (142, 142, 41)
-        assert next(steps).seq == 43
+            seen.extend(step.seq for step in tape)
+        assert (raised.value.first, raised.value.last) == (142, 142)
+        assert next(iter(tape)).seq == 43
 
 
 def test_records_that_the_tape_lacks_make_the_book_untrusted_until_a_snapshot(tmp):
@@ -310,15 +349,14 @@ def test_damage_raises_unless_it_is_to_be_skipped(tmp):
     data = bytearray(segment.read_bytes())
     data[offset + 64 + 70] ^= 0xFF
     segment.write_bytes(data)
-    with replay.Replay(tmp / "q") as tape:
-        with pytest.raises(CorruptRecord):
-            list(tape)
+    with replay.Replay(tmp / "q") as tape, pytest.raises(CorruptRecord):
+        list(tape)
     with replay.Replay(tmp / "q", skip_damaged=True) as tape:
         steps = list(tape)
         (gap,) = [step for step in steps if step.kind == "gap"]
         assert gap.gap == (50, 50, "damaged")
         assert (len(steps), steps[-1].book.trusted) == (100, False)
-        assert [(g.kind, g.first, g.last, g.action) for g in tape.gaps][0] == (
+        assert next((g.kind, g.first, g.last, g.action) for g in tape.gaps) == (
             "record",
             50,
             50,

@@ -150,10 +150,12 @@ def test_snapshots_of_another_log_are_not_taken(log, tmp):
     (tmp / "other").mkdir()
     write_l2(tmp / "other" / "q", 100, seed=2)
     later = tmp / "other" / "q"
-    with tw.open_publisher(tmp / "other" / "late", segment_bytes=1 << 16) as writer:
-        with tw.open_log(later) as reader:
-            for record in reader:
-                writer.append(7, record.payload, timestamp_ns=record.timestamp_ns + 1)
+    with (
+        tw.open_publisher(tmp / "other" / "late", segment_bytes=1 << 16) as writer,
+        tw.open_log(later) as reader,
+    ):
+        for record in reader:
+            writer.append(7, record.payload, timestamp_ns=record.timestamp_ns + 1)
     (log / "snapshots").rename(tmp / "other" / "late" / "snapshots")
     findings = []
     book = replay.book_at(tmp / "other" / "late", "BTCUSDT", tw.Seq(99), findings=findings)

@@ -218,9 +218,8 @@ def test_it_is_a_named_reader_that_pins_nothing(tmp):
 
 def test_two_of_one_name_are_refused(tmp):
     write_l2(tmp / "q", 5)
-    with tw.open_subscriber(tmp / "q", "snapshotter"):
-        with pytest.raises(ReaderAlreadyActive):
-            snapshot(tmp / "q", replay.Every(records=20))
+    with tw.open_subscriber(tmp / "q", "snapshotter"), pytest.raises(ReaderAlreadyActive):
+        snapshot(tmp / "q", replay.Every(records=20))
 
 
 def test_it_follows_a_live_log_until_it_is_stopped(tmp, eventually):

@@ -1,0 +1,87 @@
+"""`tapewire snapshotter LOG`: saves the books of a log now and then, in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, print_json, say, warn
+from tapewire.cli.text import count_text
+from tapewire.cli.times import iso
+
+if TYPE_CHECKING:
+    from tapewire.replay import Round
+
+__all__ = ["snapshotter"]
+
+
+def snapshotter(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Folder of a queue.")],
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=1e-9, metavar="S", help="Save every S seconds of the tape's time."),
+    ] = None,
+    records: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Save every N records of the log.")
+    ] = None,
+    every_bytes: Annotated[
+        int | None, typer.Option("--bytes", min=1, metavar="N", help="Save every N bytes of log.")
+    ] = None,
+    roll: Annotated[bool, typer.Option("--roll", help="Save at each new segment.")] = False,
+    keep: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Keep the newest N of a book; 0: all.")
+    ] = 100,
+    max_bytes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Keep at most N bytes in all.")
+    ] = None,
+    max_age: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="S", help="Keep those of the tape's last S seconds."),
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Of its reader.")] = "snapshotter",
+    once: Annotated[
+        bool, typer.Option("--once", help="To the end of the log, then stop; else follow it.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow a log, save its books by policy, and write its gaps into the ledger beside it.
+
+    Without a policy: every 10 seconds of the tape or 10,000 records. Killed or stopped, the next
+    one goes on. Ctrl-C and SIGTERM end it, exit code 0. The newest snapshot of a book always stays.
+    """
+    from tapewire.replay import Every, Snapshotter
+
+    if seconds is None and records is None and every_bytes is None and not roll:
+        seconds, records = 10.0, 10_000
+    every = Every(seconds, records, every_bytes, roll)
+    saver = Snapshotter(log, every, keep or None, max_bytes, max_age, name=name)
+    before = {
+        number: signal.signal(number, lambda *_: saver.stop())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        done = saver.run(follow=not once, on_round=lambda done: _show("saved", done, as_json))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for finding in saver.findings:
+        warn(f"passed over: {finding.why}")
+    _show("done", done, as_json)
+    if saver.findings:
+        raise typer.Exit(int(Exit.FINDINGS))
+
+
+def _show(what: str, done: Round, as_json: bool) -> None:
+    if as_json:
+        print_json({"what": what, **dataclasses.asdict(done)})
+        return
+    at = "" if done.clock_ns is None else f"  {iso(done.clock_ns)}"
+    waits = f", {done.untrusted} not trusted" if done.untrusted else ""
+    say(
+        f"{what:<6}record {count_text(done.last_seq)}{at}  {count_text(done.written)} snapshots "
+        f"written, {count_text(done.removed)} removed, {count_text(done.gaps)} gaps{waits}"
+    )
