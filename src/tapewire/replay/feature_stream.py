@@ -393,7 +393,7 @@ def asof(
     """Each trade beside the book as it was just before it, by the times both were received.
 
     Columns: `timestamp_ns`, `symbol`, `trade_price`, `trade_size`, `trade_sign`, then `names`, all
-    as of just before the trade. Records of one time: the book's come first.
+    as of just before the trade. Of records of one time in two logs, the book's come first.
 
     Args:
         trades: Log of the trades.

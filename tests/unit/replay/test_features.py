@@ -2,18 +2,30 @@
 
 import random
 import struct
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tapewire import replay
-from tapewire.errors import CorruptMetadata, InvalidOption
-from tests.support.feature_tapes import NAMES, SHORT_NAMES, TapeWriter, instrument, random_tape
+from tapewire.errors import ClosedHandle, CorruptMetadata, InvalidOption
+from tapewire.protocol.instruments import Instrument, Instruments
+from tests.support.book_tapes import BTC, ETH, ORDERS
+from tests.support.crafted import damage
+from tests.support.feature_tapes import (
+    NAMES,
+    SHORT_NAMES,
+    TapeWriter,
+    instrument,
+    random_tape,
+    write_three,
+)
 from tests.support.plain_features import SECOND, Event, PlainFeatures
 from tests.support.tables import assert_same
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
 
 SAMPLES = ["event", "trade", "100ms", "7s"]
 START = 1_700_000_000 * SECOND
@@ -146,6 +158,81 @@ def test_a_stream_gives_rows_as_they_come(tmp):
         writer.write(tape[40:])
         second = sum(batch.num_rows for batch in stream)
     assert (first, second) == (40, 60)
+
+
+def test_a_stream_follows_a_log_that_grows(tmp):
+    writer = TapeWriter(tmp, instrument())
+    tape = random_tape(9, 60)
+    writer.write(tape[:20])
+    with replay.FeatureStream(writer.logs, ["mid"], "event") as stream:
+        rows = 0
+        for batch in stream.follow(timeout=0.01):
+            rows += batch.num_rows
+            if rows < 60:
+                writer.write(tape[rows : rows + 20])
+    assert rows == 60
+
+
+@pytest.fixture
+def three_instruments(tmp):
+    """A log of two L2 books, one of orders and their trades, with snapshots."""
+    write_three(tmp / "log", 900)
+    every = replay.Every(records=50)
+    instruments = Instruments([BTC, ETH, ORDERS])
+    replay.Snapshotter(tmp / "log", every=every, keep=None, instruments=instruments).run(
+        follow=False
+    )
+    return tmp / "log", instruments
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize(
+    "symbols", [["BTCUSDT"], ["AAPL", "BTCUSDT"], ["ETHUSDT", "AAPL", "BTCUSDT"]]
+)
+def test_instruments_do_not_know_each_other(three_instruments, sample, symbols):
+    log, instruments = three_instruments
+    options = {"instruments": instruments}
+    whole = replay.features(log, SHORT_NAMES, sample, symbols=symbols, **options)
+    for symbol in symbols:
+        alone = replay.features(log, SHORT_NAMES, sample, symbols=symbol, **options)
+        assert_same(whole.filter(pc.field("symbol") == symbol), alone)
+    middle = int(whole["timestamp_ns"][whole.num_rows // 2].as_py()) if whole.num_rows else 0
+    pieces = [
+        replay.features(log, SHORT_NAMES, sample, symbols=symbols, **bounds, **options)
+        for bounds in ({"time_to": middle}, {"time_from": middle})
+    ]
+    assert_same(pa.concat_tables(pieces), whole)
+
+
+def test_a_grid_has_a_row_for_each_instrument_that_is_named(three_instruments):
+    log, instruments = three_instruments
+    nobody = Instrument.of("nasdaq", "NOBODY")
+    table = replay.features(
+        log,
+        ["mid"],
+        "10ms",
+        symbols=[ORDERS, nobody],
+        instruments=Instruments([*instruments, nobody]),
+    )
+    assert table["symbol"].to_pylist()[:4] == ["AAPL", "NOBODY", "AAPL", "NOBODY"]
+    assert table.filter(pc.field("symbol") == "NOBODY")["mid"].null_count == table.num_rows // 2
+
+
+def test_records_that_the_tape_lacks_make_features_null_until_a_snapshot(tmp):
+    """A damaged record is passed over: the book is not believed behind it."""
+    writer = TapeWriter(tmp, instrument())
+    writer.write(
+        [
+            Event(START, "snapshot", ((900, 1),), ((1100, 1),)),
+            Event(START + 1, "diff", ((950, 1),)),
+            Event(START + 2, "diff", ((960, 1),)),
+            Event(START + 3, "snapshot", ((970, 1),), ((1100, 1),)),
+        ]
+    )
+    damage(writer.book, 0, 64 + 192)  # the second record: the first has 108 bytes
+    table = replay.features(writer.logs, ["bid", "ofi"], skip_damaged=True)
+    assert table["bid"].to_pylist() == [9.0, None, 9.7]
+    assert table["ofi"].to_pylist() == [None, None, None]
 
 
 def test_a_damaged_state_is_refused(tmp):
@@ -308,6 +395,31 @@ def test_the_documented_table_is_the_engines_own():
         cells = [f"`{info.name}`", info.meaning, f"`{info.formula}`", info.unit]
         row = " | ".join([*cells, info.look_back, info.missing])
         assert f"| {row} |" in page.read_text(), info.name
+
+
+def test_a_closed_stream_says_so(tmp):
+    writer = TapeWriter(tmp, instrument())
+    writer.write(random_tape(1, 10))
+    stream = replay.FeatureStream(writer.logs, ["mid"])
+    stream.close()
+    stream.close()
+    with pytest.raises(ClosedHandle):
+        list(stream)
+    with pytest.raises(ClosedHandle):
+        stream.save()
+
+
+def test_without_pyarrow_the_error_names_the_extra(tmp, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"tapewire\[arrow\]"):
+        replay.features(tmp, ["mid"])
+
+
+def test_an_error_of_a_function_is_the_callers(tmp):
+    writer = TapeWriter(tmp, instrument())
+    writer.write(random_tape(1, 10))
+    with pytest.raises(KeyError, match="no such feature: name='mid'"):
+        replay.features(writer.logs, [{"broken": lambda row: row["mid"]}])
 
 
 def test_a_log_without_records_gives_no_rows(tmp):
