@@ -45,8 +45,8 @@ class Replayed:
     def best_rate(self) -> float:
         """Events a second of the processor: a replay is one thread that waits for nothing.
 
-        By the clock, whoever has the shorter rounds would win on a busy machine: they fit between two
-        turns of others.
+        By the clock, whoever has the shorter rounds would win on a busy machine: they fit between
+        two turns of others.
         """
         return self.events / min(self.cpu_s)
 

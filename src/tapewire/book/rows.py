@@ -11,11 +11,23 @@ Rows = np.ndarray[Any, np.dtype[Any]]
 LEVEL_DTYPE = np.dtype([("price", "<i8"), ("size", "<i8")])
 L3_LEVEL_DTYPE = np.dtype([("price", "<i8"), ("size", "<i8"), ("orders", "<u4")])
 ORDER_DTYPE = np.dtype([("order_id", "<u8"), ("remaining", "<i8")])
-TOP_DTYPE = np.dtype([(n, "<i8") for n in ("timestamp_ns", "bid_price", "bid_size", "ask_price", "ask_size")])
+TOP_DTYPE = np.dtype(
+    [
+        ("timestamp_ns", "<i8"),
+        ("bid_price", "<i8"),
+        ("bid_size", "<i8"),
+        ("ask_price", "<i8"),
+        ("ask_size", "<i8"),
+    ]
+)
 
-# tapewire::book::LevelRow.
-_NATIVE = np.dtype(
-    {"names": ["price", "size", "orders"], "formats": ["<i8", "<i8", "<u4"], "offsets": [0, 8, 16], "itemsize": 24}
+_NATIVE = np.dtype(  # tapewire::book::LevelRow
+    {
+        "names": ["price", "size", "orders"],
+        "formats": ["<i8", "<i8", "<u4"],
+        "offsets": [0, 8, 16],
+        "itemsize": 24,
+    }
 )
 
 
