@@ -49,7 +49,7 @@ class TapewireError(Exception):
         offset: Byte offset in it, or None.
         hint: What to do about it, or None.
         appended: How many records of a batch were appended before the error, or None.
-        applied: How many records of a batch a book has taken, the one of the error included, or None.
+        applied: How many records of a batch a book has taken, that of the error too, or None.
 
     Example:
         >>> error = TapewireError("x must rise: x=1", path="q/a.q", offset=64, hint="raise x")

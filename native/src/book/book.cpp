@@ -101,7 +101,8 @@ void Book::check_ours(const BookEvent& event) {
     market_id_ = event.head.market_id;
 }
 
-// ---- levels --------------------------------------------------------------------------------------
+// ---- levels
+// --------------------------------------------------------------------------------------
 
 template <typename Sink>
 Applied Book::apply_l2(const BookEvent& event, std::uint64_t record_seq, Sink& sink) {
@@ -139,7 +140,8 @@ Applied Book::apply_diff(const BookEvent& event, std::uint64_t record_seq, Sink&
             return hold(event, record_seq);
         }
     }
-    // Held also when it could not be applied: by the chain of ids it then tells which snapshot mends that.
+    // Held also when it could not be applied: by the chain of ids it then tells which snapshot
+    // mends that.
     if (!apply_levels(event, sink)) [[unlikely]]
         return hold(event, record_seq);
     if (numbered) last_update_ = last;

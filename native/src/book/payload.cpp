@@ -1,5 +1,5 @@
-// A book as bytes, and back. What is read may be anything: every count is held against the bytes that are
-// there before it is believed, and what comes out is a book that could have been saved.
+// A book as bytes, and back. What is read may be anything: every count is held against the bytes
+// that are there before it is believed, and what comes out is a book that could have been saved.
 #include <cstring>
 #include <string>
 

@@ -36,7 +36,7 @@ namespace {
 
 std::string sentence(const Gap& gap) {
     const std::string range = std::to_string(gap.first) + " to " + std::to_string(gap.last);
-    const std::string at = " at record " + std::to_string(gap.seq);
+    const std::string at = gap.seq == 0 ? "" : " at record " + std::to_string(gap.seq);
     switch (gap.cause) {
         case Distrust::none:
             break;

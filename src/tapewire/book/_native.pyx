@@ -464,8 +464,8 @@ cdef class L3Book(Book):
         >>> stock = Instrument.of("xnas", "ACME", price_scale=4, size_scale=0, book_mode="l3")
         >>> b = book.L3Book(price_scale=4, size_scale=0)
         >>> for order_id, qty in (7, 100), (8, 50):
-        ...     _ = b.apply(market.l3_event(stock, 1, type="add", side="buy", order_id=order_id,
-        ...                                 price=99500, qty=qty))
+        ...     _ = b.apply(market.l3_event(stock, 1, type=market.L3Type.ADD, side=market.Side.BUY,
+        ...                                 order_id=order_id, price=99500, qty=qty))
         >>> b.queue_position(8), b.bids().tolist()
         (QueuePosition(orders_ahead=1, size_ahead=100), [(99500, 150, 2)])
     """

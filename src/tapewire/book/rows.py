@@ -12,11 +12,16 @@ LEVEL_DTYPE = np.dtype([("price", "<i8"), ("size", "<i8")])
 L3_LEVEL_DTYPE = np.dtype([("price", "<i8"), ("size", "<i8"), ("orders", "<u4")])
 ORDER_DTYPE = np.dtype([("order_id", "<u8"), ("remaining", "<i8")])
 TOP_DTYPE = np.dtype(
-    [(n, "<i8") for n in ("timestamp_ns", "bid_price", "bid_size", "ask_price", "ask_size")]
+    [
+        ("timestamp_ns", "<i8"),
+        ("bid_price", "<i8"),
+        ("bid_size", "<i8"),
+        ("ask_price", "<i8"),
+        ("ask_size", "<i8"),
+    ]
 )
 
-# tapewire::book::LevelRow.
-_NATIVE = np.dtype(
+_NATIVE = np.dtype(  # tapewire::book::LevelRow
     {
         "names": ["price", "size", "orders"],
         "formats": ["<i8", "<i8", "<u4"],

@@ -11,31 +11,28 @@ if TYPE_CHECKING:
     from tapewire.book._native import Book, Level
 
 _LADDER_LEVELS = 5
+_ASK_COLOUR, _BID_COLOUR = "#c0392b", "#1e8449"
 
 
 def summary(book: Book) -> str:
     """What `repr` says."""
-    name = type(book).__name__
 
-    def side(level: Level | None) -> str:
+    def best(level: Level | None) -> str:
         if level is None:
             return "nothing"
-        return (
-            f"{unscaled(level.price, book.price_scale)} × {unscaled(level.size, book.size_scale)}"
-        )
+        price = unscaled(level.price, book.price_scale)
+        return f"{price} × {unscaled(level.size, book.size_scale)}"
 
-    def counted(count: int, word: str) -> str:
-        return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    def counted(side: str) -> str:
+        count = book.level_count(side)
+        return f"{count} {side}" if count == 1 else f"{count} {side}s"
 
-    text = (
-        f"{side(book.best_bid)} | {side(book.best_ask)}, {counted(book.level_count('bid'), 'bid')}, "
-        f"{counted(book.level_count('ask'), 'ask')}"
-    )
+    text = f"{best(book.best_bid)} | {best(book.best_ask)}, {counted('bid')}, {counted('ask')}"
     if book.last_update:
         text += f", update {book.last_update}"
     if not book.trusted:
         text += f", untrusted: {book.distrust_reason}"
-    return f"<{name} {text}>"
+    return f"<{type(book).__name__} {text}>"
 
 
 def ladder_html(book: Book) -> str:
@@ -44,19 +41,18 @@ def ladder_html(book: Book) -> str:
     most = max([1, *asks["size"].tolist(), *bids["size"].tolist()])
     with_orders = "orders" in (bids.dtype.names or ())
     rows = []
-    for levels, colour in ((asks, "#c0392b"), (bids, "#1e8449")):
+    for levels, colour in ((asks, _ASK_COLOUR), (bids, _BID_COLOUR)):
         for level in levels:
-            width = 100 * int(level["size"]) // most
-            cells = (
-                f'<td style="text-align:right;color:{colour}">{unscaled(int(level["price"]), book.price_scale)}</td>'
-                f'<td style="text-align:right">{unscaled(int(level["size"]), book.size_scale)}</td>'
-            )
-            if with_orders:
-                cells += f'<td style="text-align:right">{level["orders"]}</td>'
-            bar = f'<div style="background:{colour};opacity:.35;height:.8em;width:{width}px"></div>'
-            rows.append(f'<tr>{cells}<td style="text-align:left">{bar}</td></tr>')
-    heads = ["price", "size", *(["orders"] if with_orders else []), ""]
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    return (
-        f"<table><caption>{escape(summary(book))}</caption><tr>{head}</tr>{''.join(rows)}</table>"
-    )
+            price, size = int(level["price"]), int(level["size"])
+            cells = [
+                f'<td style="text-align:right;color:{colour}">{unscaled(price, book.price_scale)}',
+                f'<td style="text-align:right">{unscaled(size, book.size_scale)}',
+                *([f'<td style="text-align:right">{level["orders"]}'] if with_orders else []),
+                f'<td><div style="background:{colour};opacity:.35;height:.8em;'
+                f'width:{100 * size // most}px"></div>',
+            ]
+            rows.append(f"<tr>{'</td>'.join(cells)}</td></tr>")
+    names = ["price", "size", *(["orders"] if with_orders else []), ""]
+    head = "".join(f"<th>{name}</th>" for name in names)
+    caption = f"<caption>{escape(summary(book))}</caption>"
+    return f"<table>{caption}<tr>{head}</tr>{''.join(rows)}</table>"

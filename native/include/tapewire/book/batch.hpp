@@ -1,7 +1,7 @@
 // Books over the columns of a batch: the loops that Python hands over without the GIL.
 //
-// Records of other types than BookEvent are passed over. `done` says how many records were taken, also when
-// something is thrown: with the one that threw, so that who goes on does so behind it.
+// Records of other types than BookEvent are passed over. `done` says how many records were taken,
+// also when something is thrown: with the one that threw, so that who goes on does so behind it.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // The book of one instrument: its levels or orders, and whether to believe them.
 //
-// An L2 book believes nothing before its first snapshot, and then follows the venue's update ids. With S the
-// last id applied, a diff (prev, last] is
+// An L2 book believes nothing before its first snapshot, and then follows the venue's update ids.
+// With S the last id applied, a diff (prev, last] is
 //
 //   prev == S          the next one                            applied
 //   last <= S          what is known already                   unchanged
@@ -9,9 +9,9 @@
 //                      overlap of absolute sizes
 //   prev >  S          S+1 … prev are missing: a gap           by GapPolicy
 //
-// A diff without ids (prev and last 0) is applied as it comes; a snapshot without one (native_seq 0) lets the
-// next diff say where the ids stand. An L3 book starts empty and believed; what makes it untrusted (see
-// Distrust) ends with a reset.
+// A diff without ids (prev and last 0) is applied as it comes; a snapshot without one (native_seq
+// 0) lets the next diff say where the ids stand. An L3 book starts empty and believed; what makes
+// it untrusted (see Distrust) ends with a reset.
 //
 // An untrusted book is frozen as it was. A book belongs to one thread at a time.
 #pragma once
@@ -46,14 +46,18 @@ class Book {
     Book(Book&&) noexcept = default;
     Book& operator=(Book&&) noexcept = default;
 
-    // Throws, by policy, gap_detected(first, last), corrupt_record (a size below 0, a number that does not
-    // fit) or unknown_order; the book is then what it says it is, and the next event may follow. Throws
-    // invalid_option, with nothing changed, for an event of the other mode, or of another instrument than
-    // the first one was of.
+    // Throws, by policy, gap_detected(first, last), corrupt_record (a size below 0, a number that
+    // does not fit) or unknown_order; the book is then what it says it is, and the next event may
+    // follow. Throws invalid_option, with nothing changed, for an event of the other mode, or of
+    // another instrument than the first one was of.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq);
-    // The same, and a row for each level of an applied diff, or for the event when it is no diff of levels.
+    // The same, and a row for each level of an applied diff, or for the event when it is no diff of
+    // levels.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq,
                   std::vector<TopRow>& tops);
+
+    // For loops that see which orders are next.
+    const L3& l3() const noexcept { return l3_; }
 
     // The tape itself lacks these records. Throws as apply does.
     void record_gap(std::uint64_t first, std::uint64_t last, std::uint64_t seq = 0,
@@ -107,8 +111,8 @@ class Book {
 
     // What a snapshot file holds of a book; invalid_option for an untrusted one.
     void save(std::vector<std::byte>& out) const;
-    // Throws corrupt_metadata or unsupported_version for any other bytes, and invalid_option where the
-    // mode, the scales or the rules are not those of `options`.
+    // Throws corrupt_metadata or unsupported_version for any other bytes, and invalid_option where
+    // the mode, the scales or the rules are not those of `options`.
     static Book load(std::span<const std::byte> payload, const Options& options);
     // Mode, scales and rules of a saved book; throws as load does. Policies are not saved.
     static Options saved_options(std::span<const std::byte> payload);
@@ -146,8 +150,8 @@ class Book {
     void trust() noexcept;
     void throw_if_raised();
 
-    // SZSE: what a market order leaves over rests at the price it last traded at, once the next event is
-    // about something else.
+    // SZSE: what a market order leaves over rests at the price it last traded at, once the next
+    // event is about something else.
     struct Settling {
         bool on = false;
         std::uint64_t id = 0;

@@ -1,9 +1,9 @@
 // Orders by id, first come first served at each price.
 //
-// An order is 32 bytes in a pool and is linked into the queue of its level; a level keeps the sum and the
-// number of its orders, so that tops and depth do not walk them. What is freed is used again first: no
-// allocation once the book has its size. Policies are not here: who calls has found the order, and knows
-// that the numbers fit.
+// An order is 32 bytes in a pool and is linked into the queue of its level; a level keeps the sum
+// and the number of its orders, so that tops and depth do not walk them. What is freed is used
+// again first: no allocation once the book has its size. Policies are not here: who calls has found
+// the order, and knows that the numbers fit.
 #pragma once
 
 #include <cstddef>
@@ -40,12 +40,19 @@ class L3 {
     std::uint32_t find(std::uint64_t id) const noexcept {
         return index_.find(id, [this](std::uint32_t slot) { return orders_[slot].id; });
     }
+    // For loops that know which orders come next: asks for the entry of one, and some events later
+    // for the order and its neighbours. Nothing depends on these guesses.
+    void prefetch_entry(std::uint64_t id) const noexcept { index_.prefetch(id); }
+    void prefetch_order(std::uint64_t id) const noexcept {
+        const std::uint32_t slot = index_.guess(id);
+        __builtin_prefetch(orders_.data() + (slot == kNone ? 0 : slot));
+    }
     const Order& order(std::uint32_t slot) const noexcept { return orders_[slot]; }
     const Level& level(std::uint32_t slot) const noexcept { return levels_[slot]; }
     bool rests(std::uint32_t slot) const noexcept { return orders_[slot].level != 0; }
 
-    // Of an id that is not there and `qty` > 0. Joins the end of the queue at its price. False, and nothing
-    // changed, where the sum of its level would not fit into 64 bits.
+    // Of an id that is not there and `qty` > 0. Joins the end of the queue at its price. False, and
+    // nothing changed, where the sum of its level would not fit into 64 bits.
     bool add(std::uint64_t id, format::Side side, std::int64_t price, std::int64_t qty);
     // An order that is known but rests at no price yet.
     void add_unpriced(std::uint64_t id, format::Side side, std::int64_t qty) {

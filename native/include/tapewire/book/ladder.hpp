@@ -4,14 +4,15 @@
 //            bits_      0 1 0 0 1 1 0 1     which have one; the highest is the best
 //   sparse_  the levels that the window has no place for, in order (levels.hpp)
 //
-// The ticks of most instruments are even, and nearly all levels lie within some thousand of them: such a
-// level is found by a subtraction, a multiplication and a rotation, and changed without a branch. That the
-// window is right never matters for what the book says, only for how fast: a level belongs into the window
-// if it has a place there and into sparse_ if not. When too many changes had to go to sparse_ (a new book, a
-// price that has run away), the window is laid anew over what is there, as wide as 31 of 32 levels need.
+// The ticks of most instruments are even, and nearly all levels lie within some thousand of them:
+// such a level is found by a subtraction, a multiplication and a rotation, and changed without a
+// branch. That the window is right never matters for what the book says, only for how fast: a level
+// belongs into the window if it has a place there and into sparse_ if not. When too many changes
+// had to go to sparse_ (a new book, a price that has run away), the window is laid anew over what
+// is there, as wide as 31 of 32 levels need.
 //
-// A key is a price turned so that a better one is larger: a bid's price, or the complement of an ask's
-// (~p = -p - 1, which cannot overflow).
+// A key is a price turned so that a better one is larger: a bid's price, or the complement of an
+// ask's (~p = -p - 1, which cannot overflow).
 #pragma once
 
 #include <algorithm>
@@ -89,8 +90,9 @@ class Ladder {
     static constexpr std::size_t kMissesMin = 1024;
     static constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
-    // Below width_ when the key is base_ + that many ticks. With tick = odd << shift, the inverse of `odd`
-    // modulo 2^64 divides whatever is divisible; all of it is one-to-one, so no other key falls below.
+    // Below width_ when the key is base_ + that many ticks. With tick = odd << shift, the inverse
+    // of `odd` modulo 2^64 divides whatever is divisible; all of it is one-to-one, so no other key
+    // falls below.
     std::uint64_t place_of(std::int64_t key) const noexcept {
         const std::uint64_t distance =
             static_cast<std::uint64_t>(key) - static_cast<std::uint64_t>(base_);
@@ -197,7 +199,8 @@ void Ladder<Value>::refit() {
     const std::uint64_t span = gap(keys[0], keys[covered - 1]) / tick;
     const std::size_t width = std::clamp<std::uint64_t>(
         std::bit_ceil(std::min<std::uint64_t>(span, kWindowMax) * 3 / 2), kWindowMin, kWindowMax);
-    // A quarter of it lies beyond the best, for prices that move. At the ends of all numbers there is none.
+    // A quarter of it lies beyond the best, for prices that move. At the ends of all numbers there
+    // is none.
     const auto ticks = static_cast<std::int64_t>(width / 4);
     std::int64_t above = 0, below = 0, base = 0;
     if (tick > kLargest || __builtin_mul_overflow(static_cast<std::int64_t>(tick), ticks, &above) ||

@@ -1,12 +1,12 @@
-// Keys in order, each with a value; the largest key is the best. Where Ladder keeps what has no place in its
-// window, and all of a small side.
+// Keys in order, each with a value; the largest key is the best. Where Ladder keeps what has no
+// place in its window, and all of a small side.
 //
 //   directory   first_ [ -∞ | k | k | k ]       smallest key of each chunk; the last chunk has the best
 //   chunks      keys   [ …worst → best, +∞ … ]  up to 64 keys and values, each in an array of its own
 //
-// The best is at the end of everything: what happens near it moves few bytes, and the search through the
-// directory begins there. A change moves at most one chunk's levels, whatever the depth. Emptied chunks are
-// kept for later: no allocation once a side has its size.
+// The best is at the end of everything: what happens near it moves few bytes, and the search
+// through the directory begins there. A change moves at most one chunk's levels, whatever the
+// depth. Emptied chunks are kept for later: no allocation once a side has its size.
 #pragma once
 
 #include <array>
@@ -127,8 +127,9 @@ class Levels {
 
         Chunk() { keys.fill(kPad); }
 
-        // How many keys are smaller: first of every eighth, then of eight. Two rounds of loads that do
-        // not wait for each other, and no branch to guess, beat the six rounds of a binary search.
+        // How many keys are smaller: first of every eighth, then of eight. Two rounds of loads that
+        // do not wait for each other, and no branch to guess, beat the six rounds of a binary
+        // search.
         std::size_t below(std::int64_t key) const noexcept {
             const std::int64_t* k = keys.data();
             const std::size_t block = (k[7] < key) + (k[15] < key) + (k[23] < key) + (k[31] < key) +
@@ -203,8 +204,8 @@ class Levels {
     std::vector<std::unique_ptr<Chunk>> spare_;
 };
 
-// Makes room in a full chunk. A new best or a new worst gets a chunk of its own, so that a side which
-// grows at one end fills its chunks; else the better half moves to a new chunk behind.
+// Makes room in a full chunk. A new best or a new worst gets a chunk of its own, so that a side
+// which grows at one end fills its chunks; else the better half moves to a new chunk behind.
 template <typename Value>
 typename Levels<Value>::Place Levels<Value>::split(const Place& p) {
     const bool best = p.chunk + 1 == chunks_.size() && p.at == kChunk;

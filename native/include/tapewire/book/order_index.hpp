@@ -1,8 +1,9 @@
-// From an order's id to its slot in the pool: open addressing with linear probing, 8 bytes an entry.
+// From an order's id to its slot in the pool: open addressing with linear probing, 8 bytes an
+// entry.
 //
-// An entry keeps 32 bits of the id's hash beside the slot: a wrong entry is passed over without a look into
-// the pool, and its home is known when a removal closes the gap behind it. So there are no tombstones, and a
-// day of orders that come and go leaves no trace.
+// An entry keeps 32 bits of the id's hash beside the slot: a wrong entry is passed over without a
+// look into the pool, and its home is known when a removal closes the gap behind it. So there are
+// no tombstones, and a day of orders that come and go leaves no trace.
 #pragma once
 
 #include <bit>
@@ -37,7 +38,7 @@ class OrderIndex {
 
     // Of an id that is not there.
     void insert(std::uint64_t id, std::uint32_t slot) {
-        if ((size_ + 1) * 4 > entries_.size() * 3) [[unlikely]]
+        if ((size_ + 1) * 2 > entries_.size()) [[unlikely]]
             grow();
         place({hash(id), slot});
         ++size_;
@@ -58,9 +59,11 @@ class OrderIndex {
         --size_;
     }
 
+    // Ahead of time: asks for the entry, and later for what it most likely leads to.
     void prefetch(std::uint64_t id) const noexcept {
         __builtin_prefetch(&entries_[home(hash(id))]);
     }
+    std::uint32_t guess(std::uint64_t id) const noexcept { return entries_[home(hash(id))].slot; }
 
     void clear() noexcept {
         for (Entry& e : entries_) e.slot = kNone;

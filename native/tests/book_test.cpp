@@ -1,0 +1,249 @@
+// Books by their rules, and their bytes when they are hostile.
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "book_kit.hpp"
+#include "check.hpp"
+#include "tapewire/book/book.hpp"
+#include "tapewire/checksum.hpp"
+#include "tapewire/error.hpp"
+
+using namespace tapewire;
+using namespace tapewire::book;
+using kit::diff;
+using kit::L3Type;
+using kit::order;
+using kit::Side;
+using kit::snapshot;
+using kit::trade;
+
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+Book l2(GapPolicy on_gap = GapPolicy::raise) { return Book(Options{.on_gap = on_gap}); }
+
+Book l3(Rules rules = Rules::none, Unknown unknown = Unknown::ignore) {
+    return Book(Options{.mode = format::BookMode::l3, .rules = rules, .unknown = unknown});
+}
+
+format::Level best(const Book& book, Side side) {
+    format::Level level{0, 0};
+    book.best(side, level);
+    return level;
+}
+
+std::vector<std::byte> saved(const Book& book) {
+    std::vector<std::byte> bytes;
+    book.save(bytes);
+    return bytes;
+}
+
+void mend(std::vector<std::byte>& bytes) {
+    const std::uint32_t crc = crc32c(bytes.data() + 4, bytes.size() - 4);
+    std::memcpy(bytes.data(), &crc, 4);
+}
+
+// Anything but an Error, or a book that is not right, ends the test.
+bool loads(const std::vector<std::byte>& bytes, const Options& options) {
+    try {
+        const Book book = Book::load(bytes, options);
+        CHECK(book.consistent());
+        CHECK(book.trusted());
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+}  // namespace
+
+TEST(diffs_before_the_snapshot_wait_for_it) {
+    Book book = l2();
+    CHECK(book.apply(diff({{10, 1}}, {}, 4, 5), 1) == Applied::buffered);
+    CHECK(book.apply(diff({{10, 2}}, {}, 5, 8), 2) == Applied::buffered);
+    CHECK(book.apply(diff({{11, 3}}, {}, 8, 9), 3) == Applied::buffered);
+    CHECK(!book.trusted());
+    CHECK(book.apply(snapshot({{10, 7}}, {{12, 7}}, 6), 4) == Applied::changed);
+    CHECK(book.trusted());
+    CHECK_EQ(book.last_update(), 9);
+    CHECK_EQ(best(book, Side::buy).price, 11);
+    CHECK_EQ(book.depth(Side::buy, 9), 5);
+}
+
+TEST(what_waits_is_bounded) {
+    Book book = l2(GapPolicy::resync);
+    const kit::Levels many(60'000, {1, 1});
+    for (std::uint64_t i = 1; i <= 100; ++i) book.apply(diff(many, {}, i, i + 1), i);
+    CHECK(book.waiting() < 100);
+    CHECK(book.memory_bytes() < (std::size_t{66} << 20));
+}
+
+TEST(a_gap_is_named_and_a_snapshot_ends_it) {
+    Book book = l2();
+    book.apply(snapshot({{10, 1}}, {{12, 1}}, 5), 1);
+    try {
+        book.apply(diff({{10, 9}}, {}, 8, 9), 2);
+        CHECK(false);
+    } catch (const Error& e) {
+        CHECK(e.code == Errc::gap_detected);
+        CHECK_EQ(e.numbers[0], 6);
+        CHECK_EQ(e.numbers[1], 8);
+    }
+    CHECK(book.distrust() == Distrust::venue_gap);
+    CHECK_EQ(best(book, Side::buy).size, 1);
+    CHECK(book.apply(snapshot({{10, 2}}, {{12, 2}}, 8), 3) == Applied::changed);
+    CHECK(book.trusted());
+    CHECK_EQ(best(book, Side::buy).size, 9);  // the diff that showed the gap has waited
+    CHECK(book.gaps().size() == 1 && book.gaps()[0].resynced);
+}
+
+TEST(depth_does_not_overflow) {
+    Book book = l2();
+    book.apply(snapshot({{3, kMost}, {2, kMost}, {1, 1}}, {}, 1), 1);
+    CHECK_EQ(book.depth(Side::buy, 3), kMost);
+    kit::BookEvent more = diff({{3, 1}}, {}, 1, 2);
+    more.delta = true;
+    CHECK_THROWS(book.apply(more, 2), Error);
+    CHECK(book.distrust() == Distrust::does_not_fit);
+}
+
+TEST(other_scales_are_converted_exactly_or_distrusted) {
+    Book book = l2(GapPolicy::resync);
+    kit::BookEvent coarse = snapshot({{5, 7}}, {}, 1);
+    coarse.price_scale = coarse.size_scale = 6;
+    book.apply(coarse, 1);
+    CHECK_EQ(best(book, Side::buy).price, 500);
+    CHECK_EQ(best(book, Side::buy).size, 700);
+    kit::BookEvent fine = diff({{60'000, 10}}, {}, 1, 2);
+    fine.price_scale = 10;
+    book.apply(fine, 2);
+    CHECK_EQ(best(book, Side::buy).price, 600);
+    fine = diff({{60'001, 10}}, {}, 2, 3);
+    fine.price_scale = 10;
+    book.apply(fine, 3);
+    CHECK(book.distrust() == Distrust::does_not_fit);
+}
+
+TEST(an_event_of_another_instrument_is_refused) {
+    Book book = l2();
+    book.apply(snapshot({{10, 1}}, {}, 1), 1);
+    kit::BookEvent other = diff({{10, 0}}, {}, 1, 2);
+    other.head.market_id = 7;
+    CHECK_THROWS(book.apply(other, 2), Error);
+    CHECK_THROWS(book.apply(order(L3Type::add, 1, Side::buy, 1, 1), 3), Error);
+    CHECK_EQ(best(book, Side::buy).size, 1);
+}
+
+TEST(a_queue_is_first_come_first_served) {
+    Book book = l3();
+    for (std::uint64_t id = 1; id <= 4; ++id)
+        book.apply(order(L3Type::add, id, Side::buy, 100, 10), id);
+    book.apply(order(L3Type::modify, 1, Side::buy, 100, 5), 5);   // less: keeps its place
+    book.apply(order(L3Type::modify, 2, Side::buy, 100, 20), 6);  // more: to the end
+    std::uint64_t ahead = 0;
+    std::int64_t size = 0;
+    CHECK(book.queue_position(2, ahead, size));
+    CHECK_EQ(ahead, 3);
+    CHECK_EQ(size, 25);
+    book.apply(trade(1, 0, 100, 5), 7);
+    CHECK(book.queue_position(3, ahead, size) && ahead == 0);
+    CHECK(book.consistent());
+    CHECK_EQ(book.order_count(Side::buy, 100), 3);
+}
+
+TEST(shanghai_reduces_only_the_passive_side) {
+    Book book = l3(Rules::sse);
+    book.apply(order(L3Type::add, 1, Side::buy, 100, 10), 1);
+    book.apply(order(L3Type::add, 2, Side::sell, 101, 10), 2);
+    book.apply(trade(9, 2, 101, 4, Side::buy), 3);  // 9 is shown later, as what is left of it
+    CHECK_EQ(best(book, Side::sell).size, 6);
+    CHECK_EQ(book.unknown_count(), 0);
+    book.apply(trade(1, 2, 100, 1), 4);  // an auction's
+    CHECK_EQ(best(book, Side::buy).size, 9);
+    CHECK_EQ(best(book, Side::sell).size, 5);
+}
+
+TEST(shenzhen_market_orders_rest_where_they_traded) {
+    Book book = l3(Rules::szse);
+    book.apply(order(L3Type::add, 1, Side::sell, 2075, 10), 1);
+    kit::BookEvent market = order(L3Type::add, 2, Side::buy, -1, 30);
+    market.order.ord_type = '1';
+    book.apply(market, 2);
+    CHECK_EQ(book.level_count(Side::buy), 0);
+    book.apply(trade(2, 1, 2075, 10), 3);
+    CHECK_EQ(book.level_count(Side::buy), 0);  // more of it may trade yet
+    kit::BookEvent own = order(L3Type::add, 3, Side::buy, 0, 5);
+    own.order.ord_type = 'U';
+    const std::vector<std::byte> before = saved(book);
+    book.apply(own, 4);
+    CHECK_EQ(best(book, Side::buy).price, 2075);
+    CHECK_EQ(best(book, Side::buy).size, 25);  // 20 left over, and who joined its own side's best
+    Book again = Book::load(before, book.options());
+    again.apply(own, 4);
+    CHECK(again.hash() == book.hash());
+}
+
+TEST(a_level_whose_sum_would_overflow_distrusts_the_book) {
+    Book book = l3();
+    book.apply(order(L3Type::add, 1, Side::buy, 100, kMost), 1);
+    CHECK_THROWS(book.apply(order(L3Type::add, 2, Side::buy, 100, 1), 2), Error);
+    CHECK(book.distrust() == Distrust::does_not_fit);
+    CHECK(book.consistent());
+    book.apply(order(L3Type::reset, 0), 3);
+    CHECK(book.trusted());
+}
+
+TEST(a_trade_of_an_order_with_itself_reduces_it_once) {
+    Book book = l3();
+    book.apply(order(L3Type::add, 1, Side::buy, 100, 5), 1);
+    book.apply(trade(1, 1, 100, 5), 2);
+    CHECK_EQ(book.order_count(), 0);
+    CHECK(book.consistent());
+}
+
+TEST(an_untrusted_book_is_not_saved) {
+    Book book = l2();
+    std::vector<std::byte> bytes;
+    CHECK_THROWS(book.save(bytes), Error);
+}
+
+TEST(damaged_bytes_are_refused_or_give_a_book) {
+    Book orders = l3(Rules::szse);
+    for (std::uint64_t id = 1; id <= 20; ++id)
+        orders.apply(order(L3Type::add, id, id % 2 == 0 ? Side::buy : Side::sell,
+                           static_cast<std::int64_t>(100 + id % 2 * 10 + id % 3), 5),
+                     id);
+    kit::BookEvent market = order(L3Type::add, 99, Side::buy, -1, 30);
+    orders.apply(market, 21);
+    Book levels = l2();
+    levels.apply(snapshot({{5, 1}, {4, 2}, {3, 3}}, {{6, 1}, {7, 2}}, 1), 1);
+    for (const Book* book : {&orders, &levels}) {
+        const std::vector<std::byte> right = saved(*book);
+        CHECK(loads(right, book->options()));
+        for (std::size_t i = 0; i < right.size(); ++i) {
+            std::vector<std::byte> cut(right.begin(),
+                                       right.begin() + static_cast<std::ptrdiff_t>(i));
+            CHECK(!loads(cut, book->options()));
+            if (cut.size() > 4) {
+                mend(cut);
+                CHECK(!loads(cut, book->options()));
+            }
+            for (const int value : {0x00, 0x01, 0x7F, 0x80, 0xFF}) {
+                std::vector<std::byte> other = right;
+                if (other[i] == std::byte(value)) continue;
+                other[i] = std::byte(value);
+                CHECK(!loads(other, book->options()));
+                mend(other);
+                loads(other, book->options());
+            }
+        }
+        std::vector<std::byte> longer = right;
+        longer.push_back(std::byte{0});
+        mend(longer);
+        CHECK(!loads(longer, book->options()));
+    }
+}
+
+TEST_MAIN()
