@@ -65,7 +65,8 @@ def test_a_command_that_is_started_exists_with_its_options(where, command):
 def test_every_unit_may_lock_memory_or_only_looks():
     for path in UNITS:
         service = unit(path)["Service"]
-        assert service.get("LimitMEMLOCK") == "infinity" or path.stem == "tapewire-metrics"
+        only_looks = path.stem in ("tapewire-metrics", "tapewire-snapshotter")
+        assert service.get("LimitMEMLOCK") == "infinity" or only_looks
 
 
 def test_every_unit_is_hardened_by_its_name():

@@ -219,7 +219,8 @@ bool Engine::peek(RecordView& record, Step& out, bool& gap) {
 // ---- records ---------------------------------------------------------------------------------------
 
 bool Engine::at_end(const RecordView& record) const noexcept {
-    if (std::max(clock_ns_, record.timestamp_ns) >= options_.end_ns &&
+    // The first record of that time or later is where the tape reaches it.
+    if (options_.end_ns <= record.timestamp_ns &&
         options_.end_ns != std::numeric_limits<std::int64_t>::max()) {
         return true;
     }
@@ -300,6 +301,7 @@ Engine::Taken Engine::take_book(const RecordView& record, Step& out) {
     Market* const market = market_of_event(record);
     if (market == nullptr) return Taken::passed;
     if (market->warm_seq && is_known(*market, record, out.source)) return Taken::passed;
+
     const market::BookEvent event = market::decode_book_event(record);
     out.kind = Kind::book;
     out.market = market;

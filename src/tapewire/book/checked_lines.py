@@ -18,7 +18,7 @@ def seal(table: dict[str, Any]) -> bytes:
 
     Example:
         >>> seal({"v": 1})
-        b'{"crc":"8b4c7bd7","v":1}\n'
+        b'{"crc":"84dbe73d","v":1}\n'
     """
     body = json.dumps(table, separators=(",", ":")).encode()
     return b"%s%08x%s" % (_HEAD, zlib.crc32(body), _END) + body[1:] + b"\n"

@@ -57,10 +57,15 @@ def inspect(
         reader.name: reader_state(reader, states.get(reader.name), watch) for reader in seen.readers
     }
     ledger = GapLedger(log).scan()
+
+    def show() -> None:
+        _show(seen, writer, readers)
+        show_ledger(ledger)
+
     answer(
         {**_as_dict(seen, writer, readers, watch), **ledger_fields(ledger)},
         as_json,
-        lambda: (_show(seen, writer, readers), show_ledger(ledger)),
+        show,
     )
     if seen.problems or ledger.damaged_count:
         raise typer.Exit(int(Exit.FINDINGS))

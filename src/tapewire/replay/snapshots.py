@@ -106,12 +106,7 @@ def markets(log: str | os.PathLike[str]) -> list[tuple[int, int]]:
 def files(log: str | os.PathLike[str], venue_id: int, market_id: int) -> list[SnapshotFile]:
     """The snapshots of an instrument by their names, oldest first; none when there is no folder."""
     folder = _folder(log, venue_id, market_id)
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    found = [SnapshotFile(int(m[1]), folder / n) for n in names if (m := _NAME.fullmatch(n))]
-    return sorted(found)
+    return [SnapshotFile(seq, folder / _name(seq)) for seq in _seqs(folder)]
 
 
 def info(path: str | os.PathLike[str]) -> SnapshotInfo:
@@ -171,17 +166,19 @@ def latest_before(
     if seq is not None and time is not None:
         raise InvalidOption("give seq or time, not both")
     until_ns = None if time is None else to_ns(time)
-    for file in reversed(files(log, venue_id, market_id)):
-        if seq is not None and file.seq > seq:
+    folder = _folder(log, venue_id, market_id)
+    for number in reversed(_seqs(folder)):
+        if seq is not None and number > seq:
             continue
+        path = folder / _name(number)
         try:
-            if until_ns is not None and info(file.path).ingest_end_ns > until_ns:
+            if until_ns is not None and info(path).ingest_end_ns > until_ns:
                 continue
-            return load(file.path, instrument)
+            return load(path, instrument)
         except FileNotFoundError:
             continue  # retention was faster
         except (TapewireError, OSError) as error:
-            report(findings, file.path, str(error))
+            report(findings, path, str(error))
     return None
 
 
@@ -198,7 +195,7 @@ def write(
     """Publish a snapshot: on disk, whole, when this returns. Only one process may do so."""
     folder = _folder(log, venue_id, market_id)
     _make(folder, Path(log))
-    path = folder / f"snapshot_{seq}.bin"
+    path = folder / _name(seq)
     with _opened(folder) as fd:
         store(os.fspath(path), content, fd)
     return path
@@ -231,6 +228,19 @@ def remove_temporary(log: str | os.PathLike[str]) -> int:
 
 def _folder(log: str | os.PathLike[str], venue_id: int, market_id: int) -> Path:
     return path_below(Path(log), FOLDER, str(int(venue_id)), str(int(market_id)))
+
+
+def _name(seq: int) -> str:
+    return f"snapshot_{seq}.bin"
+
+
+def _seqs(folder: Path) -> list[int]:
+    """Of the snapshots in a folder, rising: a day may have thousands, of which one is opened."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
 
 def _folders(folder: Path) -> list[str]:

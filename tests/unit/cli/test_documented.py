@@ -17,7 +17,7 @@ WHAT = {
 }
 
 
-@pytest.mark.parametrize("name", ["tail", "export", "bench"])
+@pytest.mark.parametrize("name", ["tail", "export", "replay", "snapshotter", "bench"])
 def test_every_option_is_in_its_section(name):
     section = PAGE.partition(f"\n## tapewire {name}\n")[2].partition("\n## ")[0]
     command = typer.main.get_command(app).commands[name]

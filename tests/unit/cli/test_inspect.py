@@ -57,6 +57,8 @@ def test_json_is_the_status_with_states(tmp):
     (seen,) = tapewire("inspect", queue, "--json").json
     expected = json.loads(json.dumps(status(queue).to_dict()))
     assert (seen.pop("kind"), seen.pop("watched_seconds")) == ("queue", None)
+    assert (seen.pop("gaps"), seen.pop("ledger_damage")) == ([], [])
+    assert seen.pop("ledger_damage_count") == 0
     assert seen["writer"].pop("state") == "closed"
     assert seen["readers"][0].pop("state") == "stopped"
     for it in (seen, expected):

@@ -243,6 +243,46 @@ def test_live_file_and_warm_start_give_one_hash(tmp):
         assert tape.hash() == live
 
 
+def test_books_saved_at_different_records_take_each_record_once(tmp):
+    feeds = [L2Feed(BTC, 1), L2Feed(ETH, 2)]
+    write_l2(tmp / "q", 10, feeds=feeds)
+    with tw.open_publisher(tmp / "q") as writer:
+        append_l2(writer, feeds[:1], 40, start=10)  # ETHUSDT is quiet from here on
+    replay.Snapshotter(tmp / "q", every=replay.Every(records=10)).run(follow=False)
+    with replay.Replay(tmp / "q", ["BTCUSDT", "ETHUSDT"], time_from=at(45)) as tape:
+        assert [step.seq for step in tape] == list(range(45, 50))
+        # Read from behind the older snapshot, of record 9; applied from behind the newer, of 39.
+        assert (tape.records, tape.events) == (40, 10)
+        warm = tape.hash()
+    with replay.Replay(tmp / "q") as tape:
+        tape.run()
+        assert tape.hash() == warm
+
+
+def test_a_warm_start_on_the_second_day_passes_over_the_first(tmp):
+    feed = L2Feed()
+    Instruments([BTC]).save(tmp)
+    days = [tmp / "day0", tmp / "day1"]
+    for day, path in enumerate(days):
+        with tw.open_publisher(path, segment_bytes=1 << 16) as writer:
+            append_l2(writer, [feed], 100, start=day * 100, snapshot_every=100)
+        replay.Snapshotter(path, every=replay.Every(records=30)).run(follow=False)
+    with replay.Replay(days, ["BTCUSDT"], time_from=at(170), snapshots=False) as tape:
+        cold = hashes(tape)
+    with replay.Replay(days, ["BTCUSDT"], time_from=at(170)) as tape:
+        assert hashes(tape) == cold
+        assert tape.records <= 42  # the snapshot is behind record 59 of the second day
+    assert len(cold) == 30
+
+
+def test_other_policies_than_resync_begin_at_the_start(tmp):
+    """A snapshot does not know that a book was quarantined before it."""
+    write_l2(tmp / "q", 100, snapshot_every=30, lose={12})
+    replay.Snapshotter(tmp / "q", every=replay.Every(records=20)).run(follow=False)
+    with replay.Replay(tmp / "q", ["BTCUSDT"], at(80), on_gap="quarantine") as tape:
+        assert not next(iter(tape)).book.trusted
+
+
 def test_a_follow_ends_at_time_to_while_the_log_goes_on(tmp):
     write_l2(tmp / "q", 50)
     with replay.Replay(tmp / "q", time_to=at(10)) as tape:
