@@ -8,10 +8,10 @@ from tapewire.ingest.log_writer import LogWriter
 
 
 def run_import(line, format, files, to, **options):
-    """Says "started", imports, says what it did."""
+    """Says "started", imports, says "chunk" after each, and what it did."""
     line.say("started")
-    summary = ingest.run(format, files, to, **options)
-    line.say("done", summary.as_dict())
+    told = ingest.run(format, files, to, progress=lambda _: line.say("chunk"), **options)
+    line.say("done", told.as_dict())
 
 
 def import_until(line, step, format, files, to):

@@ -23,36 +23,39 @@ def uninterrupted(folder, capture):
 
 
 def run_to_its_end(crew, capture, archive):
+    """What the import said, and how many chunks it wrote."""
     child = crew.start("importers.run_import", format=FORMAT, files=[str(capture)], to=str(archive))
     child.expect("started")
-    (told,) = child.expect("done")
+    chunks = 0
+    while (message := child.line.hear()) == ["chunk"]:
+        chunks += 1
+    word, told = message
+    assert word == "done", told
     assert child.wait() == 0
-    return told
+    return told, chunks
 
 
 def survives_kills(crew, tmp, lines, kills, seed):
     capture = write_capture(tmp / "capture.gz", futures_lines(lines, gap_at=lines // 3))
     want = uninterrupted(tmp / "whole", capture)
-    began = time.monotonic()
-    run_to_its_end(crew, capture, tmp / "measured")
-    seconds = time.monotonic() - began
+    _, chunks = run_to_its_end(crew, capture, tmp / "measured")
     rng = random.Random(seed)
-    killed = 0
     for _ in range(kills):
         child = crew.start(
             "importers.run_import", format=FORMAT, files=[str(capture)], to=str(tmp / "archive")
         )
         child.expect("started")
-        time.sleep(rng.uniform(0, seconds))  # the moment of the kill, by seed
-        killed += child.kill() == -9
-    assert killed > 0
-    told = run_to_its_end(crew, capture, tmp / "archive")
+        for _ in range(rng.randrange(chunks - 1)):
+            child.expect("chunk")
+        time.sleep(rng.uniform(0, 0.003))  # anywhere in the next chunk
+        assert child.kill() == -9
+    told, _ = run_to_its_end(crew, capture, tmp / "archive")
+    assert told["resumed"]
     assert content_of(tmp / "archive") == want
-    assert told["already"] or told["resumed"]
 
 
 def test_two_kills_at_random_change_nothing(crew, tmp):
-    survives_kills(crew, tmp, lines=12_000, kills=2, seed=7)
+    survives_kills(crew, tmp, lines=9_000, kills=2, seed=7)
 
 
 @pytest.mark.long
@@ -89,7 +92,7 @@ def killed_at_each_step(crew, tmp, every):
 
 def test_a_kill_at_any_sync_rename_or_append_changes_nothing(crew, tmp):
     """That of instruments.json and of the job's own file among them."""
-    assert killed_at_each_step(crew, tmp, every=13) > 40
+    assert killed_at_each_step(crew, tmp, every=17) > 40
 
 
 @pytest.mark.long

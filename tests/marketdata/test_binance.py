@@ -75,9 +75,10 @@ def test_the_best_prices_of_spot_are_the_venues(imported):
 def test_the_best_prices_of_the_first_day_of_spot_are_the_venues(imported):
     """The second day of this pair may be missing; what is shared is counted from the first."""
     one = imported("binance-spot", *(f"binance/{file}" for file in SPOT_BTC_DAY_1))
+    rows = [message for _, message in messages(one.files)]
     told = tickers(one.files)
-    since = next(m["lastUpdateId"] for _, m in messages(one.files) if is_snapshot(m))
-    ids = [m["u"] for _, m in messages(one.files) if is_diff(m) and m["u"] > since]
+    since = next(m["lastUpdateId"] for m in rows if is_snapshot(m))
+    ids = [m["u"] for m in rows if is_diff(m) and m["u"] > since]
     check(imported, "spot_btc day 1", "binance_spot", SPOT_BTC_DAY_1, sum(i in told for i in ids))
 
 

@@ -27,9 +27,10 @@ def broken(files, path):
 
     Returns the range that is missing.
     """
-    diffs = sum(is_diff(message) for _, message in messages(files))
+    rows = list(messages(files))
+    diffs = sum(is_diff(message) for _, message in rows)
     lines, early, book, last, seen, missing = [], [], None, 0, 0, None
-    for line, message in messages(files):
+    for line, message in rows:
         lines.append(line)
         if is_snapshot(message):
             book, last = DecimalBook(), message["lastUpdateId"]

@@ -78,7 +78,7 @@ def mutants(draw):
 
 @pytest.mark.parametrize("format", FORMATS)
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(lines=st.lists(st.one_of(LINES, mutants()), max_size=6))
 def test_arbitrary_lines_never_raise_and_are_all_accounted_for(tmp, format, lines):

@@ -153,7 +153,7 @@ def _show(summary: ImportSummary) -> None:
         again = ", resumed" if summary.resumed else ""
         say(
             f"{count_text(summary.records)} records of {count_text(summary.rows)} rows, "
-            f"{count_text(summary.gaps)} gaps, in {summary.seconds:.2f} s ({rate:,.0f} rows/s), "
+            f"gaps: {count_text(summary.gaps)}, in {summary.seconds:.2f} s ({rate:,.0f} rows/s), "
             f"job {summary.job}{again}"
         )
 

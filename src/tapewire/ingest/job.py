@@ -6,21 +6,28 @@ docs/formats/imports.md has its fields.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import fcntl
 import hashlib
 import json
 import os
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tapewire.bus.names import check_name, path_below
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidName, UnsupportedVersion
 from tapewire.ingest.model import ImportSummary
+from tapewire.ingest.report import REJECTED
 from tapewire.ingest.source import SourceFile
+from tapewire.protocol.json_file import (
+    Wrong,
+    load,
+    locked_folder,
+    members,
+    parse_checked,
+    short,
+    store,
+)
 
 __all__ = ["Job", "job_id"]
 
@@ -36,7 +43,7 @@ def job_id(importer: str, options: Mapping[str, Any], files: Sequence[Mapping[st
 
     Example:
         >>> job_id("okx", {"price_scale": 8}, [{"name": "a", "size": 1, "sha256": "00"}])
-        'okx-bc8baff1df9a2b74'
+        'okx-697d42601152b5b2'
     """
     text = json.dumps([VERSION, importer, options, files], sort_keys=True, default=list)
     return f"{importer}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -112,10 +119,10 @@ class Job:
             CorruptMetadata: The log is shorter than it was.
         """
         if log not in self.notes:
-            with _flocked(self._imports):
+            with locked_folder(os.fspath(self._imports), self._path.name) as folder_fd:
                 self._refuse_if_another_is_at(log)
                 self.notes[log] = next_seq
-                self._store()
+                self._store_in(folder_fd)
         first = self.notes[log]
         if first > next_seq:
             raise CorruptMetadata(
@@ -134,11 +141,13 @@ class Job:
     def told(self) -> ImportSummary:
         """What the run that finished the job said, with `already` set."""
         try:
-            return ImportSummary.from_dict(self.id, self.summary)
+            summary = ImportSummary.from_dict(self.id, self.summary)
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptMetadata(
                 f"not a summary: {error}", path=os.fspath(self._path), hint=_REMEDY
             ) from None
+        summary.rejected = os.fspath(self.folder / REJECTED) if summary.bad else None
+        return summary
 
     def _locked(self) -> int:
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -159,7 +168,7 @@ class Job:
             if not name.endswith(".json") or path == self._path:
                 continue
             other = _read(path)
-            if not other["done"] and log in other["logs"]:
+            if other["state"] != "done" and log in other["logs"]:
                 raise ConcurrentUse(
                     f"another import is unfinished in this log: job={name[:-5]}, log={log}",
                     path=os.fspath(path),
@@ -179,38 +188,18 @@ class Job:
                     path=os.fspath(self._path),
                     hint=_REMEDY,
                 )
-        self.notes, self.done = document["logs"], document["done"]
+        self.notes, self.done = document["logs"], document["state"] == "done"
         self.summary = document["summary"]
         return True
 
     def _store(self) -> None:
-        """Replace the file so that a crash, of the machine too, leaves the old or the new one."""
-        document = {**self._head, "done": self.done, "logs": self.notes, "summary": self.summary}
-        temporary = self._path.with_name(f"{self._path.name}.tmp")
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)  # what a killed run left
-        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(temporary, how, 0o600), "wb") as file:
-            file.write(json.dumps(document, indent=1).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, self._path)
-        folder = os.open(self._imports, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with locked_folder(os.fspath(self._imports), self._path.name) as folder_fd:
+            self._store_in(folder_fd)
 
-
-@contextlib.contextmanager
-def _flocked(folder: Path) -> Iterator[None]:
-    """Alone among jobs that look at each other's notes; held for some file reads."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+    def _store_in(self, folder_fd: int) -> None:
+        state = "done" if self.done else "running"
+        document = {**self._head, "state": state, "logs": self.notes, "summary": self.summary}
+        store(os.fspath(self._path), json.dumps(document, indent=1).encode() + b"\n", folder_fd)
 
 
 def _plain(value: Any) -> Any:
@@ -218,60 +207,40 @@ def _plain(value: Any) -> Any:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The document of a job, every field checked."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise CorruptMetadata("a link", path=os.fspath(path), hint=_REMEDY) from None
-        raise
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
-            raise CorruptMetadata(
-                f"no plain file of at most {MAX_FILE_BYTES} bytes: size={status.st_size}",
-                path=os.fspath(path),
-                hint=_REMEDY,
-            )
-        text = file.read(MAX_FILE_BYTES)
-    try:
-        document = json.loads(text)
-        wrong = _what_is_wrong(document)
-    except (ValueError, RecursionError) as error:
-        wrong = f"not JSON: {error}"
-    if wrong:
-        raise CorruptMetadata(wrong, path=os.fspath(path), hint=_REMEDY)
-    assert isinstance(document, dict)
-    if document["version"] > VERSION:
+    """The document of a job, every member checked."""
+    text = load(os.fspath(path), MAX_FILE_BYTES)
+    return parse_checked(text, os.fspath(path), _checked, _REMEDY)
+
+
+def _checked(document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise Wrong(f'the document must be an object with "format": "{FORMAT}"')
+    version = document.get("version")
+    if isinstance(version, int) and version > VERSION:
         raise UnsupportedVersion(
-            f"a later release wrote this file: version={document['version']}, known={VERSION}",
-            path=os.fspath(path),
+            f"a later release wrote this file: version={version}, known={VERSION}",
             hint="resume with that release, or upgrade",
         )
-    return document
-
-
-def _what_is_wrong(document: Any) -> str | None:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        return f'the document must be an object with "format": "{FORMAT}"'
-    kinds: dict[str, type] = {
-        "version": int,
-        "importer": str,
-        "options": dict,
-        "files": list,
-        "done": bool,
-        "logs": dict,
-        "summary": dict,
-    }
-    for name, kind in kinds.items():
-        if type(document.get(name)) is not kind:
-            return f"{name} must be of type {kind.__name__}: {name}={document.get(name)!r:.80}"
+    members(
+        document,
+        "the document",
+        format=str,
+        version=int,
+        importer=str,
+        options=dict,
+        files=list,
+        state=str,
+        logs=dict,
+        summary=dict,
+    )
+    if document["state"] not in ("running", "done"):
+        raise Wrong(f"state must be running or done: state={short(document['state'])}")
     for log, first in document["logs"].items():
         if type(first) is not int or not 0 <= first < 2**64:
-            return f"a log's number must be from 0 to 2**64 - 1: logs[{log!r:.80}]={first!r:.80}"
+            raise Wrong(f"a log's number must fit 64 bits: logs[{short(log)}]={short(first)}")
         try:
             for part in log.split("/"):
                 check_name("log", part)
         except InvalidName as error:
-            return str(error)
-    return None
+            raise Wrong(str(error)) from None
+    return document

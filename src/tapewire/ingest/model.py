@@ -183,8 +183,6 @@ class ImportSummary:
             if type(value.get(name)) is not type(getattr(summary, name)):
                 raise ValueError(f"{name}={value.get(name)!r:.80}")
             setattr(summary, name, value[name])
-        rejected = value.get("rejected")
-        summary.rejected = rejected if isinstance(rejected, str) else None
         for log in value.get("logs", []):
             numbers = {key: log[key] for key in ("records", "first_seq", "gaps")}
             if type(log["log"]) is not str or any(type(n) is not int for n in numbers.values()):

@@ -26,7 +26,7 @@ def test_an_import_without_findings_exits_0_with_a_table_of_logs(tmp, clean):
     head, *rows = ran.out.splitlines()
     assert head.split() == ["log", "records", "new", "gaps"]
     assert any(row.startswith("v1/binance_usdm/AAA/2023-11-14/book ") for row in rows)
-    assert "0 gaps" in rows[-1]
+    assert "gaps: 0" in rows[-1]
     assert "rows/s" in rows[-1]
 
 
@@ -37,7 +37,7 @@ def test_bad_rows_and_gaps_exit_1_and_are_counted_by_reason(tmp, faulty):
     assert "not JSON" in ran.out
     assert "rejected.jsonl" in ran.out
     assert "not trusted at the end: binance_usdm/AAA/book" in ran.out
-    assert "1 gaps" in ran.out
+    assert "gaps: 1" in ran.out
 
 
 def test_json_is_one_object_with_the_same(tmp, faulty):

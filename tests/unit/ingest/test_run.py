@@ -113,7 +113,7 @@ def test_a_new_day_of_an_untrusted_book_begins_without(import_lines):
 
 
 def test_a_truncated_file_is_imported_up_to_the_damage_and_named(tmp):
-    whole = gzip.compress(b"\n".join(futures_lines(30_000, bad_every=0)))
+    whole = gzip.compress(b"\n".join(futures_lines(9_000, bad_every=0)))
     (tmp / "cut.gz").write_bytes(whole[: len(whole) * 2 // 3])
     with pytest.raises(CorruptSource, match=r"cut\.gz"):
         ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
@@ -124,7 +124,7 @@ def test_a_truncated_file_is_imported_up_to_the_damage_and_named(tmp):
     for name in logs_of(tmp / "archive"):
         assert cut[name] == right[name][: len(cut[name])]
         counts += len(cut[name])
-    assert counts > 15_000
+    assert counts > 4_000
 
 
 def test_another_import_stays_away_from_a_log_with_an_unfinished_one(tmp):
@@ -165,7 +165,13 @@ def test_a_log_that_holds_other_records_is_not_continued(tmp):
         b'{"format": "tapewire-import"}',
         b"[" * 100_000,
         b'{"format":"tapewire-import","version":1,"importer":"x","options":{},"files":[],'
-        b'"done":true,"logs":{"../../etc":0},"summary":{}}',
+        b'"state":"done","logs":{"../../etc":0},"summary":{}}',
+        b'{"format":"tapewire-import","version":1,"importer":"x","options":{},"files":[],'
+        b'"state":"done","logs":{"v1/a":-1},"summary":{}}',
+        b'{"format":"tapewire-import","version":1,"importer":"x","options":{},"files":[],'
+        b'"state":"asleep","logs":{},"summary":{}}',
+        b'{"format":"tapewire-import","version":1,"importer":"x","options":{},"files":[],'
+        b'"state":"done","logs":{},"summary":{}}',
     ],
 )
 def test_a_hostile_job_file_is_refused_by_name(tmp, text):
