@@ -1,6 +1,7 @@
-"""Features of real captures: slices of any size give the bits of one pass, with snapshots and without."""
+"""Features of real captures: slices of any size give the bits of one pass."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -11,11 +12,13 @@ from tests.support.tables import assert_same
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 SECOND = 10**9
+# With what looks back a few seconds, slices begin at snapshots; with an hour, at the start of a
+# capture.
 NAMES = [
     *("bid", "ask", "mid", "spread_bps", "microprice", "imbalance1", "imbalance5", "bid_depth20"),
-    *("ask_depth20", "ofi", "trade_sign", "trade_price", "time_since_trade", "trade_flow_1s"),
-    *("volume_10s", "vwap_1s", "vwap_10s", "volatility_2s", "volatility_30s"),
+    *("ask_depth20", "ofi", "trade_flow_1s", "volume_3s", "vwap_1s", "vwap_3s", "volatility_2s"),
 ]
+LONG_NAMES = [*NAMES, "trade_sign", "trade_price", "time_since_trade", "volatility_30s", "vwap_1m"]
 CAPTURES = {
     "spot": ("binance-spot", SPOT_BTC_DAY_1),
     "futures": ("binance-usdm", USDM_BTC_2024),
@@ -33,28 +36,29 @@ def logs_of(imported, market):
     return logs
 
 
-def pieces(logs, sample, cuts, **options):
-    for time_from, time_to in zip(cuts, cuts[1:], strict=False):
-        times = {"time_from": time_from, "time_to": time_to}
-        yield replay.features(logs, NAMES, sample, symbols="BTCUSDT", **times, **options)
-
-
-def check(logs, sample, span, count, seed, **options):
-    """Slices of about `span` one after the other, from a random moment on."""
-    whole = replay.features(logs, NAMES, sample, symbols="BTCUSDT")
+def check(logs, names, sample, span, seed, count=4, late=False, **options):
+    """Slices of about `span` one after the other, from a random moment on; records they read."""
+    options["symbols"] = "BTCUSDT"
+    whole = replay.features(logs, names, sample, **options)
     times = whole["timestamp_ns"].to_numpy()
     rng = random.Random(seed)
     first, last = int(times[0]), int(times[-1]) + 1
-    begin = rng.randrange(first, max(first + 1, last - count * span))
-    cuts = [begin]
+    cuts = [rng.randrange(first, max(first + 1, last - count * span))]
+    if late:
+        cuts = [last - count * span]
     while len(cuts) <= count and cuts[-1] < last:
         cuts.append(cuts[-1] + rng.randint(span * 4 // 5, span * 6 // 5))
-    want = whole.slice(
-        int((times < begin).sum()), int(((times >= begin) & (times < cuts[-1])).sum())
-    )
+    wanted = (times >= cuts[0]) & (times < cuts[-1])
+    want = whole.slice(int((times < cuts[0]).sum()), int(wanted.sum()))
+    batches, records = [], []
+    for time_from, time_to in pairwise(cuts):
+        bounds = {"time_from": time_from, "time_to": time_to}
+        with replay.FeatureStream(logs, names, sample, **bounds, **options) as stream:
+            batches += stream
+            records.append(stream.records)
     assert want.num_rows > 0 or sample == "trade"
-    assert_same(pa.concat_tables(pieces(logs, sample, cuts, **options)), want)
-    return want
+    assert_same(pa.Table.from_batches(batches, whole.schema), want)
+    return records
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +82,24 @@ def with_snapshots(imported):
 @pytest.mark.parametrize("size", SLICES)
 def test_slices_of_a_capture_give_the_bits_of_one_pass(with_snapshots, market, sample, size):
     logs = with_snapshots(market)
-    check(logs, sample, SLICES[size], 4, f"{market} {sample} {size}")
+    check(logs, NAMES, sample, SLICES[size], f"{market} {sample} {size}")
 
 
 @pytest.mark.parametrize("market", CAPTURES)
 def test_slices_without_snapshots_give_the_same_bits(with_snapshots, market):
-    check(with_snapshots(market), "100ms", 40 * SECOND, 3, market, snapshots=False)
+    check(with_snapshots(market), LONG_NAMES, "100ms", 40 * SECOND, market, snapshots=False)
+
+
+@pytest.mark.parametrize("market", CAPTURES)
+def test_a_slice_reads_little_where_there_are_snapshots(with_snapshots, market):
+    logs = with_snapshots(market)
+    few = check(logs, NAMES, "100ms", SECOND, market, late=True)
+    all_of_them = check(logs, NAMES, "100ms", SECOND, market, late=True, snapshots=False)
+    assert sum(few) < sum(all_of_them) / 2
 
 
 @pytest.mark.parametrize("market", CAPTURES)
 def test_a_capture_has_values_in_every_column(with_snapshots, market):
-    table = replay.features(with_snapshots(market), NAMES, "100ms", symbols="BTCUSDT")
-    for name in NAMES:
+    table = replay.features(with_snapshots(market), LONG_NAMES, "100ms", symbols="BTCUSDT")
+    for name in LONG_NAMES:
         assert table[name].null_count < table.num_rows, name

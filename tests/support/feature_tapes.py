@@ -1,11 +1,12 @@
-"""Random tapes of one instrument for tests of features: books with gaps, resets and empty sides, trades."""
+"""Random tapes of one instrument: books with gaps, resets and empty sides, and trades."""
 
 import random
 
 import tapewire as tw
 from tapewire import replay
 from tapewire.protocol.instruments import Instrument, Instruments
-from tapewire.protocol.market import TradeTick, l2_diff, l2_snapshot, reset
+from tapewire.protocol.market import TradeTick, l2_diff, l2_snapshot, l3_event, reset
+from tests.support.book_tapes import BTC, ETH, ORDERS, START_NS, L2Feed, trade
 from tests.support.plain_features import SECOND, Event
 
 BOOK_EVENT, TRADE_TICK = 0x1000, 0x1004
@@ -16,10 +17,13 @@ NAMES = [
     *("trade_flow_300ms", "trade_flow_5s", "volume_300ms", "volume_5s", "vwap_300ms", "vwap_5s"),
     *("volatility_1s", "volatility_3s"),
 ]
+# Those that look back less than an hour: of slices of these, snapshots shorten the reading.
+LONG_MEMORY = ("trade_sign", "trade_price", "trade_size", "time_since_trade")
+SHORT_NAMES = [name for name in NAMES if name not in LONG_MEMORY]
 
 
 def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset=1000):
-    """Events of a book that moves, loses and finds itself again; times repeat, stand still and jump."""
+    """A book that moves, loses and finds itself again; times repeat, stand still and jump."""
     rng = random.Random(seed)
     time, middle = start + rng.randrange(SECOND), offset
     bids, asks, trusted = {}, {}, False
@@ -28,10 +32,12 @@ def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset
         time += rng.choice([0, 0, 1, 1000, 10**6, 7 * 10**6, 10**8, 3 * 10**8])
         if rng.random() < 0.004:
             time += rng.randrange(90 * SECOND)
+        # Now and then a clock went back; the tape's does not.
+        stamp = time - rng.randrange(SECOND) if rng.random() < 0.02 else time
         if rng.random() < 0.35:
             tape.append(
                 Event(
-                    time,
+                    stamp,
                     "trade",
                     price=middle + rng.randint(-3, 3),
                     size=rng.randint(1, largest),
@@ -40,14 +46,14 @@ def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset
             )
             continue
         middle += rng.choice([-1, 0, 0, 0, 1])
-        if not trusted and rng.random() < 0.5 or rng.random() < 0.01:
+        if rng.random() < (0.01 if trusted else 0.5):
             bids = {middle - i: rng.randint(1, largest) for i in range(1, rng.randint(1, 9))}
             asks = {middle + i: rng.randint(1, largest) for i in range(1, rng.randint(1, 9))}
-            tape.append(Event(time, "snapshot", tuple(bids.items()), tuple(asks.items())))
+            tape.append(Event(stamp, "snapshot", tuple(bids.items()), tuple(asks.items())))
             trusted = True
             continue
         if rng.random() < 0.008:
-            tape.append(Event(time, rng.choice(["reset", "lost"])))
+            tape.append(Event(stamp, rng.choice(["reset", "lost"])))
             bids, asks, trusted = {}, {}, False
             continue
         changes = []
@@ -65,7 +71,7 @@ def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset
                 if size:
                     side[price] = size
             changes.append(tuple(levels.items()))
-        tape.append(Event(time, "diff", *changes))
+        tape.append(Event(stamp, "diff", *changes))
     return tape
 
 
@@ -129,3 +135,33 @@ class TapeWriter:
 
 def instrument(price_scale=2, size_scale=3):
     return Instrument.of("venue", "SYM", price_scale=price_scale, size_scale=size_scale)
+
+
+def write_three(path, count):
+    """A log of two L2 books and one of orders, with trades of each, a few milliseconds apart."""
+    rng = random.Random(count)
+    feeds = [L2Feed(BTC, seed=1), L2Feed(ETH, seed=2)]
+    orders, live = iter(range(1, count)), []
+    Instruments([BTC, ETH, ORDERS]).save(path.parent)
+    with tw.open_publisher(path, segment_bytes=1 << 20) as writer:
+        for n in range(count):
+            time = START_NS + n * 17 * 10**6
+            one = rng.choice([BTC, ETH, ORDERS])
+            if n < 2:
+                writer.append(BOOK_EVENT, feeds[n].snapshot(time), timestamp_ns=time)
+            elif rng.random() < 0.3:
+                tick = trade(one, time, 10_000 + rng.randint(-5, 5), rng.randint(1, 9), n)
+                writer.append(TRADE_TICK, tick, timestamp_ns=time)
+            elif one is not ORDERS:
+                payload = feeds[one is ETH].diff(time)
+                writer.append(BOOK_EVENT, payload, timestamp_ns=time)
+            else:
+                side = 1 + n % 2
+                fields = {"type": 1, "side": side, "order_id": next(orders), "qty": n % 7 + 1}
+                fields["price"] = 10_000 + (2 * side - 3) * rng.randint(1, 20)
+                if len(live) > 8:
+                    fields = {"type": 2, "order_id": live.pop(rng.randrange(len(live))), "qty": 0}
+                else:
+                    live.append(fields["order_id"])
+                payload = l3_event(ORDERS, time, **fields)
+                writer.append(BOOK_EVENT, payload, timestamp_ns=time)

@@ -1,7 +1,7 @@
 """The features by their definitions: plain Python, whole histories, Fractions.
 
-Nothing here is incremental and nothing is shared with the engine: each value is computed anew from every
-record before the row, so that it cannot err in the same way.
+Nothing here is incremental and nothing is shared with the engine: each value is computed anew from
+every record before the row, so that it cannot err in the same way.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 SECOND = 10**9
 HOUR = 3600 * SECOND
@@ -71,9 +72,7 @@ def order_flow(before: State, now: State) -> int:
     beyond = (float("-inf"), 0), (float("inf"), 0)
     (pb0, qb0), (pb1, qb1) = b0 or beyond[0], b1 or beyond[0]
     (pa0, qa0), (pa1, qa1) = a0 or beyond[1], a1 or beyond[1]
-    return (
-        (pb1 >= pb0) * qb1 - (pb1 <= pb0) * qb0 - (pa1 <= pa0) * qa1 + (pa1 >= pa0) * qa0
-    )
+    return (pb1 >= pb0) * qb1 - (pb1 <= pb0) * qb0 - (pa1 <= pa0) * qa1 + (pa1 >= pa0) * qa0
 
 
 class PlainFeatures:
@@ -97,7 +96,7 @@ class PlainFeatures:
         return made
 
     def _samples(self, sample: str):
-        """Time, how many records count, the trade it is made for, and the record its flow begins behind."""
+        """Time, how many records count, the row's own trade, where its flow begins."""
         clock = self.clock
         if sample == "event":
             return [(t, i + 1, None, i) for i, t in enumerate(clock)]
@@ -126,7 +125,7 @@ class PlainFeatures:
             states = self.states[since : upto + 1]
             if not all(s.trusted for s in states):
                 return None
-            pairs = zip(states, states[1:], strict=False)
+            pairs = pairwise(states)
             return float(Fraction(sum(order_flow(a, b) for a, b in pairs), self.size))
         if kind in ("trade_sign", "trade_price", "trade_size"):
             last = own or next((e for t, e in trades[::-1] if time - t <= HOUR), None)

@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,16 +1,16 @@
 """Features of books and trades: rows of numbers out of a tape, natively, in bounded memory.
 
-A row is a function of the book at its time and of a finite look-back before it, computed in integers and
-rounded once. So a slice ``[time_from, time_to)`` of any size gives the same bits as one pass over the whole
-tape, and the state of a stream can be kept and taken up again.
+A row is a function of the book at its time and of a finite look-back before it, computed in
+integers and rounded once. So a slice ``[time_from, time_to)`` of any size gives the same bits as
+one pass over the whole tape, and the state of a stream can be kept and taken up again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from tapewire.clock import to_ns
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from tapewire.replay.sources import Log, Logs
 
     Function: TypeAlias = Callable[[Row], float | None]
-    Names: TypeAlias = "Sequence[str | PythonFeature | Mapping[str, Function | PythonFeature]]"
+    Name: TypeAlias = "str | PythonFeature | Mapping[str, Function | PythonFeature]"
+    Names: TypeAlias = "Name | Iterable[Name]"
 
 __all__ = [
     "BATCH_ROWS",
@@ -67,13 +68,15 @@ class PythonFeature:
         return self.function(row)
 
 
-def feature(*, lookback: str | None = None, name: str | None = None) -> Callable[[Function], Any]:
+def feature(
+    *, lookback: str | None = None, name: str | None = None
+) -> Callable[[Function], PythonFeature]:
     """Make a feature of a Python function.
 
-    It is called once for each row, with a `Row`, and costs about as much as any call into Python: some
-    microseconds, where a native feature takes nanoseconds. It may look at `row.book`, at native
-    features of the same row (``row["mid"]``, when named beside it), and at `row.trades`. For slices to
-    give the same bits it must keep nothing from one call to the next.
+    It is called once for each row, with a `Row`, and costs about as much as any call into Python:
+    some microseconds, where a native feature takes nanoseconds. It may look at `row.book`, at
+    native features of the same row (``row["mid"]``, when named beside it), and at `row.trades`.
+    For slices to give the same bits it must keep nothing from one call to the next.
 
     Args:
         lookback: Span of `row.trades`, such as "5s"; None: no trades.
@@ -90,14 +93,15 @@ def feature(*, lookback: str | None = None, name: str | None = None) -> Callable
     span = 0 if lookback is None else _features.parse_span(lookback)
 
     def made(function: Function) -> PythonFeature:
-        return PythonFeature(name or function.__name__, function, span)
+        own_name = str(getattr(function, "__name__", "function"))
+        return PythonFeature(name or own_name, function, span)
 
     return made
 
 
 def _split(names: Names) -> tuple[list[str], list[PythonFeature], list[str]]:
     """Native names, functions, and the columns in the order asked for."""
-    if isinstance(names, str | Mapping) or callable(names):
+    if isinstance(names, str | Mapping | PythonFeature):
         names = [names]
     native: list[str] = []
     functions: list[PythonFeature] = []
@@ -111,12 +115,9 @@ def _split(names: Names) -> tuple[list[str], list[PythonFeature], list[str]]:
         for name, function in items:
             if not callable(function):
                 raise TypeError(f"a feature must be a name or a function: {function!r}")
-            if not isinstance(function, PythonFeature):
-                function = PythonFeature(getattr(function, "__name__", "function"), function)
-            if name is not None:
-                function = PythonFeature(name, function.function, function.look_back_ns)
-            functions.append(function)
-            order.append(function.name)
+            made = function if isinstance(function, PythonFeature) else feature()(function)
+            functions.append(made if name is None else replace(made, name=name))
+            order.append(functions[-1].name)
     twice = {name for name in order if order.count(name) > 1 or name in ("timestamp_ns", "symbol")}
     if twice or not order:
         what = f"a column is named twice: name={min(twice)!r}" if twice else "no feature is named"
@@ -136,16 +137,16 @@ class FeatureStream:
     """Rows of features as record batches, as far as the tape goes now; more when more is there.
 
     Args:
-        logs: As for `Replay`: a path, several, or a dict from name to log; books and trades may be in
-            one or in many.
-        names: Names of features, as `describe_features` lists them, functions made by `feature`, and
-            dicts from a name to a function.
-        sample: "event": a row after each book event and each trade, with what it left. "trade": a row
-            at each trade, with what there was just before it. A span ("100ms"): a row at each whole
-            multiple of it since the epoch, behind the first record of the tape up to the last, with
-            what there was just before it.
-        symbols: Instruments, as for `Replay`. With them, a grid has rows for each, null where nothing
-            is known. None: whatever the logs hold, each from its first record on.
+        logs: As for `Replay`: a path, several, or a dict from name to log; books and trades may be
+            in one or in many.
+        names: Names of features, as `describe_features` lists them, functions made by `feature`,
+            and dicts from a name to a function.
+        sample: "event": a row after each book event and each trade, with what it left. "trade": a
+            row at each trade, with what there was just before it. A span ("100ms"): a row at each
+            whole multiple of it since the epoch, behind the first record of the tape up to the
+            last, with what there was just before it.
+        symbols: Instruments, as for `Replay`. With them, a grid has rows for each, null where
+            nothing is known. None: whatever the logs hold, each from its first record on.
         time_from: The first time of rows; None: from the beginning.
         time_to: Rows are before this; None: to the end.
         instruments: Names and scales; None takes the nearest `instruments.json`.
@@ -179,10 +180,11 @@ class FeatureStream:
         self._kept = {f.name: i for i, f in enumerate(looking)}
         plan = _features.Plan(native, sample, [f.look_back_ns for f in looking])
         self.done = False
-        if isinstance(logs, Iterator):
-            logs = list(logs)
+        if isinstance(logs, Iterator):  # looked at twice
+            logs = list[Any](logs)
         from_ns = None if time_from is None else to_ns(time_from)
-        # Which instruments there are is known from the beginning of the tape alone, unless they are named.
+        # Which instruments there are is known from the beginning of the tape alone, unless they
+        # are named.
         start_ns = None
         if from_ns is not None and symbols is not None and state is None:
             start_ns = max(from_ns - plan.look_back_ns, _NEVER + 1)
@@ -261,18 +263,23 @@ class FeatureStream:
     def save(self) -> bytes:
         """All that is needed to go on in another process behind the rows given so far.
 
-        The bytes are checked when they are taken up, and belong to this version of Tapewire's features:
-        they are no archive. Sources are told apart by their names.
+        The bytes are checked when they are taken up, and belong to this version of Tapewire's
+        features: they are no archive. Sources are told apart by their names.
 
         Raises:
-            InvalidOption: A book is untrusted at this moment. What it waits for is on the tape alone:
-                keep the last state, and go on from there.
+            InvalidOption: A book is untrusted at this moment. What it waits for is on the tape
+                alone: keep the last state, and go on from there.
         """
         positions = {}
         for source in self._replay._sources.each:
             last = source.reader.last_seq
             positions[source.name] = self._before.get(source.name) if last is None else last
         return self._loop.save(positions)
+
+    @property
+    def records(self) -> int:
+        """Records read so far, those before the first row included."""
+        return self._replay.records
 
     @property
     def schema(self) -> pa.Schema:
@@ -299,7 +306,7 @@ class FeatureStream:
 
 
 def _first_time(logs: Logs) -> int | None:
-    """Time of the tape's first record; None when the logs are not all ours to move, or are empty."""
+    """Time of the tape's first record; None when logs are not ours to move, or are empty."""
     with contextlib.closing(Sources(logs)) as sources:
         if not all(source.own for source in sources.each):
             return None
@@ -321,7 +328,9 @@ def _reopened(
         )
     for source in sources.each:
         if not source.own:
-            raise InvalidOption(f"with a state, logs must be paths: {source.name}={source.reader!r}")
+            raise InvalidOption(
+                f"with a state, logs must be paths: {source.name}={source.reader!r}"
+            )
         last = positions[source.name]
         if last is not None:
             source.reader.seek_seq(last + 1)
@@ -346,8 +355,9 @@ def feature_batches(
 def features(logs: Logs, names: Names, sample: str = "event", **options: Any) -> pa.Table:
     """Features of the books and trades of a tape, as an Arrow table.
 
-    Columns: `timestamp_ns` (the tape's clock, or the point of the grid), `symbol`, and a double for each
-    feature, null where it has no value. The same rows come out of one pass and of slices of any size.
+    Columns: `timestamp_ns` (the tape's clock, or the point of the grid), `symbol`, and a double
+    for each feature, null where it has no value. The same rows come out of one pass and of slices
+    of any size.
 
     Args:
         logs: As for `FeatureStream`, like all that follow.
@@ -377,13 +387,13 @@ def features(logs: Logs, names: Names, sample: str = "event", **options: Any) ->
 def asof(
     trades: Log,
     book: Log,
-    names: Names = ("bid", "ask", "mid"),
+    names: Iterable[Name] = ("bid", "ask", "mid"),
     **options: Any,
 ) -> pa.Table:
-    """Each trade beside the book as it was just before it, by the times at which both were received.
+    """Each trade beside the book as it was just before it, by the times both were received.
 
-    Columns: `timestamp_ns`, `symbol`, `trade_price`, `trade_size`, `trade_sign`, then `names`, all as of
-    just before the trade. Records of one time: the book's come first.
+    Columns: `timestamp_ns`, `symbol`, `trade_price`, `trade_size`, `trade_sign`, then `names`, all
+    as of just before the trade. Records of one time: the book's come first.
 
     Args:
         trades: Log of the trades.

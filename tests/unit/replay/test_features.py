@@ -2,16 +2,29 @@
 
 import random
 import struct
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from tapewire import replay
 from tapewire.errors import CorruptMetadata, InvalidOption
-from tests.support.feature_tapes import NAMES, TapeWriter, instrument, random_tape
+from tapewire.protocol.instruments import Instrument, Instruments
+from tests.support.book_tapes import BTC, ETH, ORDERS
+from tests.support.crafted import damage
+from tests.support.feature_tapes import (
+    NAMES,
+    SHORT_NAMES,
+    TapeWriter,
+    instrument,
+    random_tape,
+    write_three,
+)
 from tests.support.plain_features import SECOND, Event, PlainFeatures
 from tests.support.tables import assert_same
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
 
 SAMPLES = ["event", "trade", "100ms", "7s"]
 START = 1_700_000_000 * SECOND
@@ -52,31 +65,49 @@ def test_the_definitions_are_reached_with_values_and_with_nulls(tmp):
             assert None in column, name
 
 
-def slices(rng, first, last, longest):
+def slices(rng, tape, longest):
     """Times that cut the tape at random, from before it to behind it."""
-    cuts = [first - 2 * SECOND]
-    while cuts[-1] <= last:
+    cuts = [tape[0].time - 2 * SECOND]
+    while cuts[-1] <= tape[-1].time:
         cuts.append(cuts[-1] + rng.randint(1, longest))
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(pairwise(cuts))
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-@pytest.mark.parametrize("snapshots", [None, 60], ids=["from the start", "from snapshots"])
 @pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
-def test_slices_of_any_size_give_the_bits_of_one_pass(tmp, sample, snapshots, apart):
+def test_slices_of_any_size_give_the_bits_of_one_pass(tmp, sample, apart):
     writer = TapeWriter(tmp, instrument(), apart=apart)
     tape = random_tape(5, 1200)
-    writer.write(tape, snapshots_every=snapshots)
+    writer.write(tape)
     whole = replay.features(writer.logs, NAMES, sample, symbols="SYM")
     assert whole.num_rows > 25
-    rng = random.Random(sample)
-    span = tape[-1].time - tape[0].time
+    longest = (tape[-1].time - tape[0].time) // 8
     pieces = []
-    for time_from, time_to in slices(rng, tape[0].time, tape[-1].time, span // 8):
+    for time_from, time_to in slices(random.Random(sample), tape, longest):
         times = {"time_from": time_from, "time_to": time_to}
         pieces.append(replay.features(writer.logs, NAMES, sample, symbols="SYM", **times))
     assert len(pieces) > 8
     assert_same(pa.concat_tables(pieces), whole)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
+def test_slices_that_begin_at_snapshots_give_the_bits_of_one_pass(tmp, sample, apart):
+    writer = TapeWriter(tmp, instrument(), apart=apart)
+    tape = random_tape(5, 1200)
+    writer.write(tape, snapshots_every=30)
+    whole = replay.features(writer.logs, SHORT_NAMES, sample, symbols="SYM")
+    longest = (tape[-1].time - tape[0].time) // 16
+    pieces, records = [], []
+    for time_from, time_to in slices(random.Random(sample), tape, longest):
+        times = {"time_from": time_from, "time_to": time_to}
+        with replay.FeatureStream(
+            writer.logs, SHORT_NAMES, sample, symbols="SYM", **times
+        ) as stream:
+            pieces += stream
+            records.append(stream.records)
+    assert_same(pa.Table.from_batches(pieces, whole.schema), whole)
+    assert sum(records) < len(tape) * len(records) / 3  # snapshots were found, and used
 
 
 def test_a_slice_without_symbols_finds_them_from_the_start(tmp):
@@ -95,23 +126,24 @@ def test_a_slice_without_symbols_finds_them_from_the_start(tmp):
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_stream_goes_on_from_its_state(tmp, sample):
     tape = random_tape(8, 600)
-    whole_log, live = TapeWriter(tmp / "whole", instrument()), TapeWriter(tmp / "live", instrument())
+    whole_log, live = (
+        TapeWriter(tmp / "whole", instrument()),
+        TapeWriter(tmp / "live", instrument()),
+    )
     whole_log.write(tape)
     whole = replay.features(whole_log.logs, NAMES, sample, symbols="SYM")
+    trusted_after = [book.trusted for book in PlainFeatures(tape, 2, 3).states]
     batches, state, kept = [], None, 0
     for begin in range(0, len(tape), 37):
         live.write(tape[begin : begin + 37])
         with replay.FeatureStream(live.logs, NAMES, sample, symbols="SYM", state=state) as stream:
             rows = list(stream)
-            try:
-                state = stream.save()
-            except InvalidOption as error:
-                assert "not trusted" in str(error)
-                assert error.hint
-                continue  # the next one begins where this one did, and makes these rows again
-            batches += rows
-            rows = []
-            kept += 1
+            if trusted_after[min(begin + 37, len(tape))]:
+                state, kept = stream.save(), kept + 1
+                batches, rows = batches + rows, []
+            else:  # the next one begins where this one did, and makes these rows again
+                with pytest.raises(InvalidOption, match="go on from there"):
+                    stream.save()
     assert kept > 5
     assert_same(pa.Table.from_batches(batches + rows, whole.schema), whole)
 
@@ -125,6 +157,81 @@ def test_a_stream_gives_rows_as_they_come(tmp):
         writer.write(tape[40:])
         second = sum(batch.num_rows for batch in stream)
     assert (first, second) == (40, 60)
+
+
+def test_a_stream_follows_a_log_that_grows(tmp):
+    writer = TapeWriter(tmp, instrument())
+    tape = random_tape(9, 60)
+    writer.write(tape[:20])
+    with replay.FeatureStream(writer.logs, ["mid"], "event") as stream:
+        rows = 0
+        for batch in stream.follow(timeout=0.01):
+            rows += batch.num_rows
+            if rows < 60:
+                writer.write(tape[rows : rows + 20])
+    assert rows == 60
+
+
+@pytest.fixture
+def three_instruments(tmp):
+    """A log of two L2 books, one of orders and their trades, with snapshots."""
+    write_three(tmp / "log", 900)
+    every = replay.Every(records=50)
+    instruments = Instruments([BTC, ETH, ORDERS])
+    replay.Snapshotter(tmp / "log", every=every, keep=None, instruments=instruments).run(
+        follow=False
+    )
+    return tmp / "log", instruments
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize(
+    "symbols", [["BTCUSDT"], ["AAPL", "BTCUSDT"], ["ETHUSDT", "AAPL", "BTCUSDT"]]
+)
+def test_instruments_do_not_know_each_other(three_instruments, sample, symbols):
+    log, instruments = three_instruments
+    options = {"instruments": instruments}
+    whole = replay.features(log, SHORT_NAMES, sample, symbols=symbols, **options)
+    for symbol in symbols:
+        alone = replay.features(log, SHORT_NAMES, sample, symbols=symbol, **options)
+        assert_same(whole.filter(pc.field("symbol") == symbol), alone)
+    middle = int(whole["timestamp_ns"][whole.num_rows // 2].as_py()) if whole.num_rows else 0
+    pieces = [
+        replay.features(log, SHORT_NAMES, sample, symbols=symbols, **bounds, **options)
+        for bounds in ({"time_to": middle}, {"time_from": middle})
+    ]
+    assert_same(pa.concat_tables(pieces), whole)
+
+
+def test_a_grid_has_a_row_for_each_instrument_that_is_named(three_instruments):
+    log, instruments = three_instruments
+    nobody = Instrument.of("nasdaq", "NOBODY")
+    table = replay.features(
+        log,
+        ["mid"],
+        "10ms",
+        symbols=[ORDERS, nobody],
+        instruments=Instruments([*instruments, nobody]),
+    )
+    assert table["symbol"].to_pylist()[:4] == ["AAPL", "NOBODY", "AAPL", "NOBODY"]
+    assert table.filter(pc.field("symbol") == "NOBODY")["mid"].null_count == table.num_rows // 2
+
+
+def test_records_that_the_tape_lacks_make_features_null_until_a_snapshot(tmp):
+    """A damaged record is passed over: the book is not believed behind it."""
+    writer = TapeWriter(tmp, instrument())
+    writer.write(
+        [
+            Event(START, "snapshot", ((900, 1),), ((1100, 1),)),
+            Event(START + 1, "diff", ((950, 1),)),
+            Event(START + 2, "diff", ((960, 1),)),
+            Event(START + 3, "snapshot", ((970, 1),), ((1100, 1),)),
+        ]
+    )
+    damage(writer.book, 0, 64 + 192)  # the second record: the first has 108 bytes
+    table = replay.features(writer.logs, ["bid", "ofi"], skip_damaged=True)
+    assert table["bid"].to_pylist() == [9.0, None, 9.7]
+    assert table["ofi"].to_pylist() == [None, None, None]
 
 
 def test_a_damaged_state_is_refused(tmp):
@@ -149,7 +256,9 @@ def test_a_state_of_other_features_is_refused(tmp):
 
 def test_batches_are_bounded_and_together_the_table(tmp):
     writer = TapeWriter(tmp, instrument())
-    writer.write([Event(START, "snapshot", ((9, 1),), ((11, 1),)), Event(START + 70 * SECOND, "reset")])
+    writer.write(
+        [Event(START, "snapshot", ((9, 1),), ((11, 1),)), Event(START + 70 * SECOND, "reset")]
+    )
     batches = list(replay.feature_batches(writer.logs, ["mid"], "1ms"))
     assert [batch.num_rows for batch in batches] == [65_536, 70_000 - 65_536]
     assert_same(pa.Table.from_batches(batches), replay.features(writer.logs, ["mid"], "1ms"))
@@ -190,7 +299,7 @@ def test_slices_hold_the_look_back_of_a_function(tmp):
         replay.features(
             writer.logs, [count], "1s", symbols="SYM", time_from=time_from, time_to=time_to
         )
-        for time_from, time_to in slices(random.Random(1), tape[0].time, tape[-1].time, 9 * SECOND)
+        for time_from, time_to in slices(random.Random(1), tape, 9 * SECOND)
     ]
     assert_same(pa.concat_tables(pieces), whole)
 
@@ -243,8 +352,21 @@ def test_negative_prices_have_features(tmp):
 
 @pytest.mark.parametrize(
     "names",
-    [["middle"], ["imbalance"], ["imbalance0"], ["imbalance05"], ["vwap_"], ["vwap_2x"], ["mid", "mid"]]
-    + [["volatility_100ms"], ["vwap_2d"], ["symbol"], [], ["bid_depth70000"], ["mid_1s"]],
+    [
+        ["middle"],
+        ["imbalance"],
+        ["imbalance0"],
+        ["imbalance05"],
+        ["vwap_"],
+        ["vwap_2x"],
+        ["mid", "mid"],
+        ["volatility_100ms"],
+        ["vwap_2d"],
+        ["symbol"],
+        [],
+        ["bid_depth70000"],
+        ["mid_1s"],
+    ],
 )
 def test_a_name_that_is_no_feature_is_refused(tmp, names):
     TapeWriter(tmp, instrument()).write([Event(START, "reset")])
@@ -264,6 +386,14 @@ def test_every_feature_is_described():
     names = [info.name for info in infos]
     assert len(set(names)) == len(names) == 20
     assert all(all(info) for info in infos)
+
+
+def test_the_documented_table_is_the_engines_own():
+    page = Path(__file__).parents[3] / "docs" / "reference" / "features.md"
+    for info in replay.describe_features():
+        cells = [f"`{info.name}`", info.meaning, f"`{info.formula}`", info.unit]
+        row = " | ".join([*cells, info.look_back, info.missing])
+        assert f"| {row} |" in page.read_text(), info.name
 
 
 def test_a_log_without_records_gives_no_rows(tmp):
