@@ -6,6 +6,7 @@
 
 #include "queue_image.hpp"
 #include "tapewire/format/record.hpp"
+#include "tapewire/market/encode.hpp"
 #include "tapewire/queue/control.hpp"
 #include "tapewire/queue/recovery.hpp"
 #include "tapewire/queue/segment.hpp"
@@ -126,6 +127,37 @@ void small_files() {
     }
 }
 
+void book_events() {
+    namespace market = tapewire::market;
+    const market::EventHead head{100, 90, 9, 7, 0, 3, 2, 8};
+    const format::Level levels[] = {{10, 5}, {-9, 0}, {11, 1}};
+    std::vector<std::byte> bytes(market::kDiffHeadBytes + sizeof levels);
+    for (const bool delta : {false, true}) {
+        std::memcpy(market::begin_diff(bytes.data(), head, {7, 9, 6}, delta, 2, 1), levels,
+                    sizeof levels);
+        save("book_event", delta ? "diff-of-changes" : "diff", bytes.data(), bytes.size());
+    }
+    bytes.resize(market::kSnapshotHeadBytes + sizeof levels);
+    std::memcpy(market::begin_snapshot(bytes.data(), head, 1, 2), levels, sizeof levels);
+    save("book_event", "snapshot", bytes.data(), bytes.size());
+    bytes.resize(market::kOrderBytes);
+    for (std::uint8_t type = 1; type <= 6; ++type) {
+        format::L3Event order{};
+        order.event_type = type;
+        order.side = type % 3;
+        order.order_id = 5;
+        order.price = -12;
+        order.qty = 3;
+        market::encode_order(bytes.data(), head, order);
+        save("book_event", "order-" + std::to_string(type), bytes.data(), bytes.size());
+    }
+    for (const auto mode : {format::BookMode::l2, format::BookMode::l3}) {
+        const auto reset = market::make_header(head, format::EventType::reset, mode, 0, 64);
+        save("book_event", mode == format::BookMode::l2 ? "reset-l2" : "reset-l3", &reset,
+             sizeof reset);
+    }
+}
+
 void from_elsewhere(const std::string& path) {
     const std::string bytes = get_file(path).substr(0, 3000);
     ImageHead head{};
@@ -148,6 +180,7 @@ int main(int argc, char** argv) {
     folder = argv[1];
     whole_queues();
     small_files();
+    book_events();
     for (int i = 2; i < argc; ++i) from_elsewhere(argv[i]);
     return 0;
 }

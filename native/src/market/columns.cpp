@@ -8,6 +8,7 @@ namespace {
 
 template <typename Visit>
 void each_event(const BatchColumns& batch, std::size_t from, std::size_t to, Visit visit) {
+    BookEvent event;
     for (std::size_t i = from; i < to; ++i) {
         if (batch.type_id[i] != format::kBookEvent) continue;
         RecordView record;
@@ -16,7 +17,8 @@ void each_event(const BatchColumns& batch, std::size_t from, std::size_t to, Vis
         record.type_id = batch.type_id[i];
         record.seq = batch.seq[i];
         record.timestamp_ns = batch.timestamp_ns[i];
-        visit(decode_book_event(record), record);
+        decode_book_event(record, event);
+        visit(event, record);
     }
 }
 

@@ -1,13 +1,22 @@
 #include "tapewire/market/decimal.hpp"
 
+#include <array>
+#include <cstddef>
+
 namespace tapewire::market {
 
 namespace {
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-// Of the digits: a digit more always fits behind, for this is far from the end of 64 bits.
-constexpr std::uint64_t kMost = std::uint64_t{1} << 63;
+constexpr std::uint64_t kMost = std::uint64_t{1} << 63;  // below zero; above, one less
+constexpr std::uint64_t kRoomForOne = kMost / 10 - 1;    // behind this any digit fits
+
+constexpr std::array<std::uint64_t, 19> kPowers = [] {
+    std::array<std::uint64_t, 19> powers{1};
+    for (std::size_t i = 1; i < powers.size(); ++i) powers[i] = powers[i - 1] * 10;
+    return powers;
+}();
 
 // Far beyond any exponent that can matter, far below what overflows.
 constexpr int kExponentLimit = 1'000'000;
@@ -26,12 +35,14 @@ bool read_exponent(const char* p, const char* end, int& out) noexcept {
     return true;
 }
 
-// value * 10^places; false, and value as it was or part of it, when that is beyond an i64 anyway.
+// value * 10^places; false, and value as it was, when that is more than kMost. Value is not 0.
 bool shift(std::uint64_t& value, std::int64_t places) noexcept {
-    for (; places > 0; --places) {
-        if (value > kMost / 10) return false;
-        value *= 10;
-    }
+    std::uint64_t shifted = 0;
+    if (places >= static_cast<std::int64_t>(kPowers.size()) ||
+        __builtin_mul_overflow(value, kPowers[static_cast<std::size_t>(places)], &shifted) ||
+        shifted > kMost)
+        return false;
+    value = shifted;
     return true;
 }
 
@@ -44,7 +55,7 @@ Decimal parse_decimal(std::string_view text, int scale, std::int64_t& out) noexc
     if (p != end && (*p == '-' || *p == '+')) negative = *p++ == '-';
 
     std::uint64_t value = 0;
-    std::int64_t zeros = 0;  // behind the last other digit: counted, for they may be cut off again
+    std::int64_t zeros = 0;  // behind a value that is nearly full: they may be cut off again
     std::int64_t decimals = 0;
     bool any = false;
     bool point = false;
@@ -52,15 +63,18 @@ Decimal parse_decimal(std::string_view text, int scale, std::int64_t& out) noexc
     for (; p != end; ++p) {
         const char c = *p;
         if (is_digit(c)) {
+            const auto digit = static_cast<std::uint64_t>(c - '0');
             any = true;
             decimals += point;
-            if (c == '0') {
-                zeros += value != 0;
-                continue;
+            if (value <= kRoomForOne) [[likely]] {
+                value = value * 10 + digit;
+            } else if (digit == 0) {
+                ++zeros;
+            } else {
+                overflow = overflow || !shift(value, zeros + 1);
+                value += overflow ? 0 : digit;
+                zeros = 0;
             }
-            overflow = overflow || !shift(value, zeros + 1);
-            zeros = 0;
-            value += static_cast<std::uint64_t>(c - '0');
         } else if (c == '.' && !point) {
             point = true;
         } else {
@@ -75,8 +89,9 @@ Decimal parse_decimal(std::string_view text, int scale, std::int64_t& out) noexc
         out = 0;
         return Decimal::fits;
     }
-    // The number is value * 10^power, in units of the scale; value does not end with a zero.
-    const std::int64_t power = scale + exponent - decimals + zeros;
+    // The number is value * 10^power, in units of the scale.
+    std::int64_t power = scale + exponent - decimals + zeros;
+    for (; power < 0 && !overflow && value % 10 == 0; ++power) value /= 10;
     if (power < 0) return Decimal::digits_lost;
     if (overflow || !shift(value, power)) return Decimal::too_large;
     if (value > kMost - (negative ? 0 : 1)) return Decimal::too_large;

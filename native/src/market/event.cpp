@@ -146,44 +146,66 @@ void decode_order(BookEvent& event, std::span<const std::byte> rest) {
     event.size_scale = order.size_scale;
 }
 
-}  // namespace
-
-BookEvent decode_book_payload(std::span<const std::byte> payload) {
+// Every field of `event` is set, whatever it held before.
+void decode_into(BookEvent& event, std::span<const std::byte> payload) {
     if (payload.size() < sizeof(BookEventHeader))
         corrupt("a book event must have at least 64 bytes", "payload", payload.size());
-    BookEvent event;
     event.head = load_as<BookEventHeader>(payload.data());
     check_header(event.head, payload.size());
     event.delta = (event.head.flags & format::kEventDelta) != 0;
     const auto rest = payload.subspan(sizeof(BookEventHeader));
     const EventType type = event.type();
-    if (event.mode() == BookMode::l2) {
-        if (type == EventType::diff) {
-            decode_diff(event, rest);
-        } else if (type == EventType::snapshot) {
-            decode_snapshot(event, rest);
-        } else if (!rest.empty()) {
-            corrupt("a reset or heartbeat must have 64 bytes", "record_len", event.head.record_len);
-        }
-    } else if (type == EventType::snapshot) {
+    const bool l3 = event.mode() == BookMode::l3;
+    if (!l3 && type == EventType::diff) {
+        event.order = {};
+        return decode_diff(event, rest);
+    }
+    event.update_first = event.update_last = event.update_prev = 0;
+    if (!l3 && type == EventType::snapshot) {
+        event.order = {};
+        return decode_snapshot(event, rest);
+    }
+    event.bids = event.asks = nullptr;
+    event.bid_count = event.ask_count = 0;
+    if (l3 && (type == EventType::diff || !rest.empty())) return decode_order(event, rest);
+    if (l3 && type == EventType::snapshot)
         corrupt("a book of orders has no snapshot", "event_type", event.head.event_type);
-    } else if (rest.empty() && type != EventType::diff) {
+    if (!rest.empty())
+        corrupt("a reset or heartbeat must have 64 bytes", "record_len", event.head.record_len);
+    event.price_scale = event.size_scale = 0;
+    event.order = {};
+    if (l3)
         event.order.event_type =
             static_cast<std::uint8_t>(type == EventType::reset ? L3Type::reset : L3Type::heartbeat);
-    } else {
-        decode_order(event, rest);
-    }
+}
+
+}  // namespace
+
+BookEvent decode_book_payload(std::span<const std::byte> payload) {
+    BookEvent event;
+    decode_into(event, payload);
     return event;
 }
 
 BookEvent decode_book_event(const RecordView& record) {
+    BookEvent event;
+    decode_book_event(record, event);
+    return event;
+}
+
+void decode_book_event(const RecordView& record, BookEvent& event) {
     if (record.type_id != format::kBookEvent)
         other_type("BookEvent", format::kBookEvent, record.type_id);
-    BookEvent event = decode_book_payload({record.payload, record.payload_len});
-    if (event.head.ingest_ts_ns != static_cast<std::uint64_t>(record.timestamp_ns))
-        not_equal("ingest_ts_ns must be the record's time", "ingest_ts_ns", event.head.ingest_ts_ns,
-                  "timestamp_ns", static_cast<std::uint64_t>(record.timestamp_ns));
-    return event;
+    try {
+        decode_into(event, {record.payload, record.payload_len});
+        if (event.head.ingest_ts_ns != static_cast<std::uint64_t>(record.timestamp_ns))
+            not_equal("ingest_ts_ns must be the record's time", "ingest_ts_ns",
+                      event.head.ingest_ts_ns, "timestamp_ns",
+                      static_cast<std::uint64_t>(record.timestamp_ns));
+    } catch (Error& error) {
+        error.message += ", seq=" + std::to_string(record.seq);
+        throw;
+    }
 }
 
 TradeView decode_trade(const RecordView& record) {

@@ -196,10 +196,16 @@ def _format_of(name: str) -> str | None:
 
 def _columns(messages: Messages, decode: str | None) -> Columns:
     from tapewire.cli.export_columns import MessageColumns, RawColumns
+    from tapewire.protocol.market import BOOK_EVENT
 
     if decode is None:
         return RawColumns()
-    layouts = messages.layouts_of(messages.type_id_of(decode))
+    type_id = messages.type_id_of(decode)
+    if type_id == BOOK_EVENT:
+        from tapewire.cli.export_book import BookColumns
+
+        return BookColumns()
+    layouts = messages.layouts_of(type_id)
     if not layouts:
         fail(Exit.USAGE, f"no message of this type is in the log's types.json: --decode {decode}")
     return MessageColumns(layouts)

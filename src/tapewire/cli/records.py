@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from tapewire.cli.times import iso
 from tapewire.errors import CorruptRecord, TapewireError
 from tapewire.log import Record
+from tapewire.protocol import MARKET_TYPE_IDS
 from tapewire.protocol.messages import asdict
 from tapewire.protocol.types_file import FILE_NAME
 
 if TYPE_CHECKING:
+    from tapewire.cli.market_fields import MarketFields
     from tapewire.protocol import Layout, Message, TypeTable
 
 __all__ = ["Messages", "Show", "fields_text", "hexdump", "record_line", "record_object"]
@@ -35,7 +37,7 @@ class Show(enum.Enum):
 
 
 class Messages:
-    """The messages that a log knows by its `types.json`; a log without one knows none.
+    """The messages that a log knows by its `types.json`, and market data, which needs no file.
 
     A writer puts a message into that file before it appends the first one, so the file is read
     again when an unknown record is met: a follower decodes what was declared after it began.
@@ -62,6 +64,7 @@ class Messages:
         self._read: tuple[int, ...] | None = None
         self._table: TypeTable | None = None
         self._names: dict[int, str] = {}
+        self._market: MarketFields | None = None
         self._unknown: set[tuple[int, int]] = set()  # type and size, when the file was last read
         self._load_if_changed()
 
@@ -88,8 +91,15 @@ class Messages:
         return True
 
     def name_of(self, type_id: int) -> str | None:
-        """The name of a type, or None."""
+        """The name that the log gives a type, or None."""
         return self._names.get(type_id)
+
+    def name_for(self, record: Record) -> str | None:
+        """The name of a record's type; of market data only where the record can be some."""
+        name = self._names.get(record.type_id)
+        if name is None and record.type_id in MARKET_TYPE_IDS:
+            return self._market_fields().name_for(record)
+        return name
 
     def type_id_of(self, text: str) -> int:
         """A type as it is typed: ``4097``, ``0x1001``, or the name of a message."""
@@ -97,6 +107,7 @@ class Messages:
             type_id = int(text, 0)
         except ValueError:
             named = {layout.type_id for layout in self._layouts() if layout.name == text}
+            named = named or _market_types(text)
             if len(named) == 1:
                 return named.pop()
             if named:
@@ -112,7 +123,12 @@ class Messages:
 
     def layouts_of(self, type_id: int) -> list[Layout]:
         """Every version of a message, the oldest first."""
-        return [layout for layout in self._layouts() if layout.type_id == type_id]
+        found = [layout for layout in self._layouts() if layout.type_id == type_id]
+        if not found and type_id in MARKET_TYPE_IDS:
+            from tapewire.protocol import market
+
+            found = [cls.layout() for cls in market.MESSAGES.values() if cls.type_id == type_id]
+        return found
 
     def _layouts(self) -> list[Layout]:
         return [] if self._table is None else self._table.layouts
@@ -120,6 +136,10 @@ class Messages:
     def fields_of(self, record: Record) -> dict[str, Any] | None:
         """The fields of a record by name, as JSON has them; None when they cannot be had."""
         cls = self._class_of(record)
+        if record.type_id in MARKET_TYPE_IDS:
+            found = self._market_fields().of(record, cls)
+            if found is not None:
+                return found
         if cls is None:
             return None
         try:
@@ -127,6 +147,13 @@ class Messages:
         except CorruptRecord:
             return None  # text that is none: its bytes are shown
         return {name: _plain(value) for name, value in values.items()}
+
+    def _market_fields(self) -> MarketFields:
+        if self._market is None:
+            from tapewire.cli.market_fields import MarketFields
+
+            self._market = MarketFields(self._folder, self._report)
+        return self._market
 
     def _class_of(self, record: Record) -> type[Message] | None:
         cls = self._table.find(record) if self._table is not None else None
@@ -137,6 +164,12 @@ class Messages:
         if cls is None:
             self._unknown.add((record.type_id, len(record)))
         return cls
+
+
+def _market_types(name: str) -> set[int]:
+    from tapewire.protocol import market
+
+    return {type_id for type_id, known in market.NAMES.items() if known == name}
 
 
 def _plain(value: Any) -> Any:
@@ -164,7 +197,7 @@ def record_object(
         "timestamp_ns": record.timestamp_ns,
         "time": iso(record.timestamp_ns),
         "type_id": record.type_id,
-        "type": messages.name_of(record.type_id),
+        "type": messages.name_for(record),
         "flags": record.flags,
         "size": len(record),
     }

@@ -195,7 +195,7 @@ class _Pick:
         fields = self.fields_of(record)
         if fields is None:
             return self._bytes.search(record.payload) is not None
-        name = self._messages.name_of(record.type_id) or ""
+        name = self._messages.name_for(record) or ""
         return self._text.search(fields_text(name, fields)) is not None
 
 
@@ -225,7 +225,7 @@ class _Printer:
         if self._json:
             self._out.write(record_line(record, self._messages, self._show, fields))
             return
-        name = self._messages.name_of(record.type_id)
+        name = self._messages.name_for(record)
         time = iso(record.timestamp_ns).replace("T", " ")
         # A decoded message begins with its name anyway.
         named = name and (fields is None or self._show in (Show.HEX, Show.HEADERS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tapewire import log
 from tapewire.protocol.fields import (
     FieldType,
     bool8,
@@ -55,6 +56,20 @@ __all__ = [
     "u32",
     "u64",
 ]
+
+
+# Of `tapewire.protocol.market`, which needs numpy: it comes in with the first record of these.
+MARKET_TYPE_IDS = (0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x10FF)
+
+
+def _decode_market(record: log.Record) -> Any:
+    from tapewire.protocol import market
+
+    return market.decode(record)
+
+
+for _type_id in MARKET_TYPE_IDS:
+    log.register_decoder(_type_id, _decode_market)
 
 
 def __getattr__(name: str) -> Any:

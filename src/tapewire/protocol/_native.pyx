@@ -6,6 +6,7 @@ from cpython.buffer cimport (PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_STRIDED_RO, PyBuf
 from cpython.bytes cimport (PyBytes_AS_STRING, PyBytes_Check, PyBytes_FromStringAndSize,
                             PyBytes_GET_SIZE)
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
+from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.unicode cimport PyUnicode_Check
 from cython.operator cimport dereference as deref
 from libc.string cimport memcpy, memset

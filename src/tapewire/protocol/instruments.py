@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self, get_args
@@ -283,7 +282,8 @@ class Instruments:
     def load(cls, where: str | os.PathLike[str]) -> Self:
         """From the nearest `instruments.json` in a log's folder or above it; empty without one.
 
-        A folder that everybody may write to, such as /tmp, is not believed, nor what is above it.
+        A file of another user is passed over, unless it is root's or of the log's owner: somebody
+        may have left one in /tmp.
 
         Raises:
             CorruptMetadata: The file is not what Tapewire writes; the message names the place.
@@ -291,15 +291,12 @@ class Instruments:
         """
         folder = os.path.realpath(os.fspath(where))
         for _ in range(MAX_LEVELS_UP):
-            try:
-                if os.stat(folder).st_mode & stat.S_IWOTH:
-                    break
-                return cls._read(os.path.join(folder, FILE_NAME))
-            except (FileNotFoundError, NotADirectoryError):
-                above = os.path.dirname(folder)
-                if above == folder:
-                    break
-                folder = above
+            path = os.path.join(folder, FILE_NAME)
+            if _is_ours(path, where):
+                return cls._read(path)
+            if os.path.dirname(folder) == folder:
+                break
+            folder = os.path.dirname(folder)
         return cls()
 
     @classmethod
@@ -341,6 +338,15 @@ class Instruments:
                     )
                 store(path, text, folder_fd)
         self.path = path
+
+
+def _is_ours(path: str, log: str | os.PathLike[str]) -> bool:
+    """Whether the file is there and of somebody that we, or the log, belong to."""
+    try:
+        owner = os.lstat(path).st_uid
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return owner in (os.geteuid(), 0) or (os.path.exists(log) and owner == os.stat(log).st_uid)
 
 
 def _free(wanted: int, taken: dict[int, Any], most: int) -> int:

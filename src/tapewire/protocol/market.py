@@ -67,6 +67,8 @@ __all__ = [
     "LEVEL_DTYPE",
     "LEVEL_ROW_DTYPE",
     "MAX_SCALE",
+    "MESSAGES",
+    "NAMES",
     "OLDEST_VERSION",
     "QUOTE",
     "TRADE",
@@ -87,6 +89,7 @@ __all__ = [
     "Trade",
     "TradeTick",
     "VenueRaw",
+    "decode",
     "headers_of",
     "heartbeat",
     "l2_diff",
@@ -295,5 +298,24 @@ def l3_rows(instrument: _Instrument, n: int) -> np.ndarray[Any, Any]:
     return rows
 
 
+MESSAGES: dict[int, type[Message]] = {
+    cls.type_id: cls for cls in (BookTicker, Trade, Quote, TradeTick)
+}
+NAMES: dict[int, str] = {
+    BOOK_EVENT: "BookEvent",
+    VENUE_RAW: "VenueRaw",
+    **{type_id: cls.__name__ for type_id, cls in MESSAGES.items()},
+}
+
+
+def decode(record: log.Record) -> BookEvent | Message | VenueRaw:
+    """The message of a record of one of these types; `record.decode()` comes here."""
+    if record.type_id == BOOK_EVENT:
+        return BookEvent.decode(record)
+    if record.type_id == VENUE_RAW:
+        return VenueRaw(memoryview(record))
+    return MESSAGES[record.type_id].decode(record)
+
+
 log.register_decoder(BOOK_EVENT, BookEvent.decode)
-log.register_decoder(VENUE_RAW, lambda record: VenueRaw(memoryview(record)))
+log.register_decoder(VENUE_RAW, decode)

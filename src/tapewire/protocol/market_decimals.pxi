@@ -1,12 +1,15 @@
 # Decimal text to integers, and hashes of names; part of _native.pyx.
 
-cdef extern from "Python.h":
-    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
-
 cdef extern from *:
     """
     #include "tapewire/market/decimal.hpp"
     #include "tapewire/xxhash.hpp"
+    // Null for text with other characters, which is no number anyway.
+    static inline const char* tw_ascii(PyObject* text, Py_ssize_t* n) {
+        if (!PyUnicode_IS_COMPACT_ASCII(text)) return nullptr;
+        *n = PyUnicode_GET_LENGTH(text);
+        return reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(text));
+    }
     static inline int tw_parse_decimal(const char* text, Py_ssize_t n, int scale, int64_t* out) {
         return static_cast<int>(tapewire::market::parse_decimal({text, static_cast<size_t>(n)}, scale, *out));
     }
@@ -14,6 +17,7 @@ cdef extern from *:
         return tapewire::xxh64({reinterpret_cast<const std::byte*>(data), static_cast<size_t>(n)});
     }
     """
+    const char* tw_ascii(object, Py_ssize_t*)
     int tw_parse_decimal(const char*, Py_ssize_t, int, int64_t*)
     uint64_t tw_xxh64(const char*, Py_ssize_t)
 
@@ -27,39 +31,37 @@ cdef extern from "tapewire/xxhash.hpp" namespace "tapewire":
         Hash128 digest()
 
 
-cdef object _refuse_decimal(int why, object text, int scale):
-    if why == 1:
-        return InvalidMessage(f"must be a decimal number: text={text!r}")
-    if why == 2:
-        return InvalidMessage(f"a number must not lose digits: text={text!r}, scale={scale}",
-                              hint="take a larger scale")
-    return InvalidMessage(f"a scaled number must fit 64 bits: text={text!r}, scale={scale}",
-                          hint="take a smaller scale")
+# Behind the reasons of market::Decimal.
+cdef enum:
+    NOT_TEXT = 4
 
 
-cdef int64_t _scaled(object text, int scale) except? -1:
+cdef int _parse(object text, int scale, int64_t* value):
+    """0, or why it is no such number: no exception is made where a loop goes over thousands."""
     cdef const char* data
     cdef Py_ssize_t size
-    cdef int64_t value = 0
-    cdef int why
     if PyUnicode_Check(text):
-        try:
-            data = PyUnicode_AsUTF8AndSize(text, &size)
-        except UnicodeEncodeError:
-            raise _refuse_decimal(1, text, scale) from None
-    elif PyBytes_Check(text):
-        data = PyBytes_AS_STRING(text)
-        size = PyBytes_GET_SIZE(text)
-    elif PyLong_Check(text):
-        return _scaled(str(int(text)), scale)
-    else:
-        raise InvalidMessage(
-            f"must be text or bytes, which are exact: {text!r}",
-            hint="have the parser leave numbers as text: json.loads(…, parse_float=str)")
-    why = tw_parse_decimal(data, size, scale, &value)
-    if why:
-        raise _refuse_decimal(why, text, scale)
-    return value
+        data = tw_ascii(text, &size)
+        return 1 if data is NULL else tw_parse_decimal(data, size, scale, value)
+    if PyBytes_Check(text):
+        return tw_parse_decimal(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), scale, value)
+    if PyLong_Check(text):
+        return _parse(str(int(text)), scale, value)
+    return NOT_TEXT
+
+
+cdef object _refusal(int why, object text, int scale, str place=""):
+    if why == 1:
+        return InvalidMessage(f"{place}must be a decimal number: text={text!r}")
+    if why == 2:
+        return InvalidMessage(f"{place}a number must not lose digits: text={text!r}, scale={scale}",
+                              hint="take a larger scale")
+    if why == 3:
+        return InvalidMessage(f"{place}a scaled number must fit 64 bits: text={text!r}, scale={scale}",
+                              hint="take a smaller scale")
+    return InvalidMessage(
+        f"{place}must be text or bytes, which are exact: {text!r}",
+        hint="have the parser leave numbers as text: json.loads(…, parse_float=str)")
 
 
 cdef int _scale(str name, object scale) except -1:
@@ -86,7 +88,12 @@ def scaled(text, scale):
         tapewire.errors.InvalidMessage: a number must not lose digits: text='101.505', scale=2; take a \
 larger scale
     """
-    return _scaled(text, _scale("scale", scale))
+    cdef int digits = _scale("scale", scale)
+    cdef int64_t value = 0
+    cdef int why = _parse(text, digits, &value)
+    if why:
+        raise _refusal(why, text, digits)
+    return value
 
 
 def scaled_many(texts, scale):
@@ -97,15 +104,15 @@ def scaled_many(texts, scale):
     """
     import numpy
     cdef int digits = _scale("scale", scale)
-    cdef list rows = texts if type(texts) is list else list(texts)
+    cdef tuple rows = tuple(texts)  # of our own: an int's own methods may change the caller's list
     cdef Py_ssize_t i, n = len(rows)
     values = numpy.empty(n, numpy.int64)
     cdef int64_t[::1] into = values
+    cdef int why
     for i in range(n):
-        try:
-            into[i] = _scaled(rows[i], digits)
-        except InvalidMessage as error:
-            raise _at_place(error, f"[{i}]")
+        why = _parse(rows[i], digits, &into[i])
+        if why:
+            raise _refusal(why, rows[i], digits, f"[{i}]: ")
     return values
 
 
@@ -125,27 +132,23 @@ def scaled_levels(levels, price_scale, size_scale):
     import numpy
     cdef int price_digits = _scale("price_scale", price_scale)
     cdef int size_digits = _scale("size_scale", size_scale)
-    cdef list rows = levels if type(levels) is list else list(levels)
+    cdef tuple rows = tuple(levels)  # of our own: an int's own methods may change the caller's list
     cdef Py_ssize_t i, n = len(rows)
     values = numpy.empty((n, 2), numpy.int64)
     cdef int64_t[:, ::1] into = values
+    cdef int why
     for i in range(n):
         row = rows[i]
         if type(row) is not list and type(row) is not tuple or len(row) < 2:
             raise InvalidMessage(f"a level must be [price, size]: levels[{i}]={row!r}")
-        try:
-            into[i, 0] = _scaled(row[0], price_digits)
-        except InvalidMessage as error:
-            raise _at_place(error, f"levels[{i}] price")
-        try:
-            into[i, 1] = _scaled(row[1], size_digits)
-        except InvalidMessage as error:
-            raise _at_place(error, f"levels[{i}] size")
+        price, size = row[0], row[1]
+        why = _parse(price, price_digits, &into[i, 0])
+        if why:
+            raise _refusal(why, price, price_digits, f"levels[{i}] price: ")
+        why = _parse(size, size_digits, &into[i, 1])
+        if why:
+            raise _refusal(why, size, size_digits, f"levels[{i}] size: ")
     return values
-
-
-cdef object _at_place(object error, str place):
-    return InvalidMessage(f"{place}: {error.message}", hint=error.hint).with_traceback(error.__traceback__)
 
 
 def unscaled(value, scale):

@@ -68,11 +68,19 @@ cdef int _fill_head(EventHead* head, object instrument, object timestamp_ns, obj
     return 0
 
 
+cdef bint _are_levels(Py_buffer* buffer) noexcept:
+    """Whether it is rows of two int64 in one piece."""
+    return (buffer.ndim == 2 and buffer.shape[1] == 2 and buffer.itemsize == 8
+            and buffer.strides[1] == 8 and buffer.strides[0] == 16
+            and buffer.format is not NULL and (buffer.format[0] == b"l" or buffer.format[0] == b"q")
+            and buffer.format[1] == 0)
+
+
 cdef class _Levels:
     """One side of an event, as it was given, on its way into the bytes of the event."""
 
     cdef str name
-    cdef object given         # a list or tuple of pairs, or what the buffer is of
+    cdef object given         # a tuple of pairs, or what the buffer is of
     cdef Py_buffer buffer
     cdef bint has_buffer
     cdef Py_ssize_t count
@@ -86,15 +94,19 @@ cdef class _Levels:
 
     cdef int take(self, str name, object levels) except -1:
         self.name = name
-        if type(levels) is list or type(levels) is tuple:
-            self.given = levels
-            self.count = len(levels)
-            return 0
         if not PyObject_CheckBuffer(levels):
-            self.given = list(levels)
+            self.given = tuple(levels)  # of our own: a price's __index__ may change the caller's list
             self.count = len(self.given)
             return 0
-        self._take_array(levels)
+        # Asking numpy costs more than the whole encoding: what is right already is taken as it is.
+        PyObject_GetBuffer(levels, &self.buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT)
+        self.has_buffer = True
+        if _are_levels(&self.buffer):
+            self.count = self.buffer.shape[0]
+        else:
+            PyBuffer_Release(&self.buffer)
+            self.has_buffer = False
+            self._take_array(levels)
         return 0
 
     cdef int _take_array(self, object levels) except -1:
@@ -119,7 +131,6 @@ cdef class _Levels:
 
     cdef byte* put(self, byte* into) except NULL:
         """Copies the levels; returns where they end."""
-        cdef int64_t* level = <int64_t*> into  # x86-64 and AArch64 store at any address
         cdef Py_ssize_t i
         cdef int64_t pair[2]
         if self.has_buffer:

@@ -29,6 +29,23 @@ cdef tuple _EVENT_NAMES = ("?", "snapshot", "diff", "reset", "heartbeat")
 cdef tuple _ORDER_NAMES = ("?", "add", "cancel", "modify", "trade", "reset", "heartbeat")
 
 
+# Of numpy, which is imported with the first event whose levels are looked at.
+cdef object _ndarray = None
+cdef object _level_dtype = None
+cdef object _no_levels = None
+
+
+cdef int _load_numpy() except -1:
+    global _ndarray, _level_dtype, _no_levels
+    import numpy
+    _ndarray = numpy.ndarray
+    _level_dtype = struct_dtype("Level")
+    none = numpy.empty(0, _level_dtype)
+    none.flags.writeable = False
+    _no_levels = none
+    return 0
+
+
 cdef BookEvent book_event_of(object source):
     """The event in a record or in bytes, checked."""
     cdef BookEvent made
@@ -182,18 +199,18 @@ cdef class BookEvent:
         return self._levels(self.event.asks, self.event.ask_count)
 
     cdef object _levels(self, const byte* levels, uint32_t count):
-        import numpy
-        dtype = struct_dtype("Level")
-        if count == 0:
-            empty = numpy.empty(0, dtype)
-            empty.flags.writeable = False
-            return empty
         cdef const byte* start
+        if _no_levels is None:
+            _load_numpy()
+        if count == 0:
+            return _no_levels
         if type(self._source) is Record:
             start = (<Record> self._source)._data
         else:
             start = <const byte*> PyBytes_AS_STRING(self._source)
-        return numpy.frombuffer(self._source, dtype, count, <const char*> levels - <const char*> start)
+        # numpy asks for a buffer it may write to first; a memoryview says no faster than a Record does.
+        return _ndarray(count, _level_dtype, PyMemoryView_FromObject(self._source),
+                        <const char*> levels - <const char*> start)
 
     @property
     def order(self):

@@ -10,11 +10,11 @@ FIRST_NS = 1_700_000_000_000_000_000  # 2023-11-14T22:13:20Z
 
 @pytest.fixture
 def queue(tmp):
-    """300 records over several segments: types 0x1001 to 0x1003 in turn, one each second."""
+    """300 records over several segments: types 0x3001 to 0x3003 in turn, one each second."""
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         for n in range(300):
             writer.append(
-                0x1001 + n % 3,
+                0x3001 + n % 3,
                 b"order %d" % n,
                 timestamp_ns=FIRST_NS + n * 1_000_000_000,
                 flags=(n % 2) << 8,

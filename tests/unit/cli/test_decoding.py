@@ -60,7 +60,7 @@ def fills(tmp):
     """A log of two fills, and a record of another type between them."""
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         writer.append_message(FILLS[0])
-        writer.append(0x1001, b"other")
+        writer.append(0x3001, b"other")
         writer.append_message(FILLS[1])
     return tmp / "q"
 
@@ -126,7 +126,7 @@ def test_text_that_is_not_utf8_is_shown_as_bytes(fills):
 def test_a_follower_decodes_what_is_declared_after_it_began(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         protocol.declare(writer, OldQuote)
-        writer.append(0x1001, b"first")
+        writer.append(0x3001, b"first")
         command = [sys.executable, "-m", "tapewire.cli", "tail", tmp / "q", "--json", "-f"]
         with subprocess.Popen(
             [*command, "--from-seq", "0", "-n", "2"], stdout=subprocess.PIPE
@@ -245,7 +245,7 @@ def test_a_record_that_is_not_the_message_is_damage(quotes, tmp, payload):
     ("arguments", "said"),
     [
         (["--decode", "Nobody"], "known: Fill"),
-        (["--decode", "0x1001"], "types.json"),
+        (["--decode", "0x3001"], "types.json"),
         (["--decode", "Fill", "--type", "1"], "not both"),
     ],
 )

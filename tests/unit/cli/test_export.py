@@ -88,7 +88,7 @@ def test_duckdb_reads_the_parquet(queue, tmp):
     found = duckdb.sql(
         f"select type_id, count(*), max(seq) from '{tmp / 'all.parquet'}' group by 1 order by 1"
     ).fetchall()
-    assert found == [(0x1001, 100, 297), (0x1002, 100, 298), (0x1003, 100, 299)]
+    assert found == [(0x3001, 100, 297), (0x3002, 100, 298), (0x3003, 100, 299)]
 
 
 def test_arrow_ipc_holds_every_record(queue, tmp):
@@ -169,7 +169,7 @@ def test_numbers_that_begin_again_are_noticed_where_all_times_are_equal(tmp, mon
 
 
 def test_only_the_types_asked_for(queue, tmp):
-    assert seqs(queue, tmp, "--type", "0x1002", "--to-seq", 10) == [1, 4, 7, 10]
+    assert seqs(queue, tmp, "--type", "0x3002", "--to-seq", 10) == [1, 4, 7, 10]
 
 
 def test_what_is_appended_meanwhile_is_not_part_of_it(queue, tmp, monkeypatch):

@@ -48,11 +48,11 @@ def test_the_last_of_a_type_are_shown_however_far_back(queue):
     with tw.open_publisher(queue) as writer:
         for _ in range(500):
             writer.append(7, b"noise")
-    assert seqs(queue, "--type", "0x1001", "-n", 3) == [291, 294, 297]
+    assert seqs(queue, "--type", "0x3001", "-n", 3) == [291, 294, 297]
 
 
 def test_types_are_given_in_decimal_or_hexadecimal_and_more_than_once(queue):
-    assert seqs(queue, "--type", "0x1001", "--type", 4099, "-n", 4) == [294, 296, 297, 299]
+    assert seqs(queue, "--type", "0x3001", "--type", 12291, "-n", 4) == [294, 296, 297, 299]
 
 
 def test_the_last_that_grep_finds_are_shown(queue):
@@ -86,7 +86,7 @@ def test_a_record_as_json_has_the_documented_keys(queue):
         "seq": 299,
         "timestamp_ns": FIRST_NS + 299 * SECOND,
         "time": "2023-11-14T22:18:19.000000000Z",
-        "type_id": 0x1003,
+        "type_id": 0x3003,
         "type": None,
         "flags": 0x100,
         "size": 9,
@@ -97,7 +97,7 @@ def test_lines_for_people_are_aligned_within_80_columns(queue):
     ran = tapewire("tail", queue, "-n", 1)
     assert ran.out.splitlines() == [
         "           seq  time (UTC)                      type    flags       size",
-        "           299  2023-11-14 22:18:19.000000000Z  0x1003  0x0100         9",
+        "           299  2023-11-14 22:18:19.000000000Z  0x3003  0x0100         9",
         "    0000  6f 72 64 65 72 20 32 39  39                       |order 299|",
     ]
 

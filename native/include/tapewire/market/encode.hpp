@@ -32,7 +32,8 @@ inline constexpr std::size_t kDiffHeadBytes =
     sizeof(format::BookEventHeader) + sizeof(format::L2Diff);
 inline constexpr std::size_t kSnapshotHeadBytes =
     sizeof(format::BookEventHeader) + sizeof(format::L2Snapshot);
-inline constexpr std::size_t kOrderBytes = sizeof(format::BookEventHeader) + sizeof(format::L3Event);
+inline constexpr std::size_t kOrderBytes =
+    sizeof(format::BookEventHeader) + sizeof(format::L3Event);
 
 inline format::BookEventHeader make_header(const EventHead& head, format::EventType type,
                                            format::BookMode mode, std::uint16_t flags,
@@ -65,8 +66,9 @@ std::byte* put(std::byte* into, const format::BookEventHeader& header, const Bod
 }  // namespace detail
 
 // Fills the first kDiffHeadBytes; returns where the bids go, and behind them the asks.
-inline std::byte* begin_diff(std::byte* into, const EventHead& head, const UpdateIds& ids, bool delta,
-                             std::uint16_t bid_count, std::uint16_t ask_count) noexcept {
+inline std::byte* begin_diff(std::byte* into, const EventHead& head, const UpdateIds& ids,
+                             bool delta, std::uint16_t bid_count,
+                             std::uint16_t ask_count) noexcept {
     const auto flags = static_cast<std::uint16_t>(
         format::kEventHasScale | (delta ? format::kEventDelta : format::kEventAbsolute));
     const std::size_t levels = std::size_t{bid_count} + ask_count;

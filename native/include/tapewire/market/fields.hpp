@@ -28,15 +28,17 @@ struct StructRow {
 namespace detail {
 
 template <typename T>
-constexpr char kind_of = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
+constexpr char kind_of = std::is_floating_point_v<T> ? 'f'
+                         : std::is_signed_v<T>       ? 'i'
+                                                     : 'u';
 
 }  // namespace detail
 
 inline std::vector<StructRow> message_structs() {
-#define TW_FIELD(type, member)                                    \
-    FieldRow {                                                    \
-        #member, offsetof(type, member), sizeof(type::member),    \
-            detail::kind_of<decltype(type::member)>               \
+#define TW_FIELD(type, member)                                 \
+    FieldRow {                                                 \
+        #member, offsetof(type, member), sizeof(type::member), \
+            detail::kind_of<decltype(type::member)>            \
     }
     using namespace format;
     return {

@@ -1,0 +1,218 @@
+"""Instruments and their file: ids that every host agrees on, and what somebody may leave there."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import xxhash
+
+import tapewire as tw
+from tapewire.protocol.instruments import Instrument, Instruments, UnknownInstrument
+
+BTC = Instrument.of("binance", "BTCUSDT", 2, 5, tick=1)
+ETH = Instrument.of("binance", "ETHUSDT", 2, 4)
+PING_AN = Instrument.of("szse", "000001", 2, 0, rules="szse", book_mode="l3")
+
+
+def test_ids_are_hashes_of_the_names():
+    assert BTC.venue_id == xxhash.xxh64_intdigest(b"binance") & 0xFFFF
+    assert BTC.market_id == xxhash.xxh64_intdigest(b"binance:BTCUSDT") & 0xFFFFFFFF
+    assert BTC.symbol_hash == xxhash.xxh64_intdigest(b"binance:BTCUSDT")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"venue": ""}, "venue=''"),
+        ({"venue": "a:b"}, "no colon"),
+        ({"symbol": "A\nB"}, r"symbol='A\\nB'"),
+        ({"symbol": " A"}, "symbol=' A'"),
+        ({"symbol": "x" * 65}, "1 to 64 bytes"),
+        ({"symbol": "\ud800"}, "symbol"),
+        ({"symbol": 7}, "symbol=7"),
+        ({"price_scale": 19}, "price_scale=19"),
+        ({"size_scale": -1}, "size_scale=-1"),
+        ({"size_scale": True}, "size_scale=True"),
+        ({"venue_id": 0}, "venue_id=0"),
+        ({"market_id": 2**32}, "market_id=4294967296"),
+        ({"rules": "nyse"}, "rules='nyse'"),
+        ({"book_mode": "l4"}, "book_mode='l4'"),
+        ({"tick": 0}, "tick=0"),
+    ],
+)
+def test_an_instrument_that_cannot_be_is_refused(changes, named):
+    with pytest.raises(tw.InvalidMessage, match=named):
+        replace(BTC, **changes)
+
+
+def test_they_are_found_by_name_and_id():
+    known = Instruments([BTC, ETH, PING_AN])
+    assert known.get("binance", "ETHUSDT") is ETH
+    assert known.get("okx", "ETHUSDT") is None
+    assert known.by_id(PING_AN.venue_id, PING_AN.market_id) is PING_AN
+    assert known.by_id(BTC.venue_id, PING_AN.market_id) is None
+    assert known.by_market(BTC.market_id) is BTC
+    assert known.find("000001") is known.find("szse:000001") is PING_AN
+    assert (len(known), BTC in known, list(known)) == (3, True, [BTC, ETH, PING_AN])
+
+
+def test_a_symbol_of_two_venues_must_be_named_with_its_venue():
+    other = Instrument.of("okx", "BTCUSDT")
+    known = Instruments([BTC, other])
+    with pytest.raises(UnknownInstrument, match="binance:BTCUSDT, okx:BTCUSDT"):
+        known.find("BTCUSDT")
+    assert known.find("okx:BTCUSDT") is other
+    with pytest.raises(LookupError, match="known=binance:BTCUSDT"):
+        known.find("XRPUSDT")
+
+
+def test_an_id_that_is_taken_becomes_the_next_free():
+    known = Instruments([BTC])
+    twin = replace(Instrument.of("okx", "X"), venue_id=BTC.venue_id, market_id=BTC.market_id)
+    added = known.add(twin)
+    assert (added.venue_id, added.market_id) == (BTC.venue_id + 1, BTC.market_id + 1)
+    assert known.by_market(added.market_id) is added
+    # The venue has its number now; the last number is followed by the first.
+    last = replace(Instrument.of("okx", "Y"), market_id=2**32 - 1)
+    assert known.add(last).venue_id == added.venue_id
+    assert known.add(replace(last, symbol="Z")).market_id == 1
+
+
+def test_one_that_is_known_keeps_its_ids():
+    known = Instruments([replace(BTC, market_id=5)])
+    assert known.add(replace(BTC, price_scale=3)) == replace(BTC, market_id=5, price_scale=3)
+    assert len(known) == 1
+
+
+def test_what_is_saved_is_loaded_from_below(tmp):
+    Instruments([BTC, PING_AN]).save(tmp)
+    below = tmp / "v1" / "binance" / "BTCUSDT" / "2026-01-01" / "book"
+    below.mkdir(parents=True)
+    found = Instruments.load(below)
+    assert set(found) == {BTC, PING_AN}
+    assert found.path == str(tmp / "instruments.json")
+    assert os.stat(found.path).st_mode & 0o777 == 0o600
+    assert {path.name for path in tmp.iterdir()} == {"instruments.json", "v1"}
+
+
+def test_without_a_file_there_are_none(tmp):
+    assert len(Instruments.load(tmp / "not" / "there")) == 0
+
+
+@pytest.mark.root
+def test_a_file_of_another_user_is_believed_only_where_the_log_is_theirs_too(tmp, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a file is given to another user")
+    Instruments([BTC]).save(tmp)
+    os.chown(tmp / "instruments.json", 12_345, -1)
+    log = tmp / "log"
+    log.mkdir()
+    assert len(Instruments.load(log)) == 0
+    os.chown(log, 12_345, -1)
+    assert len(Instruments.load(log)) == 1
+    os.chown(log, 0, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    assert len(Instruments.load(log)) == 1
+
+
+def test_saving_adds_to_what_is_there(tmp):
+    Instruments([BTC]).save(tmp)
+    Instruments([ETH, replace(BTC, price_scale=4)]).save(tmp)
+    assert set(Instruments.load(tmp)) == {replace(BTC, price_scale=4), ETH}
+    before = (tmp / "instruments.json").stat()
+    Instruments([ETH]).save(tmp)  # nothing new: the file stays
+    assert (tmp / "instruments.json").stat() == before
+
+
+def test_other_ids_than_those_that_are_there_are_refused(tmp):
+    Instruments([BTC]).save(tmp)
+    before = (tmp / "instruments.json").read_bytes()
+    for twin in (
+        replace(BTC, market_id=BTC.market_id + 1),
+        replace(ETH, market_id=BTC.market_id),
+        replace(ETH, venue_id=7),
+        replace(PING_AN, venue_id=BTC.venue_id),
+    ):
+        with pytest.raises(tw.LayoutConflict, match="do not go together") as caught:
+            Instruments([twin]).save(tmp)
+        assert caught.value.path == str(tmp / "instruments.json")
+    assert (tmp / "instruments.json").read_bytes() == before
+
+
+def test_processes_that_save_at_once_lose_nothing(tmp):
+    code = (
+        "import sys; from tapewire.protocol.instruments import Instrument, Instruments\n"
+        "for n in range(5):\n"
+        "    Instruments([Instrument.of('venue', f'{sys.argv[2]}-{n}')]).save(sys.argv[1])\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, tmp, str(n)]) for n in range(3)]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert len(Instruments.load(tmp)) == 15
+
+
+def entry(**changes):
+    instrument = {name: getattr(BTC, name) for name in BTC.__dataclass_fields__} | changes
+    return {name: value for name, value in instrument.items() if value is not ...}
+
+
+def document(*entries, **changes):
+    return {"format": "tapewire-instruments", "version": 1, "instruments": [*entries]} | changes
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"format": NaN}', "not JSON"),
+        ([], "must be an object"),
+        (document(format="tapewire-types"), "must be an object with"),
+        (document(version=0), "no such version"),
+        (document(version="1"), "version must be of type int"),
+        (document(more=1), "not known: 'more'"),
+        (document(instruments={}), "instruments must be of type list"),
+        (document(7), r"instruments\[0\] must be an object"),
+        (document(entry(venue=...)), "lacks a member: venue"),
+        (document(entry(tick="1")), "tick must be of type int | None"),
+        (document(entry(tick=True)), "tick"),
+        (document(entry(price_scale=19)), "price_scale=19"),
+        (document(entry(symbol="\x1b[31m")), "symbol must be printable"),
+        (document(entry(rules="x")), "rules="),
+        (document(entry(market_id=0)), "market_id=0"),
+        (document(entry(), entry()), r"instruments\[1\]: there twice"),
+        (document(entry(), entry(symbol="B")), r"instruments\[1\]: two instruments"),
+        (document(entry(), entry(symbol="B", market_id=5, venue_id=6)), "venue_id=6"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_file_that_breaks_a_rule_is_named(tmp, content, named):
+    text = content if isinstance(content, bytes) else json.dumps(content).encode()
+    (tmp / "instruments.json").write_bytes(text)
+    with pytest.raises(tw.CorruptMetadata, match=named) as caught:
+        Instruments.load(tmp)
+    assert caught.value.path == str(tmp / "instruments.json")
+    assert "restore the file" in caught.value.hint
+    with pytest.raises(tw.CorruptMetadata):
+        Instruments([ETH]).save(tmp)
+    assert (tmp / "instruments.json").read_bytes() == text
+
+
+def test_a_file_of_a_later_release_is_refused(tmp):
+    (tmp / "instruments.json").write_text(json.dumps(document(version=2)))
+    with pytest.raises(tw.UnsupportedVersion, match="version=2"):
+        Instruments.load(tmp)
+
+
+def test_a_link_and_a_pipe_are_not_followed(tmp):
+    (tmp / "real").write_text(json.dumps(document()))
+    (tmp / "instruments.json").symlink_to(tmp / "real")
+    with pytest.raises(tw.CorruptMetadata, match="link"):
+        Instruments.load(tmp)
+    (tmp / "instruments.json").unlink()
+    os.mkfifo(tmp / "instruments.json")
+    with pytest.raises(tw.CorruptMetadata, match="regular"):
+        Instruments.load(tmp)
