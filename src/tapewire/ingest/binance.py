@@ -14,6 +14,7 @@ from tapewire.ingest.lines import (
     WRONG_TYPE,
     BadRow,
     LineImporter,
+    levels,
     parse_json,
     whole,
 )
@@ -24,7 +25,6 @@ from tapewire.protocol.market import (
     TRADE_TICK,
     l2_diff,
     l2_snapshot,
-    scaled_levels,
 )
 
 __all__ = ["BinanceSpot", "BinanceUsdm"]
@@ -91,12 +91,11 @@ class _Binance(LineImporter):
 
     def _diff(self, instrument: Instrument, timestamp_ns: int, data: dict[str, Any]) -> bytes:
         first = whole(data["U"])
-        scales = instrument.price_scale, instrument.size_scale
         payload: bytes = l2_diff(
             instrument,
             timestamp_ns,
-            bids=scaled_levels(data["b"], *scales),
-            asks=scaled_levels(data["a"], *scales),
+            bids=levels(data["b"], instrument),
+            asks=levels(data["a"], instrument),
             first=first,
             last=whole(data["u"]),
             prev=self._previous(first, data),
@@ -109,12 +108,11 @@ class _Binance(LineImporter):
         instrument = self.wanted(self.venue, symbol)
         if instrument is None:
             return
-        scales = instrument.price_scale, instrument.size_scale
         payload = l2_snapshot(
             instrument,
             timestamp_ns,
-            bids=scaled_levels(document["bids"], *scales),
-            asks=scaled_levels(document["asks"], *scales),
+            bids=levels(document["bids"], instrument),
+            asks=levels(document["asks"], instrument),
             native_seq=whole(document["lastUpdateId"]),
             exchange_ns=_time_ns(document.get("T"), 0),
         )
