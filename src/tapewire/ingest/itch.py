@@ -146,6 +146,8 @@ class Itch:
             tail = data
 
     def _by_stock(self, events: _Array, out: _Stocks, report: Report) -> Iterator[Chunk]:
+        for locate in np.unique(events["locate"]).tolist():
+            out.instrument(locate)  # all before the first log: their file is written once
         by_stock = events[np.argsort(events["locate"], kind="stable")]
         starts = np.flatnonzero(np.diff(by_stock["locate"].astype(np.int64), prepend=-1))
         for rows in np.split(by_stock, starts[1:]):

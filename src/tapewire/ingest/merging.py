@@ -33,26 +33,32 @@ def merged(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
     Raises:
         CorruptSource: A file is damaged; the events before the damage were given.
     """
-    if all(_in_order(reader) for reader in readers):
-        yield from _streamed(readers, report)
+    counts = [_counts_in_order(reader) for reader in readers]
+    if all(lanes is not None for lanes in counts):
+        yield from _streamed(readers, [lanes or [] for lanes in counts], report)
     else:
         yield from _sorted(readers, report)
 
 
-def _in_order(reader: Reader) -> bool:
-    last: dict[int, int] = {}
+def _counts_in_order(reader: Reader) -> list[int] | None:
+    """How many events each lane has; None where one of them is not in order."""
+    counts: list[int] = []
+    last: list[int] = []
     try:
         for lanes in reader(None):
+            counts.extend([0] * (len(lanes) - len(counts)))
+            last.extend([-1] * (len(lanes) - len(last)))
             for i, events in enumerate(lanes):
                 keys = events["key"]
                 if len(keys) == 0:
                     continue
-                if keys[0] < last.get(i, -1) or (np.diff(keys) < 0).any():
-                    return False
+                if keys[0] < last[i] or (np.diff(keys) < 0).any():
+                    return None
+                counts[i] += len(keys)
                 last[i] = int(keys[-1])
     except CorruptSource:
         pass  # raised again, and let through, when it is read
-    return True
+    return counts
 
 
 def _sorted(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
@@ -75,16 +81,22 @@ def _sorted(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
 
 
 class _Lane:
-    """Events of one lane that are read and not given yet."""
+    """Events of one lane that are read and not given yet.
 
-    def __init__(self) -> None:
+    Attributes:
+        told: The key up to which the lane has told everything: after its last event, any.
+    """
+
+    def __init__(self, count: int) -> None:
         self.waiting: list[_Array] = []
-        self.last = -1  # key of the latest
+        self.told = -1 if count else _END
+        self._to_come = count
 
     def add(self, events: _Array) -> None:
         if len(events):
             self.waiting.append(events)
-            self.last = int(events["key"][-1])
+            self._to_come -= len(events)
+            self.told = int(events["key"][-1]) if self._to_come > 0 else _END
 
     def take(self, up_to: int) -> list[_Array]:
         taken = []
@@ -99,22 +111,22 @@ class _Lane:
         return taken
 
 
-def _streamed(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
+def _streamed(
+    readers: Sequence[Reader], counts: list[list[int]], report: Report
+) -> Iterator[_Array]:
     sources = [iter(reader(report)) for reader in readers]
-    lanes: list[list[_Lane]] = [[] for _ in sources]
+    lanes = [[_Lane(count) for count in of_source] for of_source in counts]
     at_end = [False] * len(sources)
     damage: CorruptSource | None = None
 
     def behind(i: int) -> int:
         """The key up to which a source has told everything."""
-        return _END if at_end[i] else min((lane.last for lane in lanes[i]), default=-1)
+        return _END if at_end[i] else min((lane.told for lane in lanes[i]), default=-1)
 
     while not all(at_end):
-        i = min(range(len(sources)), key=behind)
+        i = min((i for i in range(len(sources)) if not at_end[i]), key=behind)
         try:
             for k, events in enumerate(next(sources[i])):
-                if k == len(lanes[i]):
-                    lanes[i].append(_Lane())
                 lanes[i][k].add(events)
         except StopIteration:
             at_end[i] = True

@@ -31,8 +31,11 @@ __all__ = [
     "DatedOptions",
     "OrderChunks",
     "Symbols",
+    "channel_of",
     "day_of",
     "empty_events",
+    "keys",
+    "number_of",
     "phase_flags",
     "times",
     "with_keys",
@@ -41,15 +44,19 @@ __all__ = [
 
 _Array = np.ndarray[Any, Any]
 
-SEQ_BITS = 47  # of a key: the channel stands above its numbers
-MAX_CHANNEL = (1 << 15) - 1
+# A key is day, channel and number in it, from the top: numbers begin anew each day.
+SEQ_BITS = 33
+CHANNEL_BITS = 15
+MAX_DAY = (1 << 15) - 1  # in 2059
+MAX_CHANNEL = (1 << CHANNEL_BITS) - 1
+MAX_NUMBER = (1 << SEQ_BITS) - 1
 SECOND_NS = 10**9
 DAY_NS = 86_400 * SECOND_NS
 SHANGHAI_NS = 8 * 3600 * SECOND_NS  # UTC+8 the whole year, since 1991
 
 EVENT_DTYPE = np.dtype(
     [
-        ("key", "<i8"),  # channel and number: the order of events
+        ("key", "<i8"),  # day, channel and number: the order of events
         ("symbol", "<i8"),  # index in Symbols.names
         ("exchange_ns", "<i8"),
         ("ingest_ns", "<i8"),
@@ -164,11 +171,29 @@ def without_negatives(block: Block, names: tuple[str, ...], report: Report | Non
     return block
 
 
-def with_keys(block: Block, channel: str, number: str, report: Report | None) -> Block:
-    """The rows whose channel and number can be a key."""
+def with_keys(
+    block: Block, days: _Array | int, channel: str, number: str, report: Report | None
+) -> Block:
+    """The rows whose day, channel and number can be a key."""
     channels, numbers = block[channel], block[number]
-    wrong = (channels < 0) | (channels > MAX_CHANNEL) | (numbers < 0) | (numbers >= 1 << SEQ_BITS)
+    wrong = (channels < 0) | (channels > MAX_CHANNEL) | (numbers < 0) | (numbers > MAX_NUMBER)
+    wrong |= np.asarray(days) > MAX_DAY
     return block.without(wrong, report, "not a channel and a number in it")
+
+
+def keys(days: _Array | int, channels: _Array, numbers: _Array) -> _Array:
+    """What orders events: by day, channel, and number in it."""
+    return np.asarray(days << CHANNEL_BITS | channels) << SEQ_BITS | numbers
+
+
+def channel_of(key: Any) -> Any:
+    """The channel of keys."""
+    return key >> SEQ_BITS & MAX_CHANNEL
+
+
+def number_of(key: Any) -> Any:
+    """The number of keys in their channel."""
+    return key & MAX_NUMBER
 
 
 class Symbols:
@@ -228,6 +253,8 @@ class OrderChunks:
 
     def chunks(self, events: _Array) -> Iterator[Chunk]:
         """The chunks of events that follow those given before."""
+        for symbol in np.unique(events["symbol"]).tolist():
+            self.instrument(symbol)  # all before the first log: their file is written once
         order = np.argsort(events["symbol"], kind="stable")
         by_symbol = events[order]
         starts = np.flatnonzero(np.diff(by_symbol["symbol"], prepend=-1))
@@ -277,8 +304,8 @@ def _book_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk
     head, order = records["head"], records["order"]
     head["ingest_ts_ns"] = times_ns
     head["exchange_ts_ns"] = rows["exchange_ns"]
-    head["native_seq"] = rows["key"] & ((1 << SEQ_BITS) - 1)
-    head["stream_id"] = rows["key"] >> SEQ_BITS
+    head["native_seq"] = number_of(rows["key"])
+    head["stream_id"] = channel_of(rows["key"])
     order["event_type"] = rows["type"]
     for name in ("side", "ord_type", "exec_type", "order_id", "price", "qty", "amt"):
         order[name] = rows[name]
@@ -298,7 +325,7 @@ def _trades_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chu
     ticks["timestamp_ns"] = rows["exchange_ns"]
     ticks["price"] = rows["price"]
     ticks["size"] = rows["qty"]
-    ticks["trade_id"] = rows["key"] & ((1 << SEQ_BITS) - 1)
+    ticks["trade_id"] = number_of(rows["key"])
     ticks["buyer_order_id"] = rows["bid_order_id"]
     ticks["seller_order_id"] = rows["ask_order_id"]
     ticks["symbol_hash"] = instrument.symbol_hash
