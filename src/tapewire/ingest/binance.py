@@ -18,6 +18,7 @@ from tapewire.ingest.lines import (
     parse_json,
     whole,
 )
+from tapewire.ingest.snapshot_order import SnapshotOrder
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import (
     BOOK_EVENT,
@@ -42,6 +43,7 @@ class _Binance(LineImporter):
         super().__init__(options)
         self._only: str | None = None  # the symbol, while the capture has shown one
         self._many = False
+        self._orders: dict[Instrument, SnapshotOrder[tuple[int, bytes]]] = {}
 
     def message(self, line: bytes) -> None:
         """By the event's type."""
@@ -72,8 +74,7 @@ class _Binance(LineImporter):
             self._many = self._only is not None
             self._only = symbol
         if kind == "depthUpdate":
-            payload = self._diff(instrument, timestamp_ns, data)
-            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+            self._add_diff(instrument, timestamp_ns, data)
         elif kind in ("trade", "aggTrade"):
             payload = self._trade(instrument, data)
             self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
@@ -89,19 +90,30 @@ class _Binance(LineImporter):
             raise BadRow("unknown message", f"e={kind!r:.80}")
         self.keep_wire(instrument, timestamp_ns, text)
 
-    def _diff(self, instrument: Instrument, timestamp_ns: int, data: dict[str, Any]) -> bytes:
-        first = whole(data["U"])
-        payload: bytes = l2_diff(
+    def _add_diff(self, instrument: Instrument, timestamp_ns: int, data: dict[str, Any]) -> None:
+        first, last = whole(data["U"]), whole(data["u"])
+        previous = self._previous(first, data)
+        payload = l2_diff(
             instrument,
             timestamp_ns,
             bids=levels(data["b"], instrument),
             asks=levels(data["a"], instrument),
             first=first,
-            last=whole(data["u"]),
-            prev=self._previous(first, data),
+            last=last,
+            prev=previous,
             exchange_ns=_time_ns(data.get("T", data.get("E")), 0),
         )
-        return payload
+        order = self._order(instrument)
+        snapshot = order.diff(previous, last)
+        if snapshot is not None:
+            self.add(instrument, "book", BOOK_EVENT, *snapshot)
+        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        while order.left_out:
+            order.left_out -= 1
+            self.report.skip("a snapshot older than the book")
+
+    def _order(self, instrument: Instrument) -> SnapshotOrder[tuple[int, bytes]]:
+        return self._orders.setdefault(instrument, SnapshotOrder())
 
     def _snapshot(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
         symbol = document.get("symbol") or self._only_symbol()
@@ -116,7 +128,8 @@ class _Binance(LineImporter):
             native_seq=whole(document["lastUpdateId"]),
             exchange_ns=_time_ns(document.get("T"), 0),
         )
-        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        if self._order(instrument).snapshot(document["lastUpdateId"], (timestamp_ns, payload)):
+            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
         self.keep_wire(instrument, timestamp_ns, text)
 
     def _only_symbol(self) -> str:

@@ -1,4 +1,4 @@
-"""Books over midnight: times that go back, books of more levels than fit a record, gaps."""
+"""The framework's own books: over midnight, with gaps, with snapshots that come late."""
 
 import pytest
 
@@ -126,3 +126,43 @@ def test_a_log_that_lost_records_meanwhile_is_named(tmp, monkeypatch):
         ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
     monkeypatch.undo()
     assert len(content_of(tmp / "archive")[f"{DAY_2}/book"]) == 1
+
+
+def snapshot(last_update):
+    return snapshot_line(MIDNIGHT_NS, last_update, [["1", "1"]], [["3", "1"]], "AAA")
+
+
+@pytest.mark.parametrize("late", [100, 105, 110, 119])
+def test_a_snapshot_older_than_the_book_makes_no_gap(import_lines, late):
+    """It was asked for while diffs came."""
+    lines = [snapshot(100), diff(MIDNIGHT_NS, 110, previous=100), diff(MIDNIGHT_NS, 120, [], 110)]
+    lines += [snapshot(late), diff(MIDNIGHT_NS, 130, [["2", "1"]], 120)]
+    summary, content = import_lines(FORMAT, lines)
+    assert summary.clean
+    assert summary.skipped == {"a snapshot older than the book": 1}
+    assert len(content[f"{DAY_2}/book"]) == 4
+
+
+def test_a_snapshot_that_the_diffs_follow_counts_however_low_its_ids(import_lines):
+    """The venue's ids began anew."""
+    lines = [snapshot(1000), diff(MIDNIGHT_NS, 1010, previous=1000), snapshot(5)]
+    lines += [diff(MIDNIGHT_NS, 6, [["2", "1"]], 5), diff(MIDNIGHT_NS, 7, [["2", "2"]])]
+    summary, content = import_lines(FORMAT, lines)
+    assert (summary.clean, len(content[f"{DAY_2}/book"])) == (True, 5)
+
+
+def test_a_snapshot_after_a_gap_mends_it_with_the_diffs_that_came_before(import_lines):
+    lines = [snapshot(100), diff(MIDNIGHT_NS, 110, previous=100)]
+    lines += [diff(MIDNIGHT_NS, 210, previous=200), diff(MIDNIGHT_NS, 220, previous=210)]
+    lines += [snapshot(205), diff(MIDNIGHT_NS, 230, previous=220)]
+    lines += [snapshot(215), diff(MIDNIGHT_NS, 240, previous=230)]
+    summary, _ = import_lines(FORMAT, lines)
+    assert (summary.gaps, summary.untrusted) == (1, {})
+
+
+def test_lines_twice_change_nothing(import_lines):
+    lines = [snapshot(100), *[diff(MIDNIGHT_NS, 110, previous=100)] * 2, *[snapshot(110)] * 2]
+    lines += [diff(MIDNIGHT_NS, 120, previous=110)] * 2
+    lines += [snapshot(115), *lines[-2:], diff(MIDNIGHT_NS, 130, previous=120)]
+    summary, _ = import_lines(FORMAT, lines)
+    assert summary.clean
