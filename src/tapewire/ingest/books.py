@@ -70,6 +70,7 @@ class RunningBook:
         if log is not self._log:
             self.close()
             self._log = log
+            log.follower = self
         if self._reader is None:
             self._reader = tw.open_log(log.folder)
             self._reader.seek_seq(log.first_seq + self._read[log.log])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,6 +26,14 @@ _NOT_OURS = (
 )
 
 
+class Follower(Protocol):
+    """Holds a log open until `close`; may open it again."""
+
+    def close(self) -> None:
+        """Let go of the log."""
+        ...
+
+
 class LogWriter:
     """A log that a job writes to. Closed between uses where there are many; its counts stay.
 
@@ -38,6 +46,7 @@ class LogWriter:
         first_seq: The number of the job's first record in it.
         count: Records of the job so far, whether appended now or there already.
         ledger: Its gap ledger, which remembers what it has read of itself.
+        follower: Who reads behind it, and lets go of it when it is closed.
     """
 
     def __init__(self, log: str, folder: Path, job: Job) -> None:
@@ -46,6 +55,7 @@ class LogWriter:
         self.count = 0
         self.gaps = 0
         self.ledger = GapLedger(folder)
+        self.follower: Follower | None = None
         self._writer: Any = None
         self._reader: Any = None
         writer = self._open()
@@ -102,6 +112,8 @@ class LogWriter:
         writer, self._writer = self._writer, None
         if reader is not None:
             reader.close()
+        if self.follower is not None:
+            self.follower.close()
         if writer is not None:
             with writer:
                 writer.flush_sync()

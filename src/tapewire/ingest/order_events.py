@@ -75,7 +75,7 @@ EVENT_DTYPE = np.dtype(
     ]
 )
 
-ADD, CANCEL, TRADE = 1, 2, 4  # L3Type
+ADD, CANCEL, TRADE, RESET = 1, 2, 4, 5  # L3Type
 PRICE_IS_MARKET, OPENING, CLOSING, RESTRICTED = 1, 2, 4, 8  # L3Flags
 
 
@@ -250,6 +250,7 @@ class OrderChunks:
         self._report = report
         self._instruments: dict[int, Instrument | None] = {}
         self._latest_ns: dict[int, int] = {}
+        self._days: dict[int, int] = {}  # symbol → day of its latest event
 
     def chunks(self, events: _Array) -> Iterator[Chunk]:
         """The chunks of events that follow those given before."""
@@ -287,6 +288,7 @@ class OrderChunks:
         if instrument is None:
             self._report.skipped["another symbol"] += len(rows)
             return
+        rows = self._with_resets(symbol, rows)
         # An event cannot be used before those in front of it were there.
         times_ns = np.maximum.accumulate(rows["ingest_ns"])
         np.maximum(times_ns, self._latest_ns.get(symbol, 0), out=times_ns)
@@ -296,9 +298,21 @@ class OrderChunks:
         if traded.any():
             yield _trades_chunk(instrument, rows[traded], times_ns[traded])
 
+    def _with_resets(self, symbol: int, rows: _Array) -> _Array:
+        """A further day begins with a reset: orders do not outlive their day."""
+        days = rows["key"] >> SEQ_BITS + CHANNEL_BITS
+        starts = np.flatnonzero(np.diff(days, prepend=self._days.get(symbol, days[0])))
+        self._days[symbol] = int(days[-1])
+        resets = empty_events(len(starts))
+        for name in ("symbol", "exchange_ns", "ingest_ns", "line"):
+            resets[name] = rows[name][starts]
+        resets["key"] = rows["key"][starts] - number_of(rows["key"][starts])
+        resets["type"] = RESET
+        return np.insert(rows, starts, resets)
+
 
 def _book_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
-    from tapewire.protocol.market import BOOK_EVENT, L3Flags, l3_rows
+    from tapewire.protocol.market import BOOK_EVENT, EventType, L3Flags, l3_rows
 
     records = l3_rows(instrument, len(rows))
     head, order = records["head"], records["order"]
@@ -307,6 +321,7 @@ def _book_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk
     head["native_seq"] = number_of(rows["key"])
     head["stream_id"] = channel_of(rows["key"])
     order["event_type"] = rows["type"]
+    head["event_type"][rows["type"] == RESET] = EventType.RESET
     for name in ("side", "ord_type", "exec_type", "order_id", "price", "qty", "amt"):
         order[name] = rows[name]
     flags = rows["flags"]

@@ -209,7 +209,11 @@ def test_days_given_together_are_days_apart(tmp):
     assert (summary.skipped, summary.gaps) == ({}, 0)
     assert [log.split("/")[3] for log in summary.logs] == ["2024-01-02", "2024-01-03"]
     got = [(event.native_seq, event.order.price) for event in events(tmp, "szse", "000001")]
-    assert got == [(1, 50_000), (2, 60_000), (1, 70_000), (2, 80_000), (3, 0)]
+    assert got == [(1, 50_000), (2, 60_000), (0, 0), (1, 70_000), (2, 80_000), (3, 0)]
+    book = l3_book_of(tmp / "archive", "szse", "000001")
+    for record in records_of(tmp / "archive", "szse", "000001", "book"):
+        book.apply(record)
+    assert book.bids().tolist() == [(70_000, 10_000, 1)], "nothing of the day before"
 
 
 def test_a_number_missing_in_a_whole_channel_is_a_gap_where_asked(tmp):
@@ -381,6 +385,39 @@ def test_messages_of_another_length_are_kept_aside_and_the_next_is_found(tmp):
         "neither a buy nor a sell": 1,
     }
     assert [event.order.order_id for event in events(tmp, "nasdaq", "ACME")] == [1, 4]
+
+
+def test_an_order_with_the_number_of_one_that_rests_is_a_bad_row(tmp):
+    """Whose executions would they be?"""
+    summary = itch(
+        tmp,
+        add(1),
+        add(2),
+        add(1, b"S", 50, 20_000),
+        message(b"U", struct.pack(">QQII", 2, 1, 40, 10_200)),
+        message(b"U", struct.pack(">QQII", 2, 2, 40, 10_200)),
+        message(b"E", struct.pack(">QIQ", 1, 100, 7)),
+        add(1, b"S", 50, 20_000),
+    )
+    assert summary.bad == {"the number of another order that still rests": 2}
+    book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
+    for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
+        book.apply(record)
+    assert book.bids().tolist() == [(10_200, 40, 1)]
+    assert book.asks().tolist() == [(20_000, 50, 1)]
+    (trade,) = events(tmp, "nasdaq", "ACME", "trades")
+    assert (trade.price, trade.is_buyer_maker) == (10_000, 1)
+
+
+def test_orders_do_not_outlive_their_session(tmp):
+    for name, one in (("1.itch", add(1)), ("2.itch", add(1, price=20_000))):
+        (tmp / name).write_bytes(struct.pack(">H", len(one)) + one)
+    files = [tmp / "1.itch", tmp / "2.itch"]
+    ingest.run("itch", files, tmp / "archive", date="2024-07-01")
+    book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
+    for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
+        book.apply(record)
+    assert book.bids().tolist() == [(20_000, 100, 1)]
 
 
 class Looked:

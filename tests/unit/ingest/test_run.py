@@ -317,6 +317,23 @@ def test_more_logs_than_may_be_open_are_written_in_turn(tmp, monkeypatch):
     assert content_of(tmp / "few") == content_of(tmp / "many")
 
 
+def test_no_more_files_are_open_than_the_logs_that_may_be(tmp, monkeypatch):
+    """A capture of a whole market has books by the thousand, and each is read behind its log."""
+    monkeypatch.setattr("tapewire.ingest.target.MAX_OPEN", 2)
+    lines = [snapshot_line(MIDNIGHT_NS, 5, [["1", "1"]], [["3", "3"]], f"S{i}") for i in range(30)]
+    capture = write_capture(tmp / "a.gz", lines)
+    before = len(os.listdir("/proc/self/fd"))
+    most = []
+    ingest.run(
+        FORMAT,
+        [capture],
+        tmp / "archive",
+        progress=lambda _: most.append(len(os.listdir("/proc/self/fd"))),
+    )
+    assert len(most) == 30
+    assert max(most) - before < 30
+
+
 def test_progress_rises_to_the_whole(tmp):
     capture = write_capture(tmp / "a.gz", futures_lines(10_000))
     told = []
