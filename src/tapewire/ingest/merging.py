@@ -33,17 +33,18 @@ def merged(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
     Raises:
         CorruptSource: A file is damaged; the events before the damage were given.
     """
-    counts = [_counts_in_order(reader) for reader in readers]
-    if all(lanes is not None for lanes in counts):
-        yield from _streamed(readers, [lanes or [] for lanes in counts], report)
+    looks = [_look(reader) for reader in readers]
+    if all(in_order for _, in_order in looks):
+        yield from _streamed(readers, [counts for counts, _ in looks], report)
     else:
-        yield from _sorted(readers, report)
+        yield from _sorted(readers, sum(sum(counts) for counts, _ in looks), report)
 
 
-def _counts_in_order(reader: Reader) -> list[int] | None:
-    """How many events each lane has; None where one of them is not in order."""
+def _look(reader: Reader) -> tuple[list[int], bool]:
+    """How many events each lane has, and whether all of them are in order."""
     counts: list[int] = []
     last: list[int] = []
+    in_order = True
     try:
         for lanes in reader(None):
             counts.extend([0] * (len(lanes) - len(counts)))
@@ -52,30 +53,33 @@ def _counts_in_order(reader: Reader) -> list[int] | None:
                 keys = events["key"]
                 if len(keys) == 0:
                     continue
-                if keys[0] < last[i] or (np.diff(keys) < 0).any():
-                    return None
+                in_order = in_order and keys[0] >= last[i] and not (np.diff(keys) < 0).any()
                 counts[i] += len(keys)
                 last[i] = int(keys[-1])
     except CorruptSource:
         pass  # raised again, and let through, when it is read
-    return counts
+    return counts, in_order
 
 
-def _sorted(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
-    gathered: list[_Array] = []
+def _sorted(readers: Sequence[Reader], total: int, report: Report) -> Iterator[_Array]:
+    """All of them in memory, once: into an array of their number, given out by an index."""
+    gathered: _Array | None = None
+    filled = 0
     damage: CorruptSource | None = None
     try:
         for reader in readers:
             for lanes in reader(report):
-                gathered.extend(events for events in lanes if len(events))
+                for events in lanes:
+                    if gathered is None:
+                        gathered = np.empty(total, events.dtype)
+                    gathered[filled : filled + len(events)] = events
+                    filled += len(events)
     except CorruptSource as error:
         damage = error
-    if gathered:
-        events = np.concatenate(gathered)
-        gathered.clear()
-        events = events[np.argsort(events["key"], kind="stable")]
-        for start in range(0, len(events), SLICE):
-            yield events[start : start + SLICE]
+    if gathered is not None:
+        order = np.argsort(gathered["key"][:filled], kind="stable")
+        for start in range(0, filled, SLICE):
+            yield gathered[order[start : start + SLICE]]
     if damage is not None:
         raise damage
 
