@@ -31,6 +31,7 @@ from tapewire.protocol.market import (
 __all__ = ["BinanceSpot", "BinanceUsdm"]
 
 MS = 1_000_000
+_UNKNOWN = "a snapshot of an unknown symbol"
 _KNOWN = frozenset(
     ("markPriceUpdate", "kline", "24hrTicker", "24hrMiniTicker", "forceOrder", "avgPrice")
 )
@@ -67,12 +68,12 @@ class _Binance(LineImporter):
             self.report.skip(str(kind))
             return
         symbol = data["s"]
+        if symbol != self._only and type(symbol) is str:
+            self._many = self._many or self._only is not None
+            self._only = symbol
         instrument = self.wanted(self.venue, symbol)
         if instrument is None:
             return
-        if symbol != self._only:
-            self._many = self._only is not None
-            self._only = symbol
         if kind == "depthUpdate":
             self._add_diff(instrument, timestamp_ns, data)
         elif kind in ("trade", "aggTrade"):
@@ -133,14 +134,13 @@ class _Binance(LineImporter):
         self.keep_wire(instrument, timestamp_ns, text)
 
     def _only_symbol(self) -> str:
+        if self._many:
+            raise BadRow(_UNKNOWN, "it names none, and the capture has shown several")
+        if self._only is not None:
+            return self._only
         if len(self.options.symbols) == 1:
             return self.options.symbols[0]
-        if self._only is None or self._many:
-            raise BadRow(
-                "a snapshot of an unknown symbol",
-                "it names none and the capture has not shown exactly one; give --symbol",
-            )
-        return self._only
+        raise BadRow(_UNKNOWN, "it names none, and the capture has shown none; give --symbol")
 
     def _trade(self, instrument: Instrument, data: dict[str, Any]) -> bytes:
         maker = data["m"]

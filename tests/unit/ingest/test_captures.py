@@ -58,6 +58,22 @@ def test_a_snapshot_of_nobody_knows_which_symbol_is_a_bad_row(import_lines, symb
     assert summary.bad == {"a snapshot of an unknown symbol": 1}
 
 
+def test_a_snapshot_of_another_symbol_does_not_become_the_book_of_the_one_asked_for(import_lines):
+    nameless = AT + b'{"lastUpdateId":9,"bids":[["7","7"]],"asks":[]}'
+    lines = [depth(pu=2, s="BBB"), nameless, depth(pu=2, s="AAA"), nameless]
+    summary, content = import_lines("binance-usdm", lines, symbols=["AAA"])
+    assert summary.bad == {"a snapshot of an unknown symbol": 1}
+    assert summary.skipped == {"another symbol": 2}
+    assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 1
+
+
+def test_a_snapshot_before_all_else_is_of_the_symbol_asked_for(import_lines):
+    lines = [AT + b'{"lastUpdateId":4,"bids":[["1","2"]],"asks":[]}', depth(pu=2)]
+    summary, content = import_lines("binance-usdm", lines, symbols=["AAA"])
+    assert summary.clean
+    assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 2
+
+
 def test_an_aggregate_trade_has_its_own_id(import_lines, tmp):
     data = {"e": "aggTrade", "s": "AAA", "a": 77, "p": "1.5", "q": "2", "T": 5, "m": False}
     import_lines("binance-usdm", [capture_line(MIDNIGHT_NS, data)])
