@@ -125,4 +125,24 @@ TEST(a_book_of_orders_survives_the_want_of_memory) {
                           Options{.mode = format::BookMode::l3, .on_gap = GapPolicy::resync});
 }
 
+TEST(a_diff_that_there_is_no_memory_for_does_not_wait_in_part) {
+    Book book(Options{.on_gap = GapPolicy::resync});
+    const kit::Levels levels(100, {1, 1});
+    for (std::uint64_t i = 1; i <= 200; ++i) {
+        const BookEvent diff = kit::diff(levels, {}, i, i + 1);
+        const std::size_t before = book.waiting();
+        for (std::size_t at = 0; book.waiting() == before; ++at) {
+            allocations_left = at;
+            try {
+                book.apply(diff, i);
+            } catch (const std::bad_alloc&) {
+                CHECK_EQ(book.waiting(), before);
+            }
+            allocations_left = kNever;
+        }
+    }
+    book.apply(kit::snapshot({{5, 5}}, {}, 1), 201);
+    CHECK(book.trusted() && book.last_update() == 201);
+}
+
 TEST_MAIN()
