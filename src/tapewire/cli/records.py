@@ -102,7 +102,7 @@ class Messages:
         return name
 
     def type_id_of(self, text: str) -> int:
-        """A type as it is typed: ``4097``, ``0x1001``, or the name of a message."""
+        """A type as it is typed: ``8193``, ``0x2001``, or the name of a message."""
         try:
             type_id = int(text, 0)
         except ValueError:
