@@ -21,7 +21,7 @@ __all__ = ["replay"]
 
 def replay(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG…", help="Logs, read as one by their times.")
+        list[str], typer.Argument(metavar="LOG", help="Logs, read as one by their times.")
     ],
     symbols: Annotated[
         list[str] | None,
@@ -54,8 +54,10 @@ def replay(
 ) -> None:
     """Show the books of one or more logs as they were, and what became of them.
 
-    A line for each change of the levels shown and for each trade, then a summary with the hash of
-    all books. Exits 1 when something was missing, 3 when records are damaged.
+    A line for each change of the levels shown and for each trade, then a
+    summary with the hash of all books.
+
+    Exits 1 when something was missing, 3 when records are damaged.
     """
     from tapewire.replay import Replay
 
@@ -143,7 +145,7 @@ class _Printer:
         head = f"{iso(step.timestamp_ns)}  {step.venue}:{step.symbol}"
         if self._levels == 1:
             bid, ask = (side[0] if side else ["-", "-"] for side in sides)
-            say(f"{head}  {bid[1]} × {bid[0]} | {ask[0]} × {ask[1]}{trust}")
+            say(f"{head}  {bid[0]} × {bid[1]} | {ask[0]} × {ask[1]}{trust}")
             return
         say(f"{head}{trust}")
         for line in _ladder(*sides):
