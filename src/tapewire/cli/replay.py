@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.ledger import gap_text
 from tapewire.cli.output import Exit, JsonOption, console, errors, print_json, say, warn
 from tapewire.cli.text import count_text
 from tapewire.cli.times import iso, parse_time
@@ -227,6 +229,7 @@ def _summary(tape: Replay, as_json: bool) -> Exit:
                 ],
                 "gaps": len(gaps),
                 "gaps_open": len(open_gaps),
+                "gap_list": [dataclasses.asdict(gap) for gap in gaps],
                 "hash": tape.hash(),
             }
         )
@@ -238,9 +241,7 @@ def _summary(tape: Replay, as_json: bool) -> Exit:
         for (venue, symbol), book in sorted(tape.books.items()):
             say(f"book     {venue}:{symbol}  {book!r}")
         for gap in gaps:
-            name = f"{gap.venue}:{gap.symbol}" if gap.symbol else "log"
-            numbers = f"{gap.first:,} … {gap.last:,}" if gap.last else f"record {gap.seq:,}"
-            say(f"gap      {gap.kind} {name} {numbers}, {gap.cause}: {gap.action}")
+            say(f"gap      {gap_text(gap)}: {gap.action}")
         say(f"gaps     {len(gaps)}, {len(open_gaps)} of them open")
         say(f"hash     {tape.hash()}")
     return Exit.DAMAGED if damaged else Exit.FINDINGS if gaps else Exit.OK

@@ -50,6 +50,13 @@ def test_json_is_a_line_for_each_and_a_summary(log):
     assert lines[0]["bids"] == [["100.00", "0.001"], ["99.99", "0.002"]]
     summary = lines[-1]
     assert (summary["records"], summary["gaps"], summary["gaps_open"]) == (59, 1, 0)
+    (gap,) = summary["gap_list"]
+    assert (gap["kind"], gap["first"], gap["last"], gap["action"]) == (
+        "venue",
+        112,
+        112,
+        "resynced",
+    )
     assert tapewire("replay", log, "--levels", 0, "--json").json[-1]["hash"] == summary["hash"]
 
 
@@ -150,9 +157,10 @@ def test_a_snapshotter_follows_and_ends_well_at_sigterm(log, eventually):
 def test_inspect_lists_the_ledger(log):
     tapewire("snapshotter", log, "--once")
     text = tapewire("inspect", log)
-    (row,) = [line for line in text.out.splitlines() if line.startswith("venue")]
-    assert row.split()[:5] == ["venue", "binance:BTCUSDT", "112", "112", "25"]
-    assert row.split()[-3:] == ["resynced", "venue", "gap"]
+    assert text.out.splitlines()[-2:] == [
+        "gap       venue binance:BTCUSDT 112 … 112, venue gap",
+        "          at record 25, 2023-11-14T22:13:20.026000000Z: resynced",
+    ]
     assert text.code == 0
     (gap,) = tapewire("inspect", log, "--json").json[0]["gaps"]
     assert (gap["first"], gap["last"], gap["action"]) == (112, 112, "resynced")
