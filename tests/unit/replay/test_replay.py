@@ -94,6 +94,13 @@ def test_a_range_shows_its_records_and_the_book_knows_what_came_before(tmp):
         assert list(tape) == []
 
 
+@pytest.mark.parametrize("read", [replay.Replay, lambda q, **r: replay.features(q, "mid", **r)])
+def test_a_range_that_ends_before_it_begins_is_refused(tmp, read):
+    write_l2(tmp / "q", 5)
+    with pytest.raises(InvalidOption, match="time_to must not be before time_from"):
+        read(tmp / "q", time_from=at(3), time_to=at(2))
+
+
 def test_a_record_stamped_earlier_belongs_to_where_it_stands(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
         for time in (10, 30, 20, 40):
