@@ -100,7 +100,7 @@ def test_the_gap_is_named_and_a_snapshot_mends_the_book(imported, tmp, venue, sy
     (gap,) = book.gaps
     assert (entry.kind, entry.first, entry.last) == ("venue", *missing)
     assert (gap.cause, gap.first, gap.last, gap.resynced) == ("venue_gap", *missing, True)
-    assert entry.action == "resynced by a snapshot"
+    assert entry.action == "resynced"
     assert untrusted >= MENDED_AFTER
     assert book.trusted
     assert book.hash() == last_hash(whole.archive, venue, symbol)

@@ -129,4 +129,4 @@ class RunningBook:
 
 
 def _action(gap: Any) -> str:
-    return "resynced by a snapshot" if gap.resynced else "the book is not trusted"
+    return "resynced" if gap.resynced else "untrusted"

@@ -83,7 +83,8 @@ def midnight_ns(date: str) -> int:
         day = dt.date.fromisoformat(date)
     except (TypeError, ValueError):
         raise InvalidOption(
-            f"which day is the file of: date={date!r}", hint="give date=YYYY-MM-DD"
+            f"which day is the file of: date={date!r}",
+            hint="give date=YYYY-MM-DD; on the command line, --option date=YYYY-MM-DD",
         ) from None
     try:
         zone = zoneinfo.ZoneInfo("America/New_York")

@@ -141,7 +141,7 @@ def day_of(options: DatedOptions, source: SourceFile) -> int:
             continue
     raise InvalidOption(
         f"the file does not say which day it is of: file={source.name!r}",
-        hint="give date=YYYY-MM-DD",
+        hint="give date=YYYY-MM-DD; on the command line, --option date=YYYY-MM-DD",
     )
 
 

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from tapewire.clock import to_ns
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
 from tapewire.replay._features import FeatureInfo, Row, describe_features
 from tapewire.replay.playback import Replay
 from tapewire.replay.sources import Sources
-from tapewire.replay.start import next_record
+from tapewire.replay.start import next_record, time_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,7 +181,7 @@ class FeatureStream:
         self.done = False
         if isinstance(logs, Iterator):  # looked at twice
             logs = list[Any](logs)
-        from_ns = None if time_from is None else to_ns(time_from)
+        from_ns, end_ns = time_range(time_from, time_to)
         # Which instruments there are is known from the beginning of the tape alone, unless they
         # are named.
         start_ns = None
@@ -211,7 +210,7 @@ class FeatureStream:
                 plan,
                 start_ns=start_ns if first_ns is not None else None,
                 from_ns=from_ns,
-                to_ns=None if time_to is None else to_ns(time_to),
+                to_ns=end_ns,
                 first_ns=first_ns or 0,
                 for_all_added=symbols is not None,
             )

@@ -15,7 +15,7 @@ from tapewire.replay._native import Engine, Step, empty_book
 from tapewire.replay.names import Names
 from tapewire.replay.snapshots import Finding
 from tapewire.replay.sources import Sources
-from tapewire.replay.start import first_seq_after, warm_book
+from tapewire.replay.start import first_seq_after, time_range, warm_book
 
 if TYPE_CHECKING:
     import os
@@ -236,7 +236,7 @@ def open_engine(
     A book that was quarantined, or had raised, before `time_from` is not known to snapshots: they
     serve for "resync" alone.
     """
-    from_ns = None if time_from is None else to_ns(time_from)
+    from_ns, end_ns = time_range(time_from, time_to)
     found = [] if findings is None else findings
     books = {}
     if snapshots and on_gap == "resync" and wanted and from_ns is not None:
@@ -250,7 +250,7 @@ def open_engine(
         only_added=wanted is not None,
         skip_damaged=skip_damaged,
         show_from_ns=from_ns,
-        end_ns=None if time_to is None else to_ns(time_to),
+        end_ns=end_ns,
     )
     for one in names.instruments if wanted is None else wanted:
         engine.add(one)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tapewire.errors import CorruptRecord, GapDetected, SegmentMissing
+from tapewire.clock import to_ns
+from tapewire.errors import CorruptRecord, GapDetected, InvalidOption, SegmentMissing
 from tapewire.log import Record
 from tapewire.replay import snapshots
 from tapewire.replay.snapshots import Finding
 
 if TYPE_CHECKING:
+    from tapewire.clock import TimeLike
     from tapewire.protocol.instruments import Instrument
     from tapewire.replay._native import Snapshot
 
-__all__ = ["WarmBook", "begins_late", "first_seq_after", "next_record", "warm_book"]
+__all__ = ["WarmBook", "begins_late", "first_seq_after", "next_record", "time_range", "warm_book"]
 
 
 class WarmBook(NamedTuple):
@@ -23,6 +25,23 @@ class WarmBook(NamedTuple):
     snapshot: Snapshot
     seq: int
     timestamp_ns: int
+
+
+def time_range(
+    time_from: TimeLike | None, time_to: TimeLike | None
+) -> tuple[int | None, int | None]:
+    """Both in nanoseconds.
+
+    Raises:
+        InvalidOption: The range ends before it begins.
+    """
+    from_ns = None if time_from is None else to_ns(time_from)
+    end_ns = None if time_to is None else to_ns(time_to)
+    if from_ns is not None and end_ns is not None and end_ns < from_ns:
+        raise InvalidOption(
+            f"time_to must not be before time_from: time_from={time_from}, time_to={time_to}"
+        )
+    return from_ns, end_ns
 
 
 def next_record(reader: Any) -> Record | None:
