@@ -106,11 +106,19 @@ cdef extern from "tapewire/book/book.hpp" namespace "tapewire::book":
         void save(vector[byte]&) except +raise_python_error
 
 
+# Of several books that somebody else changes too, without the GIL.
+cdef class BookUse:
+    cdef bint busy
+
+
 cdef class Book:
     cdef shared_ptr[CBook] _book
     cdef bint _busy           # a call that has released the GIL is under way
+    cdef BookUse _use         # of who drives this book; None: nobody does
 
     cdef CBook* _native(self) except NULL
+    cdef void _enter(self)
+    cdef void _leave(self)
     cdef object _levels(self, CSide side, object n)
     cdef object _best(self, CSide side)
 

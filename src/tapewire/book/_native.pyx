@@ -122,6 +122,11 @@ cdef Book wrap_book(shared_ptr[CBook] native):
     return book
 
 
+@cython.final
+cdef class BookUse:
+    """Whether a replay is changing its books at this moment, in another thread."""
+
+
 cdef class Book:
     """What `L2Book` and `L3Book` have in common."""
 
@@ -132,9 +137,23 @@ cdef class Book:
         if self._busy:
             raise ConcurrentUse("another thread is inside a call of this book",
                                 hint="a book belongs to one thread at a time")
+        if self._use is not None and self._use.busy:
+            raise ConcurrentUse("another thread is inside a call of the replay that this book belongs to",
+                                hint="a replay and its books belong to one thread at a time")
         if self._book.get() is NULL:
             raise TypeError("the book was never made: call __init__")
         return self._book.get()
+
+    # Around what changes the book without the GIL.
+    cdef void _enter(self):
+        self._busy = True
+        if self._use is not None:
+            self._use.busy = True
+
+    cdef void _leave(self):
+        self._busy = False
+        if self._use is not None:
+            self._use.busy = False
 
     def apply(self, event):
         """Take one event in: a record, a `BookEvent`, or the bytes of one.
@@ -167,7 +186,7 @@ cdef class Book:
         cdef CBook* book = self._native()
         cdef const BatchColumns* columns = batch._columns.get()
         cdef size_t done = 0, changed = 0
-        self._busy = True
+        self._enter()
         try:
             with nogil:
                 changed = c_apply_batch(deref(book), deref(columns), batch._from, batch._to, done)
@@ -175,7 +194,7 @@ cdef class Book:
             error.applied = done
             raise
         finally:
-            self._busy = False
+            self._leave()
         return changed
 
     def tops(self, Batch batch not None, *, per="event"):
@@ -192,7 +211,7 @@ cdef class Book:
         cdef RowPer rows_per = RowPer.level if _choice("per", ("event", "level"), per) == 1 else RowPer.event
         cdef size_t done = 0
         cdef _Rows made = _Rows.__new__(_Rows)
-        self._busy = True
+        self._enter()
         try:
             with nogil:
                 made.rows = move(c_tops(deref(book), deref(columns), batch._from, batch._to, rows_per, done))
@@ -200,7 +219,7 @@ cdef class Book:
             error.applied = done
             raise
         finally:
-            self._busy = False
+            self._leave()
         import numpy
         from tapewire.book.rows import TOP_DTYPE
         return numpy.frombuffer(made, TOP_DTYPE) if made.rows.size() else numpy.empty(0, TOP_DTYPE)

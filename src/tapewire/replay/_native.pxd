@@ -6,7 +6,7 @@ from libcpp.optional cimport optional
 from libcpp.vector cimport vector
 
 from tapewire._native cimport Cursor, CursorReader, Record, RecordView, byte, raise_python_error
-from tapewire.book._native cimport CBook, Hash128
+from tapewire.book._native cimport BookUse, CBook, Hash128
 
 cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
     cppclass CMarket "tapewire::replay::Market":
@@ -55,6 +55,7 @@ cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
         cbool only_added
         cbool skip_damaged
         int64_t show_from_ns
+        uint64_t show_from_seq
         int64_t end_ns
         cbool ends_at_seq
         uint64_t end_seq
@@ -110,8 +111,12 @@ cdef class Engine:
     cdef list _symbols
     cdef str _on_gap
     cdef object _name_of  # (venue_id, market_id) to (venue, symbol)
+    cdef BookUse _use     # of all its books
 
     cdef int _check(self) except -1
+    cdef int _check_idle(self) except -1
+    cdef int _enter(self) except -1
+    cdef int _leave(self) except -1
     cdef int _know(self, size_t index) except -1
     cdef object _book_of(self, CMarket* market)
     cdef object _step(self, CStep& found)

@@ -123,12 +123,18 @@ def info(path: str | os.PathLike[str]) -> SnapshotInfo:
         return SnapshotInfo(path, **_in_place(path, header))
 
 
-def load(path: str | os.PathLike[str], instrument: Instrument | None = None) -> Snapshot:
+def load(
+    path: str | os.PathLike[str],
+    instrument: Instrument | None = None,
+    *,
+    on_gap: str = "resync",
+) -> Snapshot:
     """A snapshot and its book, whose hash is the one that the header says.
 
     Args:
         path: The file.
         instrument: What it must be of, with its scales and rules; None takes them from the file.
+        on_gap: What the book does when it goes on and something is missing: see `L2Book`.
 
     Raises:
         CorruptMetadata: It is no snapshot, is damaged, cut short, or lies in the wrong place.
@@ -137,7 +143,8 @@ def load(path: str | os.PathLike[str], instrument: Instrument | None = None) -> 
     """
     path = Path(path)
     with _about(path):
-        snapshot = decode_snapshot(load_bytes(os.fspath(path), MAX_FILE_BYTES), instrument)
+        content = load_bytes(os.fspath(path), MAX_FILE_BYTES)
+        snapshot = decode_snapshot(content, instrument, on_gap=on_gap)
         _in_place(path, snapshot.header)
     return snapshot
 
@@ -150,6 +157,7 @@ def latest_before(
     seq: int | None = None,
     time: TimeLike | None = None,
     instrument: Instrument | None = None,
+    on_gap: str = "resync",
     findings: list[Finding] | None = None,
 ) -> Snapshot | None:
     """The latest snapshot at or before a record or a time that can be believed; None without one.
@@ -161,6 +169,7 @@ def latest_before(
         seq: At or before this record.
         time: At or before this time of the tape, by the time of the snapshot's own record.
         instrument: What it must be of, with its scales and rules.
+        on_gap: As for `load`.
         findings: Gets what was passed over, which is logged as a warning in any case.
     """
     if seq is not None and time is not None:
@@ -174,7 +183,7 @@ def latest_before(
         try:
             if until_ns is not None and info(path).ingest_end_ns > until_ns:
                 continue
-            return load(path, instrument)
+            return load(path, instrument, on_gap=on_gap)
         except FileNotFoundError:
             continue  # retention was faster
         except (TapewireError, OSError) as error:

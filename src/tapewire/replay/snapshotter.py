@@ -28,7 +28,7 @@ from tapewire.replay.names import Names
 from tapewire.replay.playback import gaps_of
 from tapewire.replay.retention import Shelf
 from tapewire.replay.snapshots import Finding
-from tapewire.replay.start import begins_late, next_record
+from tapewire.replay.start import begins_late, is_of_log, next_record
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instruments
@@ -166,7 +166,9 @@ clock_ns=None, untrusted=0)
         """
         with open_subscriber(self.log, self.name, start="earliest") as reader:
             snapshots.remove_temporary(self.log)
+            self._remove_strangers(reader)
             self._shelf.look(self.findings)
+            self._told_gaps = 0  # of the engine that is made now
             engine, begun = self._begin(reader)
             done = Round()
             state = _Since(engine)
@@ -201,6 +203,7 @@ clock_ns=None, untrusted=0)
             lost = begins_late(reader)
             if lost is not None:
                 engine.lost_before(0, *lost)
+            reader.seek_start()
             return engine, None
         reader.seek_seq(resume)
         record = next_record(reader)
@@ -230,6 +233,24 @@ clock_ns=None, untrusted=0)
             if resume is not None and found.header["seq"] != newest[-1].seq:
                 resume = min(resume, found.header["seq"] + 1)
         return resume
+
+    def _remove_strangers(self, reader: Any) -> None:
+        """Take away snapshots of records that this log does not have, or has otherwise.
+
+        The log lost its end, by a power cut or a repair, which was saved already: their numbers are
+        other records now, or will be. Left there, they would be the newest to retention.
+        """
+        for venue_id, market_id in snapshots.markets(self.log):
+            for file in reversed(snapshots.files(self.log, venue_id, market_id)):
+                try:
+                    timestamp_ns = snapshots.info(file.path).ingest_end_ns
+                except (TapewireError, OSError):
+                    continue  # told of by whoever wants it
+                if is_of_log(reader, file.seq, timestamp_ns) or _is_gone_at_front(reader, file.seq):
+                    break  # and so are the older ones
+                why = f"removed, its record is not in the log: seq={file.seq} [{file.path}]"
+                snapshots.report(self.findings, file.path, why)
+                snapshots.remove(file)
 
     def _read_note(self, reader: Any) -> dict[str, int] | None:
         """What the predecessor noted, when it speaks of this very log."""
@@ -294,6 +315,14 @@ clock_ns=None, untrusted=0)
 
     def __repr__(self) -> str:
         return f"<Snapshotter of {os.fspath(self.log)!r} {self.every}>"
+
+
+def _is_gone_at_front(reader: Any, seq: int) -> bool:
+    """Whether the log, cut at its front, begins behind this record."""
+    if not reader.seek_start():
+        return False
+    record = next_record(reader)
+    return record is not None and record.seq > seq
 
 
 class _Since:
