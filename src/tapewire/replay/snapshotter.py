@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tapewire.book.checked_lines import MAX_LINE_BYTES, seal, unseal
 from tapewire.book.gaps import GapLedger
 from tapewire.config import check_at_least, check_whole
-from tapewire.errors import InvalidOption, TapewireError
+from tapewire.errors import CorruptRecord, InvalidOption, SegmentMissing, TapewireError
 from tapewire.protocol.json_file import load as load_bytes
 from tapewire.queue import open_subscriber
 from tapewire.replay import snapshots
@@ -148,6 +148,7 @@ clock_ns=None, untrusted=0)
         self._ledger = GapLedger(self.log)
         self._stop = threading.Event()
         self._told_gaps = 0
+        self._damage: str | None = None  # that it stands before
 
     def stop(self) -> None:
         """Have `run` end soon; another thread or a signal handler may call this."""
@@ -173,7 +174,7 @@ clock_ns=None, untrusted=0)
             done = Round()
             state = _Since(engine)
             while not self._stop.is_set():
-                why = engine.run(**state.limits(self.every), seconds=LOOK_SECONDS)
+                why = self._read(engine, state)
                 self._tell_gaps(engine)
                 at_end = why == "end"
                 due = why not in ("end", "slice")
@@ -185,10 +186,25 @@ clock_ns=None, untrusted=0)
                         on_round(dataclasses.replace(done))
                 if at_end and not follow:
                     break
-                if at_end:
+                if at_end and self._damage is None:
                     reader.wait(LOOK_SECONDS)
+                elif at_end:
+                    self._stop.wait(LOOK_SECONDS)
             self._count(engine, done)
             return done
+
+    def _read(self, engine: Engine, state: _Since) -> str:
+        """As `Engine.run`; a damaged record with nothing right behind it is the end for now."""
+        try:
+            why = engine.run(**state.limits(self.every), seconds=LOOK_SECONDS)
+        except (CorruptRecord, SegmentMissing) as error:
+            if str(error) != self._damage:
+                self._damage = str(error)
+                _log.warning("the log ends with damage, waiting for more: %s", error)
+                self.findings.append(Finding(os.fspath(self.log), str(error)))
+            return "end"
+        self._damage = None
+        return why
 
     # ---- beginning ------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ def test_the_highest_number_and_the_lowest_time_are_moments_too(tmp):
 # ---- snapshots of a log that lost its end --------------------------------------------------------
 
 
-def lose_the_end(tmp, *, keep):
+def lose_the_end(tmp, *, keep, end=100):
     """A log and its snapshots, as if a power cut had taken all records from `keep` on."""
     feed = L2Feed()
     Instruments([BTC]).save(tmp)
@@ -126,7 +126,7 @@ def lose_the_end(tmp, *, keep):
             for record in reader:
                 if record.seq < keep:
                     writer.append(record.type_id, bytes(record), timestamp_ns=record.timestamp_ns)
-        for n in range(keep, 100):
+        for n in range(keep, end):
             time = at(n) + 17
             payload = other.snapshot(time) if n == keep else other.diff(time)
             writer.append(0x1000, payload, timestamp_ns=time)
@@ -149,14 +149,10 @@ def test_a_snapshotter_does_not_begin_with_a_book_of_records_that_the_log_lost(t
 
 
 def test_snapshots_of_lost_records_do_not_crowd_out_new_ones(tmp):
-    log = lose_the_end(tmp, keep=20)
-    saver = replay.Snapshotter(log, every=replay.Every(records=10), keep=5)
-    saver.run(follow=False)
-    seqs = [file.seq for file in snapshots.files(log, *IDS)]
-    assert seqs == [59, 69, 79, 89, 99]
-    assert snapshots.load(snapshots.files(log, *IDS)[-1].path).header["ingest_end_ns"] == (
-        at(99) + 17
-    )
+    log = lose_the_end(tmp, keep=20, end=50)
+    assert [file.seq for file in snapshots.files(log, *IDS)] == [59, 69, 79, 89, 99]
+    replay.Snapshotter(log, every=replay.Every(records=10), keep=5).run(follow=False)
+    assert [file.seq for file in snapshots.files(log, *IDS)] == [9, 19, 29, 39, 49]
 
 
 def test_snapshots_from_before_the_front_of_the_log_stay(tmp):
@@ -173,13 +169,31 @@ def test_snapshots_from_before_the_front_of_the_log_stay(tmp):
 def test_a_second_run_of_one_snapshotter_tells_its_gaps_too(tmp):
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
-    saver = replay.Snapshotter(tmp / "q", every=replay.Every(records=10))
+    saver = replay.Snapshotter(tmp / "q", every=replay.Every(records=1000))
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
         append_l2(writer, [feed], 50, snapshot_every=20, lose={25})
         saver.run(follow=False)
-        append_l2(writer, [feed], 50, start=50, snapshot_every=20, lose={65})
+        append_l2(writer, [feed], 50, start=50, snapshot_every=20, lose={65, 85})
         saver.run(follow=False)
-    assert len([gap for gap in GapLedger(tmp / "q").read() if gap.kind == "venue"]) == 2
+    assert len([gap for gap in GapLedger(tmp / "q").read() if gap.kind == "venue"]) == 3
+
+
+def test_a_damaged_end_is_waited_at_and_told(tmp):
+    """Nothing right is behind it yet: what came before is saved, and the next run goes on."""
+    write_l2(tmp / "q", 100)
+    with tw.open_log(tmp / "q") as reader:
+        reader.seek_seq(99)
+        offset = reader.position.offset
+    (segment,) = (tmp / "q").glob("000000000*.q")
+    data = bytearray(segment.read_bytes())
+    data[offset + 64 + 70] ^= 0xFF
+    segment.write_bytes(data)
+    saver = replay.Snapshotter(tmp / "q", every=replay.Every(records=60))
+    done = saver.run(follow=False)
+    assert (done.last_seq, done.written) == (98, 2)
+    assert "seq=99" in saver.findings[-1].why
+    with pytest.raises(tw.TapewireError):  # what it was at 99 nobody knows
+        replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99))
 
 
 # ---- features that go on -------------------------------------------------------------------------
@@ -187,20 +201,21 @@ def test_a_second_run_of_one_snapshotter_tells_its_gaps_too(tmp):
 
 def test_features_that_go_on_behind_lost_records_do_not_trust_the_book(tmp):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    Instruments([BTC]).save(tmp)
-    feed = L2Feed()
-    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
-        append_l2(writer, [feed], 20)
-        with replay.FeatureStream(tmp / "q", "mid") as stream:
-            assert sum(batch.num_rows for batch in stream) == 20
-            state = stream.save()
-        append_l2(writer, [feed], 300, start=20)
+    write_l3(tmp / "q", 20, segment_bytes=8192)
+    with replay.FeatureStream(tmp / "q", "bid_depth1") as stream:
+        assert sum(batch.num_rows for batch in stream) == 20
+        state = stream.save()
+    write_l3(tmp / "q", 300, segment_bytes=8192)
+    with replay.FeatureStream(tmp / "q", "bid_depth1", state=state) as stream:
+        sizes = [value for batch in stream for value in batch["bid_depth1"].to_pylist()]
+    assert len(sizes) == 300
+    assert None not in sizes
     for path, *_ in segments(tmp / "q")[:4]:
         path.unlink()
-    with replay.FeatureStream(tmp / "q", "mid", state=state) as stream:
-        mids = [value for batch in stream for value in batch["mid"].to_pylist()]
-    assert len(mids) > 100
-    assert set(mids) == {None}
+    with replay.FeatureStream(tmp / "q", "bid_depth1", state=state) as stream:
+        sizes = [value for batch in stream for value in batch["bid_depth1"].to_pylist()]
+    assert len(sizes) > 100
+    assert set(sizes) == {None}
 
 
 # ---- names ---------------------------------------------------------------------------------------
