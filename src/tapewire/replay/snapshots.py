@@ -8,6 +8,7 @@ the next older one is taken. The bytes are in docs/formats/snapshots.md.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from tapewire.bus.names import path_below
 from tapewire.clock import to_ns
-from tapewire.errors import CorruptMetadata, InvalidOption, TapewireError
+from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption, TapewireError
 from tapewire.protocol.json_file import load as load_bytes
 from tapewire.protocol.json_file import store
 from tapewire.replay._native import Snapshot, decode_header, decode_snapshot
@@ -36,6 +37,7 @@ __all__ = [
     "latest_before",
     "load",
     "markets",
+    "only_writer",
     "remove",
     "write",
 ]
@@ -233,6 +235,25 @@ def remove_temporary(log: str | os.PathLike[str]) -> int:
                 (folder / name).unlink(missing_ok=True)
                 count += 1
     return count
+
+
+@contextlib.contextmanager
+def only_writer(log: str | os.PathLike[str]) -> Iterator[None]:
+    """Nobody else writes snapshots of this log meanwhile.
+
+    Raises:
+        ConcurrentUse: Somebody does, under whatever name.
+    """
+    folder = path_below(Path(log), FOLDER)
+    _make(folder, Path(log))
+    with _opened(folder) as fd:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConcurrentUse(
+                "another snapshotter is at work", path=os.fspath(folder), hint="one does for a log"
+            ) from None
+        yield  # closing gives it back
 
 
 def _folder(log: str | os.PathLike[str], venue_id: int, market_id: int) -> Path:

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ __all__ = ["Every", "Round", "Snapshotter"]
 
 STATE_FILE = "snapshotter.json"
 STATE_VERSION = 1
+WRITERS = 16  # files that are on their way to the disk at once
 LOOK_SECONDS = 0.5  # how long it reads, or waits, before it looks after gaps and stop()
 _log = logging.getLogger("tapewire.replay")
 
@@ -163,9 +165,13 @@ clock_ns=None, untrusted=0)
 
         Raises:
             ReaderAlreadyActive: The log has a snapshotter of this name.
+            ConcurrentUse: It has one of another name.
             FileNotFoundError: There is no such queue.
         """
-        with open_subscriber(self.log, self.name, start="earliest") as reader:
+        with (
+            open_subscriber(self.log, self.name, start="earliest") as reader,
+            snapshots.only_writer(self.log),
+        ):
             snapshots.remove_temporary(self.log)
             self._remove_strangers(reader)
             self._shelf.look(self.findings)
@@ -298,12 +304,18 @@ clock_ns=None, untrusted=0)
         """One round: files, gaps, then the note that relies on them, then retention."""
         seq = engine.last_seq
         assert seq is not None
-        for index in engine.to_save(changed_only=not again):
-            venue_id, market_id, content = engine.encode(index)
-            snapshots.write(self.log, venue_id, market_id, seq, content)
-            self._shelf.put(venue_id, market_id, seq, len(content), engine.last_timestamp_ns)
-            engine.saved(index)
-            done.written += 1
+        due = engine.to_save(changed_only=not again)
+        with ThreadPoolExecutor(max(1, min(WRITERS, len(due)))) as pool:
+            for begin in range(0, len(due), WRITERS * 4):  # so many books in memory at once
+                some = due[begin : begin + WRITERS * 4]
+                files = [engine.encode(index) for index in some]
+                # A disk takes the syncs of many files in the time of a few.
+                list(pool.map(lambda f: snapshots.write(self.log, f[0], f[1], seq, f[2]), files))
+                for index, (venue_id, market_id, content) in zip(some, files, strict=True):
+                    size, time_ns = len(content), engine.last_timestamp_ns
+                    self._shelf.put(venue_id, market_id, seq, size, time_ns)
+                    engine.saved(index)
+                done.written += len(some)
         self._tell_gaps(engine)
         waiting = engine.rebuild_from()
         note = {
