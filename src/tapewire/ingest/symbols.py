@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tapewire.errors import InvalidOption
+from tapewire.protocol.instruments import MAX_NAME_BYTES
 
 if TYPE_CHECKING:
     from tapewire.ingest.model import ImportOptions
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["folder_name", "known_instrument"]
 
 _UNFIT = re.compile(rb"[^A-Za-z0-9._-]|^\.")
-_MAX_NAME = 128
 
 
 def folder_name(symbol: bytes) -> str | None:
@@ -31,7 +31,7 @@ def folder_name(symbol: bytes) -> str | None:
     name = _UNFIT.sub(
         lambda found: b"-" if found[0] in b"/:" else b"_%02X" % found[0][0], symbol
     ).decode("ascii")
-    return name if 0 < len(name) <= _MAX_NAME else None
+    return name if 0 < len(name) <= MAX_NAME_BYTES else None
 
 
 def known_instrument(report: Report, instrument: Instrument, options: ImportOptions) -> Instrument:

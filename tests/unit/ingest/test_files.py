@@ -105,6 +105,13 @@ def test_any_symbol_stays_in_the_archive(tmp, symbol):
     assert (tmp / "archive" / log).resolve().is_relative_to(tmp.resolve() / "archive" / "v1" / "x")
 
 
+@pytest.mark.parametrize("symbol", ["A" * 65, "恒" * 8, "A" * 129, "A" * 1000])
+def test_a_symbol_too_long_for_an_instrument_is_a_bad_row(tmp, symbol):
+    """And does not end the import."""
+    summary = l2(tmp, f"{symbol},{T},{T},true,bid,1,1", f"A,{T},{T},true,bid,1,1")
+    assert (sum(summary.bad.values()), summary.records) == (1, 1)
+
+
 def test_more_levels_than_a_diff_holds_are_split(tmp):
     rows = [f"A,{T},{T},{flag},bid,{i},1" for flag in ("true", "false") for i in range(1, 70_001)]
     l2(tmp, *rows)
