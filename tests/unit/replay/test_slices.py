@@ -9,7 +9,7 @@ import pytest
 import tapewire as tw
 from tapewire import replay
 from tapewire.errors import ConcurrentUse, GapDetected, InvalidOption
-from tapewire.protocol.instruments import Instruments
+from tapewire.protocol.instruments import Instrument, Instruments
 from tests.support.book_tapes import BTC, START_NS, STEP_NS, L2Feed, append_l2, write_l2
 from tests.support.feature_tapes import SHORT_NAMES, TapeWriter, instrument, random_tape
 
@@ -125,6 +125,16 @@ def test_a_function_that_gives_no_number_is_named(tmp):
 def test_asof_takes_one_name_too(tmp):
     write_l2(tmp / "q", 5)
     assert replay.asof(tmp / "q", tmp / "q", "mid").column_names[-1] == "mid"
+
+
+def test_one_symbol_at_two_venues_is_told_apart(tmp):
+    one, two = (Instrument.of(venue, "BTCUSDT", price_scale=2, size_scale=3) for venue in "xy")
+    write_l2(tmp / "q", 6, feeds=[L2Feed(one, 1), L2Feed(two, 2)])
+    rows = replay.features(tmp / "q", "mid")["symbol"].to_pylist()
+    assert rows == ["x:BTCUSDT", "y:BTCUSDT"] * 3
+    assert replay.features(tmp / "q", "mid", symbols="y:BTCUSDT")["symbol"].to_pylist() == (
+        ["BTCUSDT"] * 3
+    )
 
 
 # ---- threads and signals -------------------------------------------------------------------------
