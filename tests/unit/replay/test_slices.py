@@ -8,10 +8,19 @@ import pytest
 
 import tapewire as tw
 from tapewire import replay
-from tapewire.errors import ConcurrentUse, GapDetected, InvalidOption
+from tapewire.errors import ConcurrentUse, CorruptRecord, GapDetected, InvalidOption
 from tapewire.protocol.instruments import Instrument, Instruments
-from tests.support.book_tapes import BTC, START_NS, STEP_NS, L2Feed, append_l2, write_l2
+from tests.support.book_tapes import (
+    BTC,
+    START_NS,
+    STEP_NS,
+    L2Feed,
+    append_l2,
+    trade,
+    write_l2,
+)
 from tests.support.feature_tapes import SHORT_NAMES, TapeWriter, instrument, random_tape
+from tests.support.queue_format import crc32c
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -114,6 +123,31 @@ def test_a_function_that_fails_is_asked_again_for_the_same_row(tmp):
         (batch,) = stream
     assert batch["own"].to_pylist() == [n * STEP_NS for n in range(20)]
     assert batch["timestamp_ns"].to_pylist() == [at(n) for n in range(20)]
+
+
+def test_a_trade_that_fits_no_sum_is_named_by_its_number(tmp):
+    write_l2(tmp / "q", 5)
+    with tw.open_publisher(tmp / "q") as writer:
+        writer.append(0x1004, trade(BTC, at(5), 2**62, 2**62, 1), timestamp_ns=at(5))
+        writer.append(0x1004, trade(BTC, at(6), 100, 5, 2), timestamp_ns=at(6))
+    for sample in ("event", "trade"):
+        with replay.FeatureStream(tmp / "q", "volume_1s", sample) as stream:
+            with pytest.raises(CorruptRecord, match=r"96 bits.*seq=5"):
+                list(stream)
+            (batch,) = stream
+            assert batch["timestamp_ns"].to_pylist()[-1] == at(6)
+
+
+def test_a_state_with_bytes_that_are_no_text_is_refused_in_words(tmp):
+    write_l2(tmp / "q", 5)
+    with replay.FeatureStream(tmp / "q", "mid") as stream:
+        list(stream)
+        state = stream.save()
+    hurt = bytearray(state.replace(b"event: mid", b"event: \xff\xfed"))
+    assert hurt != state
+    hurt[:4] = crc32c(hurt[4:]).to_bytes(4, "little")
+    with pytest.raises(InvalidOption, match="other features"):
+        replay.FeatureStream(tmp / "q", "mid", state=bytes(hurt))
 
 
 def test_a_function_that_gives_no_number_is_named(tmp):
