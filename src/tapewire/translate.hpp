@@ -6,10 +6,16 @@
 
 #include <exception>
 #include <new>
+#include <string>
 
 #include "tapewire/error.hpp"
 
 namespace tapewire {
+
+// What an error shows may be bytes of a damaged file.
+inline PyObject* text_of(const std::string& text) {
+    return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+}
 
 inline void raise_python_error() {
     try {
@@ -18,9 +24,9 @@ inline void raise_python_error() {
         PyObject* module = PyImport_ImportModule("tapewire.errors");
         if (module == nullptr) return;
         PyObject* made = PyObject_CallMethod(
-            module, "from_native", "issLsi(KKK)", static_cast<int>(e.code), e.message.c_str(),
-            e.path.c_str(), static_cast<long long>(e.offset), e.hint.c_str(), e.os_errno,
-            static_cast<unsigned long long>(e.numbers[0]),
+            module, "from_native", "iNNLNi(KKK)", static_cast<int>(e.code), text_of(e.message),
+            PyUnicode_DecodeFSDefault(e.path.c_str()), static_cast<long long>(e.offset),
+            text_of(e.hint), e.os_errno, static_cast<unsigned long long>(e.numbers[0]),
             static_cast<unsigned long long>(e.numbers[1]),
             static_cast<unsigned long long>(e.numbers[2]));
         Py_DECREF(module);

@@ -283,7 +283,9 @@ void Engine::apply(Market& market, const market::BookEvent& event, const RecordV
     }
     note();
     ++events_;
-    if (out.applied == book::Applied::changed) market.changed = true;
+    // Of orders any event may let another one come to rest, and not change what it names.
+    if (out.applied == book::Applied::changed || event.mode() == format::BookMode::l3)
+        market.changed = true;
 }
 
 // A record that is no message after all: skipped like damage where that is allowed.

@@ -44,13 +44,13 @@ FeatureLoop::Stop FeatureLoop::run(FeatureRows& rows, std::size_t max_rows,
         if (grid && next_grid_ns_ >= slice_.to_ns) return Stop::done;
         if (rows.size() >= max_rows) return Stop::rows;
         if (engine_.records() - begin >= max_records) return Stop::pause;
-        apply_pending();
+        locate([&] { apply_pending(); });
         engine_.end_at(std::min(next_grid_ns_, slice_.to_ns));
         switch (engine_.advance(step, max_records)) {
             case Engine::Found::pause:
                 return Stop::pause;
             case Engine::Found::step:
-                feed(step, rows);
+                locate([&] { feed(step, rows); });
                 break;
             case Engine::Found::end:
                 if (engine_.ended_by_seq()) return Stop::done;
@@ -59,6 +59,17 @@ FeatureLoop::Stop FeatureLoop::run(FeatureRows& rows, std::size_t max_rows,
                 seq_ = engine_.ahead_seq();
                 if (!grid) return Stop::done;
         }
+    }
+}
+
+// A trade that fits no sum is to be found.
+template <typename Work>
+void FeatureLoop::locate(Work work) {
+    try {
+        work();
+    } catch (Error& e) {
+        if (e.code == Errc::corrupt_record) e.message += ": seq=" + std::to_string(seq_);
+        throw;
     }
 }
 

@@ -159,8 +159,9 @@ void FeatureLoop::load(std::span<const std::byte> state) {
     next_grid_ns_ = in.get<std::int64_t>();
     const auto grid_market = in.get<std::uint64_t>();
     const bool grid = plan_->sample.at == Sample::At::grid;
-    if (grid && started && next_grid_ns_ % plan_->sample.span_ns != 0 &&
-        next_grid_ns_ != std::numeric_limits<std::int64_t>::max())
+    // Points are behind a record, and no record is before the epoch.
+    if (grid && started && next_grid_ns_ != std::numeric_limits<std::int64_t>::max() &&
+        (next_grid_ns_ < 0 || next_grid_ns_ % plan_->sample.span_ns != 0))
         StateReader::refuse("the next point is not on the grid: time=" +
                             std::to_string(next_grid_ns_));
     for (std::size_t n = in.count(18); n > 0; --n) {

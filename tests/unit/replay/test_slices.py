@@ -8,10 +8,19 @@ import pytest
 
 import tapewire as tw
 from tapewire import replay
-from tapewire.errors import ConcurrentUse, GapDetected, InvalidOption
-from tapewire.protocol.instruments import Instruments
-from tests.support.book_tapes import BTC, START_NS, STEP_NS, L2Feed, append_l2, write_l2
+from tapewire.errors import ConcurrentUse, CorruptRecord, GapDetected, InvalidOption
+from tapewire.protocol.instruments import Instrument, Instruments
+from tests.support.book_tapes import (
+    BTC,
+    START_NS,
+    STEP_NS,
+    L2Feed,
+    append_l2,
+    trade,
+    write_l2,
+)
 from tests.support.feature_tapes import SHORT_NAMES, TapeWriter, instrument, random_tape
+from tests.support.queue_format import crc32c
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -116,6 +125,31 @@ def test_a_function_that_fails_is_asked_again_for_the_same_row(tmp):
     assert batch["timestamp_ns"].to_pylist() == [at(n) for n in range(20)]
 
 
+def test_a_trade_that_fits_no_sum_is_named_by_its_number(tmp):
+    write_l2(tmp / "q", 5)
+    with tw.open_publisher(tmp / "q") as writer:
+        writer.append(0x1004, trade(BTC, at(5), 2**62, 2**62, 1), timestamp_ns=at(5))
+        writer.append(0x1004, trade(BTC, at(6), 100, 5, 2), timestamp_ns=at(6))
+    for sample in ("event", "trade"):
+        with replay.FeatureStream(tmp / "q", "volume_1s", sample) as stream:
+            with pytest.raises(CorruptRecord, match=r"96 bits.*seq=5"):
+                list(stream)
+            (batch,) = stream
+            assert batch["timestamp_ns"].to_pylist()[-1] == at(6)
+
+
+def test_a_state_with_bytes_that_are_no_text_is_refused_in_words(tmp):
+    write_l2(tmp / "q", 5)
+    with replay.FeatureStream(tmp / "q", "mid") as stream:
+        list(stream)
+        state = stream.save()
+    hurt = bytearray(state.replace(b"event: mid", b"event: \xff\xfed"))
+    assert hurt != state
+    hurt[:4] = crc32c(hurt[4:]).to_bytes(4, "little")
+    with pytest.raises(InvalidOption, match="other features"):
+        replay.FeatureStream(tmp / "q", "mid", state=bytes(hurt))
+
+
 def test_a_function_that_gives_no_number_is_named(tmp):
     write_l2(tmp / "q", 5)
     with pytest.raises(TypeError, match="own='text'"):
@@ -125,6 +159,16 @@ def test_a_function_that_gives_no_number_is_named(tmp):
 def test_asof_takes_one_name_too(tmp):
     write_l2(tmp / "q", 5)
     assert replay.asof(tmp / "q", tmp / "q", "mid").column_names[-1] == "mid"
+
+
+def test_one_symbol_at_two_venues_is_told_apart(tmp):
+    one, two = (Instrument.of(venue, "BTCUSDT", price_scale=2, size_scale=3) for venue in "xy")
+    write_l2(tmp / "q", 6, feeds=[L2Feed(one, 1), L2Feed(two, 2)])
+    rows = replay.features(tmp / "q", "mid")["symbol"].to_pylist()
+    assert rows == ["x:BTCUSDT", "y:BTCUSDT"] * 3
+    assert replay.features(tmp / "q", "mid", symbols="y:BTCUSDT")["symbol"].to_pylist() == (
+        ["BTCUSDT"] * 3
+    )
 
 
 # ---- threads and signals -------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import tapewire as tw
 from tapewire import replay
 from tapewire.book.gaps import GapLedger
 from tapewire.errors import ConcurrentUse, InvalidOption, ReaderAlreadyActive
-from tapewire.protocol.instruments import Instruments
+from tapewire.protocol.instruments import Instrument, Instruments
+from tapewire.protocol.market import l3_event
 from tapewire.replay import snapshots
 from tests.support.book_tapes import BTC, ETH, L2Feed, append_l2, write_l2, write_l3
 
@@ -287,3 +288,25 @@ def test_its_note_is_one_checked_line(tmp):
     snapshot(tmp / "q", replay.Every(records=20))
     note = json.loads((tmp / "q" / "snapshots" / "snapshotter.json").read_text())
     assert (note["v"], note["resume_seq"], note["last_seq"]) == (1, 50, 49)
+
+
+def test_an_event_of_no_order_that_lets_another_rest_is_saved(tmp):
+    """SZSE: what a market order leaves over rests when the next event is about something else."""
+    stock = Instrument.of("szse", "000001", 2, 0, book_mode="l3", rules="szse")
+    Instruments([stock]).save(tmp)
+    events = [
+        {"type": 1, "side": 2, "order_id": 2, "price": 1000, "qty": 4},
+        {"type": 1, "side": 1, "order_id": 1, "price": 0, "qty": 10, "ord_type": ord("1")},
+        {"type": 4, "bid_order_id": 1, "ask_order_id": 2, "price": 1000, "qty": 4},
+        {"type": 2, "order_id": 99, "qty": 0},
+    ]
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
+        for time, fields in enumerate(events):
+            writer.append(0x1000, l3_event(stock, time, **fields), timestamp_ns=time)
+    before, cold = (
+        replay.book_at(tmp / "q", stock, tw.Seq(seq), snapshots=False) for seq in (2, 3)
+    )
+    assert (len(before.bids()), len(cold.bids())) == (0, 1)
+    snapshot(tmp / "q", replay.Every(records=3))
+    found = snapshots.latest_before(tmp / "q", stock.venue_id, stock.market_id)
+    assert (found.header["seq"], found.book.hash()) == (3, cold.hash())

@@ -72,6 +72,8 @@ class FeatureLoop {
     static std::vector<Position> positions_in(std::span<const std::byte> state);
 
   private:
+    template <typename Work>
+    void locate(Work work);
     bool warm_up(std::uint64_t max_records, Stop& stop);
     void begin_at(std::int64_t time_ns, std::int64_t first_ns);
     FeatureSet& make_set(const Market& market, const market::TradeView* trade);
