@@ -51,7 +51,8 @@ class Replay:
         logs: A log by its path, a list of them (whose names are their paths: a log for each day is
             one such list), or a dict from name to log. Open readers are taken too: they are read
             from where they stand, and are not closed.
-        symbols: Only these instruments, by symbol, ``venue:symbol`` or `Instrument`; None: all.
+        symbols: Only these instruments, by symbol, ``venue:symbol`` or `Instrument`; None: all. A
+            symbol that several venues have is that of the venues in the logs' own paths.
         time_from: Show what comes at this time of the tape or later. What came before is applied.
         time_to: End in front of the first record at which the tape reaches this time.
         on_gap: "resync": the book waits, untrusted, for a snapshot on the tape; "quarantine": for
@@ -279,7 +280,8 @@ def book_at(
 
     Args:
         log: Folder of the log.
-        symbol: The instrument, by symbol, ``venue:symbol`` or as `Instrument`.
+        symbol: The instrument, by symbol, ``venue:symbol`` or as `Instrument`. A symbol that several
+            venues have is that of the venue in the log's own path.
         when: A time, or ``tw.Seq(n)``: behind record `n`.
         instruments: Names and scales; None takes the log's nearest `instruments.json`.
         snapshots: False replays from the start of the log, to compare.
@@ -289,7 +291,8 @@ def book_at(
         The book. Without an event of it on the tape: an empty one.
 
     Raises:
-        UnknownInstrument: No instrument has this symbol, or several have it.
+        UnknownInstrument: No instrument has this symbol, or several have it and the path does not
+            tell which.
     """
     sources = Sources(log)
     try:
