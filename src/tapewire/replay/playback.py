@@ -280,8 +280,8 @@ def book_at(
 
     Args:
         log: Folder of the log.
-        symbol: The instrument, by symbol, ``venue:symbol`` or as `Instrument`. A symbol that several
-            venues have is that of the venue in the log's own path.
+        symbol: The instrument, by symbol, ``venue:symbol`` or as `Instrument`. A symbol that
+            several venues have is that of the venue in the log's own path.
         when: A time, or ``tw.Seq(n)``: behind record `n`.
         instruments: Names and scales; None takes the log's nearest `instruments.json`.
         snapshots: False replays from the start of the log, to compare.
