@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
 from tapewire.replay._features import FeatureInfo, Row, describe_features
+from tapewire.replay.names import Labels
 from tapewire.replay.playback import Replay
 from tapewire.replay.sources import Sources
 from tapewire.replay.start import next_record, time_range
@@ -132,6 +133,12 @@ def _arrow() -> Any:
     return pyarrow
 
 
+class _Tape(Replay):
+    """A replay whose rows go into a table."""
+
+    _names_kind = Labels
+
+
 class FeatureStream:
     """Rows of features as record batches, as far as the tape goes now; more when more is there.
 
@@ -195,7 +202,7 @@ class FeatureStream:
             if state is not None:
                 logs, self._before = _reopened(logs, state, opened)
             self._replay = opened.enter_context(
-                Replay(
+                _Tape(
                     logs,
                     symbols,
                     time_from=start_ns if first_ns is not None else None,

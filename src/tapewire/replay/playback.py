@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from tapewire.book.gaps import Gap
 from tapewire.clock import to_ns
@@ -83,6 +83,8 @@ class Replay:
         BTCUSDT 2000 10005
     """
 
+    _names_kind: ClassVar[type[Names]] = Names
+
     def __init__(
         self,
         logs: Logs,
@@ -107,7 +109,7 @@ class Replay:
         self.findings: list[Finding] = []
         self._sources = Sources(logs)
         try:
-            self._names = Names(instruments, self._sources.folders)
+            self._names = self._names_kind(instruments, self._sources.folders)
             self._engine = open_engine(
                 self._sources,
                 self._names,
