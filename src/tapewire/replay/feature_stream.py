@@ -416,9 +416,9 @@ def feature_batches(
 def features(logs: Logs, names: Names, sample: str = "event", **options: Any) -> pa.Table:
     """Features of the books and trades of a tape, as an Arrow table.
 
-    Columns: `timestamp_ns` (the tape's clock, or the point of the grid), `symbol`, and a double
-    for each feature, null where it has no value. The same rows come out of one pass and of slices
-    of any size.
+    Columns: `timestamp_ns` (the tape's clock, or the point of the grid), `symbol` (``venue:symbol``
+    where several venues of these logs have it), and a double for each feature, null where it has
+    no value. The same rows come out of one pass and of slices of any size.
 
     Args:
         logs: As for `FeatureStream`, like all that follow.
