@@ -3,6 +3,7 @@
 import random
 
 import tapewire as tw
+from tapewire.bus import ArchiveLayout
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import TradeTick, l2_diff, l2_snapshot, l3_event
 
@@ -115,3 +116,16 @@ def write_l3(path, events=300, seed=1, **options):
                 fields = {"type": 2, "order_id": order, "qty": 0}
             event = l3_event(ORDERS, time, **fields)
             writer.append(BOOK_EVENT, event, timestamp_ns=time)
+
+
+def archive_of_two_venues(root):
+    """BTCUSDT of two venues in one archive; the logs."""
+    spot, usdm = (Instrument.of(f"binance_{kind}", "BTCUSDT", 2, 3) for kind in ("spot", "usdm"))
+    Instruments([spot, usdm]).save(root)
+    logs = {}
+    for one in (spot, usdm):
+        log = ArchiveLayout(root).log(one.venue, one.symbol, "2023-11-14", "book")
+        with tw.open_publisher(log, segment_bytes=1 << 16) as writer:
+            append_l2(writer, [L2Feed(one)], 10)
+        logs[one.venue] = log
+    return logs

@@ -16,7 +16,7 @@ from libcpp.vector cimport vector
 from tapewire._native cimport byte, raise_python_error
 from tapewire.replay._native cimport CEngine, CMarket, Engine
 
-from collections import Counter, namedtuple
+from collections import namedtuple
 
 cdef extern from "tapewire/replay/feature_names.hpp" namespace "tapewire::replay":
     int64_t c_parse_span "tapewire::replay::parse_span"(const string&) except +raise_python_error
@@ -348,10 +348,7 @@ cdef class Loop:
         cdef size_t n = self._engine._engine.markets().size()
         if n:
             self._engine._know(n - 1)
-        symbols, venues = self._engine._symbols[:n], self._engine._venues[:n]
-        often = Counter(symbols)
-        rows.symbols = [(symbol if often[symbol] == 1 else f"{venue}:{symbol}").encode()
-                        for venue, symbol in zip(venues, symbols)]
+        rows.symbols = [symbol.encode() for symbol in self._engine._symbols[:n]]
 
     def row(self, Rows rows not None, Py_ssize_t kept):
         """The row that was made last, for a function; `kept`: its place among the spans of trades, or -1."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
 from tapewire.replay._features import FeatureInfo, Row, describe_features
+from tapewire.replay.names import Labels
 from tapewire.replay.playback import Replay, check_numbers
 from tapewire.replay.sources import Sources
 from tapewire.replay.start import begins_late, next_record, stand_behind, time_range
@@ -132,6 +133,12 @@ def _arrow() -> Any:
     return pyarrow
 
 
+class _Tape(Replay):
+    """A replay whose rows go into a table."""
+
+    _names_kind = Labels
+
+
 class FeatureStream:
     """Rows of features as record batches, as far as the tape goes now; more when more is there.
 
@@ -202,7 +209,7 @@ class FeatureStream:
             if state is not None:
                 logs, self._before, lost = _reopened(logs, state, opened)
             self._replay = opened.enter_context(
-                Replay(
+                _Tape(
                     logs,
                     symbols,
                     time_from=start_ns if first_ns is not None else None,
@@ -410,8 +417,8 @@ def features(logs: Logs, names: Names, sample: str = "event", **options: Any) ->
     """Features of the books and trades of a tape, as an Arrow table.
 
     Columns: `timestamp_ns` (the tape's clock, or the point of the grid), `symbol` (``venue:symbol``
-    where several of the instruments have it), and a double for each feature, null where it has no
-    value. The same rows come out of one pass and of slices of any size.
+    where several venues of these logs have it), and a double for each feature, null where it has
+    no value. The same rows come out of one pass and of slices of any size.
 
     Args:
         logs: As for `FeatureStream`, like all that follow.

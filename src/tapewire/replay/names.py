@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
 from tapewire.protocol.instruments import Instrument, Instruments, UnknownInstrument
 
-__all__ = ["Names"]
+__all__ = ["Labels", "Names"]
 
 
 class Names:
@@ -33,6 +35,7 @@ class Names:
                     if one not in instruments:
                         instruments.add(one)
         self.instruments = instruments
+        self._wanted: list[Instrument] = []
 
     def find(self, symbols: Iterable[str | Instrument] | str | Instrument) -> list[Instrument]:
         """The instruments of these symbols, each once.
@@ -48,7 +51,8 @@ class Names:
         found: dict[Instrument, None] = {}
         for one in symbols:
             found.update(dict.fromkeys([one] if isinstance(one, Instrument) else self._named(one)))
-        return list(found)
+        self._wanted = list(found)
+        return self._wanted
 
     def _named(self, symbol: str) -> list[Instrument]:
         try:
@@ -67,3 +71,23 @@ class Names:
         """Venue and symbol; of an instrument that no file names, its ids: ``("#7", "#42")``."""
         one = self.instruments.by_id(venue_id, market_id)
         return (one.venue, one.symbol) if one else (f"#{venue_id}", f"#{market_id}")
+
+
+class Labels(Names):
+    """The same for a table, which has the symbol alone: with its venue where two would be equal.
+
+    That depends on what is asked for and on where the logs are, and not on which rows are made:
+    slices of a table have the same labels.
+    """
+
+    def of(self, venue_id: int, market_id: int) -> tuple[str, str]:
+        """Venue, and symbol or ``venue:symbol``."""
+        venue, symbol = super().of(venue_id, market_id)
+        return venue, f"{venue}:{symbol}" if symbol in self._shared else symbol
+
+    @cached_property
+    def _shared(self) -> set[str]:
+        """Symbols that several venues of this replay have."""
+        in_logs = [one for one in self.instruments if (one.venue, one.symbol) in self._places]
+        counts = Counter(one.symbol for one in self._wanted or in_logs or self.instruments)
+        return {symbol for symbol, venues in counts.items() if venues > 1}

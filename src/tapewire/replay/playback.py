@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from tapewire.book.gaps import Gap
 from tapewire.clock import to_ns
@@ -51,7 +51,8 @@ class Replay:
         logs: A log by its path, a list of them (whose names are their paths: a log for each day is
             one such list), or a dict from name to log. Open readers are taken too: they are read
             from where they stand, and are not closed.
-        symbols: Only these instruments, by symbol, ``venue:symbol`` or `Instrument`; None: all.
+        symbols: Only these instruments, by symbol, ``venue:symbol`` or `Instrument`; None: all. A
+            symbol that several venues have is that of the venues in the logs' own paths.
         time_from: Show what comes at this time of the tape or later. What came before is applied.
         time_to: End in front of the first record at which the tape reaches this time.
         seq_from: Of one log: show what comes from this record on. What came before is applied.
@@ -85,6 +86,8 @@ class Replay:
         BTCUSDT 2000 10005
     """
 
+    _names_kind: ClassVar[type[Names]] = Names
+
     def __init__(
         self,
         logs: Logs,
@@ -111,7 +114,7 @@ class Replay:
         self.findings: list[Finding] = []
         self._sources = Sources(logs)
         try:
-            self._names = Names(instruments, self._sources.folders)
+            self._names = self._names_kind(instruments, self._sources.folders)
             self._engine = open_engine(
                 self._sources,
                 self._names,
@@ -303,7 +306,8 @@ def book_at(
 
     Args:
         log: Folder of the log.
-        symbol: The instrument, by symbol, ``venue:symbol`` or as `Instrument`.
+        symbol: The instrument, by symbol, ``venue:symbol`` or as `Instrument`. A symbol that
+            several venues have is that of the venue in the log's own path.
         when: A time, or ``tw.Seq(n)``: behind record `n`.
         instruments: Names and scales; None takes the log's nearest `instruments.json`.
         snapshots: False replays from the start of the log, to compare.
@@ -313,7 +317,8 @@ def book_at(
         The book. Without an event of it on the tape: an empty one.
 
     Raises:
-        UnknownInstrument: No instrument has this symbol, or several have it.
+        UnknownInstrument: No instrument has this symbol, or several have it and the path does not
+            tell which.
     """
     sources = Sources(log)
     try:

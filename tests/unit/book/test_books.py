@@ -105,6 +105,17 @@ def test_views_are_arrays_of_their_own():
     assert b.best_bid is None
 
 
+def test_a_book_holds_65535_levels_a_side_and_prices_below_zero():
+    bids = [(-price, 1) for price in range(1, 65_536)]
+    asks = [(price, 2) for price in range(65_535)]
+    b = book.L2Book(2, 3)
+    b.apply(market.l2_snapshot(BTC, 1, bids=bids, asks=asks, native_seq=4))
+    assert b.bids().tolist() == bids
+    assert b.asks().tolist() == asks
+    b.apply(market.l2_diff(BTC, 2, bids=[(-1, 0)], asks=[(0, 0)], first=5, last=5, prev=4))
+    assert (b.best_bid, b.best_ask) == ((-2, 1), (1, 2))
+
+
 def test_a_book_tells_of_itself_in_decimals():
     b = book.L2Book(2, 3)
     assert repr(b) == (

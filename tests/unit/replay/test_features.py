@@ -11,7 +11,7 @@ import pytest
 from tapewire import replay
 from tapewire.errors import ClosedHandle, CorruptMetadata, InvalidOption
 from tapewire.protocol.instruments import Instrument, Instruments
-from tests.support.book_tapes import BTC, ETH, ORDERS
+from tests.support.book_tapes import BTC, ETH, ORDERS, archive_of_two_venues
 from tests.support.crafted import damage
 from tests.support.feature_tapes import (
     NAMES,
@@ -428,3 +428,16 @@ def test_a_log_without_records_gives_no_rows(tmp):
         table = replay.features(tmp / "book", ["mid"], sample, symbols="SYM", time_from=START)
         assert table.num_rows == 0
         assert table.schema.names == ["timestamp_ns", "symbol", "mid"]
+
+
+def test_rows_of_two_venues_with_one_symbol_name_the_venue(tmp):
+    logs = archive_of_two_venues(tmp)
+    both = {"binance_spot:BTCUSDT", "binance_usdm:BTCUSDT"}
+    table = replay.features(list(logs.values()), ["mid"])
+    assert set(table["symbol"].to_pylist()) == both
+    last = table["timestamp_ns"][-1].as_py()
+    for options in ({}, {"symbols": "BTCUSDT"}):
+        part = replay.features(list(logs.values()), ["mid"], time_from=last, **options)
+        assert set(part["symbol"].to_pylist()) == both
+    one = replay.features(logs["binance_spot"], ["mid"])
+    assert set(one["symbol"].to_pylist()) == {"BTCUSDT"}

@@ -8,9 +8,8 @@ import pytest
 
 import tapewire as tw
 from tapewire import replay
-from tapewire.bus import ArchiveLayout
 from tapewire.errors import ClosedHandle, CorruptRecord, GapDetected, InvalidOption
-from tapewire.protocol.instruments import Instrument, Instruments, UnknownInstrument
+from tapewire.protocol.instruments import Instruments, UnknownInstrument
 from tests.support.book_tapes import (
     BOOK_EVENT,
     BTC,
@@ -21,6 +20,7 @@ from tests.support.book_tapes import (
     TRADE_TICK,
     L2Feed,
     append_l2,
+    archive_of_two_venues,
     trade,
     write_l2,
     write_l3,
@@ -125,19 +125,6 @@ def test_a_symbol_that_nobody_knows_is_refused_by_name(tmp):
     write_l2(tmp / "q", 5)
     with pytest.raises(UnknownInstrument, match="XRPUSDT"):
         replay.Replay(tmp / "q", symbols=["XRPUSDT"])
-
-
-def archive_of_two_venues(root):
-    """BTCUSDT of two venues in one archive; the logs."""
-    spot, usdm = (Instrument.of(f"binance_{kind}", "BTCUSDT", 2, 3) for kind in ("spot", "usdm"))
-    Instruments([spot, usdm]).save(root)
-    logs = {}
-    for one in (spot, usdm):
-        log = ArchiveLayout(root).log(one.venue, one.symbol, "2023-11-14", "book")
-        with tw.open_publisher(log, segment_bytes=1 << 16) as writer:
-            append_l2(writer, [L2Feed(one)], 10)
-        logs[one.venue] = log
-    return logs
 
 
 def test_a_symbol_of_several_venues_is_that_of_the_log(tmp):
