@@ -99,6 +99,56 @@ TEST(a_gap_is_named_and_a_snapshot_ends_it) {
     CHECK(book.gaps().size() == 1 && book.gaps()[0].resynced);
 }
 
+TEST(a_snapshot_that_cannot_be_mends_nothing) {
+    for (const bool scales : {false, true}) {
+        Book book = l2(GapPolicy::resync);
+        book.apply(snapshot({{10, 1}}, {{12, 1}}, 5), 1);
+        book.apply(diff({{10, 9}}, {}, 8, 9), 2);
+        const Hash128 before = book.hash();
+        kit::BookEvent bad = snapshot({{10, 2}}, {{12, scales ? 2 : -2}}, 8);
+        if (scales) bad.price_scale = 9;
+        CHECK(book.apply(bad, 3) == Applied::ignored);
+        CHECK(book.distrust() == Distrust::venue_gap);
+        CHECK(book.hash() == before);
+        for (const Gap& gap : book.gaps()) CHECK(!gap.resynced);
+        book.apply(snapshot({{10, 2}}, {{12, 2}}, 8), 4);
+        CHECK(book.trusted());
+        CHECK_EQ(best(book, Side::buy).size, 9);  // what waited was not lost to the bad one
+        for (const Gap& gap : book.gaps()) CHECK(gap.resynced);
+    }
+}
+
+TEST(a_snapshot_without_an_id_is_newer_than_what_waits) {
+    Book book = l2();
+    book.apply(diff({{10, 1}}, {}, 4, 5), 1);
+    book.apply(snapshot({{10, 7}}, {}, 0), 2);
+    CHECK(book.trusted());
+    CHECK_EQ(best(book, Side::buy).size, 7);
+    CHECK_EQ(book.waiting(), 0);
+    book.apply(diff({{10, 8}}, {}, 20, 21), 3);  // says where the ids stand
+    CHECK_EQ(book.last_update(), 21);
+}
+
+TEST(a_diff_that_cannot_be_changes_nothing) {
+    for (const bool delta : {false, true}) {
+        Book book = l2(GapPolicy::resync);
+        book.apply(snapshot({{10, 1}, {9, kMost}}, {{12, 1}}, 5), 1);
+        const Hash128 before = book.hash();
+        // The last of them is below 0; as deltas the same price is changed twice, and one goes away.
+        kit::BookEvent bad =
+            diff({{10, 4}, {10, 1}, {8, 2}},
+                 delta ? kit::Levels{{12, -1}, {13, -1}} : kit::Levels{{12, 3}, {13, -1}}, 5, 6);
+        bad.delta = delta;
+        std::vector<TopRow> rows;
+        CHECK(book.apply(bad, 2, rows) == Applied::buffered);
+        CHECK(book.distrust() == Distrust::negative_size);
+        CHECK(book.hash() == before);
+        CHECK(book.consistent());
+        CHECK_EQ(book.last_update(), 5);
+        CHECK(rows.size() == 1 && rows[0].bid_size == 0 && rows[0].ask_size == 0);
+    }
+}
+
 TEST(depth_does_not_overflow) {
     Book book = l2();
     book.apply(snapshot({{3, kMost}, {2, kMost}, {1, 1}}, {}, 1), 1);
@@ -183,6 +233,18 @@ TEST(shenzhen_market_orders_rest_where_they_traded) {
     Book again = Book::load(before, book.options());
     again.apply(own, 4);
     CHECK(again.hash() == book.hash());
+}
+
+TEST(an_id_used_again_does_not_take_the_price_of_the_order_before) {
+    Book book = l3(Rules::szse);
+    book.apply(order(L3Type::add, 1, Side::sell, 2075, 10), 1);
+    book.apply(order(L3Type::add, 2, Side::buy, -1, 30), 2);
+    book.apply(trade(2, 1, 2075, 10), 3);
+    book.apply(order(L3Type::cancel, 2), 4);
+    book.apply(order(L3Type::add, 2, Side::buy, -1, 5), 5);
+    book.apply(order(L3Type::add, 3, Side::sell, 2080, 5), 6);
+    CHECK_EQ(book.level_count(Side::buy), 0);
+    CHECK(book.consistent());
 }
 
 TEST(a_level_whose_sum_would_overflow_distrusts_the_book) {

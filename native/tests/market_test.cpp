@@ -303,7 +303,7 @@ TEST(levels_of_a_batch_are_counted_and_copied) {
     CHECK_EQ(counts.events, 2);
     CHECK_EQ(counts.levels, 4);
     std::array<market::LevelRow, 4> rows{};
-    market::copy_levels(batch, 0, 3, rows.data());
+    market::copy_levels(batch, 0, 3, rows.data(), rows.size());
     CHECK_EQ(rows[1].price, 9);
     CHECK_EQ(rows[2].side, 2);
     CHECK_EQ(rows[3].event, 1);
@@ -311,6 +311,19 @@ TEST(levels_of_a_batch_are_counted_and_copied) {
     std::array<format::BookEventHeader, 2> headers{};
     market::copy_headers(batch, 0, 3, headers.data());
     CHECK_EQ(headers[1].seq, 12);
+}
+
+// As by a file that is written to between the count and the copy.
+TEST(levels_beyond_what_was_counted_are_refused) {
+    const Bytes one = diff_of({{10, 1}, {9, 2}}, {{11, 3}});
+    BatchColumns batch;
+    batch.push(record_of(one));
+    batch.push(record_of(one));
+    std::array<market::LevelRow, 6> rows{};
+    CHECK_THROWS(market::copy_levels(batch, 0, 2, rows.data(), 5), Error);
+    CHECK_EQ(rows[3].price, 0);
+    market::copy_levels(batch, 0, 2, rows.data(), 6);
+    CHECK_EQ(rows[3].price, 10);
 }
 
 TEST(decimals_are_exact_or_refused) {

@@ -15,8 +15,27 @@ namespace {
 // What is told after each level: nothing, or the top of the book.
 struct NoRows {
     void level(const L2&) noexcept {}
+    void undone() noexcept {}
     void event(const Book&) noexcept {}
 };
+
+// Whether a size is below 0: asked of all before the first is taken, as an event is applied whole
+// or not at all.
+bool any_negative(const std::byte* levels, std::uint32_t count) noexcept {
+    std::uint64_t signs = 0;
+    for (std::uint32_t i = 0; i < count; ++i)
+        signs |= static_cast<std::uint64_t>(market::level_at(levels, i).size);
+    return signs >> 63 != 0;
+}
+
+// Takes back what the first `count` deltas did, the last one first: sizes go through what they were,
+// so each fits again.
+void undo_deltas(L2::Side& side, const std::byte* levels, std::uint32_t count) {
+    while (count-- > 0) {
+        const format::Level level = market::level_at(levels, count);
+        L2::add(side, level.price, -level.size);
+    }
+}
 
 struct RowPerLevel {
     std::vector<TopRow>& rows;
@@ -36,6 +55,7 @@ struct RowPerLevel {
             row.ask_size = asks.best_value();
         }
     }
+    void undone() noexcept { rows.resize(before); }
     // Of an event that had no level to tell of.
     void event(const Book& book) {
         if (rows.size() == before) rows.push_back(book.top_row(timestamp_ns));
@@ -72,11 +92,20 @@ Applied Book::apply_any(const BookEvent& event, std::uint64_t record_seq, Sink& 
     last_timestamp_ns_ = static_cast<std::int64_t>(event.head.ingest_ts_ns);
     if (event.head.exchange_ts_ns != 0) last_exchange_ns_ = event.head.exchange_ts_ns;
     Applied applied = Applied::ignored;
-    if (!quarantined_) [[likely]] {
-        applied =
-            options_.mode == BookMode::l2 ? apply_l2(event, record_seq, sink) : apply_l3(event);
+    try {
+        if (!quarantined_) [[likely]] {
+            applied =
+                options_.mode == BookMode::l2 ? apply_l2(event, record_seq, sink) : apply_l3(event);
+        }
+        sink.event(*this);
+    } catch (const Error&) {
+        throw;  // said by a rule, before anything was changed
+    } catch (...) {
+        // Memory has run out somewhere within the event. No gap is noted: that would take memory.
+        if (trusted()) distrust_ = Distrust::interrupted;
+        to_raise_ = false;
+        throw;
     }
-    sink.event(*this);
     if (to_raise_) [[unlikely]]
         throw_if_raised();
     return applied;
@@ -157,42 +186,61 @@ bool Book::apply_levels(const BookEvent& event, Sink& sink) {
     }
     L2::Side& bids = l2_.side(Side::buy);
     L2::Side& asks = l2_.side(Side::sell);
-    if (event.delta)
-        return apply_side<true>(bids, event.bids, event.bid_count, sink) &&
-               apply_side<true>(asks, event.asks, event.ask_count, sink);
-    return apply_side<false>(bids, event.bids, event.bid_count, sink) &&
-           apply_side<false>(asks, event.asks, event.ask_count, sink);
-}
-
-template <bool kDelta, typename Sink>
-bool Book::apply_side(L2::Side& side, const std::byte* levels, std::uint32_t count, Sink& sink) {
-    for (std::uint32_t i = 0; i < count; ++i) {
-        const format::Level level = market::level_at(levels, i);
-        if constexpr (kDelta) {
-            const L2::Sum sum = L2::add(side, level.price, level.size);
-            if (sum != L2::Sum::done) [[unlikely]] {
-                distrust(sum == L2::Sum::negative ? Distrust::negative_size
-                                                  : Distrust::does_not_fit);
-                return false;
-            }
-        } else {
-            if (level.size < 0) [[unlikely]] {
-                distrust(Distrust::negative_size);
-                return false;
-            }
-            side.set(level.price, level.size);
-        }
-        sink.level(l2_);
+    if (event.delta) [[unlikely]]
+        return apply_deltas(event, sink);
+    if (any_negative(event.bids, event.bid_count) || any_negative(event.asks, event.ask_count))
+        [[unlikely]] {
+        distrust(Distrust::negative_size);
+        return false;
     }
+    const auto set_all = [&](L2::Side& side, const std::byte* levels, std::uint32_t count) {
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const format::Level level = market::level_at(levels, i);
+            side.set(level.price, level.size);
+            sink.level(l2_);
+        }
+    };
+    if (event.type() == EventType::snapshot) l2_.clear();
+    set_all(bids, event.bids, event.bid_count);
+    set_all(asks, event.asks, event.ask_count);
     return true;
 }
 
+template <typename Sink>
+bool Book::apply_deltas(const BookEvent& event, Sink& sink) {
+    L2::Sum sum = L2::Sum::done;
+    const auto add_all = [&](L2::Side& side, const std::byte* levels, std::uint32_t count) {
+        std::uint32_t done = 0;
+        for (; done < count; ++done) {
+            const format::Level level = market::level_at(levels, done);
+            sum = L2::add(side, level.price, level.size);
+            if (sum != L2::Sum::done) [[unlikely]]
+                break;
+            sink.level(l2_);
+        }
+        return done;
+    };
+    L2::Side& bids = l2_.side(Side::buy);
+    L2::Side& asks = l2_.side(Side::sell);
+    const std::uint32_t bids_done = add_all(bids, event.bids, event.bid_count);
+    const std::uint32_t asks_done =
+        sum == L2::Sum::done ? add_all(asks, event.asks, event.ask_count) : 0;
+    if (sum == L2::Sum::done) return true;
+    undo_deltas(asks, event.asks, asks_done);
+    undo_deltas(bids, event.bids, bids_done);
+    sink.undone();
+    distrust(sum == L2::Sum::negative ? Distrust::negative_size : Distrust::does_not_fit);
+    return false;
+}
+
 Applied Book::apply_snapshot(const BookEvent& event) {
-    l2_.clear();
+    NoRows none;
+    // One that cannot be is no snapshot: the book, and what waits for a right one, stay.
+    if (!apply_levels(event, none)) return Applied::ignored;
     last_update_ = event.update_last;
     trust();
-    NoRows none;
-    if (!apply_levels(event, none)) return Applied::ignored;
+    // Without an id nobody could tell which of them it has already; on the tape they came before.
+    if (last_update_ == 0) waiting_.clear();
     // Ends early where there is a gap in them too: apply_diff then holds the rest again.
     if (!waiting_.empty())
         waiting_.drain([&](const BookEvent& diff, std::uint64_t seq) {

@@ -91,6 +91,9 @@ Applied Book::add_order(const L3Event& e) {
     if (e.qty == 0) return Applied::unchanged;
     if (l3_.find(e.order_id) != L3::kNone) [[unlikely]]
         return unknown(e.order_id, Distrust::duplicate_order);
+    // An id used again: the order that waited for its price is gone, and its price is not for this one.
+    if (settling_.on && settling_.id == e.order_id) [[unlikely]]
+        settling_ = {};
     std::int64_t price = e.price;
     bool unpriced = is_unpriced(e);
     if (options_.rules == Rules::szse && e.ord_type == kSzseOwnBest) {

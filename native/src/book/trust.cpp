@@ -28,6 +28,8 @@ const char* name_of(Distrust cause) noexcept {
             return "does_not_fit";
         case Distrust::overlap:
             return "overlap";
+        case Distrust::interrupted:
+            return "interrupted";
     }
     return "?";
 }
@@ -58,6 +60,8 @@ std::string sentence(const Gap& gap) {
             return "a price or a size does not fit exactly into 64 bits at the book's scale" + at;
         case Distrust::overlap:
             return "deltas overlap what is applied already" + at;
+        case Distrust::interrupted:
+            return "memory ran out while an event was applied";
     }
     return {};
 }

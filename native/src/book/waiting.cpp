@@ -1,20 +1,22 @@
 #include "tapewire/book/waiting.hpp"
 
+#include <utility>
+
 namespace tapewire::book {
 
 void WaitingDiffs::push(const market::BookEvent& diff, std::uint64_t record_seq) {
     // Asks follow the bids in a record, but need not where they were put together by hand.
     const std::size_t bid_bytes = std::size_t{diff.bid_count} * sizeof(format::Level);
     const std::size_t ask_bytes = std::size_t{diff.ask_count} * sizeof(format::Level);
-    Diff& d = diffs_.emplace_back();
-    d.event = diff;
-    d.record_seq = record_seq;
+    Diff d{diff, record_seq, {}};  // put in when whole: until then it points to the caller's levels
     d.levels.reserve(bid_bytes + ask_bytes);
     if (bid_bytes > 0) d.levels.insert(d.levels.end(), diff.bids, diff.bids + bid_bytes);
     if (ask_bytes > 0) d.levels.insert(d.levels.end(), diff.asks, diff.asks + ask_bytes);
     d.event.bids = d.levels.data();
     d.event.asks = d.levels.data() + bid_bytes;
-    bytes_ += d.bytes();
+    const std::size_t bytes = d.bytes();
+    diffs_.push_back(std::move(d));
+    bytes_ += bytes;
     while (bytes_ > kMaxBytes && diffs_.size() > 1) {
         bytes_ -= diffs_.front().bytes();
         diffs_.pop_front();

@@ -1,5 +1,8 @@
 #include "tapewire/market/columns.hpp"
 
+#include <string>
+
+#include "tapewire/error.hpp"
 #include "tapewire/market/event.hpp"
 
 namespace tapewire::market {
@@ -46,14 +49,20 @@ void copy_headers(const BatchColumns& batch, std::size_t from, std::size_t to,
                   format::BookEventHeader* out) {
     each_event(batch, from, to, [&](const BookEvent& event, const RecordView& record) {
         *out = event.head;
-        if (out->seq == 0) out->seq = record.seq;
+        out->seq = record.seq;  // whatever the writer put there
         ++out;
     });
 }
 
-void copy_levels(const BatchColumns& batch, std::size_t from, std::size_t to, LevelRow* out) {
+void copy_levels(const BatchColumns& batch, std::size_t from, std::size_t to, LevelRow* out,
+                 std::size_t room) {
     std::uint32_t number = 0;
-    each_event(batch, from, to, [&](const BookEvent& event, const RecordView&) {
+    each_event(batch, from, to, [&](const BookEvent& event, const RecordView& record) {
+        const std::size_t count = std::size_t{event.bid_count} + event.ask_count;
+        if (count > room)
+            throw Error(Errc::corrupt_record, "a record must not change while it is read: seq=" +
+                                                  std::to_string(record.seq));
+        room -= count;
         out = copy_side(out, number, format::Side::buy, event.bids, event.bid_count);
         out = copy_side(out, number, format::Side::sell, event.asks, event.ask_count);
         ++number;

@@ -106,14 +106,21 @@ cdef extern from "tapewire/book/book.hpp" namespace "tapewire::book":
         void save(vector[byte]&) except +raise_python_error
 
 
+# Whose turn it is, of all that reach the same native books: theirs is one flag, under the GIL.
+cdef class Turn:
+    cdef bint taken           # a call that has released the GIL is under way
+
+    cdef int take(self) except -1
+
+
 cdef class Book:
     cdef shared_ptr[CBook] _book
-    cdef bint _busy           # a call that has released the GIL is under way
+    cdef Turn _turn
 
     cdef CBook* _native(self) except NULL
     cdef object _levels(self, CSide side, object n)
     cdef object _best(self, CSide side)
 
 
-# An L2Book or an L3Book, as the native one is.
-cdef Book wrap_book(shared_ptr[CBook] book)
+# An L2Book or an L3Book, as the native one is. `turn`: of others that change the same book.
+cdef Book wrap_book(shared_ptr[CBook] book, Turn turn=*)

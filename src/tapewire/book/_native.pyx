@@ -4,6 +4,7 @@
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cython.operator cimport dereference as deref
 from libcpp.utility cimport move
 
@@ -96,9 +97,12 @@ cdef CSide _side(object side) except *:
 cdef size_t _count(object n) except? 0:
     if n is None:
         return <size_t> -1
-    if n < 0:
+    if not PyIndex_Check(n):
+        raise InvalidOption(f"a number of levels must be an int: n={n!r}")
+    number = int(PyNumber_Index(n))
+    if number < 0:
         raise InvalidOption(f"a number of levels must not be negative: n={n!r}")
-    return n
+    return min(number, 2**64 - 1)
 
 
 @cython.final
@@ -112,24 +116,43 @@ cdef class _Rows:
         PyBuffer_FillInfo(buffer, self, self.rows.data(), self.rows.size() * sizeof(TopRow), 0, flags)
 
 
-cdef Book wrap_book(shared_ptr[CBook] native):
+@cython.no_gc
+cdef class Turn:
+    """Held while a call that changes books is under way without the GIL."""
+
+    cdef int take(self) except -1:
+        if self.taken:
+            raise ConcurrentUse("another thread is inside a call of this book",
+                                hint="a book belongs to one thread at a time")
+        self.taken = True
+        return 0
+
+
+cdef Book wrap_book(shared_ptr[CBook] native, Turn turn=None):
     cdef Book book
     if native.get().options().mode == CBookMode.l2:
         book = L2Book.__new__(L2Book)
     else:
         book = L3Book.__new__(L3Book)
     book._book = native
+    if turn is not None:
+        book._turn = turn
     return book
 
 
+@cython.no_gc
 cdef class Book:
     """What `L2Book` and `L3Book` have in common."""
+
+    def __cinit__(self):
+        self._turn = Turn.__new__(Turn)
 
     def __init__(self):
         raise TypeError("make an L2Book or an L3Book")
 
+    # To be asked last: arguments may bring Python code of their own, which may make this book anew.
     cdef CBook* _native(self) except NULL:
-        if self._busy:
+        if self._turn.taken:
             raise ConcurrentUse("another thread is inside a call of this book",
                                 hint="a book belongs to one thread at a time")
         if self._book.get() is NULL:
@@ -151,9 +174,8 @@ cdef class Book:
             UnknownOrder: By ``unknown="raise"``.
             InvalidOption: The event is of another instrument, or of the other kind of book.
         """
-        cdef CBook* book = self._native()
         cdef BookEvent given = book_event_of(event)
-        return _APPLIED[<int> book.apply(given.event, given.event.head.seq)]
+        return _APPLIED[<int> self._native().apply(given.event, given.event.head.seq)]
 
     def apply_batch(self, Batch batch not None):
         """Take all book events of a batch in, natively and without the GIL.
@@ -167,7 +189,7 @@ cdef class Book:
         cdef CBook* book = self._native()
         cdef const BatchColumns* columns = batch._columns.get()
         cdef size_t done = 0, changed = 0
-        self._busy = True
+        self._turn.take()
         try:
             with nogil:
                 changed = c_apply_batch(deref(book), deref(columns), batch._from, batch._to, done)
@@ -175,7 +197,7 @@ cdef class Book:
             error.applied = done
             raise
         finally:
-            self._busy = False
+            self._turn.taken = False
         return changed
 
     def tops(self, Batch batch not None, *, per="event"):
@@ -187,12 +209,12 @@ cdef class Book:
         Returns:
             A structured array: timestamp_ns, bid_price, bid_size, ask_price, ask_size.
         """
+        cdef RowPer rows_per = RowPer.level if _choice("per", ("event", "level"), per) == 1 else RowPer.event
+        cdef _Rows made = _Rows.__new__(_Rows)
         cdef CBook* book = self._native()
         cdef const BatchColumns* columns = batch._columns.get()
-        cdef RowPer rows_per = RowPer.level if _choice("per", ("event", "level"), per) == 1 else RowPer.event
         cdef size_t done = 0
-        cdef _Rows made = _Rows.__new__(_Rows)
-        self._busy = True
+        self._turn.take()
         try:
             with nogil:
                 made.rows = move(c_tops(deref(book), deref(columns), batch._from, batch._to, rows_per, done))
@@ -200,7 +222,7 @@ cdef class Book:
             error.applied = done
             raise
         finally:
-            self._busy = False
+            self._turn.taken = False
         import numpy
         from tapewire.book.rows import TOP_DTYPE
         return numpy.frombuffer(made, TOP_DTYPE) if made.rows.size() else numpy.empty(0, TOP_DTYPE)
@@ -211,21 +233,24 @@ cdef class Book:
         Raises:
             GapDetected: By ``on_gap="raise"``.
         """
-        self._native().record_gap(first, last)
+        cdef uint64_t first_number = first, last_number = last
+        self._native().record_gap(first_number, last_number)
 
     def release(self):
         """End a quarantine: the book waits for its next snapshot (an `L3Book`: for a reset)."""
         self._native().release()
 
     cdef object _levels(self, CSide side, object n):
+        cdef size_t count = _count(n)
         cdef CBook* book = self._native()
-        cdef size_t count = min(_count(n), book.level_count(side))
+        cdef bint with_orders = book.options().mode == CBookMode.l3
         cdef vector[LevelRow] rows
+        count = min(count, book.level_count(side))
         rows.resize(count)
         book.top(side, count, rows.data())
         from tapewire.book.rows import levels_array
         return levels_array(<const char[:count * sizeof(LevelRow)]> <const char*> rows.data() if count else b"",
-                            book.options().mode == CBookMode.l3)
+                            with_orders)
 
     def bids(self, n=None):
         """The best `n` bids (all of them by default), best first: price, size and, of orders, how many."""
@@ -270,11 +295,14 @@ cdef class Book:
 
     def level_count(self, side):
         """How many prices a side has."""
-        return self._native().level_count(_side(side))
+        cdef CSide which = _side(side)
+        return self._native().level_count(which)
 
     def depth(self, side, n=None):
         """Sum of the sizes of the best `n` levels (all by default); at most the largest 64-bit number."""
-        return self._native().depth(_side(side), _count(n))
+        cdef CSide which = _side(side)
+        cdef size_t count = _count(n)
+        return self._native().depth(which, count)
 
     def hash(self):
         """The book as 32 hexadecimal digits: equal for books that hold the same, on every host.
@@ -390,6 +418,7 @@ cdef Options _options_to_load(bytes payload, CBookMode mode, object on_gap) exce
     return options
 
 
+@cython.no_gc
 cdef class L2Book(Book):
     """Sizes by price, from snapshots and diffs.
 
@@ -424,8 +453,9 @@ cdef class L2Book(Book):
         options.price_scale = _scale("price_scale", price_scale)
         options.size_scale = _scale("size_scale", size_scale)
         options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
-        if self._busy:
-            raise ConcurrentUse("another thread is inside a call of this book")
+        if self._book.get() is not NULL:
+            self._native()  # made anew: not while another thread is inside
+            self._turn = Turn.__new__(Turn)
         self._book = tw_new_book(options)
 
     @staticmethod
@@ -442,6 +472,7 @@ cdef class L2Book(Book):
         return wrap_book(tw_load_book(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), options))
 
 
+@cython.no_gc
 cdef class L3Book(Book):
     """Orders by id, first come first served at each price.
 
@@ -478,8 +509,9 @@ cdef class L3Book(Book):
         options.rules = <Rules> _choice("rules", _RULES, rules)
         options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
         options.unknown = <Unknown> _choice("unknown", _UNKNOWN, unknown)
-        if self._busy:
-            raise ConcurrentUse("another thread is inside a call of this book")
+        if self._book.get() is not NULL:
+            self._native()  # made anew: not while another thread is inside
+            self._turn = Turn.__new__(Turn)
         self._book = tw_new_book(options)
 
     @staticmethod
@@ -493,31 +525,36 @@ cdef class L3Book(Book):
     def order(self, id):
         """The `Order` of this id, or None."""
         cdef OrderRow row
-        if not self._native().order(id, row):
+        cdef uint64_t number = id
+        if not self._native().order(number, row):
             return None
         return Order(row.id, "buy" if row.side == CSide.buy else "sell",
                      row.price if row.rests else None, row.remaining)
 
     def queue_position(self, id):
         """The `QueuePosition` of an order; None when it is not there or rests at no price."""
-        cdef uint64_t orders_ahead = 0
+        cdef uint64_t number = id, orders_ahead = 0
         cdef int64_t size_ahead = 0
-        if not self._native().queue_position(id, orders_ahead, size_ahead):
+        if not self._native().queue_position(number, orders_ahead, size_ahead):
             return None
         return QueuePosition(orders_ahead, size_ahead)
 
     def order_count(self, side=None, price=None):
         """How many orders rest at a price; without arguments how many there are in all."""
-        cdef CBook* book = self._native()
+        cdef CSide which
+        cdef int64_t at
         if side is None and price is None:
-            return book.order_count()
+            return self._native().order_count()
         if side is None or price is None:
             raise InvalidOption(f"give both or none: side={side!r}, price={price!r}")
-        return book.order_count_at(_side(side), price)
+        which, at = _side(side), price
+        return self._native().order_count_at(which, at)
 
     def orders(self, side, price):
         """The orders at a price, first come first: a structured array of order_id and remaining."""
-        cdef vector[OrderRow] rows = self._native().orders(_side(side), price)
+        cdef CSide which = _side(side)
+        cdef int64_t at = price
+        cdef vector[OrderRow] rows = self._native().orders(which, at)
         import numpy
         from tapewire.book.rows import ORDER_DTYPE
         cdef size_t i

@@ -186,8 +186,8 @@ def l2_diff(instrument, timestamp_ns, *, bids=(), asks=(), first=0, last=0, prev
     _fill_head(&head, instrument, timestamp_ns, exchange_ns, last if native_seq is None else native_seq, stream_id)
     bid_side.take("bids", bids)
     ask_side.take("asks", asks)
-    _too_many(bid_side, 0xFFFF, "diff", "cut it in two with the same ids, or write a snapshot")
-    _too_many(ask_side, 0xFFFF, "diff", "cut it in two with the same ids, or write a snapshot")
+    _too_many(bid_side, 0xFFFF, "diff", "cut it in two, the second with prev=last, or write a snapshot")
+    _too_many(ask_side, 0xFFFF, "diff", "cut it in two, the second with prev=last, or write a snapshot")
     payload = PyBytes_FromStringAndSize(NULL, kDiffHeadBytes + 16 * (bid_side.count + ask_side.count))
     at = begin_diff(<byte*> PyBytes_AS_STRING(payload), head, ids, bool(delta), <uint16_t> bid_side.count,
                     <uint16_t> ask_side.count)

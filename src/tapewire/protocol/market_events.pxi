@@ -19,7 +19,7 @@ cdef extern from "tapewire/market/columns.hpp" namespace "tapewire::market":
 
     BookCounts count_book_events(const BatchColumns&, size_t, size_t) except +raise_python_error nogil
     void copy_headers(const BatchColumns&, size_t, size_t, BookEventHeader*) except +raise_python_error nogil
-    void copy_levels(const BatchColumns&, size_t, size_t, CLevelRow*) except +raise_python_error nogil
+    void copy_levels(const BatchColumns&, size_t, size_t, CLevelRow*, size_t) except +raise_python_error nogil
 
 L3Order = namedtuple("L3Order", "event_type side ord_type exec_type price_scale size_scale flags order_id "
                                 "bid_order_id ask_order_id price qty amt")
@@ -62,8 +62,7 @@ cdef BookEvent book_event_of(object source):
         view.seq = record.seq
         view.timestamp_ns = record.timestamp_ns
         made.event = decode_book_event(view)
-        if made.event.head.seq == 0:
-            made.event.head.seq = record.seq
+        made.event.head.seq = record.seq  # whatever the writer put there
         made._source = source
         return made
     # Of our own: what can be written to may be another event tomorrow.
@@ -293,5 +292,5 @@ def levels_of(Batch batch not None):
         return levels
     cdef char[::1] into = levels.view("b")
     with nogil:
-        copy_levels(deref(batch._columns), batch._from, batch._to, <CLevelRow*> &into[0])
+        copy_levels(deref(batch._columns), batch._from, batch._to, <CLevelRow*> &into[0], counts.levels)
     return levels

@@ -330,12 +330,12 @@ cdef class Loop:
         try:
             while stop == LoopStop.pause:
                 PyErr_CheckSignals()
-                self._engine._reader._enter_call()
+                self._engine._enter_call()
                 try:
                     with nogil:
                         stop = self._loop.run(deref(into), max_rows, RECORDS_AT_ONCE)
                 finally:
-                    self._engine._reader._leave_call()
+                    self._engine._leave_call()
         finally:
             if follow:
                 self._engine._reader._following(False)

@@ -6,7 +6,7 @@ from libcpp.optional cimport optional
 from libcpp.vector cimport vector
 
 from tapewire._native cimport Cursor, CursorReader, Record, RecordView, byte, raise_python_error
-from tapewire.book._native cimport CBook, Hash128
+from tapewire.book._native cimport CBook, Hash128, Turn
 
 cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
     cppclass CMarket "tapewire::replay::Market":
@@ -105,6 +105,7 @@ cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
 cdef class Engine:
     cdef CEngine* _engine
     cdef CursorReader _reader
+    cdef Turn _turn       # of the books too, which others may have
     cdef list _books      # by a market's index: its Python object, made when first seen
     cdef list _venues
     cdef list _symbols
@@ -112,6 +113,8 @@ cdef class Engine:
     cdef object _name_of  # (venue_id, market_id) to (venue, symbol)
 
     cdef int _check(self) except -1
+    cdef int _enter_call(self) except -1
+    cdef int _leave_call(self) except -1
     cdef int _know(self, size_t index) except -1
     cdef object _book_of(self, CMarket* market)
     cdef object _step(self, CStep& found)

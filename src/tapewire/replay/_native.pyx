@@ -7,7 +7,7 @@ from cpython.list cimport PyList_GET_ITEM
 from cython.operator cimport dereference as deref
 from libcpp.string cimport string
 
-from tapewire.book._native cimport wrap_book
+from tapewire.book._native cimport Turn, wrap_book
 
 from tapewire.errors import InvalidOption
 
@@ -213,6 +213,7 @@ cdef class Engine:
             options.end_seq = end_seq
         reader._check()
         self._reader = reader
+        self._turn = Turn.__new__(Turn)
         self._name_of = name_of
         self._on_gap = on_gap
         self._books = []
@@ -227,7 +228,23 @@ cdef class Engine:
     cdef int _check(self) except -1:
         if self._reader._busy or self._reader._cursor is NULL:
             self._reader._check()
+        if self._turn.taken:
+            self._turn.take()  # says whose
         return 0
+
+    # Around every call that releases the GIL: the books are no one else's meanwhile.
+    cdef int _enter_call(self) except -1:
+        self._turn.take()
+        try:
+            self._reader._enter_call()
+        except:
+            self._turn.taken = False
+            raise
+        return 0
+
+    cdef int _leave_call(self) except -1:
+        self._turn.taken = False
+        return self._reader._leave_call()
 
     cdef int _know(self, size_t index) except -1:
         cdef CMarket* market
@@ -244,7 +261,7 @@ cdef class Engine:
             self._know(market.index)
         book = <object> PyList_GET_ITEM(self._books, market.index)
         if book is None and market.book.get() is not NULL:
-            book = wrap_book(market.book)
+            book = wrap_book(market.book, self._turn)
             self._books[market.index] = book
         return book
 
@@ -283,12 +300,12 @@ cdef class Engine:
     cdef Found _pass_over(self, CStep& found) except *:
         cdef Found what
         PyErr_CheckSignals()
-        self._reader._enter_call()
+        self._enter_call()
         try:
             with nogil:
                 what = self._engine.advance(found, PASSED_AT_ONCE)
         finally:
-            self._reader._leave_call()
+            self._leave_call()
         return what
 
     def next(self, follow=False):
@@ -329,12 +346,12 @@ cdef class Engine:
                 limits.records = records - (self._engine.records() - start)
             if bytes is not None:
                 limits.bytes = bytes - (self._engine.bytes() - start_bytes)
-            self._reader._enter_call()
+            self._enter_call()
             try:
                 with nogil:
                     why = self._engine.run(limits)
             finally:
-                self._reader._leave_call()
+                self._leave_call()
             PyErr_CheckSignals()
             if why != Stop.slice or seconds is not None:
                 return STOPS[<int> why]
@@ -466,12 +483,12 @@ cdef class Engine:
     def hash(self):
         """XXH3-128 over all books, as text."""
         cdef Hash128 hash
-        self._reader._enter_call()
+        self._enter_call()
         try:
             with nogil:
                 hash = self._engine.hash()
         finally:
-            self._reader._leave_call()
+            self._leave_call()
         return f"{hash.high:016x}{hash.low:016x}"
 
     # ---- for the snapshotter ------------------------------------------------------------------------

@@ -47,8 +47,8 @@ class Book {
     Book& operator=(Book&&) noexcept = default;
 
     // Throws, by policy, gap_detected(first, last), corrupt_record (a size below 0, a number that
-    // does not fit) or unknown_order; the book is then what it says it is, and the next event may
-    // follow. Throws invalid_option, with nothing changed, for an event of the other mode, or of
+    // does not fit) or unknown_order; the event has then changed nothing but the trust in the book,
+    // and the next one may follow. std::bad_alloc leaves it untrusted. Throws invalid_option, with nothing changed, for an event of the other mode, or of
     // another instrument than the first one was of.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq);
     // The same, and a row for each level of an applied diff, or for the event when it is no diff of
@@ -128,8 +128,8 @@ class Book {
     Applied apply_diff(const market::BookEvent& event, std::uint64_t record_seq, Sink& sink);
     template <typename Sink>
     bool apply_levels(const market::BookEvent& event, Sink& sink);
-    template <bool kDelta, typename Sink>
-    bool apply_side(L2::Side& side, const std::byte* levels, std::uint32_t count, Sink& sink);
+    template <typename Sink>
+    bool apply_deltas(const market::BookEvent& event, Sink& sink);
     Applied apply_snapshot(const market::BookEvent& event);
     Applied hold(const market::BookEvent& diff, std::uint64_t record_seq);
     bool rescale(const market::BookEvent& event, market::BookEvent& out);

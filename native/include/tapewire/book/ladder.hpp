@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -33,8 +34,7 @@ namespace tapewire::book {
 template <typename Value>
 class Ladder {
   public:
-    explicit Ladder(format::Side side) noexcept
-        : turn_(side == format::Side::buy ? 0 : std::int64_t{-1}) {}
+    explicit Ladder(format::Side side) : turn_(side == format::Side::buy ? 0 : std::int64_t{-1}) {}
 
     std::size_t size() const noexcept { return size_; }
     bool empty() const noexcept { return size_ == 0; }
@@ -173,9 +173,14 @@ void Ladder<Value>::set_sparse(std::int64_t key, Value value) {
         sparse_.insert(place, key, value);
         ++size_;
     }
-    if (++misses_ > misses_max_) [[unlikely]]
-        refit();
     choose_best();
+    if (++misses_ > misses_max_) [[unlikely]] {
+        try {
+            refit();
+        } catch (const std::bad_alloc&) {
+            // As it was, only slower; a level that goes away must not fail for want of memory.
+        }
+    }
 }
 
 // Lays the window over the levels that are there. Changes nothing that can be seen.

@@ -31,6 +31,7 @@ enum class Distrust : std::uint8_t {
     duplicate_order,  // by Unknown::distrust
     does_not_fit,     // a number has no exact place in 64 bits at the book's scale
     overlap,          // deltas of which some are applied already: no telling which
+    interrupted,      // an event was applied in part: there was no memory for the rest
 };
 const char* name_of(Distrust cause) noexcept;
 
