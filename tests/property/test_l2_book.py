@@ -34,6 +34,7 @@ steps = st.one_of(
         st.booleans(),
     ),
     st.tuples(st.just("snapshot"), levels(sizes), levels(sizes), st.integers(-6, 4)),
+    st.tuples(st.just("snapshot"), levels(sizes), levels(changes), st.integers(-6, 4)),
     st.tuples(st.sampled_from(["reset", "heartbeat", "release", "record_gap", "reload"])),
 )
 

@@ -11,11 +11,16 @@ SPOT_BTC_DAY_1 = ("spot_btcusdt_20240808.gz",)
 SPOT_BTC = ("spot_btcusdt_20240808.gz", "spot_btcusdt_20240809.gz")
 
 
-def messages(files):
-    """``(line, message)`` of each line; a message of a stream without its envelope."""
+def messages(files, *words):
+    """``(line, message)`` of each line; a message of a stream without its envelope.
+
+    With words, of the lines alone that have one of them: most of a capture is trades and tickers.
+    """
     for path in files:
         with gzip.open(path, "rb") as file:
             for line in file:
+                if words and not any(word in line for word in words):
+                    continue
                 document = json.loads(line.partition(b" ")[2])
                 yield line.rstrip(b"\n"), document.get("data", document)
 

@@ -73,12 +73,13 @@ class NaiveL2(Trust):
     def snapshot(self, bids, asks, native_seq: int) -> str:
         if self.quarantined:
             return "ignored"
-        self.sides = {BUY: {}, SELL: {}}
+        before, self.sides = self.sides, {BUY: {}, SELL: {}}
+        if not self.levels(bids, asks, delta=False):
+            self.sides = before
+            return self.done("ignored")
         self.last = native_seq
         self.trust()
-        if not self.levels(bids, asks, delta=False):
-            return self.done("ignored")
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting = self.waiting if native_seq else [], []
         for diff in waiting:
             if not self.quarantined:
                 self.change(*diff)
@@ -120,16 +121,19 @@ class NaiveL2(Trust):
         return held
 
     def levels(self, bids, asks, delta: bool) -> bool:
+        """All of them, or none."""
+        made = {side: dict(levels) for side, levels in self.sides.items()}
         for side, levels in ((BUY, bids), (SELL, asks)):
             for price, size in levels:
-                new = self.sides[side].get(price, 0) + size if delta else size
+                new = made[side].get(price, 0) + size if delta else size
                 if new > MOST or new < LEAST:
                     return not self.distrust("does_not_fit")
                 if new < 0:
                     return not self.distrust("negative_size")
-                self.sides[side][price] = new
+                made[side][price] = new
                 if new == 0:
-                    del self.sides[side][price]
+                    del made[side][price]
+        self.sides = made
         return True
 
     def rows(self, side: int):

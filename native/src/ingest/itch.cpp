@@ -65,6 +65,12 @@ std::size_t stock_offset(char type) noexcept {
     }
 }
 
+// Offset of the number of the order that a message makes, else 0.
+std::size_t new_order_offset(char type) noexcept {
+    if (type == 'A' || type == 'F') return 11;
+    return type == 'U' ? 19 : 0;
+}
+
 }  // namespace
 
 std::size_t itch_length(char type) noexcept {
@@ -255,6 +261,11 @@ ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
     }
     const bool of_an_order = std::strchr("EXCDU", type) != nullptr;
     if (of_an_order && !stocks_.contains(event.locate)) return ItchFault::no_stock;
+    if (const std::size_t at = new_order_offset(type); at != 0) {
+        const std::uint64_t made = big_endian<8>(p + at);
+        const bool replaces_itself = type == 'U' && made == big_endian<8>(p + 11);
+        if (!replaces_itself && orders_.contains(made)) return ItchFault::known_order;
+    }
     ++counts_[static_cast<unsigned char>(type)];
     if (of_an_order || type == 'A' || type == 'F') event.order_id = big_endian<8>(p + 11);
 

@@ -196,7 +196,7 @@ Fault parse_decimal(std::string_view text, std::uint8_t scale, bool rounded,
                     std::int64_t& out) noexcept {
     switch (market::parse_decimal(text, scale, out)) {
         case market::Decimal::fits:
-            return Fault::none;
+            return out == kMissing ? Fault::out_of_range : Fault::none;
         case market::Decimal::not_a_number:
             return Fault::not_a_number;
         case market::Decimal::too_large:

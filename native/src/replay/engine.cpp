@@ -85,7 +85,8 @@ Market& Engine::add(std::uint16_t venue_id, std::uint32_t market_id, std::uint64
     markets_.push_back(std::move(made));
     by_key_.emplace(market.key(), &market);
     if (symbol_hash != 0) by_symbol_.emplace(symbol_hash, &market);
-    by_market_id_.emplace(market_id, &market);
+    const auto [same_id, is_first] = by_market_id_.emplace(market_id, &market);
+    if (!is_first) same_id->second = nullptr;
     return market;
 }
 
@@ -132,8 +133,8 @@ Market* Engine::market_of_symbol(std::uint64_t symbol_hash,
     if (market_id == 0) return nullptr;
     // Only the id of the market is left to go by: good when the instrument's own hash is not known.
     const auto there = by_market_id_.find(market_id);
-    return there != by_market_id_.end() && there->second->symbol_hash == 0 ? there->second
-                                                                           : nullptr;
+    if (there == by_market_id_.end() || there->second == nullptr) return nullptr;
+    return there->second->symbol_hash == 0 ? there->second : nullptr;
 }
 
 // ---- gaps ------------------------------------------------------------------------------------------
@@ -192,9 +193,12 @@ bool Engine::peek(RecordView& record, Step& out, bool& gap) {
         return cursor_.peek(record);
     } catch (const Error& e) {
         TapeGap lost;
-        lost.seq = last_seq_.value_or(0);
-        lost.timestamp_ns = records_ == 0 ? 0 : last_timestamp_ns_;
         lost.source = failed_source();
+        const bool any = lost.source < given_.size() && given_[lost.source].has_value();
+        if (any) {
+            lost.seq = given_[lost.source]->seq;
+            lost.timestamp_ns = given_[lost.source]->timestamp_ns;
+        }
         if (e.code == Errc::gap_detected) {
             lost.first = e.numbers[0];
             lost.last = e.numbers[1];
@@ -208,6 +212,7 @@ bool Engine::peek(RecordView& record, Step& out, bool& gap) {
         } else {
             throw;
         }
+        if (!any && lost.first > 0) lost.seq = lost.first - 1;
         note_gap(std::move(lost), nullptr);
         if (options_.on_gap == book::GapPolicy::raise) throw;
         show_gap(out);
@@ -218,13 +223,22 @@ bool Engine::peek(RecordView& record, Step& out, bool& gap) {
 
 // ---- records ---------------------------------------------------------------------------------------
 
-bool Engine::at_end(const RecordView& record) const noexcept {
+bool Engine::is_at_end(const RecordView& record) noexcept {
+    ended_by_seq_ = options_.ends_at_seq && record.seq >= options_.end_seq;
+    if (ended_by_seq_) return true;
     // The first record of that time or later is where the tape reaches it.
-    if (options_.end_ns <= record.timestamp_ns &&
-        options_.end_ns != std::numeric_limits<std::int64_t>::max()) {
-        return true;
+    if (options_.end_ns > record.timestamp_ns ||
+        options_.end_ns == std::numeric_limits<std::int64_t>::max()) {
+        return false;
     }
-    return options_.ends_at_seq && record.seq >= options_.end_seq;
+    ahead_ns_ = std::max(clock_ns_, record.timestamp_ns);
+    ahead_seq_ = record.seq;
+    return true;
+}
+
+bool Engine::is_shown() const noexcept {
+    return clock_ns_ >= options_.show_from_ns &&
+           (options_.show_from_seq == 0 || (last_seq_ && *last_seq_ >= options_.show_from_seq));
 }
 
 // Whether the snapshot that the book came from holds this already.
@@ -342,9 +356,9 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
         bool gap = false;
         ahead_ns_.reset();
         if (!peek(record, out, gap)) return Found::end;
-        if (gap) return Found::step;
-        if (at_end(record)) {
-            ahead_ns_ = std::max(clock_ns_, record.timestamp_ns);
+        if (gap && is_shown()) return Found::step;
+        if (gap) continue;
+        if (is_at_end(record)) {
             finished_ = true;
             return Found::end;
         }
@@ -360,6 +374,8 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
         bytes_ += format::record_bytes(record.payload_len);
         last_seq_ = record.seq;
         last_timestamp_ns_ = record.timestamp_ns;
+        if (given_.size() <= out.source) given_.resize(out.source + std::size_t{1});
+        given_[out.source] = Given{record.seq, record.timestamp_ns};
         clock_ns_ = std::max(clock_ns_, record.timestamp_ns);
         out.time_ns = clock_ns_;
         if (const Mapping* segment = record.owner->get(); segment != segment_) {
@@ -373,7 +389,7 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
             if (!is_unreadable(e.code) || !take_unreadable(record, out)) throw;
             taken = Taken::shown;
         }
-        if (taken == Taken::shown && clock_ns_ >= options_.show_from_ns) return Found::step;
+        if (taken == Taken::shown && is_shown()) return Found::step;
     }
     return Found::pause;
 }

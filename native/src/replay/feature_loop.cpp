@@ -53,8 +53,10 @@ FeatureLoop::Stop FeatureLoop::run(FeatureRows& rows, std::size_t max_rows,
                 feed(step, rows);
                 break;
             case Engine::Found::end:
+                if (engine_.ended_by_seq()) return Stop::done;
                 if (!engine_.ahead_ns()) return Stop::end;
                 time_ns_ = std::max(time_ns_, *engine_.ahead_ns());
+                seq_ = engine_.ahead_seq();
                 if (!grid) return Stop::done;
         }
     }
@@ -72,8 +74,9 @@ bool FeatureLoop::warm_up(std::uint64_t max_records, Stop& stop) {
         stop = Stop::pause;
         return false;
     }
-    stop = Stop::end;
+    stop = engine_.ended_by_seq() ? Stop::done : Stop::end;
     if (!engine_.ahead_ns()) return false;
+    seq_ = engine_.ahead_seq();
     if (slice_.start_ns == kLowest) {
         begin_at(*engine_.ahead_ns(), *engine_.ahead_ns());
     } else {
@@ -123,6 +126,7 @@ FeatureSet& FeatureLoop::set_of(const Market& market, const market::TradeView* t
 void FeatureLoop::feed(const Step& step, FeatureRows& rows) {
     if (step.kind == Kind::gap) return feed_gap(*step.gap);
     time_ns_ = std::max(time_ns_, step.time_ns);
+    seq_ = step.record.seq;
     if (step.market == nullptr || (step.kind != Kind::book && step.kind != Kind::trade)) return;
     const bool trade = step.kind == Kind::trade;
     FeatureSet& set = set_of(*step.market, trade ? &step.trade : nullptr);
@@ -155,7 +159,7 @@ void FeatureLoop::apply_pending() {
 
 void FeatureLoop::make_row(FeatureRows& rows, const Market& market, FeatureSet& set,
                            std::int64_t time_ns, const market::TradeView* trade) {
-    if (time_ns >= slice_.from_ns) {
+    if (time_ns >= slice_.from_ns && seq_ >= slice_.from_seq) {
         const market::TradeView* own = plan_->sample.at == Sample::At::trade ? trade : nullptr;
         set.sample(market.book.get(), own, values_.data(), valid_.data());
         rows.push(time_ns, market.index, values_.data(), valid_.data());
@@ -170,9 +174,11 @@ void FeatureLoop::make_row(FeatureRows& rows, const Market& market, FeatureSet& 
 bool FeatureLoop::pass_grid(FeatureRows& rows, std::size_t max_rows) {
     const std::int64_t step = plan_->sample.span_ns;
     while (next_grid_ns_ <= time_ns_ && next_grid_ns_ < slice_.to_ns) {
-        if (next_grid_ns_ < slice_.from_ns) {
+        if (next_grid_ns_ < slice_.from_ns || seq_ < slice_.from_seq) {
             // Nothing happens between these, and nobody wants them: the last one says it all.
-            const std::int64_t last = std::min(time_ns_, slice_.from_ns - 1);
+            const std::int64_t last = seq_ < slice_.from_seq
+                                          ? std::min(time_ns_, slice_.to_ns - 1)
+                                          : std::min(time_ns_, slice_.from_ns - 1);
             next_grid_ns_ += (last - next_grid_ns_) / step * step;
             for (const auto& set : sets_) {
                 if (!set) continue;

@@ -7,6 +7,7 @@
 //   loop           time, next grid point
 //   tape gaps      source, first, last
 //   instruments    ids, book (as in a snapshot), windows
+#include <algorithm>
 #include <utility>
 
 #include "tapewire/checksum.hpp"
@@ -108,8 +109,12 @@ void FeatureLoop::save(const std::vector<Position>& positions, std::vector<std::
     to.put(time_ns_);
     to.put(next_grid_ns_);
     to.put(static_cast<std::uint64_t>(grid_market_));
-    to.put(static_cast<std::uint64_t>(engine_.tape_gaps().size()));
-    for (const TapeGap& gap : engine_.tape_gaps()) {
+    // A message that could not be read says nothing of instruments that come later.
+    const auto counts = [](const TapeGap& gap) { return gap.cause != TapeGap::Cause::unreadable; };
+    const auto& gaps = engine_.tape_gaps();
+    to.put(static_cast<std::uint64_t>(std::count_if(gaps.begin(), gaps.end(), counts)));
+    for (const TapeGap& gap : gaps) {
+        if (!counts(gap)) continue;
         to.put(gap.source);
         to.put(gap.first);
         to.put(gap.last);

@@ -28,6 +28,8 @@ std::int64_t log_return(Int128 before, Int128 now) noexcept {
     if (before <= 0 || now <= 0) return kUnknown;
     if (before == now) return 0;
     const double change = nearest_ratio(now - before, static_cast<UInt128>(before));
+    // A price that all but vanished: the logarithm of what is left of it, which is no double's 0.
+    if (change <= -1.0) return -log_return(now, before);
     return std::llrint(std::ldexp(std::log1p(change), kReturnBits));
 }
 

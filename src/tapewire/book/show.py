@@ -36,7 +36,10 @@ def summary(book: Book) -> str:
 
 
 def ladder_html(book: Book) -> str:
-    """A table of the best levels, asks above bids, each with a bar for its size."""
+    """The summary, and a table of the best levels: asks above bids, each with a bar for its size.
+
+    The summary is no caption of the table: that would be broken to the table's width.
+    """
     asks, bids = book.asks(_LADDER_LEVELS)[::-1], book.bids(_LADDER_LEVELS)
     most = max([1, *asks["size"].tolist(), *bids["size"].tolist()])
     with_orders = "orders" in (bids.dtype.names or ())
@@ -52,7 +55,9 @@ def ladder_html(book: Book) -> str:
                 f'width:{100 * size // most}px"></div>',
             ]
             rows.append(f"<tr>{'</td>'.join(cells)}</td></tr>")
+    line = f"<div>{escape(summary(book))}</div>"
+    if not rows:
+        return line
     names = ["price", "size", *(["orders"] if with_orders else []), ""]
     head = "".join(f"<th>{name}</th>" for name in names)
-    caption = f"<caption>{escape(summary(book))}</caption>"
-    return f"<table>{caption}<tr>{head}</tr>{''.join(rows)}</table>"
+    return f"{line}<table><tr>{head}</tr>{''.join(rows)}</table>"

@@ -26,7 +26,8 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="tapewire",
-    help="The tape of a trading system: look into logs, watch a bus, mend what broke.",
+    help="The tape of a trading system: look into logs, import and replay markets, "
+    "watch a bus, mend what broke.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -79,7 +79,7 @@ def export(
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only this type: 4097, 0x1001 or a name."),
+        typer.Option("--type", metavar="TYPE", help="Only this type: 8193, 0x2001 or a name."),
     ] = None,
     decode: Annotated[
         str | None,

@@ -18,9 +18,7 @@ __all__ = ["import_files"]
 
 
 def import_files(
-    format_: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="What the files are: binance-spot, okx, …")
-    ],
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="What the files are.")],
     files: Annotated[
         list[str],
         typer.Argument(metavar="FILES", help="In the order of their capture; .gz and .zip too."),
@@ -48,6 +46,9 @@ def import_files(
     as_json: JsonOption = False,
 ) -> None:
     """Import captures or files of a venue into an archive: a log per symbol, day and stream.
+
+    FORMAT is one of binance-spot, binance-usdm, bitget, coinbase, itch, okx,
+    sse, szse and tardis.
 
     Killed at any moment and run again, it goes on where it was. Run again after
     its end, it does nothing. Rows that cannot be read are counted and kept aside.
@@ -138,13 +139,15 @@ def _show(summary: ImportSummary) -> None:
             ["log", "records", "new", "gaps"],
             [
                 [log.log, count_text(log.records), count_text(log.appended), count_text(log.gaps)]
-                for log in summary.logs.values()
+                for log in sorted(summary.logs.values(), key=lambda log: log.log)
             ],
             right=(1, 2, 3),
         )
     _counts("bad rows", summary.bad)
     if summary.rejected:
         say(f"  kept in {summary.rejected}")
+    if summary.bad and not summary.logs and not summary.skipped:
+        say("  not one row could be read: are these files of this format?")
     _counts("not imported", summary.skipped)
     for book, why in summary.untrusted.items():
         say(f"not trusted at the end: {book}: {why}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tapewire.cli.output import console, say
-from tapewire.cli.text import count_text, print_columns
+from tapewire.cli.output import say
+from tapewire.cli.text import count_text
 from tapewire.cli.times import iso
 
 if TYPE_CHECKING:
-    from tapewire.book.gaps import LedgerScan
+    from tapewire.book.gaps import Gap, LedgerScan
 
-__all__ = ["ledger_fields", "show_ledger"]
+__all__ = ["gap_text", "ledger_fields", "show_ledger"]
 
 
 def ledger_fields(ledger: LedgerScan) -> dict[str, Any]:
@@ -24,28 +24,18 @@ def ledger_fields(ledger: LedgerScan) -> dict[str, Any]:
     }
 
 
+def gap_text(gap: Gap) -> str:
+    """What is missing of what, and why. Numbers are as the venue, or the log, writes them."""
+    of = f"{gap.venue}:{gap.symbol}" if gap.symbol else "log"
+    numbers = f"{gap.first} … {gap.last}" if gap.last else f"at record {gap.seq}"
+    return f"{gap.kind} {of} {numbers}, {gap.cause}"
+
+
 def show_ledger(ledger: LedgerScan) -> None:
-    """A table of gaps, and the lines that are damaged; nothing without either."""
-    if ledger.gaps:
-        console.print()
-        print_columns(
-            console,
-            ("GAP", "OF", "FIRST", "LAST", "AT RECORD", "TIME", "ACTION", "CAUSE"),
-            [
-                (
-                    gap.kind,
-                    f"{gap.venue}:{gap.symbol}" if gap.symbol else "log",
-                    count_text(gap.first),
-                    count_text(gap.last),
-                    count_text(gap.seq),
-                    iso(gap.timestamp_ns),
-                    gap.action,
-                    gap.cause,
-                )
-                for gap in ledger.gaps
-            ],
-            right=(2, 3, 4),
-        )
+    """The gaps, two lines each, and the lines that are damaged; nothing without either."""
+    for gap in ledger.gaps:
+        say(f"{'gap':<10}{gap_text(gap)}")
+        say(f"{'':<10}at record {count_text(gap.seq)}, {iso(gap.timestamp_ns)}: {gap.action}")
     for line, why in ledger.damaged:
         say(f"{'problem':<10}gaps.jsonl, line {line}: {why}")
     more = ledger.damaged_count - len(ledger.damaged)

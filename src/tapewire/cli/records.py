@@ -102,7 +102,7 @@ class Messages:
         return name
 
     def type_id_of(self, text: str) -> int:
-        """A type as it is typed: ``4097``, ``0x1001``, or the name of a message."""
+        """A type as it is typed: ``8193``, ``0x2001``, or the name of a message."""
         try:
             type_id = int(text, 0)
         except ValueError:
@@ -113,10 +113,8 @@ class Messages:
             if named:
                 ids = ", ".join(f"0x{type_id:04X}" for type_id in sorted(named))
                 raise ValueError(f"several types have this name: type={text}; use {ids}") from None
-            known = ", ".join(sorted(set(self._names.values()))) or "none"
-            raise ValueError(
-                f"no message of this name is in the log's types.json: type={text}; known: {known}"
-            ) from None
+            known = ", ".join(sorted(set(self._names.values())) + sorted(_market_names()))
+            raise ValueError(f"no message has this name: type={text}; known: {known}") from None
         if not 0 <= type_id < 0xFFFF:
             raise ValueError(f"a type id is from 0 to 0xFFFE: type={text}")
         return type_id
@@ -164,6 +162,12 @@ class Messages:
         if cls is None:
             self._unknown.add((record.type_id, len(record)))
         return cls
+
+
+def _market_names() -> set[str]:
+    from tapewire.protocol import market
+
+    return set(market.NAMES.values())
 
 
 def _market_types(name: str) -> set[int]:

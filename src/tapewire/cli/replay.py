@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.ledger import gap_text
 from tapewire.cli.output import Exit, JsonOption, console, errors, print_json, say, warn
 from tapewire.cli.text import count_text
 from tapewire.cli.times import iso, parse_time
@@ -21,7 +23,7 @@ __all__ = ["replay"]
 
 def replay(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG…", help="Logs, read as one by their times.")
+        list[str], typer.Argument(metavar="LOG", help="Logs, read as one by their times.")
     ],
     symbols: Annotated[
         list[str] | None,
@@ -54,8 +56,10 @@ def replay(
 ) -> None:
     """Show the books of one or more logs as they were, and what became of them.
 
-    A line for each change of the levels shown and for each trade, then a summary with the hash of
-    all books. Exits 1 when something was missing, 3 when records are damaged.
+    A line for each change of the levels shown and for each trade, then a
+    summary with the hash of all books.
+
+    Exits 1 when something was missing, 3 when records are damaged.
     """
     from tapewire.replay import Replay
 
@@ -143,7 +147,7 @@ class _Printer:
         head = f"{iso(step.timestamp_ns)}  {step.venue}:{step.symbol}"
         if self._levels == 1:
             bid, ask = (side[0] if side else ["-", "-"] for side in sides)
-            say(f"{head}  {bid[1]} × {bid[0]} | {ask[0]} × {ask[1]}{trust}")
+            say(f"{head}  {bid[0]} × {bid[1]} | {ask[0]} × {ask[1]}{trust}")
             return
         say(f"{head}{trust}")
         for line in _ladder(*sides):
@@ -225,6 +229,7 @@ def _summary(tape: Replay, as_json: bool) -> Exit:
                 ],
                 "gaps": len(gaps),
                 "gaps_open": len(open_gaps),
+                "gap_list": [dataclasses.asdict(gap) for gap in gaps],
                 "hash": tape.hash(),
             }
         )
@@ -236,9 +241,7 @@ def _summary(tape: Replay, as_json: bool) -> Exit:
         for (venue, symbol), book in sorted(tape.books.items()):
             say(f"book     {venue}:{symbol}  {book!r}")
         for gap in gaps:
-            name = f"{gap.venue}:{gap.symbol}" if gap.symbol else "log"
-            numbers = f"{gap.first:,} … {gap.last:,}" if gap.last else f"record {gap.seq:,}"
-            say(f"gap      {gap.kind} {name} {numbers}, {gap.cause}: {gap.action}")
+            say(f"gap      {gap_text(gap)}: {gap.action}")
         say(f"gaps     {len(gaps)}, {len(open_gaps)} of them open")
         say(f"hash     {tape.hash()}")
     return Exit.DAMAGED if damaged else Exit.FINDINGS if gaps else Exit.OK

@@ -48,10 +48,12 @@ def snapshotter(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a log, save its books by policy, and write its gaps into the ledger beside it.
+    """Follow a log, save its books now and then, and note its gaps in a ledger beside it.
 
-    Without a policy: every 10 seconds of the tape or 10,000 records. Killed or stopped, the next
-    one goes on. Ctrl-C and SIGTERM end it, exit code 0. The newest snapshot of a book always stays.
+    Without a policy: every 10 seconds of the tape or 10,000 records. Killed or
+    stopped, the next one goes on. The newest snapshot of a book always stays.
+
+    Ctrl-C and SIGTERM end it, exit code 0.
     """
     from tapewire.replay import Every, Snapshotter
 
@@ -64,7 +66,7 @@ def snapshotter(
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        done = saver.run(follow=not once, on_round=lambda done: _show("saved", done, as_json))
+        done = saver.run(follow=not once, on_round=_Rounds(as_json))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -75,13 +77,30 @@ def snapshotter(
         raise typer.Exit(int(Exit.FINDINGS))
 
 
+class _Rounds:
+    """A line for each round."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._json = as_json
+        self._written = 0
+
+    def __call__(self, done: Round) -> None:
+        # Nothing is saved while no book can be trusted, or none has changed.
+        what = "saved" if self._json or done.written > self._written else "waits"
+        self._written = done.written
+        _show(what, done, self._json)
+
+
 def _show(what: str, done: Round, as_json: bool) -> None:
     if as_json:
         print_json({"what": what, **dataclasses.asdict(done)})
         return
+    if done.last_seq is None:
+        say(f"{what:<6}nothing new in the log")
+        return
     at = "" if done.clock_ns is None else f"  {iso(done.clock_ns)}"
-    waits = f", {done.untrusted} not trusted" if done.untrusted else ""
+    waits = f", books not trusted: {done.untrusted}" if done.untrusted else ""
     say(
-        f"{what:<6}record {count_text(done.last_seq)}{at}  {count_text(done.written)} snapshots "
-        f"written, {count_text(done.removed)} removed, {count_text(done.gaps)} gaps{waits}"
+        f"{what:<6}record {count_text(done.last_seq)}{at}  snapshots: {count_text(done.written)}, "
+        f"removed: {count_text(done.removed)}, gaps: {count_text(done.gaps)}{waits}"
     )

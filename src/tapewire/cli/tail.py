@@ -49,7 +49,7 @@ def tail(
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only this type: 4097, 0x1001 or a name."),
+        typer.Option("--type", metavar="TYPE", help="Only this type: 8193, 0x2001 or a name."),
     ] = None,
     grep: Annotated[
         str | None,

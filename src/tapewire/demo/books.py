@@ -56,13 +56,16 @@ def join(reader: Reader, path: str | os.PathLike[str]) -> Joined:
 
     Where there is no snapshot yet, it begins with the first record, which opens the market.
     """
-    found = snapshots.latest_before(path, *_IDS, instrument=INSTRUMENT)
+    found = snapshots.latest_before(path, *_IDS, instrument=INSTRUMENT, on_gap="raise")
     if found is None:
         reader.seek_start()
         return Joined(empty_book(), None)
-    seq = found.header["seq"]
-    reader.seek_seq(seq + 1)
-    return Joined(L2Book.load(found.book.save(), on_gap="raise"), seq)
+    seq: int = found.header["seq"]
+    reader.seek_seq(seq)
+    reader.next()  # behind it, so that it says when what follows is missing
+    book = found.book
+    assert isinstance(book, L2Book)  # the instrument's
+    return Joined(book, seq)
 
 
 def snapshots_of(path: str | os.PathLike[str]) -> list[SnapshotFile]:

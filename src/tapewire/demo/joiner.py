@@ -43,6 +43,7 @@ def run(process: Process) -> None:
             book.apply_batch(batch)
             records += len(batch)
             if SessionClosed.type_id in batch.type_id:
+                reader.commit()
                 process.say("closed", hash=book.hash(), followed=records)
                 return
 

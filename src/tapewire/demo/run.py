@@ -185,8 +185,11 @@ class _Play:
         self._say(f"{name} is process {pid}" + (", again" if name in self._killed_ns else ""))
 
     def _join(self, name: str) -> None:
-        """The joiner comes late enough to find a snapshot, however slow the machine is."""
-        self._stage.wait_for(lambda: self._latest_snapshot() >= 0, "a snapshot")
+        """The joiner comes late enough to find a snapshot, however slow the machine is.
+
+        That of record 0 is of a market that just opens: no way to show anything.
+        """
+        self._stage.wait_for(lambda: self._latest_snapshot() > 0, "a snapshot")
         self._start(name)
 
     def _latest_snapshot(self) -> int:

@@ -65,10 +65,7 @@ def summary(story: Story, books: Books, measures: Measures) -> dict[str, Any]:
         ],
         "recoveries": [_recovery(restart, story) for restart in story.restarts],
         "snapshots": books.snapshots,
-        "joiner": joined
-        | {
-            "from_start": {"records": books.from_start.records, "seconds": books.from_start.seconds}
-        },
+        "joiner": joined | {"from_start": books.from_start._asdict()},
         "checks": books.checks,
     }
 
@@ -86,12 +83,13 @@ def _hop(hop: Hop) -> dict[str, Any]:
 
 
 def _recovery(restart: Restart, story: Story) -> dict[str, Any]:
+    seconds = restart.facts.get("seconds")
     return {
         "victim": restart.victim,
         "killed_at_s": round((restart.killed_ns - story.began_ns) / 1e9, 3),
         "down_s": round((restart.started_ns - restart.killed_ns) / 1e9, 3),
         "back_after_s": round((restart.recovered_ns - restart.started_ns) / 1e9, 3),
-        "recovery_s": round(seconds, 6) if (seconds := restart.facts.get("seconds")) else None,
+        "recovery_s": None if seconds is None else round(seconds, 6),
         "found": _found(restart, story),
     }
 

@@ -118,7 +118,7 @@ KINDS = ("decimal", "rounded", "word", "text", "id", "clock", "date", "datetime"
 FAULTS = ("none", "field_count", "empty", "not_a_number", "too_precise", "out_of_range", "unknown_word",
           "not_a_time", "not_a_pair", "repeated_key")
 ITCH_FAULTS = ("none", "unknown_type", "wrong_length", "cut_short", "bad_time", "bad_side", "bad_stock",
-               "out_of_range", "no_stock")
+               "out_of_range", "no_stock", "known_order")
 MISSING = kMissing
 SKIP = 0xFFFFFFFF
 LEVEL_ROW_FIELDS = 8

@@ -14,9 +14,11 @@ from tapewire.ingest.lines import (
     WRONG_TYPE,
     BadRow,
     LineImporter,
+    levels,
     parse_json,
     whole,
 )
+from tapewire.ingest.snapshot_order import SnapshotOrder
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import (
     BOOK_EVENT,
@@ -24,12 +26,12 @@ from tapewire.protocol.market import (
     TRADE_TICK,
     l2_diff,
     l2_snapshot,
-    scaled_levels,
 )
 
 __all__ = ["BinanceSpot", "BinanceUsdm"]
 
 MS = 1_000_000
+_UNKNOWN = "a snapshot of an unknown symbol"
 _KNOWN = frozenset(
     ("markPriceUpdate", "kline", "24hrTicker", "24hrMiniTicker", "forceOrder", "avgPrice")
 )
@@ -42,6 +44,7 @@ class _Binance(LineImporter):
         super().__init__(options)
         self._only: str | None = None  # the symbol, while the capture has shown one
         self._many = False
+        self._orders: dict[Instrument, SnapshotOrder[tuple[int, bytes]]] = {}
 
     def message(self, line: bytes) -> None:
         """By the event's type."""
@@ -65,15 +68,14 @@ class _Binance(LineImporter):
             self.report.skip(str(kind))
             return
         symbol = data["s"]
+        if symbol != self._only and type(symbol) is str:
+            self._many = self._many or self._only is not None
+            self._only = symbol
         instrument = self.wanted(self.venue, symbol)
         if instrument is None:
             return
-        if symbol != self._only:
-            self._many = self._only is not None
-            self._only = symbol
         if kind == "depthUpdate":
-            payload = self._diff(instrument, timestamp_ns, data)
-            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+            self._add_diff(instrument, timestamp_ns, data)
         elif kind in ("trade", "aggTrade"):
             payload = self._trade(instrument, data)
             self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
@@ -89,47 +91,56 @@ class _Binance(LineImporter):
             raise BadRow("unknown message", f"e={kind!r:.80}")
         self.keep_wire(instrument, timestamp_ns, text)
 
-    def _diff(self, instrument: Instrument, timestamp_ns: int, data: dict[str, Any]) -> bytes:
-        first = whole(data["U"])
-        scales = instrument.price_scale, instrument.size_scale
-        payload: bytes = l2_diff(
+    def _add_diff(self, instrument: Instrument, timestamp_ns: int, data: dict[str, Any]) -> None:
+        first, last = whole(data["U"]), whole(data["u"])
+        previous = self._previous(first, data)
+        payload = l2_diff(
             instrument,
             timestamp_ns,
-            bids=scaled_levels(data["b"], *scales),
-            asks=scaled_levels(data["a"], *scales),
+            bids=levels(data["b"], instrument),
+            asks=levels(data["a"], instrument),
             first=first,
-            last=whole(data["u"]),
-            prev=self._previous(first, data),
+            last=last,
+            prev=previous,
             exchange_ns=_time_ns(data.get("T", data.get("E")), 0),
         )
-        return payload
+        order = self._order(instrument)
+        snapshot = order.diff(previous, last)
+        if snapshot is not None:
+            self.add(instrument, "book", BOOK_EVENT, *snapshot)
+        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        while order.left_out:
+            order.left_out -= 1
+            self.report.skip("a snapshot older than the book")
+
+    def _order(self, instrument: Instrument) -> SnapshotOrder[tuple[int, bytes]]:
+        return self._orders.setdefault(instrument, SnapshotOrder())
 
     def _snapshot(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
         symbol = document.get("symbol") or self._only_symbol()
         instrument = self.wanted(self.venue, symbol)
         if instrument is None:
             return
-        scales = instrument.price_scale, instrument.size_scale
         payload = l2_snapshot(
             instrument,
             timestamp_ns,
-            bids=scaled_levels(document["bids"], *scales),
-            asks=scaled_levels(document["asks"], *scales),
+            bids=levels(document["bids"], instrument),
+            asks=levels(document["asks"], instrument),
             native_seq=whole(document["lastUpdateId"]),
             exchange_ns=_time_ns(document.get("T"), 0),
         )
-        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        if self._order(instrument).snapshot(document["lastUpdateId"], (timestamp_ns, payload)):
+            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
         self.keep_wire(instrument, timestamp_ns, text)
 
     def _only_symbol(self) -> str:
+        if self._many:
+            raise BadRow(_UNKNOWN, "it names none, and the capture has shown several")
+        if self._only is not None:
+            return self._only
         if len(self.options.symbols) == 1:
             return self.options.symbols[0]
-        if self._only is None or self._many:
-            raise BadRow(
-                "a snapshot of an unknown symbol",
-                "it names none and the capture has not shown exactly one; give --symbol",
-            )
-        return self._only
+        raise BadRow(_UNKNOWN, "it names none, and the capture has shown none; give --symbol")
 
     def _trade(self, instrument: Instrument, data: dict[str, Any]) -> bytes:
         maker = data["m"]

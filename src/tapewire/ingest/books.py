@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import os
 from typing import TYPE_CHECKING, Any
 
 import tapewire as tw
 from tapewire.book import L2Book
-from tapewire.book.gaps import Gap, GapLedger
+from tapewire.book.gaps import Gap
+from tapewire.errors import CorruptMetadata
 from tapewire.ingest.log_writer import LogWriter
-from tapewire.protocol.market import l2_snapshot
+from tapewire.protocol.market import l2_diff, l2_snapshot
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["RunningBook"]
 
 _BATCH = 16384
+MAX_LEVELS = 65_535  # of a side in one event
 _CAUSES = {"venue_gap": "the venue's update ids do not follow each other"}
 
 
@@ -32,53 +36,76 @@ class RunningBook:
         self.book = L2Book(instrument.price_scale, instrument.size_scale, on_gap="resync")
         self._reader: Any = None
         self._log: LogWriter | None = None
-        self._read = 0
+        # How much of each log: times that go back over midnight come back to the one before.
+        self._read: collections.Counter[str] = collections.Counter()
         self._told: list[tuple[LogWriter, Gap]] = []
 
     def __repr__(self) -> str:
         return f"RunningBook({self.instrument.venue}:{self.instrument.symbol}, {self.book!r})"
 
-    def snapshot(self, timestamp_ns: int) -> bytes | None:
-        """The book as an event, so that the next log stands alone; None when not to be trusted."""
+    def snapshot(self, timestamp_ns: int) -> list[bytes]:
+        """The book as events, so that the next log stands alone; none when it is not trusted.
+
+        A snapshot of its best levels, and diffs without ids where it has more than fit a record.
+        """
         if not self.book.trusted:
-            return None
-        payload: bytes = l2_snapshot(
-            self.instrument,
-            timestamp_ns,
-            bids=self.book.bids(),
-            asks=self.book.asks(),
-            native_seq=self.book.last_update,
-        )
-        return payload
+            return []
+        bids, asks = self.book.bids(), self.book.asks()
+        events: list[bytes] = [
+            l2_snapshot(
+                self.instrument,
+                timestamp_ns,
+                bids=bids[:MAX_LEVELS],
+                asks=asks[:MAX_LEVELS],
+                native_seq=self.book.last_update,
+            )
+        ]
+        for start in range(MAX_LEVELS, max(len(bids), len(asks)), MAX_LEVELS):
+            part = slice(start, start + MAX_LEVELS)
+            events.append(l2_diff(self.instrument, timestamp_ns, bids=bids[part], asks=asks[part]))
+        return events
 
     def catch_up(self, log: LogWriter) -> None:
         """Apply what the job has put into `log` since the last call, and tell the ledger."""
         if log is not self._log:
             self.close()
-            self._log, self._read = log, 0
+            self._log = log
+            log.follower = self
         if self._reader is None:
             self._reader = tw.open_log(log.folder)
-            self._reader.seek_seq(log.first_seq + self._read)
-        while self._read < log.count:
-            batch = self._reader.read_batch(min(log.count - self._read, _BATCH))
+            self._reader.seek_seq(log.first_seq + self._read[log.log])
+        while (left := log.count - self._read[log.log]) > 0:
+            batch = self._reader.read_batch(min(left, _BATCH))
+            if len(batch) == 0:
+                raise CorruptMetadata(
+                    f"records of this import are not in its log: records={left}, "
+                    f"first_seq={log.next_seq - left}",
+                    path=os.fspath(log.folder),
+                    hint="something removes from the archive meanwhile: import into a new one",
+                )
             self.book.apply_batch(batch)
-            self._read += len(batch)
+            self._read[log.log] += len(batch)
         self._tell(log)
 
     def _tell(self, log: LogWriter) -> None:
         """New gaps to the ledger of the log they were found in; those that ended, again."""
         found = self.book.gaps
-        for old in found[len(self._told) :]:
-            self._told.append((log, self._entry(old)))
-            log.gaps += 1
-            GapLedger(log.folder).add(self._told[-1][1])
+        news: dict[str, tuple[LogWriter, list[Gap]]] = {}  # a ledger is synced once a call
         for i, old in enumerate(found):
-            where, entry = self._told[i]
-            action = _action(old)
-            if entry.action != action:
+            if i == len(self._told):
+                where, entry = log, self._entry(old)
+                log.gaps += 1
+                self._told.append((where, entry))
+            else:
+                where, entry = self._told[i]
+                action = _action(old)
+                if entry.action == action:
+                    continue
                 entry = dataclasses.replace(entry, action=action)
                 self._told[i] = (where, entry)
-                GapLedger(where.folder).add(entry)
+            news.setdefault(where.log, (where, []))[1].append(entry)
+        for where, entries in news.values():
+            where.ledger.add(*entries)
 
     def _entry(self, gap: Any) -> Gap:
         return Gap(
@@ -102,4 +129,4 @@ class RunningBook:
 
 
 def _action(gap: Any) -> str:
-    return "resynced by a snapshot" if gap.resynced else "the book is not trusted"
+    return "resynced" if gap.resynced else "untrusted"

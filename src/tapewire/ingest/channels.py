@@ -1,4 +1,4 @@
-"""The numbers of a channel: each once, and, where a file is of the whole channel, none missing."""
+"""The numbers of a channel on a day: each once, and none missing in a file of all of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapewire.ingest.order_events import SEQ_BITS, OrderChunks, Symbols
+from tapewire.ingest.order_events import SEQ_BITS, OrderChunks, Symbols, channel_of, number_of
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["ChannelCheck"]
 
 _Array = np.ndarray[Any, Any]
-_NUMBER = (1 << SEQ_BITS) - 1
 
 
 class ChannelCheck:
@@ -30,7 +29,7 @@ class ChannelCheck:
         self._out = out
         self._report = report
         self._last = -1
-        self._seen: dict[int, set[int]] = {}  # channel → its stocks so far
+        self._seen: dict[int, set[int]] = {}  # day and channel → its stocks so far
 
     def parts(self, events: _Array) -> Iterator[_Array]:
         """The events, cut where numbers are missing: what comes before a gap is given first."""
@@ -75,11 +74,11 @@ class ChannelCheck:
                         venue=self._venue,
                         symbol=instrument.symbol,
                         stream="book",
-                        first=(before & _NUMBER) + 1,
-                        last=(after & _NUMBER) - 1,
+                        first=number_of(before) + 1,
+                        last=number_of(after) - 1,
                         seq=0,
                         timestamp_ns=timestamp_ns,
-                        cause=f"numbers of channel {before >> SEQ_BITS} are missing",
+                        cause=f"numbers of channel {channel_of(before)} are missing",
                         action="imported without them",
                     )
                 )

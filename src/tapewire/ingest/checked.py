@@ -7,9 +7,9 @@ from typing import Any
 
 from tapewire.book.checksums import TextBook
 from tapewire.ingest.cryptofeed import CryptofeedImporter, milliseconds_ns
-from tapewire.ingest.lines import WRONG_TYPE, BadRow
+from tapewire.ingest.lines import WRONG_TYPE, BadRow, levels
 from tapewire.protocol.instruments import Instrument
-from tapewire.protocol.market import BOOK_EVENT, TRADE_TICK, l2_diff, l2_snapshot, scaled_levels
+from tapewire.protocol.market import BOOK_EVENT, TRADE_TICK, l2_diff, l2_snapshot
 
 __all__ = ["CheckedImporter"]
 
@@ -78,8 +78,7 @@ class CheckedImporter(CryptofeedImporter):
         if type(checksum) is not int or not -(2**31) <= checksum < 2**32:
             raise BadRow(WRONG_TYPE, f"not a checksum: checksum={checksum!r:.80}")
         bid_text, ask_text = book["bids"], book["asks"]
-        bids = scaled_levels(bid_text, instrument.price_scale, instrument.size_scale)
-        asks = scaled_levels(ask_text, instrument.price_scale, instrument.size_scale)
+        bids, asks = levels(bid_text, instrument), levels(ask_text, instrument)
         exchange_ns = milliseconds_ns(book["ts"])
         if action == "snapshot":
             payload = l2_snapshot(
@@ -96,13 +95,14 @@ class CheckedImporter(CryptofeedImporter):
         texts = self._texts.get(instrument)
         if texts is None:
             return
-        for side, levels, numbers in (("bid", bid_text, bids), ("ask", ask_text, asks)):
+        for side, written, numbers in (("bid", bid_text, bids), ("ask", ask_text, asks)):
             prices, sizes = numbers[:, 0].tolist(), numbers[:, 1].tolist()
-            texts.apply(side, levels, prices=prices, sizes=sizes)
+            texts.apply(side, written, prices=prices, sizes=sizes)
         if not texts.matches(checksum):
             self._texts[instrument] = None
             self.break_book(
                 instrument,
                 timestamp_ns,
+                "checksum",
                 f"the book's checksum is {texts.checksum()}, the venue's {checksum & 0xFFFFFFFF}",
             )

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any, ClassVar
 
 from tapewire.ingest.cryptofeed import CryptofeedImporter
-from tapewire.ingest.lines import WRONG_TYPE, BadRow, whole
+from tapewire.ingest.lines import WRONG_TYPE, BadRow, levels, whole
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import (
     BOOK_EVENT,
@@ -14,7 +14,6 @@ from tapewire.protocol.market import (
     TRADE_TICK,
     l2_diff,
     l2_snapshot,
-    scaled_levels,
 )
 
 __all__ = ["Coinbase"]
@@ -25,10 +24,14 @@ _MAKERS = {"buy": True, "sell": False}  # a match names the maker's side
 
 
 class Coinbase(CryptofeedImporter):
-    """Coinbase Exchange. Its diffs have no numbers: a lost one cannot be seen."""
+    """Coinbase Exchange. Its diffs have no numbers: one that was never captured cannot be seen."""
 
     name: ClassVar[str] = "coinbase"
     venue: ClassVar[str] = "coinbase"
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._whole: set[Instrument] = set()  # whose book has a snapshot, and every diff since
 
     def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
         """By its type."""
@@ -46,17 +49,21 @@ class Coinbase(CryptofeedImporter):
         if instrument is None:
             return
         if kind == "l2update":
-            payload = _diff(instrument, timestamp_ns, document)
+            try:
+                payload = _diff(instrument, timestamp_ns, document)
+            except Exception:  # judged where all bad rows are
+                self._lost(instrument, timestamp_ns)
+                raise
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
         elif kind == "snapshot":
-            scales = instrument.price_scale, instrument.size_scale
             payload = l2_snapshot(
                 instrument,
                 timestamp_ns,
-                bids=scaled_levels(document["bids"], *scales),
-                asks=scaled_levels(document["asks"], *scales),
+                bids=levels(document["bids"], instrument),
+                asks=levels(document["asks"], instrument),
             )
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+            self._whole.add(instrument)
         elif kind == "match":
             payload = self._match(instrument, document)
             self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
@@ -64,6 +71,12 @@ class Coinbase(CryptofeedImporter):
             payload = self._ticker(instrument, timestamp_ns, document)
             self.add(instrument, "quotes", QUOTE, timestamp_ns, payload)
         self.keep_wire(instrument, timestamp_ns, text)
+
+    def _lost(self, instrument: Instrument, timestamp_ns: int) -> None:
+        """A diff that cannot be read leaves the book wrong until the next snapshot."""
+        if instrument in self._whole:
+            self._whole.remove(instrument)
+            self.break_book(instrument, timestamp_ns, "parse", "a diff could not be read")
 
     def _match(self, instrument: Instrument, document: dict[str, Any]) -> bytes:
         side = document["side"]
@@ -95,12 +108,11 @@ def _diff(instrument: Instrument, timestamp_ns: int, document: dict[str, Any]) -
     sides = {"buy": bids, "sell": asks}
     for side, price, size in document["changes"]:
         sides[side].append([price, size])
-    scales = instrument.price_scale, instrument.size_scale
     payload: bytes = l2_diff(
         instrument,
         timestamp_ns,
-        bids=scaled_levels(bids, *scales),
-        asks=scaled_levels(asks, *scales),
+        bids=levels(bids, instrument),
+        asks=levels(asks, instrument),
         exchange_ns=iso_time_ns(document["time"]),
     )
     return payload

@@ -40,6 +40,7 @@ _WHY = {
     "bad_stock": "not the name of the stock",
     "out_of_range": "more shares than there can be",
     "no_stock": "a stock that nothing has named",
+    "known_order": "the number of another order that still rests",
 }
 
 
@@ -82,7 +83,8 @@ def midnight_ns(date: str) -> int:
         day = dt.date.fromisoformat(date)
     except (TypeError, ValueError):
         raise InvalidOption(
-            f"which day is the file of: date={date!r}", hint="give date=YYYY-MM-DD"
+            f"which day is the file of: date={date!r}",
+            hint="give date=YYYY-MM-DD; on the command line, --option date=YYYY-MM-DD",
         ) from None
     try:
         zone = zoneinfo.ZoneInfo("America/New_York")
@@ -112,14 +114,16 @@ class Itch:
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
         """The records of the files; each is a session of its own."""
+        before: set[str] = set()
         for source in files:
             decoder = ItchDecoder(by_type=self._options.lengths == "type")
-            out = _Stocks(self._options, decoder, report)
+            out = _Stocks(self._options, decoder, report, before)
             for events in self._events(source, decoder, report):
                 yield from self._by_stock(events, out, report)
             for kind in "SRHYLVWKJhBINO":
                 if kind in decoder.counts:
                     report.skipped[f"message {kind}"] += decoder.counts[kind]
+            before |= out.seen
             if decoder.unknown_orders:
                 report.skipped["of an order that was never added"] += decoder.unknown_orders
 
@@ -146,6 +150,8 @@ class Itch:
             tail = data
 
     def _by_stock(self, events: _Array, out: _Stocks, report: Report) -> Iterator[Chunk]:
+        for locate in np.unique(events["locate"]).tolist():
+            out.instrument(locate)  # all before the first log: their file is written once
         by_stock = events[np.argsort(events["locate"], kind="stable")]
         starts = np.flatnonzero(np.diff(by_stock["locate"].astype(np.int64), prepend=-1))
         for rows in np.split(by_stock, starts[1:]):
@@ -158,19 +164,28 @@ class Itch:
             times_ns = (rows["time_ns"] + np.uint64(self._midnight_ns)).astype(np.int64)
             orders = rows["l3_type"] != 0
             if orders.any():
-                yield self._book(instrument, rows[orders], times_ns[orders])
+                again = out.begins_again(instrument.symbol)
+                yield self._book(instrument, rows[orders], times_ns[orders], again)
             printed = rows["printed"] != 0
             if printed.any():
                 yield self._trades(instrument, rows[printed], times_ns[printed])
 
-    def _book(self, instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
-        from tapewire.protocol.market import BOOK_EVENT, L3Type, l3_rows
+    def _book(self, instrument: Instrument, rows: _Array, times_ns: _Array, again: bool) -> Chunk:
+        """Events of orders; `again`: behind a reset, for orders do not outlive their session."""
+        from tapewire.protocol.market import BOOK_EVENT, EventType, L3Type, l3_rows
 
+        if again:
+            reset: _Array = np.zeros(1, rows.dtype)
+            reset["l3_type"] = L3Type.RESET
+            rows = np.concatenate([reset, rows])
+            times_ns = np.concatenate([times_ns[:1], times_ns])
         records = l3_rows(instrument, len(rows))
         head, order = records["head"], records["order"]
         head["ingest_ts_ns"] = head["exchange_ts_ns"] = times_ns
         head["native_seq"] = rows["number"]
         order["event_type"] = rows["l3_type"]
+        if again:
+            head["event_type"][0] = EventType.RESET
         # The side of a trade is the aggressor's: across from the order that rested.
         across = np.array([0, 2, 1], np.uint8)[rows["side"]]
         order["side"] = np.where(rows["l3_type"] == L3Type.TRADE, across, rows["side"])
@@ -199,13 +214,27 @@ class Itch:
 
 
 class _Stocks:
-    """The instruments of a file's locate codes."""
+    """The instruments of a file's locate codes.
 
-    def __init__(self, options: ItchOptions, decoder: ItchDecoder, report: Report) -> None:
+    Attributes:
+        seen: Stocks whose orders were spoken of in this file.
+    """
+
+    def __init__(
+        self, options: ItchOptions, decoder: ItchDecoder, report: Report, before: set[str]
+    ) -> None:
         self._options = options
         self._decoder = decoder
         self._report = report
         self._known: dict[int, Instrument | None] = {}
+        self._before = before
+        self.seen: set[str] = set()
+
+    def begins_again(self, symbol: str) -> bool:
+        """Whether these are the stock's first orders in this session, after an earlier one."""
+        first = symbol not in self.seen
+        self.seen.add(symbol)
+        return first and symbol in self._before
 
     def instrument(self, locate: int) -> Instrument | None:
         """None when it is not wanted."""

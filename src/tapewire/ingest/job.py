@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.bus.names import check_name, path_below
-from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidName, UnsupportedVersion
+from tapewire.errors import (
+    ConcurrentUse,
+    CorruptMetadata,
+    InvalidName,
+    InvalidOption,
+    UnsupportedVersion,
+)
 from tapewire.ingest.model import ImportSummary
 from tapewire.ingest.report import REJECTED
 from tapewire.ingest.source import SourceFile
@@ -75,8 +81,10 @@ class Job:
             "options": {name: _plain(value) for name, value in options.items()},
             "files": [{"name": f.name, "size": f.size, "sha256": f.digest()} for f in files],
         }
+        _refuse_twins(self._head["files"])
         self.id = job_id(importer, self._head["options"], self._head["files"])
         self.notes: dict[str, int] = {}
+        self._others: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
         self.done = False
         self.summary: dict[str, Any] = {}
         self._imports = path_below(archive, FOLDER)
@@ -116,6 +124,7 @@ class Job:
 
         Raises:
             ConcurrentUse: Another job is unfinished in this log: its resumption counts records.
+            InvalidOption: Another job has put one of our files into this log.
             CorruptMetadata: The log is shorter than it was.
         """
         if log not in self.notes:
@@ -167,14 +176,44 @@ class Job:
             path = self._imports / name
             if not name.endswith(".json") or path == self._path:
                 continue
-            other = _read(path)
-            if other["state"] != "done" and log in other["logs"]:
+            other = self._other(path)
+            if log not in other["logs"]:
+                continue
+            if other["state"] == "done":
+                self._refuse_if_doubled(path, log, other)
+            else:
                 raise ConcurrentUse(
                     f"another import is unfinished in this log: job={name[:-5]}, log={log}",
                     path=os.fspath(path),
                     hint="run that import again to its end; or, if its files are gone for good, "
                     "remove its logs and this file",
                 )
+
+    def _refuse_if_doubled(self, path: Path, log: str, other: dict[str, Any]) -> None:
+        """A finished job that has put one of our files into this log already."""
+        if other["importer"] != self._head["importer"]:
+            return
+        known = {_content(file) for file in other["files"]}
+        for file in self._head["files"]:
+            if file["size"] and _content(file) in known:
+                raise InvalidOption(
+                    f"the log holds the records of this file already: file={file['name']!r}, "
+                    f"job={path.name[:-5]}, log={log}",
+                    path=os.fspath(path),
+                    hint="import only the files that are new, or into a new archive",
+                )
+
+    def _other(self, path: Path) -> dict[str, Any]:
+        """The document of another job, read again when it has been replaced."""
+        status = os.lstat(path)
+        stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if self._others.get(path.name, ((), {}))[0] != stamp:
+            document = _read(path)
+            self._others[path.name] = (
+                stamp,
+                {name: document[name] for name in ("importer", "files", "state", "logs")},
+            )
+        return self._others[path.name][1]
 
     def _load(self) -> bool:
         try:
@@ -200,6 +239,25 @@ class Job:
         state = "done" if self.done else "running"
         document = {**self._head, "state": state, "logs": self.notes, "summary": self.summary}
         store(os.fspath(self._path), json.dumps(document, indent=1).encode() + b"\n", folder_fd)
+
+
+def _content(file: Any) -> tuple[Any, str]:
+    """What a file holds: all members of a zip have its hash."""
+    if not isinstance(file, dict):
+        return None, ""
+    return file.get("sha256"), str(file.get("name")).partition("!")[2]
+
+
+def _refuse_twins(files: Sequence[Mapping[str, Any]]) -> None:
+    names: dict[Any, str] = {}
+    for file in files:
+        content = _content(file)
+        if content in names and file["size"]:
+            raise InvalidOption(
+                f"two files have the same content: {names[content]!r}, {file['name']!r}",
+                hint="give each file once",
+            )
+        names[content] = file["name"]
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tapewire.book.gaps import Gap
 from tapewire.bus.names import check_name
 from tapewire.errors import CorruptSource, InvalidMessage, InvalidName
@@ -23,9 +25,10 @@ from tapewire.protocol.market import (
     TradeTick,
     reset,
     scaled,
+    scaled_levels,
 )
 
-__all__ = ["BadRow", "LineImporter", "parse_json", "whole"]
+__all__ = ["BadRow", "LineImporter", "levels", "parse_json", "whole"]
 
 MAX_PAYLOAD_BYTES = SEGMENT_BYTES - 128
 MAX_TIME_NS = 2**63 - 1
@@ -94,6 +97,8 @@ class LineImporter:
 
     def _try(self, line: bytes) -> tuple[str, str] | None:
         """Imports a line; what is wrong with it otherwise."""
+        if self.options.keep_wire and len(line) > MAX_PAYLOAD_BYTES:
+            return NO_FIT, f"to be kept: bytes={len(line)}, max={MAX_PAYLOAD_BYTES}"
         try:
             self.message(line)
         except BadRow as error:
@@ -154,7 +159,7 @@ class LineImporter:
         message = TradeTick(
             timestamp_ns=exchange_ns,
             price=scaled(price, instrument.price_scale),
-            size=scaled(size, instrument.size_scale),
+            size=_size(size, instrument),
             trade_id=trade_id,
             buyer_order_id=0,
             seller_order_id=0,
@@ -178,9 +183,9 @@ class LineImporter:
         message = Quote(
             timestamp_ns=exchange_ns,
             bid_price=scaled(bid[0], instrument.price_scale),
-            bid_size=scaled(bid[1], instrument.size_scale),
+            bid_size=_size(bid[1], instrument),
             ask_price=scaled(ask[0], instrument.price_scale),
-            ask_size=scaled(ask[1], instrument.size_scale),
+            ask_size=_size(ask[1], instrument),
             symbol_hash=instrument.symbol_hash,
             market_id=instrument.market_id,
             price_scale=instrument.price_scale,
@@ -193,10 +198,10 @@ class LineImporter:
         if self.options.keep_wire:
             self.add(instrument, "raw", VENUE_RAW, timestamp_ns, wire)
 
-    def break_book(self, instrument: Instrument, timestamp_ns: int, cause: str) -> None:
+    def break_book(self, instrument: Instrument, timestamp_ns: int, kind: str, cause: str) -> None:
         """The book is not the venue's any more: a gap in the ledger, and a reset in the tape."""
         gap = Gap(
-            kind="checksum",
+            kind=kind,
             venue=instrument.venue,
             symbol=instrument.symbol,
             stream="book",
@@ -215,6 +220,21 @@ class LineImporter:
             payload = reset(instrument, gap.timestamp_ns)
             self.add(instrument, "book", BOOK_EVENT, gap.timestamp_ns, payload)
         self._breaks.clear()
+
+
+def levels(rows: Any, instrument: Instrument) -> np.ndarray[Any, Any]:
+    """Levels of text, ``[price, size, …]`` each, as whole numbers at the instrument's scales."""
+    made: np.ndarray[Any, Any] = scaled_levels(rows, instrument.price_scale, instrument.size_scale)
+    if (made[:, 1] < 0).any():
+        raise BadRow(NO_FIT, "a size below zero")
+    return made
+
+
+def _size(text: str, instrument: Instrument) -> int:
+    size: int = scaled(text, instrument.size_scale)
+    if size < 0:
+        raise BadRow(NO_FIT, f"a size below zero: {text!r:.80}")
+    return size
 
 
 def parse_json(text: bytes) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 import tapewire as tw
+from tapewire.book.gaps import GapLedger
 from tapewire.config import WriterConfig
 from tapewire.errors import CorruptMetadata
 from tapewire.ingest.job import Job
@@ -20,6 +21,17 @@ __all__ = ["SEGMENT_BYTES", "LogWriter"]
 # Of a new log. Small beside a live queue's, for an archive has a log for each stream, symbol and
 # day, and large enough for a snapshot with 65,535 levels on both sides.
 SEGMENT_BYTES = 4 << 20
+_NOT_OURS = (
+    "somebody else wrote to it, or another release began the import: import into a new archive"
+)
+
+
+class Follower(Protocol):
+    """Holds a log open until `close`; may open it again."""
+
+    def close(self) -> None:
+        """Let go of the log."""
+        ...
 
 
 class LogWriter:
@@ -33,6 +45,8 @@ class LogWriter:
         folder: Its path.
         first_seq: The number of the job's first record in it.
         count: Records of the job so far, whether appended now or there already.
+        ledger: Its gap ledger, which remembers what it has read of itself.
+        follower: Who reads behind it, and lets go of it when it is closed.
     """
 
     def __init__(self, log: str, folder: Path, job: Job) -> None:
@@ -40,10 +54,16 @@ class LogWriter:
         self.folder = folder
         self.count = 0
         self.gaps = 0
+        self.ledger = GapLedger(folder)
+        self.follower: Follower | None = None
         self._writer: Any = None
         self._reader: Any = None
         writer = self._open()
-        self.first_seq = job.first_seq(log, writer.next_seq)
+        try:
+            self.first_seq = job.first_seq(log, writer.next_seq)
+        except BaseException:
+            self.close()
+            raise
         self.present = writer.next_seq - self.first_seq
 
     def __repr__(self) -> str:
@@ -67,6 +87,20 @@ class LogWriter:
         """The number that the job's next record gets, or has."""
         return self.first_seq + self.count
 
+    def finish(self) -> None:
+        """The job has no more records for it.
+
+        Raises:
+            CorruptMetadata: It holds more than the job's: somebody else wrote to it.
+        """
+        if self.count < self.present:
+            raise CorruptMetadata(
+                "the log holds more records than this import writes: "
+                f"first_seq={self.next_seq}, records={self.present - self.count}",
+                path=os.fspath(self.folder),
+                hint=_NOT_OURS,
+            )
+
     def summary(self) -> LogSummary:
         """For the import's summary."""
         appended = max(self.count - self.present, 0)
@@ -78,13 +112,16 @@ class LogWriter:
         writer, self._writer = self._writer, None
         if reader is not None:
             reader.close()
+        if self.follower is not None:
+            self.follower.close()
         if writer is not None:
             with writer:
                 writer.flush_sync()
 
     def _open(self) -> Any:
         config = WriterConfig.archive()
-        if not os.path.lexists(self.folder):
+        # Comes last when a queue is made: a run that was killed before left a folder and no queue.
+        if not os.path.lexists(self.folder / "control.meta"):
             config = config.replace(segment_bytes=SEGMENT_BYTES)
         self._writer = tw.open_publisher(self.folder, config=config)
         return self._writer
@@ -112,8 +149,7 @@ class LogWriter:
                     "the log holds other records than this import writes: "
                     f"first_seq={self.next_seq + at}, records={len(batch)}",
                     path=os.fspath(self.folder),
-                    hint="somebody else wrote to it, or another release began the import: import "
-                    "into a new archive",
+                    hint=_NOT_OURS,
                 )
             at = stop
 

@@ -33,58 +33,74 @@ def merged(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
     Raises:
         CorruptSource: A file is damaged; the events before the damage were given.
     """
-    if all(_in_order(reader) for reader in readers):
-        yield from _streamed(readers, report)
+    looks = [_look(reader) for reader in readers]
+    if all(in_order for _, in_order in looks):
+        yield from _streamed(readers, [counts for counts, _ in looks], report)
     else:
-        yield from _sorted(readers, report)
+        yield from _sorted(readers, sum(sum(counts) for counts, _ in looks), report)
 
 
-def _in_order(reader: Reader) -> bool:
-    last: dict[int, int] = {}
+def _look(reader: Reader) -> tuple[list[int], bool]:
+    """How many events each lane has, and whether all of them are in order."""
+    counts: list[int] = []
+    last: list[int] = []
+    in_order = True
     try:
         for lanes in reader(None):
+            counts.extend([0] * (len(lanes) - len(counts)))
+            last.extend([-1] * (len(lanes) - len(last)))
             for i, events in enumerate(lanes):
                 keys = events["key"]
                 if len(keys) == 0:
                     continue
-                if keys[0] < last.get(i, -1) or (np.diff(keys) < 0).any():
-                    return False
+                in_order = in_order and keys[0] >= last[i] and not (np.diff(keys) < 0).any()
+                counts[i] += len(keys)
                 last[i] = int(keys[-1])
     except CorruptSource:
         pass  # raised again, and let through, when it is read
-    return True
+    return counts, in_order
 
 
-def _sorted(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
-    gathered: list[_Array] = []
+def _sorted(readers: Sequence[Reader], total: int, report: Report) -> Iterator[_Array]:
+    """All of them in memory, once: into an array of their number, given out by an index."""
+    gathered: _Array | None = None
+    filled = 0
     damage: CorruptSource | None = None
     try:
         for reader in readers:
             for lanes in reader(report):
-                gathered.extend(events for events in lanes if len(events))
+                for events in lanes:
+                    if gathered is None:
+                        gathered = np.empty(total, events.dtype)
+                    gathered[filled : filled + len(events)] = events
+                    filled += len(events)
     except CorruptSource as error:
         damage = error
-    if gathered:
-        events = np.concatenate(gathered)
-        gathered.clear()
-        events = events[np.argsort(events["key"], kind="stable")]
-        for start in range(0, len(events), SLICE):
-            yield events[start : start + SLICE]
+    if gathered is not None:
+        order = np.argsort(gathered["key"][:filled], kind="stable")
+        for start in range(0, filled, SLICE):
+            yield gathered[order[start : start + SLICE]]
     if damage is not None:
         raise damage
 
 
 class _Lane:
-    """Events of one lane that are read and not given yet."""
+    """Events of one lane that are read and not given yet.
 
-    def __init__(self) -> None:
+    Attributes:
+        told: The key up to which the lane has told everything: after its last event, any.
+    """
+
+    def __init__(self, count: int) -> None:
         self.waiting: list[_Array] = []
-        self.last = -1  # key of the latest
+        self.told = -1 if count else _END
+        self._to_come = count
 
     def add(self, events: _Array) -> None:
         if len(events):
             self.waiting.append(events)
-            self.last = int(events["key"][-1])
+            self._to_come -= len(events)
+            self.told = int(events["key"][-1]) if self._to_come > 0 else _END
 
     def take(self, up_to: int) -> list[_Array]:
         taken = []
@@ -99,22 +115,22 @@ class _Lane:
         return taken
 
 
-def _streamed(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
+def _streamed(
+    readers: Sequence[Reader], counts: list[list[int]], report: Report
+) -> Iterator[_Array]:
     sources = [iter(reader(report)) for reader in readers]
-    lanes: list[list[_Lane]] = [[] for _ in sources]
+    lanes = [[_Lane(count) for count in of_source] for of_source in counts]
     at_end = [False] * len(sources)
     damage: CorruptSource | None = None
 
     def behind(i: int) -> int:
         """The key up to which a source has told everything."""
-        return _END if at_end[i] else min((lane.last for lane in lanes[i]), default=-1)
+        return _END if at_end[i] else min((lane.told for lane in lanes[i]), default=-1)
 
     while not all(at_end):
-        i = min(range(len(sources)), key=behind)
+        i = min((i for i in range(len(sources)) if not at_end[i]), key=behind)
         try:
             for k, events in enumerate(next(sources[i])):
-                if k == len(lanes[i]):
-                    lanes[i].append(_Lane())
                 lanes[i][k].add(events)
         except StopIteration:
             at_end[i] = True

@@ -31,8 +31,11 @@ __all__ = [
     "DatedOptions",
     "OrderChunks",
     "Symbols",
+    "channel_of",
     "day_of",
     "empty_events",
+    "keys",
+    "number_of",
     "phase_flags",
     "times",
     "with_keys",
@@ -41,15 +44,19 @@ __all__ = [
 
 _Array = np.ndarray[Any, Any]
 
-SEQ_BITS = 47  # of a key: the channel stands above its numbers
-MAX_CHANNEL = (1 << 15) - 1
+# A key is day, channel and number in it, from the top: numbers begin anew each day.
+SEQ_BITS = 33
+CHANNEL_BITS = 15
+MAX_DAY = (1 << 15) - 1  # in 2059
+MAX_CHANNEL = (1 << CHANNEL_BITS) - 1
+MAX_NUMBER = (1 << SEQ_BITS) - 1
 SECOND_NS = 10**9
 DAY_NS = 86_400 * SECOND_NS
 SHANGHAI_NS = 8 * 3600 * SECOND_NS  # UTC+8 the whole year, since 1991
 
 EVENT_DTYPE = np.dtype(
     [
-        ("key", "<i8"),  # channel and number: the order of events
+        ("key", "<i8"),  # day, channel and number: the order of events
         ("symbol", "<i8"),  # index in Symbols.names
         ("exchange_ns", "<i8"),
         ("ingest_ns", "<i8"),
@@ -68,7 +75,7 @@ EVENT_DTYPE = np.dtype(
     ]
 )
 
-ADD, CANCEL, TRADE = 1, 2, 4  # L3Type
+ADD, CANCEL, TRADE, RESET = 1, 2, 4, 5  # L3Type
 PRICE_IS_MARKET, OPENING, CLOSING, RESTRICTED = 1, 2, 4, 8  # L3Flags
 
 
@@ -134,7 +141,7 @@ def day_of(options: DatedOptions, source: SourceFile) -> int:
             continue
     raise InvalidOption(
         f"the file does not say which day it is of: file={source.name!r}",
-        hint="give date=YYYY-MM-DD",
+        hint="give date=YYYY-MM-DD; on the command line, --option date=YYYY-MM-DD",
     )
 
 
@@ -164,11 +171,29 @@ def without_negatives(block: Block, names: tuple[str, ...], report: Report | Non
     return block
 
 
-def with_keys(block: Block, channel: str, number: str, report: Report | None) -> Block:
-    """The rows whose channel and number can be a key."""
+def with_keys(
+    block: Block, days: _Array | int, channel: str, number: str, report: Report | None
+) -> Block:
+    """The rows whose day, channel and number can be a key."""
     channels, numbers = block[channel], block[number]
-    wrong = (channels < 0) | (channels > MAX_CHANNEL) | (numbers < 0) | (numbers >= 1 << SEQ_BITS)
+    wrong = (channels < 0) | (channels > MAX_CHANNEL) | (numbers < 0) | (numbers > MAX_NUMBER)
+    wrong |= np.asarray(days) > MAX_DAY
     return block.without(wrong, report, "not a channel and a number in it")
+
+
+def keys(days: _Array | int, channels: _Array, numbers: _Array) -> _Array:
+    """What orders events: by day, channel, and number in it."""
+    return np.asarray(days << CHANNEL_BITS | channels) << SEQ_BITS | numbers
+
+
+def channel_of(key: Any) -> Any:
+    """The channel of keys."""
+    return key >> SEQ_BITS & MAX_CHANNEL
+
+
+def number_of(key: Any) -> Any:
+    """The number of keys in their channel."""
+    return key & MAX_NUMBER
 
 
 class Symbols:
@@ -225,9 +250,12 @@ class OrderChunks:
         self._report = report
         self._instruments: dict[int, Instrument | None] = {}
         self._latest_ns: dict[int, int] = {}
+        self._days: dict[int, int] = {}  # symbol → day of its latest event
 
     def chunks(self, events: _Array) -> Iterator[Chunk]:
         """The chunks of events that follow those given before."""
+        for symbol in np.unique(events["symbol"]).tolist():
+            self.instrument(symbol)  # all before the first log: their file is written once
         order = np.argsort(events["symbol"], kind="stable")
         by_symbol = events[order]
         starts = np.flatnonzero(np.diff(by_symbol["symbol"], prepend=-1))
@@ -260,6 +288,7 @@ class OrderChunks:
         if instrument is None:
             self._report.skipped["another symbol"] += len(rows)
             return
+        rows = self._with_resets(symbol, rows)
         # An event cannot be used before those in front of it were there.
         times_ns = np.maximum.accumulate(rows["ingest_ns"])
         np.maximum(times_ns, self._latest_ns.get(symbol, 0), out=times_ns)
@@ -269,17 +298,30 @@ class OrderChunks:
         if traded.any():
             yield _trades_chunk(instrument, rows[traded], times_ns[traded])
 
+    def _with_resets(self, symbol: int, rows: _Array) -> _Array:
+        """A further day begins with a reset: orders do not outlive their day."""
+        days = rows["key"] >> SEQ_BITS + CHANNEL_BITS
+        starts = np.flatnonzero(np.diff(days, prepend=self._days.get(symbol, days[0])))
+        self._days[symbol] = int(days[-1])
+        resets = empty_events(len(starts))
+        for name in ("symbol", "exchange_ns", "ingest_ns", "line"):
+            resets[name] = rows[name][starts]
+        resets["key"] = rows["key"][starts] - number_of(rows["key"][starts])
+        resets["type"] = RESET
+        return np.insert(rows, starts, resets)
+
 
 def _book_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
-    from tapewire.protocol.market import BOOK_EVENT, L3Flags, l3_rows
+    from tapewire.protocol.market import BOOK_EVENT, EventType, L3Flags, l3_rows
 
     records = l3_rows(instrument, len(rows))
     head, order = records["head"], records["order"]
     head["ingest_ts_ns"] = times_ns
     head["exchange_ts_ns"] = rows["exchange_ns"]
-    head["native_seq"] = rows["key"] & ((1 << SEQ_BITS) - 1)
-    head["stream_id"] = rows["key"] >> SEQ_BITS
+    head["native_seq"] = number_of(rows["key"])
+    head["stream_id"] = channel_of(rows["key"])
     order["event_type"] = rows["type"]
+    head["event_type"][rows["type"] == RESET] = EventType.RESET
     for name in ("side", "ord_type", "exec_type", "order_id", "price", "qty", "amt"):
         order[name] = rows[name]
     flags = rows["flags"]
@@ -298,7 +340,7 @@ def _trades_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chu
     ticks["timestamp_ns"] = rows["exchange_ns"]
     ticks["price"] = rows["price"]
     ticks["size"] = rows["qty"]
-    ticks["trade_id"] = rows["key"] & ((1 << SEQ_BITS) - 1)
+    ticks["trade_id"] = number_of(rows["key"])
     ticks["buyer_order_id"] = rows["bid_order_id"]
     ticks["seller_order_id"] = rows["ask_order_id"]
     ticks["symbol_hash"] = instrument.symbol_hash

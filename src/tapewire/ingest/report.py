@@ -19,6 +19,7 @@ __all__ = ["REJECTED", "Report"]
 
 REJECTED = "rejected.jsonl"
 MAX_KEPT_BYTES = 1 << 20  # of a bad row
+MAX_KINDS = 100  # of messages that are not imported
 
 
 class Report:
@@ -81,6 +82,11 @@ class Report:
 
     def skip(self, kind: str) -> None:
         """A message that is known and of no use here: a heartbeat, an acknowledgement, a candle."""
+        if kind not in self.skipped:
+            # Kinds are words of the file's: fit to be printed, and few.
+            kind = kind if kind.isprintable() and kind.isascii() else ascii(kind)
+            if kind not in self.skipped and len(self.skipped) >= MAX_KINDS:
+                kind = "of other kinds"
         self.skipped[kind] += 1
 
     def gap(self, gap: Gap) -> None:

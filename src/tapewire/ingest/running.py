@@ -90,6 +90,7 @@ def run(
                     read = sum(source.read_bytes for source in sources)
                     records = sum(log.count for log in target.logs.values())
                     progress(Progress(read, total_bytes, report.rows, records))
+            target.finish()
         summary = ImportSummary(
             job=job.id,
             resumed=job.resumed,

@@ -6,8 +6,10 @@ import contextlib
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -19,10 +21,23 @@ from tapewire.errors import CorruptSource
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["MAX_LINE_BYTES", "SourceFile"]
+__all__ = ["BOM", "MAX_LINE_BYTES", "SourceFile"]
 
 MAX_LINE_BYTES = 64 << 20  # a REST snapshot of a deep book has some megabytes
 _PIECE = 1 << 20
+BOM = b"\xef\xbb\xbf"
+# What reading raises of a damaged file; RuntimeError of a member that is encrypted, or compressed
+# in a way that this Python does not know.
+_DAMAGE = (
+    EOFError,
+    RuntimeError,
+    ValueError,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class SourceFile:
@@ -35,7 +50,7 @@ class SourceFile:
         path: The file.
         member: The member of the zip, or None.
         name: What messages call it: the file's name, and the member's.
-        size: Bytes on disk, compressed as they are.
+        size: Bytes on disk, compressed as they are. What is appended to the file later is not read.
         read_bytes: How many of them have been read, for progress.
 
     Example:
@@ -59,6 +74,7 @@ class SourceFile:
                 hint="give the files themselves",
             )
         self.size = status.st_size
+        self._seen = status
         self.read_bytes = 0
         self.member = member
         if self._is_zip():
@@ -72,8 +88,12 @@ class SourceFile:
 
     def digest(self) -> str:
         """SHA-256 of the file as it lies on disk, in hex."""
-        with open(self.path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        with self._disk() as disk:
+            while piece := disk.read(_PIECE):
+                digest.update(piece)
+        self.read_bytes = 0
+        return digest.hexdigest()
 
     @contextlib.contextmanager
     def open(self) -> Iterator[io.BufferedReader[Any]]:
@@ -83,8 +103,7 @@ class SourceFile:
             CorruptSource: While it is read: the file is cut short, or damaged.
         """
         self.read_bytes = 0
-        with open(self.path, "rb") as disk, self._damage_named():
-            counted = io.BufferedReader(_Counted(disk, self), _PIECE)
+        with self._disk() as counted, self._damage_named():
             if self.member is not None:
                 with zipfile.ZipFile(counted) as archive, archive.open(self.member) as inner:
                     yield io.BufferedReader(_Piecewise(cast(zipfile.ZipExtFile, inner)), _PIECE)
@@ -96,6 +115,8 @@ class SourceFile:
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Number, from 1, and bytes of each line, without its end (a newline, or CR and newline).
+
+        A byte order mark in front of the file is no part of its first line.
 
         A line longer than `MAX_LINE_BYTES` comes in pieces of that size under one number: none of
         them parses, and so each is a bad row.
@@ -109,6 +130,8 @@ class SourceFile:
             while line := file.readline(MAX_LINE_BYTES):
                 if not goes_on:
                     number += 1
+                    if number == 1:
+                        line = line.removeprefix(BOM)
                 goes_on = not line.endswith(b"\n")
                 yield number, line.rstrip(b"\r\n")
 
@@ -116,13 +139,28 @@ class SourceFile:
     def _damage_named(self) -> Iterator[None]:
         try:
             yield
-        except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             raise CorruptSource(
                 f"the file is cut short or damaged: {error}",
                 path=os.fspath(self.path),
                 hint="what lies before the damage was imported; get the file again, whole, and "
                 "import it into a new archive",
             ) from error
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[io.BufferedReader[Any]]:
+        """The bytes on disk, as many as there were when the import began."""
+        with open(self.path, "rb") as disk:
+            now, then = os.fstat(disk.fileno()), self._seen
+            written = now.st_mtime_ns != then.st_mtime_ns and now.st_size <= then.st_size
+            if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or written:
+                raise CorruptSource(
+                    f"the file is not the one that it was when the import began: "
+                    f"size={now.st_size}, size_then={then.st_size}",
+                    path=os.fspath(self.path),
+                    hint="import a file that nobody writes any more, into a new archive",
+                )
+            yield io.BufferedReader(_Counted(disk, self), _PIECE)
 
     def _is_zip(self) -> bool:
         with open(self.path, "rb") as file:
@@ -144,7 +182,7 @@ class SourceFile:
 
 
 class _Counted(io.RawIOBase):
-    """A file on disk, and how much of it has been read."""
+    """A file on disk up to the size it had, and how much of it has been read."""
 
     def __init__(self, disk: io.BufferedReader, source: SourceFile) -> None:
         self._disk = disk
@@ -157,13 +195,17 @@ class _Counted(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END:
+            return self._disk.seek(self._source.size + offset)
         return self._disk.seek(offset, whence)
 
     def tell(self) -> int:
         return self._disk.tell()
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        count = self._disk.readinto(buffer)
+        into = memoryview(buffer).cast("B")
+        left = max(self._source.size - self._disk.tell(), 0)
+        count = self._disk.readinto(into[:left])
         self._source.read_bytes = min(self._source.read_bytes + count, self._source.size)
         return count
 

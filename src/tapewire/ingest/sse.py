@@ -24,7 +24,6 @@ from tapewire.ingest.order_events import (
     CANCEL,
     DAY_NS,
     PRICE_IS_MARKET,
-    SEQ_BITS,
     SHANGHAI_NS,
     TRADE,
     DatedOptions,
@@ -32,6 +31,7 @@ from tapewire.ingest.order_events import (
     Symbols,
     day_of,
     empty_events,
+    keys,
     phase_flags,
     times,
     with_keys,
@@ -171,15 +171,18 @@ def _csv_reader(
     symbols: Symbols,
 ) -> Reader:
     def read(report: Report | None) -> Iterator[Sequence[_Array]]:
+        number = ""
         for rows in csv_blocks(source, columns, report):
-            number = "BizIndex" if (rows["BizIndex"] != MISSING).all() else "ApplSeqNum"
-            block = _named(with_keys(rows, "ChannelNo", number, report), symbols, report)
+            # The first row tells for the file: two counts do not make one order.
+            number = number or ("ApplSeqNum" if rows["BizIndex"][0] == MISSING else "BizIndex")
+            right = with_keys(rows, rows["MDDate"], "ChannelNo", number, report)
+            block = _named(right, symbols, report)
             block = without_negatives(block, _WHOLE_NUMBERS[kind], report)
             received = block["ReceiveDateTime"]
             early = (block["MDDate"] < 1) | ((received < DAY_NS) & (received != MISSING))
             block = block.without(early, report, "a time before 1970")
             events = empty_events(len(block))
-            events["key"] = block["ChannelNo"] << SEQ_BITS | block[number]
+            events["key"] = keys(block["MDDate"], block["ChannelNo"], block[number])
             events["symbol"] = symbols.column(block, "SecurityID")
             events["line"] = block.line
             heard = block["ReceiveDateTime"] if options.clock == "receive" else None
@@ -342,7 +345,7 @@ def _log_events(
     orders: bool,
 ) -> _Array:
     price, qty = ("Price", "OrderQty") if orders else ("LastPx", "LastQty")
-    block = with_keys(block, "ChannelNo", "BizIndex", report)
+    block = with_keys(block, day, "ChannelNo", "BizIndex", report)
     block = block.without(_clock_ns(block["TransactTime"]) < 0, report, "not a time")
     for what, name in (("price", price), ("size", qty)):
         lost = thousandths.lost(what, block[name])
@@ -355,7 +358,7 @@ def _log_events(
 
     events = empty_events(len(block))
     clock_ns = _clock_ns(block["TransactTime"])
-    events["key"] = block["ChannelNo"] << SEQ_BITS | block["BizIndex"]
+    events["key"] = keys(day, block["ChannelNo"], block["BizIndex"])
     events["symbol"] = symbols.column(block, "SecurityID")
     events["line"] = block.line
     times(events, day, clock_ns, None)

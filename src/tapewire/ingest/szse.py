@@ -21,13 +21,13 @@ from tapewire.ingest.order_events import (
     ADD,
     CANCEL,
     PRICE_IS_MARKET,
-    SEQ_BITS,
     TRADE,
     DatedOptions,
     OrderChunks,
     Symbols,
     day_of,
     empty_events,
+    keys,
     phase_flags,
     times,
     with_keys,
@@ -91,14 +91,14 @@ class Szse:
     ) -> Iterator[Sequence[_Array]]:
         orders = number == "order_index"
         for rows in csv_blocks(source, self._columns(orders), report):
-            block = with_keys(rows, "channel", number, report)
+            block = with_keys(rows, day, "channel", number, report)
             block = block.without(
                 self._symbols.column(block, "code") < 0, report, "not a name of a stock"
             )
             block = without_negatives(block, ("volume",), report)
             block = (_right_orders if orders else _right_trades)(block, report)
             events = empty_events(len(block))
-            events["key"] = block["channel"] << SEQ_BITS | block[number]
+            events["key"] = keys(day, block["channel"], block[number])
             events["symbol"] = self._symbols.column(block, "code")
             events["line"] = block.line
             events["price"] = block["price"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tapewire.errors import CorruptSource
 from tapewire.ingest._parsers import MISSING, SKIP, RowParser
-from tapewire.ingest.source import MAX_LINE_BYTES, SourceFile
+from tapewire.ingest.source import BOM, MAX_LINE_BYTES, SourceFile
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -208,9 +208,12 @@ def _blocks(
     names = list(places)
     passing_over = "" if pairs else "header"  # the rest of a line that is none of the rows
     tail = b""
+    first = True
     for piece in pieces(source):
         data = tail + piece
         tail = b""
+        if first:  # a CSV's header is passed over with it
+            data, first = data.removeprefix(BOM), False
         if passing_over:
             behind = data.find(b"\n") + 1
             if not behind:

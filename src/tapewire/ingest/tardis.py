@@ -28,6 +28,7 @@ __all__ = ["Tardis"]
 
 BOOK_EVENT = 0x1000
 _UPDATE_OR_SNAPSHOT = ("false", "true")
+_NO_NAME = "not a name of a market, or one that another market has here"
 _WHOLE = 2  # l2_groups.hpp, Belongs
 _LEVEL = re.compile(r"(asks|bids)\[(\d{1,4})\]\.(price|amount)")
 _Array = np.ndarray[Any, Any]
@@ -43,6 +44,7 @@ class Tardis:
     def __init__(self, options: ImportOptions) -> None:
         self._options = options
         self._instruments: dict[tuple[bytes, bytes], Instrument | None] = {}
+        self._owners: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
         """The records of the files, one file after the other."""
@@ -74,7 +76,7 @@ class Tardis:
                 if instrument is not None:
                     yield instrument, rows
                 elif self._wanted(key[1]):
-                    rows.without(np.ones(len(rows), bool), report, "not a name of a market")
+                    rows.without(np.ones(len(rows), bool), report, _NO_NAME)
                 else:
                     report.skipped["another symbol"] += len(rows)
 
@@ -89,6 +91,9 @@ class Tardis:
 
         venue, name = folder_name(exchange), folder_name(symbol)
         if venue is None or name is None or not self._wanted(symbol):
+            return None
+        # A/B and A:B would be one folder: the first has it.
+        if self._owners.setdefault((venue, name), (exchange, symbol)) != (exchange, symbol):
             return None
         options = self._options
         made = Instrument.of(venue, name, options.price_scale, options.size_scale)

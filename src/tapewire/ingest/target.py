@@ -6,11 +6,12 @@ import collections
 import dataclasses
 import datetime as dt
 import itertools
+import os
 from pathlib import Path
 
 import numpy as np
 
-from tapewire.book.gaps import Gap, GapLedger
+from tapewire.book.gaps import Gap
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.errors import InvalidMessage
 from tapewire.ingest.books import RunningBook
@@ -39,6 +40,9 @@ class Target:
         self._layout = ArchiveLayout(archive)
         self._job = job
         self._instruments = Instruments.load(archive)
+        own = self._instruments.path
+        if own is None or not os.path.samefile(os.path.dirname(own), archive):
+            self._instruments = Instruments()  # those of an archive that this one lies in
         self._books: dict[_Stream, RunningBook] = {}
         self._current: dict[_Stream, tuple[int, LogWriter]] = {}
         self._open: collections.OrderedDict[str, LogWriter] = collections.OrderedDict()
@@ -66,7 +70,7 @@ class Target:
             self._log_of(stream, gap.timestamp_ns // DAY_NS, gap.timestamp_ns)
         _, log = self._current[stream]
         log.gaps += 1
-        GapLedger(log.folder).add(dataclasses.replace(gap, seq=log.next_seq))
+        log.ledger.add(dataclasses.replace(gap, seq=log.next_seq))
 
     def write(self, chunk: Chunk) -> None:
         """Append the records of a chunk to the logs of their days."""
@@ -87,6 +91,15 @@ class Target:
             log.append(chunk.type_id, times[start:stop], rows)
             if stream in self._books:
                 self._books[stream].catch_up(log)
+
+    def finish(self) -> None:
+        """No chunk follows.
+
+        Raises:
+            CorruptMetadata: A log holds more than the job wrote.
+        """
+        for log in self.logs.values():
+            log.finish()
 
     def summaries(self) -> dict[str, LogSummary]:
         """What is in each log, in the order in which they were met."""
@@ -137,9 +150,9 @@ class Target:
             return
         running = self._books.get(stream)
         if running is not None:
-            payload = running.snapshot(timestamp_ns)
-            if payload is not None:
-                log.append(BOOK_EVENT, np.array([timestamp_ns]), [payload])
+            payloads = running.snapshot(timestamp_ns)
+            if payloads:
+                log.append(BOOK_EVENT, np.full(len(payloads), timestamp_ns), payloads)
             return
         instrument = self._instruments.get(venue, symbol)
         if instrument is not None and instrument.book_mode == "l2":

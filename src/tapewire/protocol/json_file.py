@@ -166,9 +166,16 @@ def store(path: str, text: bytes, folder_fd: int) -> None:
         os.unlink(temporary)  # what a killed writer left
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(temporary, how, 0o600)
-    with open(fd, "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(fd)
-    os.rename(temporary, path)
+    try:
+        with open(fd, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(fd)
+        os.rename(temporary, path)
+    except OSError as error:  # a full disk is not to be fuller for it, and is to be found
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if error.filename is None:
+            error.filename = path
+        raise
     os.fsync(folder_fd)

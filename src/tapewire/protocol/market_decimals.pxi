@@ -40,12 +40,16 @@ cdef int _parse(object text, int scale, int64_t* value):
     """0, or why it is no such number: no exception is made where a loop goes over thousands."""
     cdef const char* data
     cdef Py_ssize_t size
+    cdef int overflow = 0
     if PyUnicode_Check(text):
         data = tw_ascii(text, &size)
         return 1 if data is NULL else tw_parse_decimal(data, size, scale, value)
     if PyBytes_Check(text):
         return tw_parse_decimal(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), scale, value)
     if PyLong_Check(text):
+        PyLong_AsLongLongAndOverflow(text, &overflow)
+        if overflow:
+            return 3
         return _parse(str(int(text)), scale, value)
     return NOT_TEXT
 
@@ -57,7 +61,7 @@ cdef object _refusal(int why, object text, int scale, str place=""):
         return InvalidMessage(f"{place}a number must not lose digits: text={text!r}, scale={scale}",
                               hint="take a larger scale")
     if why == 3:
-        return InvalidMessage(f"{place}a scaled number must fit 64 bits: text={text!r}, scale={scale}",
+        return InvalidMessage(f"{place}a scaled number must fit 64 bits: text={_shown(text)}, scale={scale}",
                               hint="take a smaller scale")
     return InvalidMessage(
         f"{place}must be text or bytes, which are exact: {text!r}",

@@ -23,6 +23,14 @@ cdef extern from "tapewire/market/encode.hpp" namespace "tapewire::market":
     void encode_order(byte*, const EventHead&, L3Event)
 
 
+cdef str _shown(object value):
+    """Its repr; of an int that Python does not write out, how large it is."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"an int of {value.bit_length()} bits"
+
+
 cdef int64_t _signed(str name, object value) except? -1:
     cdef int overflow = 0
     cdef int64_t result
@@ -32,7 +40,7 @@ cdef int64_t _signed(str name, object value) except? -1:
         value = value.__index__()
     result = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow:
-        raise InvalidMessage(f"{name} must be from {-2**63} to {2**63 - 1}: {name}={value!r}")
+        raise InvalidMessage(f"{name} must be from {-2**63} to {2**63 - 1}: {name}={_shown(value)}")
     return result
 
 
@@ -48,7 +56,7 @@ cdef uint64_t _unsigned(str name, object value, uint64_t most) except? 1:
         return <uint64_t> small
     if overflow > 0 and value <= most:
         return value
-    raise InvalidMessage(f"{name} must be from 0 to {most}: {name}={value!r}")
+    raise InvalidMessage(f"{name} must be from 0 to {most}: {name}={_shown(value)}")
 
 
 cdef uint64_t MOST = 0xFFFFFFFFFFFFFFFF

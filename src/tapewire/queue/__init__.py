@@ -67,8 +67,8 @@ def open_publisher(
     Example:
         >>> import tapewire as tw
         >>> with tw.open_publisher(tmp / "md", segment_bytes=1 << 20) as writer:
-        ...     writer.append(0x1001, b"bid 100.25")
-        ...     writer.append(0x1001, b"ask 100.26")
+        ...     writer.append(0x2001, b"bid 100.25")
+        ...     writer.append(0x2001, b"ask 100.26")
         0
         1
 

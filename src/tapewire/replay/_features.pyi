@@ -60,6 +60,7 @@ class Loop:
         start_ns: int | None = ...,
         from_ns: int | None = ...,
         to_ns: int | None = ...,
+        from_seq: int = ...,
         first_ns: int = ...,
         for_all_added: bool = ...,
     ) -> None: ...

@@ -61,6 +61,7 @@ cdef extern from "tapewire/replay/feature_loop.hpp" namespace "tapewire::replay"
         int64_t start_ns
         int64_t from_ns
         int64_t to_ns
+        uint64_t from_seq
         int64_t first_ns
         cbool for_all_added
 
@@ -290,7 +291,7 @@ cdef class Loop:
     cdef dict _places
 
     def __init__(self, Engine engine not None, Plan plan not None, *, start_ns=None, from_ns=None, to_ns=None,
-                 first_ns=0, for_all_added=False):
+                 from_seq=0, first_ns=0, for_all_added=False):
         cdef FeatureSlice slice
         if self._loop is not NULL:
             raise RuntimeError("already made")
@@ -300,6 +301,7 @@ cdef class Loop:
             slice.from_ns = from_ns
         if to_ns is not None:
             slice.to_ns = to_ns
+        slice.from_seq = from_seq
         slice.first_ns = first_ns
         slice.for_all_added = for_all_added
         self._engine = engine
@@ -367,6 +369,7 @@ cdef class Loop:
         """The state as bytes; `positions`: source to the number of its last record, or None."""
         cdef vector[CPosition] vec
         cdef vector[byte] out
+        self._engine._check_idle()
         for source, seq in positions.items():
             vec.push_back(tw_position(source.encode(), seq is not None, seq or 0))
         self._loop.save(vec, out)

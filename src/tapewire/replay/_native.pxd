@@ -55,6 +55,7 @@ cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
         cbool only_added
         cbool skip_damaged
         int64_t show_from_ns
+        uint64_t show_from_seq
         int64_t end_ns
         cbool ends_at_seq
         uint64_t end_seq
@@ -113,6 +114,7 @@ cdef class Engine:
     cdef object _name_of  # (venue_id, market_id) to (venue, symbol)
 
     cdef int _check(self) except -1
+    cdef int _check_idle(self) except -1
     cdef int _enter_call(self) except -1
     cdef int _leave_call(self) except -1
     cdef int _know(self, size_t index) except -1

@@ -39,6 +39,7 @@ class Engine(Iterator[Step]):
         only_added: bool = ...,
         skip_damaged: bool = ...,
         show_from_ns: int | None = ...,
+        show_from_seq: int | None = ...,
         end_ns: int | None = ...,
         end_seq: int | None = ...,
     ) -> None: ...

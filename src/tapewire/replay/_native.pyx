@@ -7,6 +7,8 @@ from cpython.list cimport PyList_GET_ITEM
 from cython.operator cimport dereference as deref
 from libcpp.string cimport string
 
+from time import monotonic
+
 from tapewire.book._native cimport Turn, wrap_book
 
 from tapewire.errors import InvalidOption
@@ -193,7 +195,8 @@ cdef class Engine:
     """
 
     def __init__(self, CursorReader reader not None, name_of, *, on_gap="resync", unknown="ignore",
-                 only_added=False, skip_damaged=False, show_from_ns=None, end_ns=None, end_seq=None):
+                 only_added=False, skip_damaged=False, show_from_ns=None, show_from_seq=None, end_ns=None,
+                 end_seq=None):
         cdef EngineOptions options
         if self._engine is not NULL:
             raise RuntimeError("already made")
@@ -206,6 +209,8 @@ cdef class Engine:
         options.skip_damaged = skip_damaged
         if show_from_ns is not None:
             options.show_from_ns = show_from_ns
+        if show_from_seq is not None:
+            options.show_from_seq = show_from_seq
         if end_ns is not None:
             options.end_ns = end_ns
         if end_seq is not None:
@@ -228,6 +233,10 @@ cdef class Engine:
     cdef int _check(self) except -1:
         if self._reader._busy or self._reader._cursor is NULL:
             self._reader._check()
+        return self._check_idle()
+
+    # Books and gaps are not to be looked at while another thread is changing them.
+    cdef int _check_idle(self) except -1:
         if self._turn.taken:
             self._turn.take()  # says whose
         return 0
@@ -338,10 +347,15 @@ cdef class Engine:
             limits.until_ns = until_ns
         limits.at_roll = at_roll
         limits.at_gap = at_gap
-        limits.slice_ns = SLICE_NS
+        deadline = None
         if seconds is not None:
-            limits.slice_ns = <int64_t> (seconds * 1e9)
+            if not seconds > 0:
+                raise InvalidOption(f"seconds must be above 0: seconds={seconds!r}")
+            deadline = monotonic() + seconds
         while True:
+            limits.slice_ns = SLICE_NS
+            if deadline is not None:
+                limits.slice_ns = max(1, <int64_t> min(<double> SLICE_NS, (deadline - monotonic()) * 1e9))
             if records is not None:
                 limits.records = records - (self._engine.records() - start)
             if bytes is not None:
@@ -353,7 +367,7 @@ cdef class Engine:
             finally:
                 self._leave_call()
             PyErr_CheckSignals()
-            if why != Stop.slice or seconds is not None:
+            if why != Stop.slice or (deadline is not None and monotonic() >= deadline):
                 return STOPS[<int> why]
 
     def add(self, instrument):
@@ -424,6 +438,7 @@ cdef class Engine:
         """Every instrument that has a book: ``(venue_id, market_id, venue, symbol, book)``."""
         cdef CMarket* market
         cdef size_t i
+        self._check_idle()
         found = []
         for i in range(self._engine.markets().size()):
             market = self._engine.markets()[i].get()
@@ -442,6 +457,7 @@ cdef class Engine:
         cdef const CTapeGap* tape
         cdef const CBookGap* gap
         cdef size_t i, k
+        self._check_idle()
         if self._engine.markets().size() != 0:
             self._know(self._engine.markets().size() - 1)
         found = []
@@ -483,12 +499,12 @@ cdef class Engine:
     def hash(self):
         """XXH3-128 over all books, as text."""
         cdef Hash128 hash
-        self._enter_call()
+        self._turn.take()  # the reader has no part in it, and may be closed
         try:
             with nogil:
                 hash = self._engine.hash()
         finally:
-            self._leave_call()
+            self._turn.taken = False
         return f"{hash.high:016x}{hash.low:016x}"
 
     # ---- for the snapshotter ------------------------------------------------------------------------
@@ -579,6 +595,8 @@ def decode_snapshot(const unsigned char[::1] file not None, instrument=None, *, 
     cdef Snapshot snapshot = Snapshot.__new__(Snapshot)
     if instrument is not None:
         options = options_of(instrument)
+    if on_gap not in GAP_POLICIES or unknown not in UNKNOWN_POLICIES:
+        raise InvalidOption(f"there is no such policy: on_gap={on_gap!r}, unknown={unknown!r}")
     snapshot.loaded = tw_load(&file[0] if file.shape[0] else NULL, file.shape[0], options,
                               instrument is not None, GAP_POLICIES[on_gap], UNKNOWN_POLICIES[unknown], header)
     snapshot.header = header_fields(header)

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from tapewire.clock import to_ns
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
 from tapewire.replay._features import FeatureInfo, Row, describe_features
-from tapewire.replay.playback import Replay
+from tapewire.replay.playback import Replay, check_numbers
 from tapewire.replay.sources import Sources
-from tapewire.replay.start import next_record
+from tapewire.replay.start import begins_late, next_record, stand_behind, time_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,14 +148,18 @@ class FeatureStream:
             nothing is known. None: whatever the logs hold, each from its first record on.
         time_from: The first time of rows; None: from the beginning.
         time_to: Rows are before this; None: to the end.
+        seq_from: Of one log: rows that this record or a later one brings about; a row of a grid
+            belongs to the record at which the tape reaches its time. None: from the beginning.
+        seq_to: Of one log: rows of records below this number; None: to the end.
         instruments: Names and scales; None takes the nearest `instruments.json`.
         on_gap: As for `Replay`.
-        snapshots: With `symbols` and `time_from`, begin from the latest book snapshots.
+        snapshots: With `symbols` and `time_from` or `seq_from`, begin from the latest book
+            snapshots.
         skip_damaged: As for `Replay`.
         state: What `save` gave: go on behind it. The other arguments are to be the same.
 
     Attributes:
-        done: Whether the tape has reached `time_to`.
+        done: Whether the tape has reached `time_to` or `seq_to`.
     """
 
     def __init__(
@@ -168,6 +171,8 @@ class FeatureStream:
         symbols: Iterable[str | Instrument] | str | None = None,
         time_from: TimeLike | None = None,
         time_to: TimeLike | None = None,
+        seq_from: int | None = None,
+        seq_to: int | None = None,
         instruments: Instruments | None = None,
         on_gap: str = "resync",
         snapshots: bool = True,
@@ -182,24 +187,26 @@ class FeatureStream:
         self.done = False
         if isinstance(logs, Iterator):  # looked at twice
             logs = list[Any](logs)
-        from_ns = None if time_from is None else to_ns(time_from)
+        from_ns, end_ns = time_range(time_from, time_to)
         # Which instruments there are is known from the beginning of the tape alone, unless they
         # are named.
-        start_ns = None
-        if from_ns is not None and symbols is not None and state is None:
-            start_ns = max(from_ns - plan.look_back_ns, _NEVER + 1)
+        start_ns = first_ns = None
         with contextlib.ExitStack() as opened:
-            first_ns = None
-            if start_ns is not None:
-                first_ns = _first_time(logs)
+            if symbols is not None and state is None and (from_ns, seq_from) != (None, None):
+                first_ns, seq_ns = _first_times(logs, seq_from, seq_to)
+                begin = max((at for at in (from_ns, seq_ns) if at is not None), default=None)
+                if begin is not None:
+                    start_ns = max(begin - plan.look_back_ns, _NEVER + 1)
             self._before: dict[str, int | None] = {}
+            lost: dict[int, tuple[int, int]] = {}
             if state is not None:
-                logs, self._before = _reopened(logs, state, opened)
+                logs, self._before, lost = _reopened(logs, state, opened)
             self._replay = opened.enter_context(
                 Replay(
                     logs,
                     symbols,
                     time_from=start_ns if first_ns is not None else None,
+                    seq_to=seq_to,
                     on_gap=on_gap,
                     instruments=instruments,
                     snapshots=snapshots,
@@ -211,12 +218,16 @@ class FeatureStream:
                 plan,
                 start_ns=start_ns if first_ns is not None else None,
                 from_ns=from_ns,
-                to_ns=None if time_to is None else to_ns(time_to),
+                to_ns=end_ns,
+                from_seq=seq_from or 0,
                 first_ns=first_ns or 0,
                 for_all_added=symbols is not None,
             )
             if state is not None:
                 self._loop.load(state)
+            for place, (first, last) in lost.items():
+                self._replay._engine.lost_before(place, first, last)
+            self._begin_batch()
             self._close = opened.pop_all()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -237,28 +248,47 @@ class FeatureStream:
             if not more and (self.done or not self._replay._engine.wait(timeout)):
                 return
 
+    def _begin_batch(self) -> None:
+        """Rows under way: what an error finds made stays, for the next call."""
+        self._rows = self._loop.rows()
+        self._columns: list[list[float | None]] = [[] for _ in self._functions]
+
     def _batch(self, follow: bool) -> tuple[pa.RecordBatch, bool]:
-        rows = self._loop.rows()
-        columns: list[list[float | None]] = [[] for _ in self._functions]
+        rows = self._rows
         stop = "rows"
         if not self._functions:
             stop = self._loop.run(rows, BATCH_ROWS, follow)
-        while self._functions and stop == "rows" and len(rows) < BATCH_ROWS:
-            made = len(rows)
-            stop = self._loop.run(rows, made + 1, follow)
-            if len(rows) > made:
-                for function, column in zip(self._functions, columns, strict=True):
-                    row = self._loop.row(rows, self._kept.get(function.name, -1))
-                    column.append(function.function(row))
+        while self._functions:
+            if len(rows) > len(self._columns[0]):
+                self._call_functions()
+            if stop != "rows" or len(rows) >= BATCH_ROWS:
+                break
+            stop = self._loop.run(rows, len(rows) + 1, follow)
         self.done = stop == "done"
         self._loop.finish(rows)
         batch = self._pa.record_batch(rows)
-        for function, column in zip(self._functions, columns, strict=True):
+        for function, column in zip(self._functions, self._columns, strict=True):
             values = self._pa.array(column, self._pa.float64())
             batch = batch.append_column(function.name, values)
         if self._functions:
             batch = batch.select(["timestamp_ns", "symbol", *self._order])
+        self._begin_batch()
         return batch, stop == "rows"
+
+    def _call_functions(self) -> None:
+        """A value of each function for the row that was made last."""
+        values = []
+        for function in self._functions:
+            row = self._loop.row(self._rows, self._kept.get(function.name, -1))
+            value = function.function(row)
+            try:
+                values.append(None if value is None else float(value))
+            except (TypeError, ValueError):
+                raise TypeError(
+                    f"a feature must be a number or None: {function.name}={value!r:.60}"
+                ) from None
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
 
     def save(self) -> bytes:
         """All that is needed to go on in another process behind the rows given so far.
@@ -268,8 +298,14 @@ class FeatureStream:
 
         Raises:
             InvalidOption: A book is untrusted at this moment. What it waits for is on the tape
-                alone: keep the last state, and go on from there.
+                alone: keep the last state, and go on from there. Or an error came between rows that
+                were made and the batch they belong to: iterate once more first.
         """
+        if len(self._rows):
+            raise InvalidOption(
+                f"rows were made and not given, since an error came: rows={len(self._rows)}",
+                hint="iterate once more, or go on from the last state",
+            )
         positions = {}
         for source in self._replay._sources.each:
             last = source.reader.last_seq
@@ -305,19 +341,35 @@ class FeatureStream:
         return f"<FeatureStream {', '.join(self._order)} over {self._replay!r}>"
 
 
-def _first_time(logs: Logs) -> int | None:
-    """Time of the tape's first record; None when logs are not ours to move, or are empty."""
+def _first_times(
+    logs: Logs, seq_from: int | None, seq_to: int | None
+) -> tuple[int | None, int | None]:
+    """Times of the tape's first record, and of the one in front of `seq_from`.
+
+    No row of `seq_from` is of a time before that: the tape's clock is never behind a record's time,
+    and a point of a grid that a record reaches is later than the clock before it. None when logs
+    are not ours to move, or have no such record.
+    """
     with contextlib.closing(Sources(logs)) as sources:
+        check_numbers(sources, seq_from, seq_to)
         if not all(source.own for source in sources.each):
-            return None
-        records = [next_record(source.reader) for source in sources.each]
-    return min((record.timestamp_ns for record in records if record is not None), default=None)
+            return None, None
+        readers = [source.reader for source in sources.each]
+        records = [record for record in map(next_record, readers) if record is not None]
+        first = min((record.timestamp_ns for record in records), default=None)
+        if not seq_from:
+            return first, None
+        readers[0].seek_seq(seq_from - 1)
+        record = next_record(readers[0])
+        if record is None or record.seq != seq_from - 1:
+            return first, None
+        return first, record.timestamp_ns
 
 
 def _reopened(
     logs: Logs, state: bytes, opened: contextlib.ExitStack
-) -> tuple[dict[str, Any], dict[str, int | None]]:
-    """Readers of the logs, where the state has read them to."""
+) -> tuple[dict[str, Any], dict[str, int | None], dict[int, tuple[int, int]]]:
+    """Readers of the logs, where the state has read them to, and what they have lost since."""
     positions = _features.positions_in(state)
     sources = opened.enter_context(contextlib.closing(Sources(logs)))
     names = [source.name for source in sources.each]
@@ -326,15 +378,17 @@ def _reopened(
             f"the state is of other logs: logs={names!r}, state={list(positions)!r}",
             hint="give the same paths, or a dict with those names where they have moved",
         )
-    for source in sources.each:
+    lost = {}
+    for place, source in enumerate(sources.each):
         if not source.own:
             raise InvalidOption(
                 f"with a state, logs must be paths: {source.name}={source.reader!r}"
             )
         last = positions[source.name]
-        if last is not None:
-            source.reader.seek_seq(last + 1)
-    return {source.name: source.reader for source in sources.each}, positions
+        gone = begins_late(source.reader) if last is None else stand_behind(source.reader, last)
+        if gone is not None:
+            lost[place] = gone
+    return {source.name: source.reader for source in sources.each}, positions, lost
 
 
 def feature_batches(
@@ -387,7 +441,7 @@ def features(logs: Logs, names: Names, sample: str = "event", **options: Any) ->
 def asof(
     trades: Log,
     book: Log,
-    names: Iterable[Name] = ("bid", "ask", "mid"),
+    names: Names = ("bid", "ask", "mid"),
     **options: Any,
 ) -> pa.Table:
     """Each trade beside the book as it was just before it, by the times both were received.
@@ -402,6 +456,8 @@ def asof(
         **options: As for `features`.
     """
     own = ["trade_price", "trade_size", "trade_sign"]
+    if isinstance(names, str | Mapping | PythonFeature):
+        names = [names]
     # Names break ties of time: what the book says of a moment goes before the trade of that moment.
     same = trades is book or (
         isinstance(trades, str | os.PathLike)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
 
-from tapewire.protocol.instruments import Instrument, Instruments
+from tapewire.protocol.instruments import Instrument, Instruments, UnknownInstrument
 
 __all__ = ["Names"]
 
@@ -21,6 +23,8 @@ class Names:
     def __init__(
         self, instruments: Instruments | None, folders: Iterable[str | os.PathLike[str]]
     ) -> None:
+        folders = list(folders)
+        self._places = {pair for one in folders for pair in pairwise(Path(one).absolute().parts)}
         if instruments is None:
             instruments = Instruments()
             for loaded in [Instruments.load(folder) for folder in folders]:
@@ -31,17 +35,33 @@ class Names:
         self.instruments = instruments
 
     def find(self, symbols: Iterable[str | Instrument] | str | Instrument) -> list[Instrument]:
-        """The instruments of these symbols, each once; ``venue:symbol`` where several have it.
+        """The instruments of these symbols, each once.
+
+        Where several venues have a symbol, those count whose log this is: of an archive and of a
+        bus the folders say so, ``…/VENUE/SYMBOL/…``. Else it takes ``venue:symbol``.
 
         Raises:
             UnknownInstrument: There is none, or several venues have it.
         """
         if isinstance(symbols, str | Instrument):
             symbols = [symbols]
-        found = (
-            one if isinstance(one, Instrument) else self.instruments.find(one) for one in symbols
-        )
-        return list(dict.fromkeys(found))
+        found: dict[Instrument, None] = {}
+        for one in symbols:
+            found.update(dict.fromkeys([one] if isinstance(one, Instrument) else self._named(one)))
+        return list(found)
+
+    def _named(self, symbol: str) -> list[Instrument]:
+        try:
+            return [self.instruments.find(symbol)]
+        except UnknownInstrument:
+            here = [
+                one
+                for one in self.instruments
+                if one.symbol == symbol and (one.venue, symbol) in self._places
+            ]
+            if not here:
+                raise
+            return here
 
     def of(self, venue_id: int, market_id: int) -> tuple[str, str]:
         """Venue and symbol; of an instrument that no file names, its ids: ``("#7", "#42")``."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tapewire.book.gaps import Gap
 from tapewire.clock import to_ns
-from tapewire.config import Seq, Time, check_at_least
+from tapewire.config import Seq, Time, check_at_least, check_whole
 from tapewire.errors import InvalidOption
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.replay._native import Engine, Step, empty_book
 from tapewire.replay.names import Names
 from tapewire.replay.snapshots import Finding
 from tapewire.replay.sources import Sources
-from tapewire.replay.start import first_seq_after, warm_book
+from tapewire.replay.start import first_seq_after, time_range, warm_book
 
 if TYPE_CHECKING:
     import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Book: TypeAlias = "L2Book | L3Book"
 
-__all__ = ["PaceClock", "Replay", "book_at", "gaps_of", "open_engine"]
+__all__ = ["PaceClock", "Replay", "book_at", "check_numbers", "gaps_of", "open_engine"]
 
 
 class PaceClock(Protocol):
@@ -54,12 +54,15 @@ class Replay:
         symbols: Only these instruments, by symbol, ``venue:symbol`` or `Instrument`; None: all.
         time_from: Show what comes at this time of the tape or later. What came before is applied.
         time_to: End in front of the first record at which the tape reaches this time.
+        seq_from: Of one log: show what comes from this record on. What came before is applied.
+        seq_to: Of one log: end in front of the first record with this number or a higher one.
         on_gap: "resync": the book waits, untrusted, for a snapshot on the tape; "quarantine": for
             its `release()`; "raise": `GapDetected`, and the next step goes on.
         instruments: Names and scales; None takes the nearest `instruments.json` of each log.
         pace: How fast: 1.0 as it was recorded, 10.0 ten times as fast, None as fast as possible.
-        snapshots: With `symbols` and `time_from`: begin behind the latest snapshots before that
-            time, where every instrument has one, instead of at the start. The steps are the same.
+        snapshots: With `symbols` and `time_from` or `seq_from`: begin behind the latest snapshots
+            before that, where every instrument has one, instead of at the start. The steps are the
+            same.
         skip_damaged: Pass over what is damaged, as a gap, instead of raising `CorruptRecord`.
         unknown: What an L3 book does about orders it does not know: "ignore", "raise", "distrust".
         clock: What a paced replay waits by.
@@ -93,6 +96,8 @@ class Replay:
         pace: float | None = None,
         snapshots: bool = True,
         *,
+        seq_from: int | None = None,
+        seq_to: int | None = None,
         skip_damaged: bool = False,
         unknown: str = "ignore",
         clock: PaceClock = time,
@@ -113,6 +118,8 @@ class Replay:
                 None if symbols is None else self._names.find(symbols),
                 time_from=time_from,
                 time_to=time_to,
+                seq_from=seq_from,
+                seq_to=seq_to,
                 on_gap=on_gap,
                 snapshots=snapshots,
                 skip_damaged=skip_damaged,
@@ -218,6 +225,17 @@ def gaps_of(engine: Engine, stream: str = "book") -> list[Gap]:
     ]
 
 
+def check_numbers(sources: Sources, seq_from: int | None, seq_to: int | None) -> None:
+    """Refuse numbers of records that no record can have, or of which nobody knows whose."""
+    for name, seq in (("seq_from", seq_from), ("seq_to", seq_to)):
+        check_whole(name, seq, 0, 2**64 - 1, optional=True)
+        if seq is not None and len(sources.each) > 1:
+            raise InvalidOption(
+                f"records are numbered in one log: {name}={seq}, logs={len(sources.each)}",
+                hint="give time_from and time_to where there are many",
+            )
+
+
 def open_engine(
     sources: Sources,
     names: Names,
@@ -225,6 +243,8 @@ def open_engine(
     *,
     time_from: TimeLike | None = None,
     time_to: TimeLike | None = None,
+    seq_from: int | None = None,
+    seq_to: int | None = None,
     on_gap: str = "resync",
     snapshots: bool = True,
     skip_damaged: bool = False,
@@ -236,11 +256,13 @@ def open_engine(
     A book that was quarantined, or had raised, before `time_from` is not known to snapshots: they
     serve for "resync" alone.
     """
-    from_ns = None if time_from is None else to_ns(time_from)
+    from_ns, end_ns = time_range(time_from, time_to)
+    check_numbers(sources, seq_from, seq_to)
     found = [] if findings is None else findings
     books = {}
-    if snapshots and on_gap == "resync" and wanted and from_ns is not None:
-        books = sources.warm_books(wanted, from_ns, found)
+    is_late = from_ns is not None or seq_from is not None
+    if snapshots and on_gap == "resync" and wanted and is_late:
+        books = sources.warm_books(wanted, from_ns, seq_from, found)
     lost = sources.place(books)
     engine = Engine(
         sources.join(),
@@ -250,7 +272,9 @@ def open_engine(
         only_added=wanted is not None,
         skip_damaged=skip_damaged,
         show_from_ns=from_ns,
-        end_ns=None if time_to is None else to_ns(time_to),
+        show_from_seq=seq_from,
+        end_ns=end_ns,
+        end_seq=seq_to,
     )
     for one in names.instruments if wanted is None else wanted:
         engine.add(one)
@@ -296,17 +320,27 @@ def book_at(
         reader = sources.each[0].reader
         names = Names(instruments, sources.folders)
         (instrument,) = names.find(symbol)
+        end_ns = end_seq = None
         if isinstance(when, Seq):
-            end_seq: int | None = when.seq + 1
+            end_seq = when.seq + 1 if when.seq < 2**64 - 1 else None
         else:
             at = when.timestamp_ns if isinstance(when, Time) else to_ns(when)
-            end_seq = first_seq_after(reader, at)
-        book = warm_book(reader, instrument, end_seq, findings) if snapshots else None
+            # Both: what a live log gets meanwhile may be later than that time.
+            end_seq, end_ns = first_seq_after(reader, at), at + 1 if at < 2**63 - 1 else None
+        book = None
+        if snapshots and reader.kind == "queue":
+            ids = (instrument.venue_id, instrument.market_id)
+            book = warm_book(reader, *ids, end_seq, findings, instrument=instrument)
         books = {instrument: (0, book)} if book else {}
         lost = sources.place(books)
         # A live log goes on: without a number to end at, the end is what is there now.
         engine = Engine(
-            sources.join(), names.of, only_added=True, skip_damaged=True, end_seq=end_seq
+            sources.join(),
+            names.of,
+            only_added=True,
+            skip_damaged=True,
+            end_ns=end_ns,
+            end_seq=end_seq,
         )
         engine.add(instrument)
         if book:

@@ -8,6 +8,7 @@ the next older one is taken. The bytes are in docs/formats/snapshots.md.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from tapewire.bus.names import path_below
 from tapewire.clock import to_ns
-from tapewire.errors import CorruptMetadata, InvalidOption, TapewireError
+from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption, TapewireError
 from tapewire.protocol.json_file import load as load_bytes
 from tapewire.protocol.json_file import store
 from tapewire.replay._native import Snapshot, decode_header, decode_snapshot
@@ -36,6 +37,7 @@ __all__ = [
     "latest_before",
     "load",
     "markets",
+    "only_writer",
     "remove",
     "write",
 ]
@@ -123,12 +125,18 @@ def info(path: str | os.PathLike[str]) -> SnapshotInfo:
         return SnapshotInfo(path, **_in_place(path, header))
 
 
-def load(path: str | os.PathLike[str], instrument: Instrument | None = None) -> Snapshot:
+def load(
+    path: str | os.PathLike[str],
+    instrument: Instrument | None = None,
+    *,
+    on_gap: str = "resync",
+) -> Snapshot:
     """A snapshot and its book, whose hash is the one that the header says.
 
     Args:
         path: The file.
         instrument: What it must be of, with its scales and rules; None takes them from the file.
+        on_gap: What the book does when it goes on and something is missing: see `L2Book`.
 
     Raises:
         CorruptMetadata: It is no snapshot, is damaged, cut short, or lies in the wrong place.
@@ -137,7 +145,8 @@ def load(path: str | os.PathLike[str], instrument: Instrument | None = None) -> 
     """
     path = Path(path)
     with _about(path):
-        snapshot = decode_snapshot(load_bytes(os.fspath(path), MAX_FILE_BYTES), instrument)
+        content = load_bytes(os.fspath(path), MAX_FILE_BYTES)
+        snapshot = decode_snapshot(content, instrument, on_gap=on_gap)
         _in_place(path, snapshot.header)
     return snapshot
 
@@ -150,6 +159,7 @@ def latest_before(
     seq: int | None = None,
     time: TimeLike | None = None,
     instrument: Instrument | None = None,
+    on_gap: str = "resync",
     findings: list[Finding] | None = None,
 ) -> Snapshot | None:
     """The latest snapshot at or before a record or a time that can be believed; None without one.
@@ -161,6 +171,7 @@ def latest_before(
         seq: At or before this record.
         time: At or before this time of the tape, by the time of the snapshot's own record.
         instrument: What it must be of, with its scales and rules.
+        on_gap: As for `load`.
         findings: Gets what was passed over, which is logged as a warning in any case.
     """
     if seq is not None and time is not None:
@@ -174,7 +185,7 @@ def latest_before(
         try:
             if until_ns is not None and info(path).ingest_end_ns > until_ns:
                 continue
-            return load(path, instrument)
+            return load(path, instrument, on_gap=on_gap)
         except FileNotFoundError:
             continue  # retention was faster
         except (TapewireError, OSError) as error:
@@ -224,6 +235,25 @@ def remove_temporary(log: str | os.PathLike[str]) -> int:
                 (folder / name).unlink(missing_ok=True)
                 count += 1
     return count
+
+
+@contextlib.contextmanager
+def only_writer(log: str | os.PathLike[str]) -> Iterator[None]:
+    """Nobody else writes snapshots of this log meanwhile.
+
+    Raises:
+        ConcurrentUse: Somebody does, under whatever name.
+    """
+    folder = path_below(Path(log), FOLDER)
+    _make(folder, Path(log))
+    with _opened(folder) as fd:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConcurrentUse(
+                "another snapshotter is at work", path=os.fspath(folder), hint="one does for a log"
+            ) from None
+        yield  # closing gives it back
 
 
 def _folder(log: str | os.PathLike[str], venue_id: int, market_id: int) -> Path:

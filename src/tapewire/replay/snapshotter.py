@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tapewire.book.checked_lines import MAX_LINE_BYTES, seal, unseal
 from tapewire.book.gaps import GapLedger
 from tapewire.config import check_at_least, check_whole
-from tapewire.errors import InvalidOption, TapewireError
+from tapewire.errors import CorruptRecord, InvalidOption, SegmentMissing, TapewireError
 from tapewire.protocol.json_file import load as load_bytes
 from tapewire.queue import open_subscriber
 from tapewire.replay import snapshots
@@ -28,7 +29,7 @@ from tapewire.replay.names import Names
 from tapewire.replay.playback import gaps_of
 from tapewire.replay.retention import Shelf
 from tapewire.replay.snapshots import Finding
-from tapewire.replay.start import begins_late, next_record
+from tapewire.replay.start import begins_late, is_of_log, next_record
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instruments
@@ -37,6 +38,7 @@ __all__ = ["Every", "Round", "Snapshotter"]
 
 STATE_FILE = "snapshotter.json"
 STATE_VERSION = 1
+WRITERS = 16  # files that are on their way to the disk at once
 LOOK_SECONDS = 0.5  # how long it reads, or waits, before it looks after gaps and stop()
 _log = logging.getLogger("tapewire.replay")
 
@@ -148,6 +150,7 @@ clock_ns=None, untrusted=0)
         self._ledger = GapLedger(self.log)
         self._stop = threading.Event()
         self._told_gaps = 0
+        self._damage: str | None = None  # that it stands before
 
     def stop(self) -> None:
         """Have `run` end soon; another thread or a signal handler may call this."""
@@ -162,16 +165,22 @@ clock_ns=None, untrusted=0)
 
         Raises:
             ReaderAlreadyActive: The log has a snapshotter of this name.
+            ConcurrentUse: It has one of another name.
             FileNotFoundError: There is no such queue.
         """
-        with open_subscriber(self.log, self.name, start="earliest") as reader:
+        with (
+            open_subscriber(self.log, self.name, start="earliest") as reader,
+            snapshots.only_writer(self.log),
+        ):
             snapshots.remove_temporary(self.log)
+            self._remove_strangers(reader)
             self._shelf.look(self.findings)
+            self._told_gaps = 0  # of the engine that is made now
             engine, begun = self._begin(reader)
             done = Round()
             state = _Since(engine)
             while not self._stop.is_set():
-                why = engine.run(**state.limits(self.every), seconds=LOOK_SECONDS)
+                why = self._read(engine, state)
                 self._tell_gaps(engine)
                 at_end = why == "end"
                 due = why not in ("end", "slice")
@@ -183,10 +192,25 @@ clock_ns=None, untrusted=0)
                         on_round(dataclasses.replace(done))
                 if at_end and not follow:
                     break
-                if at_end:
+                if at_end and self._damage is None:
                     reader.wait(LOOK_SECONDS)
+                elif at_end:
+                    self._stop.wait(LOOK_SECONDS)
             self._count(engine, done)
             return done
+
+    def _read(self, engine: Engine, state: _Since) -> str:
+        """As `Engine.run`; a damaged record with nothing right behind it is the end for now."""
+        try:
+            why = engine.run(**state.limits(self.every), seconds=LOOK_SECONDS)
+        except (CorruptRecord, SegmentMissing) as error:
+            if str(error) != self._damage:
+                self._damage = str(error)
+                _log.warning("the log ends with damage, waiting for more: %s", error)
+                self.findings.append(Finding(os.fspath(self.log), str(error)))
+            return "end"
+        self._damage = None
+        return why
 
     # ---- beginning ------------------------------------------------------------------------------
 
@@ -201,6 +225,7 @@ clock_ns=None, untrusted=0)
             lost = begins_late(reader)
             if lost is not None:
                 engine.lost_before(0, *lost)
+            reader.seek_start()
             return engine, None
         reader.seek_seq(resume)
         record = next_record(reader)
@@ -230,6 +255,24 @@ clock_ns=None, untrusted=0)
             if resume is not None and found.header["seq"] != newest[-1].seq:
                 resume = min(resume, found.header["seq"] + 1)
         return resume
+
+    def _remove_strangers(self, reader: Any) -> None:
+        """Take away snapshots of records that this log does not have, or has otherwise.
+
+        The log lost its end, by a power cut or a repair, which was saved already: their numbers are
+        other records now, or will be. Left there, they would be the newest to retention.
+        """
+        for venue_id, market_id in snapshots.markets(self.log):
+            for file in reversed(snapshots.files(self.log, venue_id, market_id)):
+                try:
+                    timestamp_ns = snapshots.info(file.path).ingest_end_ns
+                except (TapewireError, OSError):
+                    continue  # told of by whoever wants it
+                if is_of_log(reader, file.seq, timestamp_ns) or _is_gone_at_front(reader, file.seq):
+                    break  # and so are the older ones
+                why = f"removed, its record is not in the log: seq={file.seq} [{file.path}]"
+                snapshots.report(self.findings, file.path, why)
+                snapshots.remove(file)
 
     def _read_note(self, reader: Any) -> dict[str, int] | None:
         """What the predecessor noted, when it speaks of this very log."""
@@ -261,12 +304,18 @@ clock_ns=None, untrusted=0)
         """One round: files, gaps, then the note that relies on them, then retention."""
         seq = engine.last_seq
         assert seq is not None
-        for index in engine.to_save(changed_only=not again):
-            venue_id, market_id, content = engine.encode(index)
-            snapshots.write(self.log, venue_id, market_id, seq, content)
-            self._shelf.put(venue_id, market_id, seq, len(content), engine.last_timestamp_ns)
-            engine.saved(index)
-            done.written += 1
+        due = engine.to_save(changed_only=not again)
+        with ThreadPoolExecutor(max(1, min(WRITERS, len(due)))) as pool:
+            for begin in range(0, len(due), WRITERS * 4):  # so many books in memory at once
+                some = due[begin : begin + WRITERS * 4]
+                files = [engine.encode(index) for index in some]
+                # A disk takes the syncs of many files in the time of a few.
+                list(pool.map(lambda f: snapshots.write(self.log, f[0], f[1], seq, f[2]), files))
+                for index, (venue_id, market_id, content) in zip(some, files, strict=True):
+                    size, time_ns = len(content), engine.last_timestamp_ns
+                    self._shelf.put(venue_id, market_id, seq, size, time_ns)
+                    engine.saved(index)
+                done.written += len(some)
         self._tell_gaps(engine)
         waiting = engine.rebuild_from()
         note = {
@@ -294,6 +343,14 @@ clock_ns=None, untrusted=0)
 
     def __repr__(self) -> str:
         return f"<Snapshotter of {os.fspath(self.log)!r} {self.every}>"
+
+
+def _is_gone_at_front(reader: Any, seq: int) -> bool:
+    """Whether the log, cut at its front, begins behind this record."""
+    if not reader.seek_start():
+        return False
+    record = next_record(reader)
+    return record is not None and record.seq > seq
 
 
 class _Since:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -11,7 +12,14 @@ from tapewire._native import CursorReader
 from tapewire.bus import FanInReader
 from tapewire.errors import InvalidOption
 from tapewire.log import Reader, open_log
-from tapewire.replay.start import WarmBook, begins_late, first_seq_after, warm_book
+from tapewire.replay.start import (
+    WarmBook,
+    begins_late,
+    first_seq_after,
+    next_record,
+    stand_behind,
+    warm_book,
+)
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
     WarmBooks: TypeAlias = "dict[Instrument, tuple[int, WarmBook]]"
 
 __all__ = ["Source", "Sources"]
+
+BOOK_EVENT = 0x1000
 
 
 class Source(NamedTuple):
@@ -63,20 +73,50 @@ class Sources:
         return [path for path in paths if isinstance(path, str) and os.path.isdir(path)]
 
     def warm_books(
-        self, wanted: list[Instrument], from_ns: int, findings: list[Finding]
+        self,
+        wanted: list[Instrument],
+        from_ns: int | None,
+        from_seq: int | None,
+        findings: list[Finding],
     ) -> WarmBooks:
-        """Of each instrument the latest snapshot before this time; none unless all have one."""
+        """Of each instrument the latest snapshot before this; none unless all have one."""
         found: WarmBooks = {}
         for place, source in enumerate(self.each):
             if not source.own or source.reader.kind != "queue":
                 continue
-            below = first_seq_after(source.reader, from_ns - 1)
+            below = from_seq
+            if from_ns is not None:
+                at = first_seq_after(source.reader, from_ns - 1)
+                below = min((seq for seq in (at, from_seq) if seq is not None), default=None)
             for instrument in wanted:
-                book = warm_book(source.reader, instrument, below, findings)
+                book = warm_book(
+                    source.reader,
+                    instrument.venue_id,
+                    instrument.market_id,
+                    below,
+                    findings,
+                    instrument=instrument,
+                )
                 before = found.get(instrument)
                 if book and (before is None or before[1].timestamp_ns < book.timestamp_ns):
                     found[instrument] = (place, book)
+        if any(self._lacks_orders(place, book) for place, book in found.values()):
+            return {}
         return found if len(found) == len(wanted) else {}
+
+    def _lacks_orders(self, place: int, book: WarmBook) -> bool:
+        """Whether another log may hold orders of this book: a snapshot knows its own log alone.
+
+        Levels begin anew with each snapshot on the tape, which every log has for itself; orders
+        live on from one log to the next.
+        """
+        if book.snapshot.header["book_mode"] != "l3":
+            return False
+        return any(
+            _first_book_event_ns(source) <= book.timestamp_ns
+            for other, source in enumerate(self.each)
+            if other != place
+        )
 
     def place(self, books: WarmBooks) -> dict[int, tuple[int, int]]:
         """Put each log that was opened here behind the snapshots, or at its start.
@@ -91,7 +131,7 @@ class Sources:
                 continue
             warm = [book.seq for where, book in books.values() if where == place]
             if warm and all(where == place for where, _ in books.values()):
-                source.reader.seek_seq(min(warm) + 1)
+                stand_behind(source.reader, min(warm))
             elif books:
                 source.reader.seek_time(since_ns)
             elif source.reader.kind == "queue" and (gone := begins_late(source.reader)):
@@ -118,6 +158,20 @@ class Sources:
         return names if len(names) <= 60 else f"{len(self.each)} logs"
 
 
+def _first_book_event_ns(source: Source) -> float:
+    """Time of the log's first book event; infinity when it has none."""
+    if not source.own:
+        return -math.inf  # not ours to look through
+    with open_log(source.reader.path, types=[BOOK_EVENT]) as reader:
+        record = next_record(reader)
+    return math.inf if record is None else record.timestamp_ns
+
+
+def _spelled(path: str) -> str:
+    """One name for a log, however its path is written: names decide about equal times."""
+    return os.path.abspath(path) if os.path.isdir(path) else path
+
+
 def _named(logs: Logs) -> list[tuple[str, Log]]:
     if isinstance(logs, str | os.PathLike | CursorReader):
         logs = [logs]
@@ -126,7 +180,7 @@ def _named(logs: Logs) -> list[tuple[str, Log]]:
     named: list[tuple[str, Any]] = []
     for place, log in enumerate(logs):
         path = log if isinstance(log, str | os.PathLike) else getattr(log, "path", f"log {place}")
-        named.append((os.fspath(path), log))
+        named.append((_spelled(os.fspath(path)), log))
     names = [name for name, _ in named]
     if len(set(names)) != len(names):
         raise InvalidOption(f"a log is there twice: logs={names}")

@@ -1,6 +1,7 @@
 """What the Python side of books adds: batches, views, options, and how they show themselves."""
 
 import doctest
+import html
 import threading
 
 import numpy as np
@@ -114,6 +115,11 @@ def test_a_book_tells_of_itself_in_decimals():
     page = b._repr_html_()
     assert page.index("100.10") < page.index("0.007")
     assert "&lt;L2Book" in page
+
+
+def test_a_notebook_shows_an_empty_book_as_one_line():
+    b = book.L2Book(2, 3)
+    assert b._repr_html_() == f"<div>{html.escape(repr(b))}</div>"
 
 
 @pytest.mark.parametrize(

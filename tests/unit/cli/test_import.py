@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from tapewire import ingest
 from tests.support.captures import futures_lines, write_capture
 from tests.support.commands import tapewire
 
@@ -28,6 +29,17 @@ def test_an_import_without_findings_exits_0_with_a_table_of_logs(tmp, clean):
     assert any(row.startswith("v1/binance_usdm/AAA/2023-11-14/book ") for row in rows)
     assert "gaps: 0" in rows[-1]
     assert "rows/s" in rows[-1]
+
+
+def test_the_help_names_every_format():
+    told = " ".join(tapewire("import", "--help").out.split())
+    assert [name for name in ingest.IMPORTERS if name not in told] == []
+
+
+def test_files_of_another_format_are_said_to_be(tmp, clean):
+    ran = tapewire("import", "okx", clean, "--to", tmp / "archive")
+    assert ran.code == 1
+    assert "are these files of this format?" in ran.out
 
 
 def test_bad_rows_and_gaps_exit_1_and_are_counted_by_reason(tmp, faulty):

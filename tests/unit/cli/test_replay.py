@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
+import tapewire as tw
 from tapewire.book.gaps import GapLedger
 from tapewire.replay import snapshots
 from tests.support.book_tapes import (
+    BOOK_EVENT,
     BTC,
     ETH,
     START_NS,
@@ -35,7 +37,7 @@ def test_a_change_of_the_top_is_a_line_and_a_summary_ends_it(log):
     done = tapewire("replay", log, "--symbol", "BTCUSDT")
     first, *_ = done.out.splitlines()
     assert (
-        first == "2023-11-14T22:13:20.000000000Z  binance:BTCUSDT  0.001 × 100.00 | 100.01 × 0.001"
+        first == "2023-11-14T22:13:20.000000000Z  binance:BTCUSDT  100.00 × 0.001 | 100.01 × 0.001"
     )
     assert "not trusted: update ids 112 to 112 are missing" in done.out
     assert "gaps     1, 0 of them open" in done.out
@@ -48,6 +50,13 @@ def test_json_is_a_line_for_each_and_a_summary(log):
     assert lines[0]["bids"] == [["100.00", "0.001"], ["99.99", "0.002"]]
     summary = lines[-1]
     assert (summary["records"], summary["gaps"], summary["gaps_open"]) == (59, 1, 0)
+    (gap,) = summary["gap_list"]
+    assert (gap["kind"], gap["first"], gap["last"], gap["action"]) == (
+        "venue",
+        112,
+        112,
+        "resynced",
+    )
     assert tapewire("replay", log, "--levels", 0, "--json").json[-1]["hash"] == summary["hash"]
 
 
@@ -68,8 +77,6 @@ def test_a_ladder_has_its_best_levels_on_top(log):
 
 
 def test_trades_are_shown(log):
-    import tapewire as tw
-
     with tw.open_publisher(log) as writer:
         time = START_NS + 60 * STEP_NS
         writer.append(TRADE_TICK, trade(BTC, time, 10_001, 5, 77), timestamp_ns=time)
@@ -109,8 +116,19 @@ def test_the_snapshotter_saves_to_the_end_and_tells_of_it(log):
         ("done", 58),
     ]
     assert [file.seq for file in snapshots.files(log, BTC.venue_id, BTC.market_id)] == [19, 39, 58]
-    text = tapewire("snapshotter", log, "--once").out
-    assert text.startswith("done")
+    assert tapewire("snapshotter", log, "--once").out == "done  nothing new in the log\n"
+
+
+def test_the_snapshotter_says_for_people_when_a_round_saved_nothing(tmp):
+    diff = L2Feed().diff(START_NS)
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
+        writer.append(BOOK_EVENT, diff, timestamp_ns=START_NS)
+    assert tapewire("snapshotter", tmp / "q", "--once").out.splitlines() == [
+        "waits record 0  2023-11-14T22:13:20.000000000Z  snapshots: 0, removed: 0, gaps: 0, "
+        "books not trusted: 1",
+        "done  record 0  2023-11-14T22:13:20.000000000Z  snapshots: 0, removed: 0, gaps: 0, "
+        "books not trusted: 1",
+    ]
 
 
 def test_the_snapshotter_reports_what_it_passed_over(log):
@@ -121,8 +139,6 @@ def test_the_snapshotter_reports_what_it_passed_over(log):
 
 
 def test_a_snapshotter_follows_and_ends_well_at_sigterm(log, eventually):
-    import tapewire as tw
-
     command = [sys.executable, "-m", "tapewire.cli", "snapshotter", str(log), "--records", "10"]
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -141,9 +157,10 @@ def test_a_snapshotter_follows_and_ends_well_at_sigterm(log, eventually):
 def test_inspect_lists_the_ledger(log):
     tapewire("snapshotter", log, "--once")
     text = tapewire("inspect", log)
-    (row,) = [line for line in text.out.splitlines() if line.startswith("venue")]
-    assert row.split()[:5] == ["venue", "binance:BTCUSDT", "112", "112", "25"]
-    assert row.split()[-3:] == ["resynced", "venue", "gap"]
+    assert text.out.splitlines()[-2:] == [
+        "gap       venue binance:BTCUSDT 112 … 112, venue gap",
+        "          at record 25, 2023-11-14T22:13:20.026000000Z: resynced",
+    ]
     assert text.code == 0
     (gap,) = tapewire("inspect", log, "--json").json[0]["gaps"]
     assert (gap["first"], gap["last"], gap["action"]) == (112, 112, "resynced")

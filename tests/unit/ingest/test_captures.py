@@ -58,6 +58,22 @@ def test_a_snapshot_of_nobody_knows_which_symbol_is_a_bad_row(import_lines, symb
     assert summary.bad == {"a snapshot of an unknown symbol": 1}
 
 
+def test_a_snapshot_of_another_symbol_does_not_become_the_book_of_the_one_asked_for(import_lines):
+    nameless = AT + b'{"lastUpdateId":9,"bids":[["7","7"]],"asks":[]}'
+    lines = [depth(pu=2, s="BBB"), nameless, depth(pu=2, s="AAA"), nameless]
+    summary, content = import_lines("binance-usdm", lines, symbols=["AAA"])
+    assert summary.bad == {"a snapshot of an unknown symbol": 1}
+    assert summary.skipped == {"another symbol": 2}
+    assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 1
+
+
+def test_a_snapshot_before_all_else_is_of_the_symbol_asked_for(import_lines):
+    lines = [AT + b'{"lastUpdateId":4,"bids":[["1","2"]],"asks":[]}', depth(pu=2)]
+    summary, content = import_lines("binance-usdm", lines, symbols=["AAA"])
+    assert summary.clean
+    assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 2
+
+
 def test_an_aggregate_trade_has_its_own_id(import_lines, tmp):
     data = {"e": "aggTrade", "s": "AAA", "a": 77, "p": "1.5", "q": "2", "T": 5, "m": False}
     import_lines("binance-usdm", [capture_line(MIDNIGHT_NS, data)])
@@ -121,6 +137,14 @@ BAD = {
         depth(pu=1, b=["12"]),
         depth(pu=1, b=[["1"]]),
         depth(pu=1, b=[[1.5, "1"]]),
+        depth(pu=1, b=[["1", "-1"]]),
+        depth(pu=1, a=[["1", "-0.00000001"]]),
+        depth(pu=1, b=[[float("nan"), "1"]]),
+        depth(pu=1, b=[["1", float("inf")]]),
+        depth(pu=1, b=[["Infinity", "1"]]),
+        AT + b'{"data":{"e":"trade","s":"AAA","t":1,"T":1,"p":"1","q":"-1","m":true}}',
+        AT + b'{"data":{"e":"bookTicker","s":"AAA","u":1,"b":"1","B":"-1","a":"2","A":"1"}}',
+        AT + b'{"lastUpdateId":9,"symbol":"AAA","bids":[["1","-1"]],"asks":[]}',
     ],
     "not a name for a folder": [depth(s="../x", pu=1), depth(s="", pu=1), depth(s=5, pu=1)],
     "unknown message": [depth(e="new", pu=1)],
@@ -151,3 +175,65 @@ def test_of_a_long_bad_row_the_beginning_is_kept(import_lines, rejected, monkeyp
     import_lines("okx", [b"x" * 100])
     (row,) = rejected()
     assert (row["text"], row["bytes"]) == ("x" * 10, 100)
+
+
+def test_a_price_below_zero_and_exponents_are_right(import_lines, tmp):
+    import_lines("binance-usdm", [depth(pu=1, b=[["-1.5", "1E-8"], ["2.5e1", "0e9"]])])
+    _, event = event_of(tmp, "binance_usdm", "AAA", "book")
+    assert event.bids.tolist() == [(-150_000_000, 1), (2_500_000_000, 0)]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_row(import_lines):
+    summary, _ = import_lines("binance-usdm", [b"\xef\xbb\xbf" + depth(pu=1) + b"\r"])
+    assert (summary.bad, summary.records) == ({}, 1)
+
+
+def test_kinds_that_are_not_imported_are_few_and_printable(import_lines):
+    """They are words of the file's."""
+    lines = [
+        b'1.5: {"event":"\\u001b[31m\\ud800"}',
+        *(b'1.5: {"event":"e%d"}' % i for i in range(1000)),
+    ]
+    summary, _ = import_lines("okx", lines)
+    assert sum(summary.skipped.values()) == 1001
+    assert len(summary.skipped) <= 101
+    assert all(kind.isascii() and kind.isprintable() for kind in summary.skipped)
+
+
+def test_a_row_too_long_to_be_kept_leaves_nothing(import_lines, monkeypatch):
+    monkeypatch.setattr("tapewire.ingest.lines.MAX_PAYLOAD_BYTES", 300)
+    lines = [depth(pu=2), depth(U=10, pu=9, u=12, padding="x" * 300)]
+    summary, content = import_lines("binance-usdm", lines, keep_wire=True)
+    assert summary.bad == {"a value does not fit": 1}
+    for stream in ("book", "raw"):
+        assert len(content[f"v1/binance_usdm/AAA/{DAY}/{stream}"]) == 1
+
+
+COINBASE_DAY = "v1/coinbase/A-B/2021-04-17/book"
+
+
+def coinbase_lines(*changes):
+    at = b"1618677817.1: "
+    yield at + b'{"type":"snapshot","product_id":"A-B","bids":[["1","1"]],"asks":[["2","1"]]}'
+    for change in changes:
+        update = {"type": "l2update", "product_id": "A-B", "changes": [change]}
+        yield at + json.dumps(update | {"time": "2021-04-17T16:43:37.089723Z"}).encode()
+
+
+def test_a_diff_of_coinbase_that_cannot_be_read_is_a_gap(import_lines, tmp):
+    """Nothing else tells: its diffs have no numbers."""
+    lines = coinbase_lines(
+        ["buy", "1", "2"], ["buy", "1", "0.0000000001"], ["buy", "1", "-1"], ["buy", "1", "3"]
+    )
+    summary, content = import_lines("coinbase", list(lines))
+    assert summary.bad == {"a value does not fit": 2}
+    assert list(summary.untrusted) == ["coinbase/A-B/book"]
+    (gap,) = content[COINBASE_DAY, "gaps"]
+    assert (gap.kind, gap.seq) == ("parse", 2)
+    assert len(content[COINBASE_DAY]) == 4, "snapshot, diff, reset, diff"
+
+
+def test_a_snapshot_of_coinbase_mends_a_diff_that_could_not_be_read(import_lines):
+    lines = [*coinbase_lines(["buy", "1", "-1"]), *coinbase_lines(["buy", "1", "2"])]
+    summary, _ = import_lines("coinbase", lines)
+    assert (summary.gaps, summary.untrusted) == (1, {})

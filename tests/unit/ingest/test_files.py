@@ -87,6 +87,24 @@ def test_symbols_in_one_file_go_to_their_own_logs(tmp):
     assert (len(event.bids), len(event.asks)) == (1, 1)
 
 
+def test_two_markets_of_one_folder_are_not_mixed(tmp):
+    summary = l2(
+        tmp,
+        f"A/B,{T},{T},true,bid,1,1",
+        f"A:B,{T},{T},true,bid,7,1",
+    )
+    (event,) = events(tmp, "x", "A-B")
+    assert event.bids.tolist() == [(10**8, 10**8)]
+    assert summary.bad == {"not a name of a market, or one that another market has here": 1}
+
+
+@pytest.mark.parametrize("symbol", ["..", ".", "恒盛", "a b", "a\\b", "*"])
+def test_any_symbol_stays_in_the_archive(tmp, symbol):
+    summary = l2(tmp, f"{symbol},{T},{T},true,bid,1,1")
+    (log,) = summary.logs
+    assert (tmp / "archive" / log).resolve().is_relative_to(tmp.resolve() / "archive" / "v1" / "x")
+
+
 def test_more_levels_than_a_diff_holds_are_split(tmp):
     rows = [f"A,{T},{T},{flag},bid,{i},1" for flag in ("true", "false") for i in range(1, 70_001)]
     l2(tmp, *rows)
@@ -179,6 +197,25 @@ def test_files_out_of_order_are_sorted_and_a_number_counts_once(tmp):
     assert summary.skipped == {"a number that came before": 1}
 
 
+def test_days_given_together_are_days_apart(tmp):
+    """Numbers begin anew each day: they must neither be merged nor taken for repetitions."""
+    order = "000001,09:30:00.000,{},100,50,49,1,{}\n".format
+    files = [
+        write(tmp, "o_20240103.csv", SZSE_ORDERS + order(7, 1) + order(8, 2)),
+        write(tmp, "o_20240102.csv", SZSE_ORDERS + order(5, 1) + order(6, 2)),
+        write(tmp, "t_20240103.csv", SZSE_TRADES + "000001,09:31:00.000,0,100,2,0,52,1,3\n"),
+    ]
+    summary = ingest.run("szse", files, tmp / "archive", check_gaps=True)
+    assert (summary.skipped, summary.gaps) == ({}, 0)
+    assert [log.split("/")[3] for log in summary.logs] == ["2024-01-02", "2024-01-03"]
+    got = [(event.native_seq, event.order.price) for event in events(tmp, "szse", "000001")]
+    assert got == [(1, 50_000), (2, 60_000), (0, 0), (1, 70_000), (2, 80_000), (3, 0)]
+    book = l3_book_of(tmp / "archive", "szse", "000001")
+    for record in records_of(tmp / "archive", "szse", "000001", "book"):
+        book.apply(record)
+    assert book.bids().tolist() == [(70_000, 10_000, 1)], "nothing of the day before"
+
+
 def test_a_number_missing_in_a_whole_channel_is_a_gap_where_asked(tmp):
     order = "09:30:00.000,10,100,50,49,1,{}".format
     summary = szse(tmp, [order(1), order(4)], [], check_gaps=True)
@@ -188,6 +225,21 @@ def test_a_number_missing_in_a_whole_channel_is_a_gap_where_asked(tmp):
     (log,) = summary.logs
     (gap,) = GapLedger(tmp / "archive" / log).read()
     assert (gap.first, gap.last, gap.seq) == (2, 3, 1)
+
+
+SSE_ORDERS = (
+    "MDDate,MDTime,SecurityID,ChannelNo,ApplSeqNum,BizIndex,OrderType,OrderPrice,OrderQty,"
+    "OrderBSFlag,OrderNO\n"
+)
+
+
+def test_a_row_without_the_files_own_number_is_a_bad_one(tmp):
+    """Not a reason to order its neighbours by another count."""
+    row = "20240102,09:30:00.000,600000.SH,1,{},{},A,10,100,B,{}\n".format
+    text = SSE_ORDERS + row(30, 1, 1) + row(20, 2, 2) + row(10, "", 3) + row(5, 4, 4)
+    summary = ingest.run("sse", [write(tmp, "orders.csv", text)], tmp / "archive")
+    assert sum(summary.bad.values()) == 1
+    assert [event.native_seq for event in events(tmp, "sse", "600000")] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -333,6 +385,39 @@ def test_messages_of_another_length_are_kept_aside_and_the_next_is_found(tmp):
         "neither a buy nor a sell": 1,
     }
     assert [event.order.order_id for event in events(tmp, "nasdaq", "ACME")] == [1, 4]
+
+
+def test_an_order_with_the_number_of_one_that_rests_is_a_bad_row(tmp):
+    """Whose executions would they be?"""
+    summary = itch(
+        tmp,
+        add(1),
+        add(2),
+        add(1, b"S", 50, 20_000),
+        message(b"U", struct.pack(">QQII", 2, 1, 40, 10_200)),
+        message(b"U", struct.pack(">QQII", 2, 2, 40, 10_200)),
+        message(b"E", struct.pack(">QIQ", 1, 100, 7)),
+        add(1, b"S", 50, 20_000),
+    )
+    assert summary.bad == {"the number of another order that still rests": 2}
+    book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
+    for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
+        book.apply(record)
+    assert book.bids().tolist() == [(10_200, 40, 1)]
+    assert book.asks().tolist() == [(20_000, 50, 1)]
+    (trade,) = events(tmp, "nasdaq", "ACME", "trades")
+    assert (trade.price, trade.is_buyer_maker) == (10_000, 1)
+
+
+def test_orders_do_not_outlive_their_session(tmp):
+    for name, one in (("1.itch", add(1)), ("2.itch", add(1, price=20_000))):
+        (tmp / name).write_bytes(struct.pack(">H", len(one)) + one)
+    files = [tmp / "1.itch", tmp / "2.itch"]
+    ingest.run("itch", files, tmp / "archive", date="2024-07-01")
+    book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
+    for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
+        book.apply(record)
+    assert book.bids().tolist() == [(20_000, 100, 1)]
 
 
 class Looked:

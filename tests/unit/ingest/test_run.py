@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import os
+import zipfile
 
 import pytest
 
 import tapewire as tw
 from tapewire import ingest
 from tapewire.errors import ConcurrentUse, CorruptMetadata, CorruptSource, InvalidOption
+from tapewire.ingest.log_writer import SEGMENT_BYTES
 from tapewire.protocol.instruments import Instruments
 from tapewire.protocol.market import TRADE_TICK, VENUE_RAW
 from tests.support.captures import (
@@ -19,6 +22,7 @@ from tests.support.captures import (
     snapshot_line,
     write_capture,
 )
+from tests.support.venue_files import MAKERS
 
 FORMAT = "binance-usdm"
 DAY_1, DAY_2 = "v1/binance_usdm/AAA/2023-11-14", "v1/binance_usdm/AAA/2023-11-15"
@@ -64,11 +68,44 @@ def test_a_finished_import_is_not_done_again(import_lines):
 
 
 def test_other_options_are_another_import(import_lines):
-    import_lines(FORMAT, [trade(MIDNIGHT_NS)])
-    summary, content = import_lines(FORMAT, [trade(MIDNIGHT_NS)], keep_wire=True)
+    lines = [trade(MIDNIGHT_NS, symbol="AAA"), trade(MIDNIGHT_NS, symbol="BBB")]
+    import_lines(FORMAT, lines, symbols=["BBB"])
+    summary, content = import_lines(FORMAT, lines, symbols=["AAA"], keep_wire=True)
     assert not summary.already
     ((_, _, type_id, payload),) = content[f"{DAY_2}/raw"]
-    assert (type_id, payload) == (VENUE_RAW, trade(MIDNIGHT_NS).partition(b" ")[2])
+    assert (type_id, payload) == (VENUE_RAW, lines[0].partition(b" ")[2])
+
+
+def test_a_file_is_not_put_into_a_log_a_second_time(tmp):
+    """As one of more files, say: its records would be there twice."""
+    (tmp / "a").write_bytes(trade(MIDNIGHT_NS, 1))
+    (tmp / "b").write_bytes(trade(MIDNIGHT_NS, 2))
+    ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
+    before = content_of(tmp / "archive")
+    with pytest.raises(InvalidOption, match=r"the records of this file already: file='a'"):
+        ingest.run(FORMAT, [tmp / "a", tmp / "b"], tmp / "archive")
+    assert content_of(tmp / "archive") | before == content_of(tmp / "archive")
+    ingest.run(FORMAT, [tmp / "b"], tmp / "archive")
+    assert len(content_of(tmp / "archive")[f"{DAY_2}/trades"]) == 2
+
+
+def test_a_file_given_twice_is_refused(tmp):
+    (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
+    (tmp / "b").write_bytes(trade(MIDNIGHT_NS))
+    for files in (["a", "a"], ["a", "b"]):
+        with pytest.raises(InvalidOption, match="two files have the same content"):
+            ingest.run(FORMAT, [tmp / name for name in files], tmp / "archive")
+
+
+def test_members_of_one_zip_are_files_of_their_own(tmp):
+    with zipfile.ZipFile(tmp / "both.zip", "w") as archive:
+        archive.writestr("a", trade(MIDNIGHT_NS, 1))
+        archive.writestr("b", trade(MIDNIGHT_NS, 2))
+    ingest.run(FORMAT, [tmp / "both.zip!a"], tmp / "archive")
+    ingest.run(FORMAT, [tmp / "both.zip!b"], tmp / "archive")
+    ingest.run(FORMAT, [tmp / "both.zip!a", tmp / "both.zip!b"], tmp / "together")
+    for archive in ("archive", "together"):
+        assert len(content_of(tmp / archive)[f"{DAY_2}/trades"]) == 2
 
 
 def test_only_symbols_that_were_asked_for_are_imported(import_lines):
@@ -155,6 +192,72 @@ def test_a_log_that_holds_other_records_is_not_continued(tmp):
         ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
 
 
+def test_records_behind_those_of_a_killed_import_are_not_taken_for_its_own(tmp):
+    """The job is at its end, and the log goes on."""
+    (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
+    job = ingest.run(FORMAT, [tmp / "a"], tmp / "archive").job
+    path = tmp / "archive" / "imports" / f"{job}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"state": "running"}))
+    with tw.open_publisher(tmp / "archive" / DAY_2 / "trades") as writer:
+        writer.append(0x2000, b"somebody else's", timestamp_ns=1)
+    with pytest.raises(CorruptMetadata, match="more records than this import writes"):
+        ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
+
+
+def test_a_log_whose_making_was_killed_gets_small_segments_all_the_same(tmp):
+    (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
+    (tmp / "archive" / DAY_2 / "trades").mkdir(parents=True)
+    ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
+    (segment,) = (tmp / "archive" / DAY_2 / "trades").glob("*.q")
+    assert segment.stat().st_size == SEGMENT_BYTES
+
+
+def test_an_archive_inside_another_has_instruments_of_its_own(tmp):
+    (tmp / "a").write_bytes(trade(MIDNIGHT_NS, 1))
+    ingest.run(FORMAT, [tmp / "a"], tmp / "outer", price_scale=2)
+    ingest.run(FORMAT, [tmp / "a"], tmp / "outer" / "inner", price_scale=5)
+    inner = Instruments.load(tmp / "outer" / "inner")
+    assert inner.find("AAA").price_scale == 5
+
+
+def test_a_file_that_is_written_to_is_imported_as_it_was_at_the_start(tmp):
+    """What came later is not in the file's hash, and so not in this import."""
+    path = tmp / "a"
+    path.write_bytes(trade(MIDNIGHT_NS, 1) + b"\n")
+    source = ingest.SourceFile(path)
+    before = source.digest()
+    with path.open("ab") as file:
+        file.write(trade(MIDNIGHT_NS, 2) + b"\n")
+    assert source.digest() == before
+    assert [line for _, line in source.lines()] == [trade(MIDNIGHT_NS, 1)]
+
+
+@pytest.mark.parametrize("how", ["rewritten", "replaced", "cut"])
+def test_a_file_that_becomes_another_is_named(tmp, how):
+    path = tmp / "a"
+    path.write_bytes(b"one\ntwo\n")
+    source = ingest.SourceFile(path)
+    if how == "replaced":
+        (tmp / "b").write_bytes(b"one\ntwo\n")
+        (tmp / "b").rename(path)
+    else:
+        path.write_bytes(b"two\none\n" if how == "rewritten" else b"one\n")
+        os.utime(path, ns=(1, 1))
+    with pytest.raises(CorruptSource, match="not the one that it was"):
+        list(source.lines())
+
+
+def test_instruments_that_come_together_are_saved_together(tmp, monkeypatch):
+    """A market has thousands: with a file for each, an import would write it all day."""
+    saves = []
+    save = Instruments.save
+    monkeypatch.setattr(Instruments, "save", lambda self, at: (saves.append(1), save(self, at)))
+    files, options = MAKERS["itch"](tmp, 500)
+    summary = ingest.run("itch", files, tmp / "archive", **options)
+    assert len({name.split("/")[2] for name in summary.logs}) > 1
+    assert saves == [1]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -212,6 +315,23 @@ def test_more_logs_than_may_be_open_are_written_in_turn(tmp, monkeypatch):
     monkeypatch.undo()
     ingest.run(FORMAT, [capture], tmp / "many")
     assert content_of(tmp / "few") == content_of(tmp / "many")
+
+
+def test_no_more_files_are_open_than_the_logs_that_may_be(tmp, monkeypatch):
+    """A capture of a whole market has books by the thousand, and each is read behind its log."""
+    monkeypatch.setattr("tapewire.ingest.target.MAX_OPEN", 2)
+    lines = [snapshot_line(MIDNIGHT_NS, 5, [["1", "1"]], [["3", "3"]], f"S{i}") for i in range(30)]
+    capture = write_capture(tmp / "a.gz", lines)
+    before = len(os.listdir("/proc/self/fd"))
+    most = []
+    ingest.run(
+        FORMAT,
+        [capture],
+        tmp / "archive",
+        progress=lambda _: most.append(len(os.listdir("/proc/self/fd"))),
+    )
+    assert len(most) == 30
+    assert max(most) - before < 30
 
 
 def test_progress_rises_to_the_whole(tmp):

@@ -91,3 +91,22 @@ def test_what_was_read_is_counted_up_to_the_size(tmp, packed):
     seen = {file.read_bytes for _ in file.lines()}
     assert file.read_bytes == file.size
     assert len(seen) > 2
+
+
+def test_gzip_of_several_members_is_one_file(tmp):
+    parts = [b"first\nsec", b"", b"ond\r\n", b"\nlast without an end"]
+    (tmp / "a.gz").write_bytes(b"".join(map(gzip.compress, parts)))
+    assert list(SourceFile(tmp / "a.gz").lines()) == NUMBERED
+
+
+@pytest.mark.parametrize("offset", [6, 8])
+def test_a_member_that_cannot_be_unpacked_is_named(tmp, offset):
+    """Encrypted (the flags at 6), or compressed in a way that nobody knows (at 8)."""
+    with zipfile.ZipFile(tmp / "a.zip", "w") as archive:
+        archive.writestr("only.txt", TEXT)
+    data = bytearray((tmp / "a.zip").read_bytes())
+    in_directory = data.index(b"PK\x01\x02") + offset + 2
+    data[offset] = data[in_directory] = 1 if offset == 6 else 77
+    (tmp / "a.zip").write_bytes(data)
+    with pytest.raises(CorruptSource, match=r"a\.zip"):
+        list(SourceFile(tmp / "a.zip").lines())

@@ -42,6 +42,8 @@ def table(tmp, text, columns, reader=csv_blocks):
         (b"0.10", 1, 1),
         (b"92233720368.54775807", 8, 2**63 - 1),
         (b"92233720368.54775808", 8, "out_of_range"),
+        (b"-9223372036854775807", 0, -(2**63) + 1),
+        (b"-9223372036854775808", 0, "out_of_range"),  # stands for what is missing
         (b"0.015", 2, "too_precise"),
         (b"20.579999999999998", 4, "too_precise"),
         (b"", 2, "not_a_number"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import tapewire as tw
 from tapewire.protocol import market
+from tapewire.protocol.instruments import Instrument
 
 scales = st.integers(0, 18)
 digits = st.text("0123456789", max_size=25)
@@ -103,3 +104,14 @@ def test_a_column_of_text_becomes_an_array():
     assert market.scaled_many(["1.5", b"-2", 3], 1).tolist() == [15, -20, 30]
     with pytest.raises(tw.InvalidMessage, match=r"^\[2\]: must be a decimal"):
         market.scaled_many(["1", "2", "?"], 1)
+
+
+def test_an_int_that_python_does_not_write_out_is_refused_like_any_other():
+    huge = 10**5000
+    with pytest.raises(tw.errors.InvalidMessage, match="an int of 16610 bits"):
+        market.scaled(huge, 2)
+    with pytest.raises(tw.errors.InvalidMessage, match="price=an int of 16610 bits"):
+        market.l2_diff(Instrument.of("binance", "BTCUSDT"), 1, bids=[(huge, 1)])
+    with pytest.raises(tw.errors.InvalidMessage, match="last=an int of 16610 bits"):
+        market.l2_diff(Instrument.of("binance", "BTCUSDT"), 1, last=huge)
+    assert market.scaled(-(2**63), 0) == -(2**63)

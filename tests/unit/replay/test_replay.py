@@ -8,8 +8,9 @@ import pytest
 
 import tapewire as tw
 from tapewire import replay
+from tapewire.bus import ArchiveLayout
 from tapewire.errors import ClosedHandle, CorruptRecord, GapDetected, InvalidOption
-from tapewire.protocol.instruments import Instruments, UnknownInstrument
+from tapewire.protocol.instruments import Instrument, Instruments, UnknownInstrument
 from tests.support.book_tapes import (
     BOOK_EVENT,
     BTC,
@@ -93,6 +94,13 @@ def test_a_range_shows_its_records_and_the_book_knows_what_came_before(tmp):
         assert list(tape) == []
 
 
+@pytest.mark.parametrize("read", [replay.Replay, lambda q, **r: replay.features(q, "mid", **r)])
+def test_a_range_that_ends_before_it_begins_is_refused(tmp, read):
+    write_l2(tmp / "q", 5)
+    with pytest.raises(InvalidOption, match="time_to must not be before time_from"):
+        read(tmp / "q", time_from=at(3), time_to=at(2))
+
+
 def test_a_record_stamped_earlier_belongs_to_where_it_stands(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
         for time in (10, 30, 20, 40):
@@ -117,6 +125,36 @@ def test_a_symbol_that_nobody_knows_is_refused_by_name(tmp):
     write_l2(tmp / "q", 5)
     with pytest.raises(UnknownInstrument, match="XRPUSDT"):
         replay.Replay(tmp / "q", symbols=["XRPUSDT"])
+
+
+def archive_of_two_venues(root):
+    """BTCUSDT of two venues in one archive; the logs."""
+    spot, usdm = (Instrument.of(f"binance_{kind}", "BTCUSDT", 2, 3) for kind in ("spot", "usdm"))
+    Instruments([spot, usdm]).save(root)
+    logs = {}
+    for one in (spot, usdm):
+        log = ArchiveLayout(root).log(one.venue, one.symbol, "2023-11-14", "book")
+        with tw.open_publisher(log, segment_bytes=1 << 16) as writer:
+            append_l2(writer, [L2Feed(one)], 10)
+        logs[one.venue] = log
+    return logs
+
+
+def test_a_symbol_of_several_venues_is_that_of_the_log(tmp):
+    logs = archive_of_two_venues(tmp)
+    for venue, log in logs.items():
+        with replay.Replay(log, symbols=["BTCUSDT"]) as tape:
+            assert {step.venue for step in tape} == {venue}
+        assert replay.book_at(log, "BTCUSDT", at(9)).last_update == 109
+    with replay.Replay(list(logs.values()), symbols="BTCUSDT") as tape:
+        assert {step.venue for step in tape} == set(logs)
+
+
+def test_a_symbol_of_several_venues_is_refused_where_no_folder_tells(tmp):
+    log = archive_of_two_venues(tmp)["binance_spot"]
+    elsewhere = log.rename(tmp / "q")
+    with pytest.raises(UnknownInstrument, match=r"several venues.*binance_usdm:BTCUSDT"):
+        replay.Replay(elsewhere, symbols=["BTCUSDT"])
 
 
 def test_instruments_that_no_file_names_have_their_ids(tmp):

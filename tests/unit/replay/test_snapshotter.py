@@ -1,5 +1,6 @@
 """The snapshotter: when it saves, what stays, what it tells, and how it goes on."""
 
+import errno
 import json
 import os
 import threading
@@ -9,7 +10,7 @@ import pytest
 import tapewire as tw
 from tapewire import replay
 from tapewire.book.gaps import GapLedger
-from tapewire.errors import InvalidOption, ReaderAlreadyActive
+from tapewire.errors import ConcurrentUse, InvalidOption, ReaderAlreadyActive
 from tapewire.protocol.instruments import Instruments
 from tapewire.replay import snapshots
 from tests.support.book_tapes import BTC, ETH, L2Feed, append_l2, write_l2, write_l3
@@ -220,6 +221,35 @@ def test_two_of_one_name_are_refused(tmp):
     write_l2(tmp / "q", 5)
     with tw.open_subscriber(tmp / "q", "snapshotter"), pytest.raises(ReaderAlreadyActive):
         snapshot(tmp / "q", replay.Every(records=20))
+
+
+def test_two_of_other_names_are_refused_too(tmp):
+    write_l2(tmp / "q", 5)
+    with (
+        snapshots.only_writer(tmp / "q"),
+        pytest.raises(ConcurrentUse, match="another snapshotter"),
+    ):
+        snapshot(tmp / "q", replay.Every(records=20), name="other")
+    assert snapshot(tmp / "q", replay.Every(records=20), name="other").written == 1
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_half_written(tmp, monkeypatch):
+    write_l2(tmp / "q", 50)
+
+    sync = os.fsync
+
+    def full(fd):
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(".bin.tmp"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="snapshots") as raised:
+            snapshot(tmp / "q", replay.Every(records=20))
+    assert raised.value.errno == errno.ENOSPC
+    assert list((tmp / "q" / "snapshots").rglob("*.tmp")) == []
+    assert snapshot(tmp / "q", replay.Every(records=20)).written == 3
 
 
 def test_it_follows_a_live_log_until_it_is_stopped(tmp, eventually):

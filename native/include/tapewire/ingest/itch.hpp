@@ -33,6 +33,7 @@ enum class ItchFault : std::uint8_t {
     bad_stock,     // not a name, or another one than this locate code had
     out_of_range,  // more shares than there can be
     no_stock,      // a locate code that nothing has named
+    known_order,   // an order's number that another one, still resting, has
 };
 
 // One event for a log. What a message does not say is 0. A replacement makes two.

@@ -79,6 +79,8 @@ struct EngineOptions {
     bool skip_damaged = false;  // false: damage throws, on each call, until the cursor skips it
     // Records before the tape reaches this time are applied and not shown.
     std::int64_t show_from_ns = std::numeric_limits<std::int64_t>::min();
+    // The same, of a single log: records below this number. A gap goes with the record before it.
+    std::uint64_t show_from_seq = 0;
     // Ends in front of the first record at which the tape reaches this time.
     std::int64_t end_ns = std::numeric_limits<std::int64_t>::max();
     bool ends_at_seq =
@@ -114,9 +116,12 @@ class Engine {
 
     // Ends in front of the first record at which the tape reaches this time, from now on.
     void end_at(std::int64_t end_ns) noexcept { options_.end_ns = end_ns; }
-    // After an end: what the tape's clock will say at the record in front of which it ended; none when
-    // there is no record now.
+    // After an end by time: what the tape's clock will say at the record in front of which it ended, and
+    // its number; none when there is no record now, or the end is one by number.
     std::optional<std::int64_t> ahead_ns() const noexcept { return ahead_ns_; }
+    std::uint64_t ahead_seq() const noexcept { return ahead_seq_; }
+    // It ended in front of EngineOptions::end_seq.
+    bool ended_by_seq() const noexcept { return ended_by_seq_; }
 
     // The next step; false at the end, for now. Throws what the cursor throws, and gap_detected by
     // GapPolicy::raise: the record is passed then, and the next call goes on.
@@ -146,7 +151,8 @@ class Engine {
   private:
     enum class Taken : std::uint8_t { shown, passed };
 
-    bool at_end(const RecordView& record) const noexcept;
+    bool is_at_end(const RecordView& record) noexcept;
+    bool is_shown() const noexcept;
     bool is_known(const Market& market, const RecordView& record,
                   std::uint16_t source) const noexcept;
     bool peek(RecordView& record, Step& out, bool& gap);
@@ -168,16 +174,22 @@ class Engine {
     std::vector<std::unique_ptr<Market>> markets_;
     std::unordered_map<std::uint64_t, Market*> by_key_;
     std::unordered_map<std::uint64_t, Market*> by_symbol_;
-    std::unordered_map<std::uint32_t, Market*> by_market_id_;
+    std::unordered_map<std::uint32_t, Market*> by_market_id_;  // null: several venues have it
     Market* last_market_ = nullptr;  // of a book event: most logs have one
     std::vector<TapeGap> tape_gaps_;
-    const Mapping* segment_ = nullptr;  // that the last record lay in
+    struct Given {
+        std::uint64_t seq;
+        std::int64_t timestamp_ns;
+    };
+    std::vector<std::optional<Given>> given_;  // by source: its last record
+    const Mapping* segment_ = nullptr;         // that the last record lay in
     std::uint64_t records_ = 0, events_ = 0, bytes_ = 0, rolls_ = 0, gap_changes_ = 0;
-    bool finished_ = false;
+    bool finished_ = false, ended_by_seq_ = false;
     std::optional<std::uint64_t> last_seq_;
     std::int64_t last_timestamp_ns_ = 0;
     std::int64_t clock_ns_ = std::numeric_limits<std::int64_t>::min();
     std::optional<std::int64_t> ahead_ns_;
+    std::uint64_t ahead_seq_ = 0;
 };
 
 }  // namespace tapewire::replay

@@ -29,6 +29,8 @@ struct FeatureSlice {
         std::numeric_limits<std::int64_t>::min();  // lowest: the tape's beginning
     std::int64_t from_ns = std::numeric_limits<std::int64_t>::min();
     std::int64_t to_ns = std::numeric_limits<std::int64_t>::max();
+    // Rows that records from this number on bring about: those of a grid are its who reaches the point.
+    std::uint64_t from_seq = 0;
     std::int64_t first_ns = 0;  // time of the tape's first record; where start_ns is not the lowest
     // Rows of a grid are for every instrument that was added; else for each from its first record on.
     bool for_all_added = false;
@@ -88,6 +90,7 @@ class FeatureLoop {
     bool started_ = false;
     std::int64_t time_ns_ =
         std::numeric_limits<std::int64_t>::min();  // the tape's, or what it reaches
+    std::uint64_t seq_ = 0;  // of the record that brings about what is made now
     std::int64_t next_grid_ns_ = std::numeric_limits<std::int64_t>::max();
     std::size_t grid_market_ = 0;  // rows of next_grid_ns_ are made up to this instrument
     std::vector<std::unique_ptr<FeatureSet>> sets_;  // by Market::index

@@ -1,0 +1,67 @@
+"""Whether a snapshot asked for by REST says anything new, when diffs have gone beyond it."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+__all__ = ["SnapshotOrder"]
+
+_T = TypeVar("_T")
+
+
+class SnapshotOrder(Generic[_T]):
+    """The update ids of one book as they came.
+
+    A snapshot in the middle of a capture is often older than the last diff before it. Where every
+    diff since an earlier snapshot is there, the book knows more than it; to go back to it would
+    make a gap where none is. Such a snapshot waits for the next diff: where that one follows the
+    diffs before, the snapshot is left out; where it does not (the venue's ids began anew), it
+    counts.
+
+    Example:
+        >>> order = SnapshotOrder()
+        >>> order.snapshot(100, "first")
+        True
+        >>> order.diff(100, 110), order.diff(110, 120)
+        (None, None)
+        >>> order.snapshot(105, "older")
+        False
+        >>> order.diff(120, 130), order.left_out
+        (None, 1)
+    """
+
+    def __init__(self) -> None:
+        self.left_out = 0  # snapshots; whoever asks counts them down
+        self._snapshot: int | None = None
+        self._first = 0  # the id before the diffs that follow each other without a gap
+        self._last: int | None = None  # the last id of those
+        self._waiting: tuple[int, _T] | None = None
+
+    def snapshot(self, update: int, what: _T) -> bool:
+        """Whether it counts now; otherwise it waits, and is left out or given by `diff`."""
+        self._drop()
+        before, last = self._snapshot, self._last
+        if before is not None and last is not None and before >= self._first and update < last:
+            self._waiting = (update, what)
+            return False
+        self._snapshot = update
+        return True
+
+    def diff(self, previous: int, last: int) -> _T | None:
+        """A diff; returned is the snapshot that counts before it, after all."""
+        counts = None
+        if previous != self._last:
+            if self._waiting is not None and previous <= self._waiting[0] < last:
+                self._snapshot, counts = self._waiting
+                self._waiting = None
+            elif self._last is not None and self._first <= previous and last <= self._last:
+                return None  # came before
+            self._first = previous
+        self._drop()
+        self._last = last
+        return counts
+
+    def _drop(self) -> None:
+        if self._waiting is not None:
+            self._waiting = None
+            self.left_out += 1
