@@ -100,14 +100,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     record.seq = 7;
     if (size >= sizeof(BookEventHeader))
         std::memcpy(&record.timestamp_ns, payload + offsetof(BookEventHeader, ingest_ts_ns), 8);
+    market::OrderEvent order;
+    const bool whole =
+        market::decode_order_event(record.payload, record.payload_len, record.timestamp_ns, order);
     try {
         const market::BookEvent event = market::decode_book_event(record);
+        REQUIRE(whole == (event.mode() == format::BookMode::l3 &&
+                          event.type() == format::EventType::diff),
+                "an order's event is decoded both ways");
+        REQUIRE(!whole || std::memcmp(&order.order, &event.order, sizeof order.order) == 0,
+                "and alike");
         // Volatile: a sum that nobody wants would not be computed, nor a level read.
         [[maybe_unused]] const volatile std::int64_t sums[] = {
             read_levels(event.bids, event.bid_count), read_levels(event.asks, event.ask_count)};
         check_meaning(event);
         check_written_again(event);
     } catch (const Error& error) {
+        REQUIRE(!whole, "refused one way alone");
         REQUIRE(error.code == Errc::corrupt_record || error.code == Errc::unsupported_version,
                 error.message);
         REQUIRE(error.message.find('=') != std::string::npos, error.message);

@@ -216,6 +216,12 @@ TAPEWIRE_WIDE std::uint32_t crc32_wide(const void* data, std::size_t n) noexcept
                                              fold_pair(load_pair(p + 32), load_pair(k.to_end(1)))),
                             k);
     }
+    if (n == 128) {  // the event of an order
+        const __m512i old = _mm512_zextsi128_si512(register_of(kAllOnes));
+        const __m512i far = _mm512_xor_si512(_mm512_loadu_si512(p), old);
+        const __m512i sum = add_fold(_mm512_setzero_si512(), far, quad_to_end(k, 8));
+        return ~reduce_quad(add_fold(sum, _mm512_loadu_si512(p + 64), quad_to_end(k, 4)), k);
+    }
     if (n >= 16 * kDistances) {
         return ~crc_long_wide<kCrc32Poly>(kAllOnes, p, n);
     }

@@ -175,6 +175,45 @@ TEST(an_event_that_is_used_again_keeps_nothing_of_the_one_before) {
     }
 }
 
+// Every byte of an order's event made every other: the short way takes exactly what the long one does.
+TEST(an_order_is_decoded_the_short_way_exactly_where_it_is_right) {
+    std::size_t taken = 0;
+    for (const auto type : {format::L3Type::add, format::L3Type::reset}) {
+        const Bytes right = order_of(type);
+        for (std::size_t at = 0; at < right.size(); ++at) {
+            for (int value = 0; value < 256; ++value) {
+                Bytes bytes = right;
+                bytes[at] = static_cast<std::byte>(value);
+                market::OrderEvent order;
+                const bool is = market::decode_order_event(
+                    bytes.data(), static_cast<std::uint32_t>(bytes.size()),
+                    static_cast<std::int64_t>(kHead.timestamp_ns), order);
+                BookEvent event;
+                bool whole = true;
+                try {
+                    event = market::decode_book_event(record_of(bytes));
+                    whole = event.type() == format::EventType::diff &&
+                            event.mode() == format::BookMode::l3;
+                } catch (const Error&) {
+                    whole = false;
+                }
+                CHECK_EQ(is, whole);
+                if (!is) continue;
+                ++taken;
+                CHECK_EQ(order.ingest_ts_ns, event.head.ingest_ts_ns);
+                CHECK_EQ(order.exchange_ts_ns, event.head.exchange_ts_ns);
+                CHECK_EQ(order.market_id, event.head.market_id);
+                CHECK_EQ(order.venue_id, event.head.venue_id);
+                CHECK(std::memcmp(&order.order, &event.order, sizeof order.order) == 0);
+            }
+        }
+    }
+    CHECK(taken > 10'000);
+    market::OrderEvent order;
+    const Bytes right = order_of(format::L3Type::add);
+    CHECK(!market::decode_order_event(right.data(), 127, 1000, order));
+}
+
 TEST(a_reset_may_come_without_a_body) {
     for (const auto type : {format::EventType::reset, format::EventType::heartbeat}) {
         for (const auto mode : {format::BookMode::l2, format::BookMode::l3}) {

@@ -1,7 +1,9 @@
 #include "tapewire/book/batch.hpp"
 
 #include <cstddef>
-#include <cstring>
+#include <type_traits>
+
+#include "tapewire/checksum.hpp"
 
 namespace tapewire::book {
 
@@ -23,26 +25,38 @@ RecordView view_of(const BatchColumns& records, std::size_t i) noexcept {
 constexpr std::size_t kEntryAhead = 16, kOrderAhead = 8;
 
 std::uint64_t order_id_of(const BatchColumns& records, std::size_t i) noexcept {
-    constexpr std::size_t kAt =
-        sizeof(format::BookEventHeader) + offsetof(format::L3Event, order_id);
-    std::uint64_t id = 0;
-    if (records.payload_len[i] >= kAt + sizeof id)
-        std::memcpy(&id, records.payload[i] + kAt, sizeof id);
-    return id;
+    constexpr std::size_t kAt = sizeof(format::BookEventHeader);
+    if (records.payload_len[i] < kAt + sizeof(format::L3Event)) return 0;
+    const auto at = [&](std::size_t offset) {
+        return detail::load_as<std::uint64_t>(records.payload[i] + kAt + offset);
+    };
+    // Of a trade the order that rested: the only one it names, or else a wrong guess.
+    return at(offsetof(format::L3Event, order_id)) | at(offsetof(format::L3Event, bid_order_id)) |
+           at(offsetof(format::L3Event, ask_order_id));
 }
 
+// Calls f(event, seq) with an OrderEvent, or a BookEvent where that is not all of it.
 template <typename F>
 void each_event(const Book& book, const BatchColumns& records, std::size_t from, std::size_t to,
                 std::size_t& done, F&& f) {
-    const bool ahead = book.options().mode == format::BookMode::l3;
+    const bool l3 = book.options().mode == format::BookMode::l3;
+    market::OrderEvent order;
+    market::BookEvent event;
     for (std::size_t i = from; i < to; ++i) {
-        if (ahead && i + kEntryAhead < to) {
+        if (l3 && i + kEntryAhead < to) {
+            __builtin_prefetch(records.payload[i + kOrderAhead]);  // its header, read anew
             book.l3().prefetch_entry(order_id_of(records, i + kEntryAhead));
             book.l3().prefetch_order(order_id_of(records, i + kOrderAhead));
         }
         done = i + 1 - from;
         if (records.type_id[i] != format::kBookEvent) continue;
-        f(market::decode_book_event(view_of(records, i)), records.seq[i]);
+        if (l3 && market::decode_order_event(records.payload[i], records.payload_len[i],
+                                             records.timestamp_ns[i], order)) {
+            f(order, records.seq[i]);
+        } else {
+            market::decode_book_event(view_of(records, i), event);
+            f(event, records.seq[i]);
+        }
     }
 }
 
@@ -51,30 +65,31 @@ void each_event(const Book& book, const BatchColumns& records, std::size_t from,
 std::size_t apply_batch(Book& book, const BatchColumns& records, std::size_t from, std::size_t to,
                         std::size_t& done) {
     std::size_t changed = 0;
-    each_event(book, records, from, to, done,
-               [&](const market::BookEvent& event, std::uint64_t seq) {
-                   changed += book.apply(event, seq) == Applied::changed;
-               });
+    each_event(book, records, from, to, done, [&](const auto& event, std::uint64_t seq) {
+        changed += book.apply(event, seq) == Applied::changed;
+    });
     return changed;
 }
 
 std::vector<TopRow> tops(Book& book, const BatchColumns& records, std::size_t from, std::size_t to,
                          RowPer per, std::size_t& done) {
+    const bool by_level = per == RowPer::level && book.options().mode == format::BookMode::l2;
     std::size_t most = to - from;  // rows: a level takes 16 bytes of its record
-    if (per == RowPer::level)
+    if (by_level)
         for (std::size_t i = from; i < to; ++i)
             most += records.payload_len[i] / sizeof(format::Level);
     std::vector<TopRow> rows;
     rows.reserve(most);
-    each_event(book, records, from, to, done,
-               [&](const market::BookEvent& event, std::uint64_t seq) {
-                   if (per == RowPer::level) {
-                       book.apply(event, seq, rows);
-                   } else {
-                       book.apply(event, seq);
-                       rows.push_back(book.top_row(book.last_timestamp_ns()));
-                   }
-               });
+    each_event(book, records, from, to, done, [&](const auto& event, std::uint64_t seq) {
+        if constexpr (std::is_same_v<decltype(event), const market::BookEvent&>) {
+            if (by_level) {
+                book.apply(event, seq, rows);
+                return;
+            }
+        }
+        book.apply(event, seq);
+        rows.push_back(book.top_row(book.last_timestamp_ns()));
+    });
     return rows;
 }
 

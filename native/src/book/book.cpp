@@ -85,19 +85,40 @@ Applied Book::apply(const BookEvent& event, std::uint64_t record_seq, std::vecto
 
 template <typename Sink>
 Applied Book::apply_any(const BookEvent& event, std::uint64_t record_seq, Sink& sink) {
-    if (event.mode() != options_.mode || event.head.market_id != market_id_ ||
-        event.head.venue_id != venue_id_ || !bound_) [[unlikely]]
-        check_ours(event);
-    last_seq_ = record_seq;
-    last_timestamp_ns_ = static_cast<std::int64_t>(event.head.ingest_ts_ns);
-    if (event.head.exchange_ts_ns != 0) last_exchange_ns_ = event.head.exchange_ts_ns;
-    Applied applied = Applied::ignored;
-    try {
+    note(event.mode(), event.head.venue_id, event.head.market_id, record_seq,
+         event.head.ingest_ts_ns, event.head.exchange_ts_ns);
+    return guarded([&] {
+        Applied applied = Applied::ignored;
         if (!quarantined_) [[likely]] {
-            applied =
-                options_.mode == BookMode::l2 ? apply_l2(event, record_seq, sink) : apply_l3(event);
+            if (options_.mode == BookMode::l2) {
+                applied = apply_l2(event, record_seq, sink);
+            } else {
+                if (event.head.record_len > sizeof event.head)
+                    phase_ = event.order.flags & kL3Phase;
+                applied = apply_l3(event.order, event.price_scale, event.size_scale);
+            }
         }
         sink.event(*this);
+        return applied;
+    });
+}
+
+Applied Book::apply(const market::OrderEvent& event, std::uint64_t record_seq) {
+    note(BookMode::l3, event.venue_id, event.market_id, record_seq, event.ingest_ts_ns,
+         event.exchange_ts_ns);
+    return guarded([&] {
+        if (quarantined_) [[unlikely]]
+            return Applied::ignored;
+        phase_ = event.order.flags & kL3Phase;
+        return apply_l3(event.order, event.order.price_scale, event.order.size_scale);
+    });
+}
+
+template <typename F>
+Applied Book::guarded(F&& take) {
+    Applied applied;
+    try {
+        applied = take();
     } catch (const Error&) {
         throw;  // said by a rule, before anything was changed
     } catch (...) {
@@ -111,23 +132,22 @@ Applied Book::apply_any(const BookEvent& event, std::uint64_t record_seq, Sink& 
     return applied;
 }
 
-void Book::check_ours(const BookEvent& event) {
-    if (event.mode() != options_.mode)
+void Book::check_ours(BookMode mode, std::uint16_t venue_id, std::uint32_t market_id) {
+    if (mode != options_.mode)
         throw Error(Errc::invalid_option,
                     "an event must be of the book's mode: event.book_mode=" +
-                        std::to_string(event.head.book_mode) +
+                        std::to_string(static_cast<int>(mode)) +
                         ", book_mode=" + std::to_string(static_cast<int>(options_.mode)),
                     {}, -1, "levels (0) go to an L2 book, orders (1) to an L3 book");
     if (bound_)
-        throw Error(
-            Errc::invalid_option,
-            "a book is of one instrument: event.venue_id=" + std::to_string(event.head.venue_id) +
-                ", event.market_id=" + std::to_string(event.head.market_id) + ", venue_id=" +
-                std::to_string(venue_id_) + ", market_id=" + std::to_string(market_id_),
-            {}, -1, "a book for each; replay.Replay keeps them");
+        throw Error(Errc::invalid_option,
+                    "a book is of one instrument: event.venue_id=" + std::to_string(venue_id) +
+                        ", event.market_id=" + std::to_string(market_id) + ", venue_id=" +
+                        std::to_string(venue_id_) + ", market_id=" + std::to_string(market_id_),
+                    {}, -1, "a book for each; replay.Replay keeps them");
     bound_ = true;
-    venue_id_ = event.head.venue_id;
-    market_id_ = event.head.market_id;
+    venue_id_ = venue_id;
+    market_id_ = market_id;
 }
 
 // ---- levels

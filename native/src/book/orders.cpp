@@ -11,8 +11,6 @@ using format::Side;
 
 namespace {
 
-constexpr std::uint32_t kPhase =
-    format::kL3OpeningAuction | format::kL3ClosingAuction | format::kL3RestrictedCancel;
 // SZSE's letters of ord_type; '2' is a limit order.
 constexpr std::uint8_t kSzseMarket = '1';
 constexpr std::uint8_t kSzseOwnBest = 'U';
@@ -30,9 +28,8 @@ bool names(const L3Event& e, std::uint64_t id) noexcept {
 
 }  // namespace
 
-Applied Book::apply_l3(const market::BookEvent& event) {
-    const L3Type type{event.order.event_type};
-    if (event.head.record_len > sizeof event.head) phase_ = event.order.flags & kPhase;
+Applied Book::apply_l3(const L3Event& event, std::uint8_t price_scale, std::uint8_t size_scale) {
+    const L3Type type{event.event_type};
     if (type == L3Type::reset) {
         l3_.clear();
         settling_ = {};
@@ -42,13 +39,12 @@ Applied Book::apply_l3(const market::BookEvent& event) {
     if (type == L3Type::heartbeat) return Applied::unchanged;
     if (!trusted()) [[unlikely]]
         return Applied::ignored;
-    if (event.price_scale == options_.price_scale && event.size_scale == options_.size_scale)
-        [[likely]]
-        return apply_order(event.order);
-    L3Event order = event.order;
+    if (price_scale == options_.price_scale && size_scale == options_.size_scale) [[likely]]
+        return apply_order(event);
+    L3Event order = event;
     const bool priced = !is_unpriced(order);
-    if ((priced && !Rescale(event.price_scale, options_.price_scale)(order.price)) ||
-        !Rescale(event.size_scale, options_.size_scale)(order.qty))
+    if ((priced && !Rescale(price_scale, options_.price_scale)(order.price)) ||
+        !Rescale(size_scale, options_.size_scale)(order.qty))
         return distrust(Distrust::does_not_fit);
     return apply_order(order);
 }

@@ -10,34 +10,6 @@ namespace tapewire::book {
 using format::BookMode;
 using format::Side;
 
-bool Book::best(Side s, format::Level& out) const noexcept {
-    if (options_.mode == BookMode::l2) {
-        const L2::Side& side = l2_.side(s);
-        if (side.empty()) return false;
-        out = {side.best_price(), side.best_value()};
-    } else {
-        const auto& side = l3_.side(s);
-        if (side.empty()) return false;
-        out = {side.best_price(), l3_.level(side.best_value()).size};
-    }
-    return true;
-}
-
-TopRow Book::top_row(std::int64_t timestamp_ns) const noexcept {
-    TopRow row{timestamp_ns, 0, 0, 0, 0};
-    if (!trusted()) return row;
-    format::Level level;
-    if (best(Side::buy, level)) {
-        row.bid_price = level.price;
-        row.bid_size = level.size;
-    }
-    if (best(Side::sell, level)) {
-        row.ask_price = level.price;
-        row.ask_size = level.size;
-    }
-    return row;
-}
-
 std::size_t Book::level_count(Side s) const noexcept {
     return options_.mode == BookMode::l2 ? l2_.side(s).size() : l3_.side(s).size();
 }

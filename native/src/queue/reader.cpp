@@ -165,6 +165,11 @@ inline bool Reader::look(RecordView& out) {
             continue;
         }
         const bool wanted = !filter_ || filter_->wants(header.type_id);
+        if (wanted) {  // its payload will be read, and so will those to come: most are as long
+            __builtin_prefetch(at + kPrefetchBytes + kRecordHeaderBytes);
+            if (commit.payload_len() > 64)
+                __builtin_prefetch(at + kPrefetchBytes + kRecordHeaderBytes + 64);
+        }
         // First: a number is believed when the whole record is right.
         if (wanted && check_payload(commit) != Fault::none) [[unlikely]]
             throw_fault(Fault::payload_crc);

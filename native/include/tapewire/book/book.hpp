@@ -51,6 +51,7 @@ class Book {
     // and the next one may follow. std::bad_alloc leaves it untrusted. Throws invalid_option, with nothing changed, for an event of the other mode, or of
     // another instrument than the first one was of.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq);
+    Applied apply(const market::OrderEvent& event, std::uint64_t record_seq);
     // The same, and a row for each level of an applied diff, or for the event when it is no diff of
     // levels.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq,
@@ -122,6 +123,8 @@ class Book {
   private:
     template <typename Sink>
     Applied apply_any(const market::BookEvent& event, std::uint64_t record_seq, Sink& sink);
+    template <typename F>
+    Applied guarded(F&& take);
     template <typename Sink>
     Applied apply_l2(const market::BookEvent& event, std::uint64_t record_seq, Sink& sink);
     template <typename Sink>
@@ -134,7 +137,8 @@ class Book {
     Applied hold(const market::BookEvent& diff, std::uint64_t record_seq);
     bool rescale(const market::BookEvent& event, market::BookEvent& out);
 
-    Applied apply_l3(const market::BookEvent& event);
+    Applied apply_l3(const format::L3Event& order, std::uint8_t price_scale,
+                     std::uint8_t size_scale);
     Applied apply_order(const format::L3Event& e);
     Applied add_order(const format::L3Event& e);
     Applied cancel_order(const format::L3Event& e);
@@ -145,7 +149,17 @@ class Book {
     void await_price(std::uint32_t slot, std::int64_t price);
     void settle();
 
-    void check_ours(const market::BookEvent& event);
+    // Whether an event may come in at all, and what is kept of each.
+    void note(format::BookMode mode, std::uint16_t venue_id, std::uint32_t market_id,
+              std::uint64_t record_seq, std::uint64_t ingest_ts_ns, std::uint64_t exchange_ts_ns) {
+        if (mode != options_.mode || market_id != market_id_ || venue_id != venue_id_ || !bound_)
+            [[unlikely]]
+            check_ours(mode, venue_id, market_id);
+        last_seq_ = record_seq;
+        last_timestamp_ns_ = static_cast<std::int64_t>(ingest_ts_ns);
+        if (exchange_ts_ns != 0) last_exchange_ns_ = exchange_ts_ns;
+    }
+    void check_ours(format::BookMode mode, std::uint16_t venue_id, std::uint32_t market_id);
     Applied distrust(Distrust cause, std::uint64_t first = 0, std::uint64_t last = 0);
     void trust() noexcept;
     void throw_if_raised();
@@ -178,5 +192,33 @@ class Book {
     std::vector<format::Level> rescaled_;
     std::vector<Gap> gaps_;
 };
+
+inline bool Book::best(format::Side s, format::Level& out) const noexcept {
+    if (options_.mode == format::BookMode::l2) {
+        const L2::Side& side = l2_.side(s);
+        if (side.empty()) return false;
+        out = {side.best_price(), side.best_value()};
+    } else {
+        const auto& side = l3_.side(s);
+        if (side.empty()) return false;
+        out = {side.best_price(), l3_.level(side.best_value()).size};
+    }
+    return true;
+}
+
+inline TopRow Book::top_row(std::int64_t timestamp_ns) const noexcept {
+    TopRow row{timestamp_ns, 0, 0, 0, 0};
+    if (!trusted()) return row;
+    format::Level level;
+    if (best(format::Side::buy, level)) {
+        row.bid_price = level.price;
+        row.bid_size = level.size;
+    }
+    if (best(format::Side::sell, level)) {
+        row.ask_price = level.price;
+        row.ask_size = level.size;
+    }
+    return row;
+}
 
 }  // namespace tapewire::book

@@ -106,8 +106,14 @@ class L3 {
         orders_[slot] = {id, qty, kNone, kNone, 0, side};
         return slot;
     }
+    void unmake(std::uint32_t slot) noexcept {
+        Order& o = orders_[slot];
+        index_.erase(o.id, slot);
+        o.remaining = 0;
+        o.next = free_order_;
+        free_order_ = slot;
+    }
     bool link(std::uint32_t slot, std::int64_t price);
-    void unmake(std::uint32_t slot) noexcept;
     void unlink(std::uint32_t slot) noexcept;
     std::vector<std::uint32_t> unpriced_slots() const;
 
@@ -119,5 +125,70 @@ class L3 {
     std::uint32_t free_level_ = 0;  // linked through `head`
     std::size_t unpriced_ = 0;
 };
+
+// Inline: four of five events do nothing else.
+
+inline bool L3::add(std::uint64_t id, format::Side side, std::int64_t price, std::int64_t qty) {
+    const std::uint32_t slot = make(id, side, qty);
+    const bool linked = link(slot, price);
+    if (!linked) [[unlikely]]
+        unmake(slot);
+    return linked;
+}
+
+inline void L3::remove(std::uint32_t slot) noexcept {
+    if (orders_[slot].level == 0) [[unlikely]] {
+        --unpriced_;
+    } else {
+        unlink(slot);
+    }
+    unmake(slot);
+}
+
+inline bool L3::link(std::uint32_t slot, std::int64_t price) {
+    Order& o = orders_[slot];
+    auto& levels = levels_of(o.side);
+    std::uint32_t at = levels.get(price);
+    if (at == 0) {
+        at = free_level_;
+        if (at == 0) {
+            at = static_cast<std::uint32_t>(levels_.size());
+            levels_.push_back({});
+        }
+        levels.set(price, at);  // may throw: the level is still free
+        free_level_ = levels_[at].head;
+        levels_[at] = {price, 0, kNone, kNone, 0};
+    }
+    Level& level = levels_[at];
+    std::int64_t sum;
+    if (__builtin_add_overflow(level.size, o.remaining, &sum)) [[unlikely]]
+        return false;
+    level.size = sum;
+    o.level = at;
+    o.prev = level.tail;
+    o.next = kNone;
+    // A choice between two addresses, here and below: nobody could guess a branch.
+    std::uint32_t* const before = level.tail == kNone ? &level.head : &orders_[level.tail].next;
+    *before = slot;
+    level.tail = slot;
+    ++level.orders;
+    return true;
+}
+
+inline void L3::unlink(std::uint32_t slot) noexcept {
+    Order& o = orders_[slot];
+    Level& level = levels_[o.level];
+    std::uint32_t* const before = o.prev == kNone ? &level.head : &orders_[o.prev].next;
+    std::uint32_t* const behind = o.next == kNone ? &level.tail : &orders_[o.next].prev;
+    *before = o.next;
+    *behind = o.prev;
+    level.size -= o.remaining;
+    if (--level.orders == 0) {
+        levels_of(o.side).set(level.price, 0);
+        level.head = free_level_;
+        free_level_ = o.level;
+    }
+    o.level = 0;
+}
 
 }  // namespace tapewire::book

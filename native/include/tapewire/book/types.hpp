@@ -54,6 +54,10 @@ struct TopRow {
     std::int64_t timestamp_ns, bid_price, bid_size, ask_price, ask_size;
 };
 
+// The flags of an order's event that tell of the market, not of the order.
+inline constexpr std::uint32_t kL3Phase =
+    format::kL3OpeningAuction | format::kL3ClosingAuction | format::kL3RestrictedCancel;
+
 enum class Applied : std::uint8_t {
     changed,
     unchanged,  // stale, a heartbeat, an unknown order
