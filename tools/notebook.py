@@ -46,6 +46,7 @@ def run(notebook: Path, on_figure: Callable[[str, Any], None]) -> dict[str, Any]
             on_figure(here, figure)
             plt.close(figure)
 
+    plt.close("all")  # what others have left open is not the notebook's
     plt.show = show
     try:
         for here, source in code_cells(notebook):

@@ -26,9 +26,7 @@ cdef extern from *:
     static inline const tapewire::book::Gap& tw_book_gap(const tapewire::book::Book& b, size_t i) {
         return b.gaps()[i];
     }
-    static inline std::string tw_cause(const tapewire::book::Gap& g) {
-        return tapewire::book::name_of(g.cause);
-    }
+    static inline std::string tw_cause(const tapewire::book::Gap& g) { return tapewire::book::name_of(g.cause); }
     static inline bool tw_is_record_gap(const tapewire::book::Gap& g) {
         return g.cause == tapewire::book::Distrust::record_gap;
     }
@@ -587,8 +585,7 @@ def decode_header(const unsigned char[::1] head not None, uint64_t file_bytes):
     return header_fields(tw_header(&head[0] if head.shape[0] else NULL, head.shape[0], file_bytes))
 
 
-def decode_snapshot(const unsigned char[::1] file not None, instrument=None, *, on_gap="resync",
-                    unknown="ignore"):
+def decode_snapshot(const unsigned char[::1] file not None, instrument=None, *, on_gap="resync", unknown="ignore"):
     """The `Snapshot` in the bytes of a file; its scales and rules must be the instrument's, when given."""
     cdef COptions options
     cdef CHeader header
