@@ -176,9 +176,10 @@ clock_ns=None, untrusted=0)
             self._remove_strangers(reader)
             self._shelf.look(self.findings)
             self._told_gaps = 0  # of the engine that is made now
-            engine, begun = self._begin(reader)
+            engine, note = self._begin(reader)
+            begun = None if note is None else note["last_seq"]
             done = Round()
-            state = _Since(engine)
+            state = _Since(engine, None if note is None else note["timestamp_ns"])
             while not self._stop.is_set():
                 why = self._read(engine, state)
                 self._tell_gaps(engine)
@@ -214,8 +215,11 @@ clock_ns=None, untrusted=0)
 
     # ---- beginning ------------------------------------------------------------------------------
 
-    def _begin(self, reader: Any) -> tuple[Engine, int | None]:
-        """An engine that stands where the predecessor's notes say; from the start without them."""
+    def _begin(self, reader: Any) -> tuple[Engine, dict[str, int] | None]:
+        """An engine that stands where the predecessor's note says, and the note.
+
+        It stands at the start, without one, where there is none or it cannot be followed.
+        """
         engine = Engine(reader, self._names.of, on_gap="resync", skip_damaged=True)
         for instrument in self._names.instruments:
             engine.add(instrument)
@@ -233,7 +237,7 @@ clock_ns=None, untrusted=0)
             reader.seek_seq(record.seq)
             if record.seq > resume and not reader.sparse:
                 engine.lost_before(0, resume, record.seq - 1)  # retention was faster than we were
-        return engine, note["last_seq"]
+        return engine, note
 
     def _load_books(self, engine: Engine, noted: int) -> int | None:
         """Begin with the newest snapshots that can be believed; the record to go on with.
@@ -354,12 +358,12 @@ def _is_gone_at_front(reader: Any, seq: int) -> bool:
 
 
 class _Since:
-    """What was read since the last round."""
+    """What was read since the last round; `clock_ns`: when that was, if by a predecessor."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, clock_ns: int | None = None) -> None:
         self._engine = engine
         self._records, self._bytes = engine.records, engine.bytes
-        self._clock_ns = engine.clock_ns
+        self._clock_ns = engine.clock_ns if clock_ns is None else clock_ns
         self.rolls = engine.rolls
 
     @property

@@ -138,6 +138,17 @@ def test_it_goes_on_where_it_stopped(tmp):
     assert warm.hash() == replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99), snapshots=False).hash()
 
 
+def test_seconds_are_counted_from_the_last_round_of_the_one_before(tmp):
+    Instruments([BTC]).save(tmp)
+    feed = L2Feed()
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
+        append_l2(writer, [feed], 50)
+        snapshot(tmp / "q", replay.Every(seconds=0.025))
+        append_l2(writer, [feed], 50, start=50)
+        snapshot(tmp / "q", replay.Every(seconds=0.025))
+    assert seqs(tmp / "q") == [0, 25, 49, 74, 99]
+
+
 def test_nothing_new_is_nothing_written(tmp):
     write_l2(tmp / "q", 50)
     snapshot(tmp / "q", replay.Every(records=20))
