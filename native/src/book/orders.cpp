@@ -81,9 +81,8 @@ bool Book::is_unpriced(const L3Event& e) const noexcept {
 
 Applied Book::add_order(const L3Event& e) {
     const Side side{e.side};
-    if (side == Side::unknown)
-        throw Error(Errc::corrupt_record, "an order must have a side: order_id=" +
-                                              std::to_string(e.order_id) + ", side=0");
+    if (side == Side::unknown) [[unlikely]]
+        return distrust(Distrust::no_side);
     if (e.qty == 0) return Applied::unchanged;
     if (l3_.find(e.order_id) != L3::kNone) [[unlikely]]
         return unknown(e.order_id, Distrust::duplicate_order);

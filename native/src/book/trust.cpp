@@ -30,6 +30,8 @@ const char* name_of(Distrust cause) noexcept {
             return "overlap";
         case Distrust::interrupted:
             return "interrupted";
+        case Distrust::no_side:
+            return "no_side";
     }
     return "?";
 }
@@ -45,7 +47,9 @@ std::string sentence(const Gap& gap) {
         case Distrust::no_snapshot:
             return "there was no snapshot yet";
         case Distrust::venue_gap:
-            return "update ids " + range + " are missing" + at;
+            return (gap.first == gap.last ? "update id " + std::to_string(gap.first) + " is missing"
+                                          : "update ids " + range + " are missing") +
+                   at;
         case Distrust::record_gap:
             return "records " + range + " of the tape are missing";
         case Distrust::reset:
@@ -62,6 +66,8 @@ std::string sentence(const Gap& gap) {
             return "deltas overlap what is applied already" + at;
         case Distrust::interrupted:
             return "memory ran out while an event was applied";
+        case Distrust::no_side:
+            return "an order was added that is on no side" + at;
     }
     return {};
 }

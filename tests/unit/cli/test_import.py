@@ -42,6 +42,11 @@ def test_files_of_another_format_are_said_to_be(tmp, clean):
     assert "are these files of this format?" in ran.out
 
 
+def test_a_symbol_that_no_file_holds_exits_1_and_is_named(tmp, clean):
+    ran = tapewire("import", FORMAT, clean, "--to", tmp / "archive", "--symbol", "NOPE")
+    assert (ran.code, "NOPE" in ran.err) == (1, True)
+
+
 def test_bad_rows_and_gaps_exit_1_and_are_counted_by_reason(tmp, faulty):
     ran = tapewire("import", FORMAT, faulty, "--to", tmp / "archive")
     assert ran.code == 1

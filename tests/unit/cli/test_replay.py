@@ -39,7 +39,7 @@ def test_a_change_of_the_top_is_a_line_and_a_summary_ends_it(log):
     assert (
         first == "2023-11-14T22:13:20.000000000Z  binance:BTCUSDT  100.00 × 0.001 | 100.01 × 0.001"
     )
-    assert "not trusted: update ids 112 to 112 are missing" in done.out
+    assert "not trusted: update id 112 is missing" in done.out
     assert "gaps     1, 0 of them open" in done.out
     assert done.code == 1
 

@@ -32,6 +32,7 @@ enum class Distrust : std::uint8_t {
     does_not_fit,     // a number has no exact place in 64 bits at the book's scale
     overlap,          // deltas of which some are applied already: no telling which
     interrupted,      // an event was applied in part: there was no memory for the rest
+    no_side,          // an order was added that is neither to buy nor to sell
 };
 const char* name_of(Distrust cause) noexcept;
 
