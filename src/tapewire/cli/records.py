@@ -115,8 +115,8 @@ class Messages:
                 raise ValueError(f"several types have this name: type={text}; use {ids}") from None
             known = ", ".join(sorted(set(self._names.values())) + sorted(_market_names()))
             raise ValueError(
-                f"no message has this name: type={text}; known by types.json, or as market data: "
-                f"{known}"
+                f"no message has this name: type={text}; known: {known} (by types.json, or as "
+                "market data)"
             ) from None
         if not 0 <= type_id < 0xFFFF:
             raise ValueError(f"a type id is from 0 to 0xFFFE: type={text}")
