@@ -32,7 +32,7 @@ $(DEPS_STAMP): pyproject.toml constraints.txt tools/setup.sh tools/debian.sh
 
 $(BUILD_STAMP): $(DEPS_STAMP) CMakeLists.txt build/sources.list $(NATIVE_FILES)
 	@echo "setup: building and installing tapewire"
-	$(PYTHON_RUN) -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench,monitor,web]'
+	$(PYTHON_RUN) -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench,monitor,spark,web]'
 	@touch $@
 
 # The names of all sources. Written only when it differs, so that a file added, moved or deleted

@@ -26,6 +26,7 @@ has_cxx20() {
 missing_packages() {
     local python version
     has_cxx20 || echo g++
+    has_jdk || echo default-jdk-headless
     if python=$(find_python); then
         version=$("$python" -c 'import sys; print("{}.{}".format(*sys.version_info))')
         "$python" -c 'import ensurepip, venv' 2>/dev/null || echo "python$version-venv"
@@ -43,7 +44,7 @@ for attempt in 1 2 3; do
     mapfile -t missing < <(missing_packages)
     ((${#missing[@]})) || break
     if ! can_install; then
-        echo "setup: Tapewire needs a C++20 compiler and Python 3.11 or newer with venv and headers." >&2
+        echo "setup: Tapewire needs a C++20 compiler, a JDK 17 or newer (for Spark), and Python 3.11 or newer with venv and headers." >&2
         echo "setup: please run: sudo apt-get update && sudo apt-get install ${missing[*]}" >&2
         exit 1
     elif ((attempt == 3)); then
@@ -53,7 +54,6 @@ for attempt in 1 2 3; do
     echo "setup: installing ${missing[*]}"
     apt_install "${missing[@]}"
 done
-has_jdk || echo "setup: warning: no JDK 17 or newer (package default-jdk-headless); Spark will need one" >&2
 
 if ! .venv/bin/python -c '' 2>/dev/null; then
     echo "setup: creating .venv"

@@ -14,7 +14,6 @@ declare -A packages=(
     [valgrind]=valgrind
     [mkfs.ext4]=e2fsprogs
     [clang]="clang libclang-rt-dev"
-    [jdk]=default-jdk-headless
     [chromium]=chromium
     [prometheus]=prometheus
     [systemd-analyze]=systemd
@@ -24,7 +23,6 @@ has() {
     case $1 in
         # Debian's clang comes without the sanitizer runtimes, so linking one is the check.
         clang) clang++ -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
-        jdk) has_jdk ;;
         *) command -v "$1" >/dev/null ;;
     esac
 }

@@ -1,0 +1,1 @@
+"""The archive: logs that are kept, by venue, symbol, day and stream."""
