@@ -87,8 +87,10 @@ def register(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
-    """A session as the active one: Spark looks there whether a format has been registered before,
-    and would refuse a second session what the first one has.
+    """Make a session the active one for a while.
+
+    Spark looks into that one whether a format is there already, and would refuse a second session
+    what the first one has.
     """
     session: Any = getattr(spark, "_jsparkSession", None)
     if session is None:  # of Connect
