@@ -7,6 +7,7 @@ docs/reference/spark-sink.md tells what happens in which order.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from tapewire.errors import InvalidOption
+from tapewire.protocol.instruments import Instruments
 from tapewire.spark.publish import Archive
 from tapewire.spark.sink_messages import layout_of
 from tapewire.spark.sink_options import WriteOptions
@@ -30,7 +32,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-__all__ = ["Staged", "TapewireStreamWriter", "TapewireWriter"]
+__all__ = ["BatchWriter", "Staged", "StreamWriter", "stream_writer", "writer"]
+
+
+def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """The writer of ``df.write``."""
+    return BatchWriter(options, schema, overwrite)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """The writer of ``df.writeStream``."""
+    return StreamWriter(options, schema, overwrite)
 
 
 @dataclass
@@ -117,10 +129,6 @@ def _partition(staged: Staged) -> int:
 
 
 def _put_instruments(where: str, archive: Archive) -> None:
-    import os
-
-    from tapewire.protocol.instruments import Instruments
-
     path = os.path.abspath(where)
     instruments = Instruments.load(os.path.dirname(path) if os.path.isfile(path) else path)
     if instruments.path is None:
@@ -130,7 +138,7 @@ def _put_instruments(where: str, archive: Archive) -> None:
     instruments.save(archive.root)
 
 
-class TapewireWriter(DataSourceArrowWriter):
+class BatchWriter(DataSourceArrowWriter):
     """``df.write.format("tapewire")``: modes append and overwrite.
 
     Raises:
@@ -154,7 +162,7 @@ class TapewireWriter(DataSourceArrowWriter):
         Archive(self._sink.options.path).abort(self._job)
 
 
-class TapewireStreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(DataSourceStreamArrowWriter):
     """``df.writeStream.format("tapewire")``: each micro-batch once, whatever is killed.
 
     Spark makes one for the tasks of each micro-batch, and another one to commit it: the job is in
