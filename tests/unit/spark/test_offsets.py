@@ -1,5 +1,6 @@
 """Offsets of a checkpoint: what was written comes back, and nothing else is believed."""
 
+import contextlib
 import json
 
 import pytest
@@ -71,10 +72,8 @@ def test_a_checkpoint_of_a_later_release_is_told_apart():
     )
 )
 def test_no_json_makes_it_fail_in_another_way(document):
-    try:
+    with contextlib.suppress(TapewireError):
         Offset.parse(document, "records")
-    except TapewireError:
-        pass
 
 
 @pytest.mark.parametrize(
