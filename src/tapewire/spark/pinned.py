@@ -38,9 +38,9 @@ class PinnedReaders:
         [('my-query', True, 2)]
     """
 
-    def __init__(self, name: str, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, name: str, *, patience_s: float | None = None) -> None:
         self.name = check_name("reader", name)
-        self._patience_s = patience_s
+        self._patience_s = PATIENCE_S if patience_s is None else patience_s
         self._readers: dict[str, Reader] = {}
 
     def holds(self, log: str) -> bool:
