@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapewire.cli.output import Exit, answer, fail, interruptible, needing, say
+from tapewire.cli.output import Exit, answer, fail, interruptible, say
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tapewire.spark.jobs import Progress, Summary
 
 __all__ = ["etl", "run_job"]
@@ -51,7 +49,7 @@ def run_job(
     master: str,
     conf: list[str] | None,
     as_json: bool,
-    job: Callable[[SparkSession, Progress], Summary],
+    job: Callable[[Any, Progress], Summary],
 ) -> None:
     """Start Spark, run a job, print its summary, and exit as it says.
 
@@ -63,10 +61,9 @@ def run_job(
         job: Given the session and what it shows its progress with.
     """
     settings = _settings(conf or [])
-    with needing("pyspark", "Spark is not installed", "pip install 'tapewire[spark]'"):
-        import pyspark  # noqa: F401
+    from tapewire import spark as tws  # says how to install it where it is not
+
     _refuse_without_java(master)
-    from tapewire import spark as tws
     from tapewire.spark.jobs import Progress
 
     with interruptible():

@@ -1,8 +1,8 @@
 """Marks of the parts that a job has done: what makes it idempotent, and resumable after a kill.
 
 `<target>/_tapewire/done/<job>/<part>.json` is written, durably, after everything that belongs to
-the part. It says what the part was made of (inputs and options): a run that would make it of the same
-passes it over, one that would not does it again.
+the part. It says what the part was made of (inputs and options): a run that would make it of the
+same passes it over, one that would not does it again.
 """
 
 from __future__ import annotations
