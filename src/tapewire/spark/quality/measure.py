@@ -169,7 +169,7 @@ class _Book:
         self._levels = limits.levels
         self._trades = 0
         self._tops: list[Array] = []  # of the batch under way
-        self._causes: dict[int, str] = {}
+        self._causes: dict[int, str] = {}  # why there is no book from a record on
         self._by_time: list[ByTime] = []
         self._by_trades: list[ByTrades] = []
         for stream, where in day.streams.items():
@@ -188,6 +188,7 @@ class _Book:
             if skipped is not None:
                 first, last = skipped.first_seq, skipped.last_seq
                 self._book.record_gap(first or 0, last or first or 0)
+                self._causes = {int(batch.seq[0]): "records before it are damaged"}
             before = batch
         if before is not None:
             self._take(before, last=True)
@@ -216,12 +217,13 @@ class _Book:
             auction = (batch.view(L3_RECORD_DTYPE)["order"]["flags"] & AUCTION) != 0
         self._tops.clear()
         resets = batch.seq[headers["event_type"] == EventType.RESET].tolist()
-        self._causes = dict.fromkeys(resets, "reset by the venue")
+        self._causes |= dict.fromkeys(resets, "reset by the venue")
         if self._is_l3 and self._by_trades:
             self._orders(batch, headers, auction)
         else:
             self._levels_of(batch, headers, times, last)
         self._spans.add(np.concatenate(self._tops), batch.seq, auction, self._causes)
+        self._causes = {}
 
     def _levels_of(self, batch: Batch, headers: Array, times: Array, last: bool) -> None:
         cuts: dict[int, list[tuple[str, Any]]] = {}
