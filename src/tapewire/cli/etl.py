@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapewire.cli.output import Exit, answer, fail, interruptible, say
+from tapewire.cli.output import Exit, JsonOption, answer, fail, interruptible, say
 
 if TYPE_CHECKING:
     from tapewire.spark.jobs import Progress, Summary
@@ -42,6 +42,60 @@ def _every_job() -> None:
     Each is done in parts, a venue, symbol and day: run again after a kill it
     goes on with those that are missing, and does nothing when all are there.
     """
+
+
+@etl.command(name="import")
+def import_(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A file, a folder, or a pattern in quotes.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The archive; made if new.")],
+    format_: Annotated[str, typer.Option("--format", metavar="FORMAT", help="What the files are.")],
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="UNIT", help="What is a task: day, symbol, file or all."),
+    ] = None,
+    symbols: Annotated[
+        list[str] | None,
+        typer.Option("--symbol", metavar="SYMBOL", help="Only this symbol; again for more."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of the format's."),
+    ] = None,
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import files of venues and vendors into an archive, many at a time.
+
+    FORMAT and its options are those of `tapewire import`. A unit is what must
+    be read in order: a symbol's day, or a symbol's days one after the other,
+    told by the names of the files.
+
+    Exits 1 when there were bad rows or gaps, 3 when a unit failed.
+    """
+    from tapewire import ingest
+    from tapewire.cli.import_files import own_options
+
+    if format_ not in ingest.IMPORTERS:
+        fail(
+            Exit.USAGE,
+            f"not a format: {format_}",
+            f"there are {', '.join(sorted(ingest.IMPORTERS))}",
+        )
+    options = own_options(ingest.importer_class(format_).Options, option or [])
+    if symbols:
+        options["symbols"] = tuple(symbols)
+
+    def job(spark: Any, progress: Progress) -> Summary:
+        from tapewire.spark import jobs
+
+        return jobs.import_files(
+            spark, source, target, format=format_, unit=unit, progress=progress, **options
+        )
+
+    run_job("import", master, conf, as_json, job)
 
 
 def run_job(

@@ -93,9 +93,10 @@ class PartResult:
 
 def skip_done(
     done: Done, parts: Iterable[Part], options: Mapping[str, Any], summary: Summary
-) -> list[Part]:
-    """The parts that are still to be done; the others go into the summary as skipped."""
+) -> tuple[list[Part], dict[str, PartResult]]:
+    """The parts still to be done, and what the others came to; those are skipped in the summary."""
     left = []
+    results: dict[str, PartResult] = {}
     for part in parts:
         mark = done.current(part.name, part.inputs, options)
         if mark is None:
@@ -109,7 +110,8 @@ def skip_done(
         summary.skipped += 1
         summary.findings += before.findings
         summary.count(**before.counts)
-    return left
+        results[part.name] = before
+    return left, results
 
 
 def run_parts(
@@ -122,7 +124,7 @@ def run_parts(
     options: Mapping[str, Any],
     summary: Summary,
     progress: Progress,
-) -> None:
+) -> dict[str, PartResult]:
     """Do the parts that are not done yet, a task each, and mark each where it was done.
 
     A part whose function raises an error of Tapewire's or of the operating system's is told of in
@@ -140,17 +142,21 @@ def run_parts(
         function: Given a part, on a worker. Spark may call it twice for one part, at the same time
             too, and the worker of a killed run may still be at it: it must stage and then rename,
             or lock.
+
+    Returns:
+        What each part came to, by its name, now or before; those that failed are not in it.
     """
     done = Done(os.path.abspath(os.fspath(target)), job)
-    left = skip_done(done, parts, options, summary)
+    left, results = skip_done(done, parts, options, summary)
     progress.expect(parts=len(left))
     if not left:
-        return
+        return results
     tally = progress.tally(spark)
     task = _Task(done, left, function, dict(options), tally)
     ids = spark.range(0, len(left), 1, min(len(left), MAX_TASKS))
     for row in ids.mapInArrow(task, "part BIGINT, result STRING").collect():
-        _take(summary, left[row["part"]], json.loads(row["result"]))
+        _take(summary, results, left[row["part"]], json.loads(row["result"]))
+    return results
 
 
 class _Task:
@@ -192,12 +198,14 @@ class _Task:
         return {"failed": False, "result": result.to_dict()}
 
 
-def _take(summary: Summary, part: Part, told: Mapping[str, Any]) -> None:
+def _take(
+    summary: Summary, results: dict[str, PartResult], part: Part, told: Mapping[str, Any]
+) -> None:
     if told["failed"]:
         summary.failed += 1
         summary.findings.append(Finding(**told["finding"]))
         return
-    result = PartResult.from_dict(told["result"])
+    result = results[part.name] = PartResult.from_dict(told["result"])
     summary.done += 1
     summary.rows += result.rows
     summary.bytes += result.bytes

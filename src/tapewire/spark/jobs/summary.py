@@ -60,7 +60,7 @@ class Summary:
         refine: raw -> clean
           4 parts done
           1,200,000 rows, 96.0 MiB in 2.5 s (480,000 rows/s)
-          1 gaps
+          gaps: 1
     """
 
     job: str
@@ -109,7 +109,7 @@ class Summary:
                 f"  {self.rows:,} rows, {bytes_text(self.bytes)} in {span_text(self.seconds)} "
                 f"({rate_text(self.rows, self.seconds)})"
             )
-        shown = [f"{number:,} {name.replace('_', ' ')}" for name, number in self.counts.items()]
+        shown = [f"{name.replace('_', ' ')}: {n:,}" for name, n in self.counts.items() if n]
         if shown:
             lines += textwrap.wrap(
                 ", ".join(shown), WIDTH, initial_indent="  ", subsequent_indent="  "
