@@ -15,12 +15,13 @@ try:
 except ImportError as error:
     raise ImportError("Spark is an extra: pip install 'tapewire[spark]'") from error
 
+from tapewire.spark.environment import pack
 from tapewire.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "session"]
+__all__ = ["pack", "register", "session"]
 
 
 def register(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession
 
 from tapewire.errors import InvalidOption
+from tapewire.spark import environment as packed
 from tapewire.spark import masters, settings
 from tapewire.spark.java import require_java
 from tapewire.spark.masters import is_loopback
@@ -36,6 +37,7 @@ def session(
     *,
     conf: Mapping[str, str] | None = None,
     ui: bool = False,
+    environment: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
     """A session that knows the format ``tapewire``; the one under way when there is one.
 
@@ -45,6 +47,8 @@ def session(
             ``spark://host:7077``: a standalone cluster. ``sc://host:15002``: a Connect server.
         conf: Settings of Spark; they go before those that are made here.
         ui: Serve Spark's own page about what is going on; its address goes to standard error.
+        environment: An archive that `pack` made, for workers without Tapewire: a file here, or an
+            address that workers can fetch from.
 
     Raises:
         JavaUnusable: There is no Java, or one older than 17.
@@ -57,17 +61,22 @@ def session(
     from tapewire.spark import register
 
     conf = {name: str(value) for name, value in (conf or {}).items()}
+    if environment is not None:
+        conf |= packed.conf_for(environment, conf)
     if master is not None and master.startswith("sc://"):
         spark = _remote(app, master, conf)
     elif SparkContext._active_spark_context is not None:
         spark = _reused(master, conf)
     else:
-        spark = _started(app, master, conf, ui)
+        path = {} if environment is None else {"PATH": packed.search_path(os.environ)}
+        spark = _started(app, master, conf, ui, path)
     register(spark)
     return spark
 
 
-def _started(app: str, master: str | None, conf: Mapping[str, str], ui: bool) -> SparkSession:
+def _started(
+    app: str, master: str | None, conf: Mapping[str, str], ui: bool, variables: Mapping[str, str]
+) -> SparkSession:
     given = dict(conf)
     if (
         "PYSPARK_GATEWAY_PORT" in os.environ
@@ -85,7 +94,7 @@ def _started(app: str, master: str | None, conf: Mapping[str, str], ui: bool) ->
     builder = SparkSession.builder.appName(app)
     for name, value in (own | given).items():
         builder = builder.config(name, value)
-    with _launching(settings.environment(own | given, os.environ)):
+    with _launching({**settings.environment(own | given, os.environ), **variables}):
         spark = builder.getOrCreate()
     atexit.register(_end, own.get("spark.sql.warehouse.dir"))
     if ui and spark.sparkContext.uiWebUrl:
