@@ -25,4 +25,14 @@ __all__ = ["pack", "register", "session"]
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know the format ``tapewire``."""
+    """Have a session know the format ``tapewire``; one that does already is told anew.
+
+    Example:
+        >>> from pyspark.sql import SparkSession
+        >>> from tapewire import spark as tws
+        >>> spark = SparkSession.builder.getOrCreate()  # doctest: +SKIP
+        >>> tws.register(spark)  # doctest: +SKIP
+    """
+    from tapewire.spark.source import source_for
+
+    spark.dataSource.register(source_for(spark))
