@@ -23,6 +23,7 @@ __all__ = [
     "InvalidName",
     "InvalidOption",
     "InvalidTypeId",
+    "JavaUnusable",
     "LayoutConflict",
     "MappingLost",
     "NotALog",
@@ -209,6 +210,10 @@ class InvalidMessage(TapewireError, ValueError):
 
 class LayoutConflict(TapewireError):
     """Two messages want one type id and version, or two versions could not be told apart."""
+
+
+class JavaUnusable(TapewireError, RuntimeError):
+    """Spark cannot start: there is no Java, or one that is too old for it."""
 
 
 class MappingLost(TapewireError):

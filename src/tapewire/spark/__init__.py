@@ -16,12 +16,13 @@ try:
 except ImportError as error:
     raise ImportError("Spark is an extra: pip install 'tapewire[spark]'") from error
 
+from tapewire.spark.environment import pack
 from tapewire.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["jobs", "register", "session"]
+__all__ = ["jobs", "pack", "register", "session"]
 
 
 def __getattr__(name: str) -> Any:
