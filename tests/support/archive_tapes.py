@@ -1,4 +1,4 @@
-"""A random tape of one instrument as an archive: a log of the book and one of trades for each day."""
+"""A random tape of one instrument as an archive: for each day a log of the book and of trades."""
 
 import datetime as dt
 import random
@@ -7,6 +7,8 @@ from dataclasses import replace
 import tapewire as tw
 from tapewire import bus, replay
 from tapewire.protocol.instruments import Instruments
+from tapewire.protocol.market import l3_event
+from tests.support.book_tapes import ORDERS, START_NS
 from tests.support.feature_tapes import TRADE_TICK, TapeWriter, instrument, random_tape
 
 VENUE, SYMBOL = "venue", "SYM"
@@ -58,3 +60,29 @@ def save_books(log, records):
 
 def _later(event, shift):
     return replace(event, time=event.time + shift)
+
+
+def write_orders(root, seed, count, *, days=2, snapshots_every=25):
+    """The same of single orders, many of which live on from one day to the next."""
+    rng = random.Random(seed)
+    live, time = [], START_NS
+    for day in range(days):
+        path = bus.ArchiveLayout(root).log(
+            ORDERS.venue, ORDERS.symbol, FIRST_DAY + day * ONE_DAY, "book"
+        )
+        with tw.open_publisher(path, segment_bytes=1 << 20) as writer:
+            for n in range(count // days):
+                time += rng.randrange(1, 40_000_000)
+                fields = {"type": 1, "side": 1 + n % 2, "order_id": day * count + n + 1}
+                fields |= {
+                    "qty": n % 7 + 1,
+                    "price": 10_000 + (2 * (n % 2) - 1) * rng.randint(1, 20),
+                }
+                if len(live) > 30 and rng.random() < 0.6:
+                    fields = {"type": 2, "order_id": live.pop(rng.randrange(len(live))), "qty": 0}
+                else:
+                    live.append(fields["order_id"])
+                writer.append(0x1000, l3_event(ORDERS, time, **fields), timestamp_ns=time)
+        save_books(path, snapshots_every)
+        time += 10**9
+    Instruments([ORDERS]).save(root)

@@ -11,7 +11,7 @@ from tapewire import bus, replay
 from tapewire.errors import InvalidOption
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import l2_snapshot, reset
-from tests.support.archive_tapes import SYMBOL, VENUE, save_books, write_archive
+from tests.support.archive_tapes import SYMBOL, VENUE, save_books, write_archive, write_orders
 from tests.support.book_tapes import BTC, ETH, ORDERS
 from tests.support.feature_tapes import BOOK_EVENT, instrument, write_three
 
@@ -66,6 +66,16 @@ def test_slices_at_snapshots_are_one_pass(days, query):
     parts = asked.parts(wanted=7)
     assert len(parts) > 3
     assert_same_rows(asked.read(parts), asked.one_pass())
+
+
+@pytest.mark.parametrize("span_ns", [SECOND, None], ids=["by time", "at snapshots"])
+def test_orders_that_live_on_into_the_next_day_are_in_its_slices(tmp, span_ns):
+    """A snapshot of the second day, whose log does not know them, is no place to begin."""
+    write_orders(tmp, 38, 600)
+    asked = Query(tmp, "book", partitions=5)
+    parts = asked.parts(5, span_ns)
+    assert len(parts) > 3
+    assert_same_rows(asked.read(parts), asked.one_pass(orders=True))
 
 
 def test_a_slice_opens_the_logs_from_its_snapshot_on(days):
