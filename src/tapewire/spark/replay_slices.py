@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tapewire.spark.logs import LogRef
     from tapewire.spark.options import ReadOptions
 
-__all__ = ["ReplayLog", "ReplaySlice", "needed", "plan", "price_scale", "stream_options"]
+__all__ = ["ReplayLog", "ReplaySlice", "needed", "plan", "stream_options"]
 
 _NEVER = 2**63 - 1
 # Beyond so many looks for a log's latest time, it is taken to go on for ever.
@@ -69,7 +69,7 @@ class ReplaySlice(InputPartition):
         instrument: Of the unit; None: all that the logs hold.
         time_from: None: from the beginning.
         time_to: None: to the end.
-        price_scale: The largest of all instruments of the query: of prices as decimals.
+        price_scale: Of prices as decimals: the largest of all instruments of the query.
         bytes: About how many bytes of log it has.
     """
 
@@ -86,6 +86,8 @@ def plan(
     units: Sequence[Unit],
     wanted: int,
     look_back_ns: int,
+    *,
+    price_scale: int = 0,
     span_ns: int | None = None,
 ) -> list[ReplaySlice]:
     """Slices of all units, in the order of the units and of time.
@@ -95,11 +97,11 @@ def plan(
         units: What is replayed.
         wanted: How many slices, about.
         look_back_ns: How far back a row looks, but through the book.
+        price_scale: Of prices as decimals.
         span_ns: Cut at whole multiples of this time instead.
     """
     tapes = [tape for unit in units if (tape := _Tape.of(unit, options)).logs]
     total = sum(tape.bytes for tape in tapes) or 1
-    scale = price_scale(units)
     found: list[ReplaySlice] = []
     for tape in tapes:
         if span_ns is not None:
@@ -111,13 +113,8 @@ def plan(
                 if look_back_ns:
                     count = min(count, tape.length_ns // (_LOOK_BACKS * look_back_ns))
             cuts = tape.cuts(count, look_back_ns) if count > 1 else []
-        found += tape.slices(cuts, scale)
+        found += tape.slices(cuts, price_scale)
     return found
-
-
-def price_scale(units: Sequence[Unit]) -> int:
-    """The largest of all instruments: of prices as decimals."""
-    return max((u.instrument.price_scale for u in units if u.instrument is not None), default=0)
 
 
 def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -> dict[str, Any]:
@@ -127,7 +124,7 @@ def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
     return {
         "logs": {log.name: log.path for log in logs},
         "symbols": None if part.instrument is None else [part.instrument],
-        "instruments": instruments_of(part.instrument, options),
+        "instruments": _instruments(part.instrument, options),
         "time_from": part.time_from,
         "time_to": part.time_to,
         "seq_to": {log.name: log.end for log in logs if log.end is not None},
@@ -137,7 +134,7 @@ def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
     }
 
 
-def instruments_of(instrument: Instrument | None, options: ReadOptions) -> Instruments | None:
+def _instruments(instrument: Instrument | None, options: ReadOptions) -> Instruments | None:
     """Those that an executor needs: the one, or the option's; None: those beside the logs."""
     if instrument is not None:
         return Instruments([instrument])

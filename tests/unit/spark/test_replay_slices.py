@@ -282,7 +282,15 @@ def test_decimals_have_the_largest_scale_of_all_instruments(tmp):
 
 def test_decimals_need_to_know_the_instruments(tmp):
     write_three(tmp / "q", 20)
-    with pytest.raises(InvalidOption, match="scale of every instrument"):
+    asked = Query(tmp / "q", "book", prices="decimal")
+    got = asked.read(asked.parts())
+    assert got.schema.field("bid_prices").type.value_type == pa.decimal128(38, 4)
+    by_hand = Query(tmp / "q", "book").read(asked.parts()).to_pylist()
+    for row, scaled in zip(got.to_pylist(), by_hand, strict=True):
+        digits = [int(price.scaleb(row["price_scale"])) for price in row["bid_prices"]]
+        assert digits == scaled["bid_prices"]
+    (tmp / "instruments.json").unlink()
+    with pytest.raises(InvalidOption, match="needs to know the instruments"):
         Query(tmp / "q", "book", prices="decimal")
 
 
