@@ -32,7 +32,7 @@ QUERIES = {
 }
 SPANS = {"1 s": SECOND, "60 s": 60 * SECOND}
 # One slice in a few seconds of each is enough to look at every day; all of them take long.
-MOST_SLICES = 12
+MOST_SLICES = 6
 
 
 @pytest.fixture(scope="module")

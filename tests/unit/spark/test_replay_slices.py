@@ -38,7 +38,7 @@ QUERIES = {
 def days(tmp_path_factory):
     """Three days of one instrument, with gaps and resets, going on without snapshots."""
     root = tmp_path_factory.mktemp("days")
-    write_archive(root, 31, 900)
+    write_archive(root, 31, 600)
     return root
 
 
@@ -108,7 +108,7 @@ def test_slices_have_about_as_much_to_read(days):
             counts.append(stream.records)
     assert len(counts) == 5
     assert max(counts) < 2.5 * sum(counts) / 5
-    assert sum(counts) < 1.5 * 900
+    assert sum(counts) < 1.5 * 600
 
 
 def test_a_day_whose_snapshots_are_damaged_costs_time_and_no_rows(tmp):
@@ -150,7 +150,7 @@ def test_books_that_snapshots_do_not_know_are_one_slice(days, policy):
 def test_a_range_of_time_is_cut_inside(days):
     asked = Query(days, "book")
     times = asked.one_pass()["timestamp_ns"].to_numpy()
-    bounds = {"time_from": int(times[200]), "time_to": int(times[700])}
+    bounds = {"time_from": int(times[150]), "time_to": int(times[450])}
     ranged = Query(days, "book", partitions=4, **bounds)
     parts = ranged.parts(wanted=4)
     assert len(parts) > 2
