@@ -45,8 +45,9 @@ class Doomed(sink.StreamWriter):
             end()
 
 
-def lose_a_worker(batches, marker=os.path.join(folder, "worker-killed")):
+def lose_a_worker(batches):
     """A task that dies in its middle, once."""
+    marker = os.path.join(folder, "worker-killed")
     for number, rows in enumerate(batches):
         yield rows
         if number == 0 and rows.column("seq")[0].as_py() == 100 and not os.path.exists(marker):
