@@ -48,6 +48,10 @@ def reader(
         from tapewire.spark.stream_replayed import ReplayedStreamReader
 
         return ReplayedStreamReader(options, columns, parallelism, master)
+    if options.view == "gaps":
+        from tapewire.spark.stream_gaps import GapsStreamReader
+
+        return GapsStreamReader(options, columns, parallelism, master)
     return StreamReader(options, columns, parallelism, master)
 
 
