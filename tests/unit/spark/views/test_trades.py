@@ -123,7 +123,7 @@ def test_instruments_may_lie_elsewhere(tmp, where):
 
 def test_instruments_that_are_not_there_are_refused(tmp):
     write(tmp / "bus" / "q", tick(BTC, 1))
-    with pytest.raises(tw.InvalidOption, match="instruments must be an instruments.json"):
+    with pytest.raises(tw.InvalidOption, match=r"instruments must be an instruments\.json"):
         table(tmp / "bus", view="trades", instruments=tmp / "none.json")
 
 
