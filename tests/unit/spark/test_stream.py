@@ -1,6 +1,7 @@
 """The reader of streaming queries: every record once, whatever ends it, and wherever it goes on."""
 
 import random
+import time
 
 import pytest
 
@@ -44,7 +45,7 @@ def pinned_at(path, name="q"):
     return found.next_seq
 
 
-# ---- what comes ------------------------------------------------------------------------------------
+# ---- what comes ----------------------------------------------------------------------------------
 
 
 def test_runs_go_on_where_the_last_one_ended(md):
@@ -138,7 +139,7 @@ def test_a_sparse_log_keeps_its_numbers(tmp):
     assert query.counts() == [70, 70, 70, 70, 20]
 
 
-# ---- trees -----------------------------------------------------------------------------------------
+# ---- trees ---------------------------------------------------------------------------------------
 
 
 def archived(root, symbol, date, count):
@@ -188,7 +189,7 @@ def test_an_archive_needs_no_name_and_gets_no_reader(tmp):
     assert status(tmp / "v1/binance/BTCUSDT/2026-01-30/trades").readers == ()
 
 
-# ---- the pinned reader -----------------------------------------------------------------------------
+# ---- the pinned reader ---------------------------------------------------------------------------
 
 
 def test_a_queue_needs_the_name_of_a_reader(md):
@@ -248,6 +249,25 @@ def test_a_query_stopped_for_long_loses_nothing_though_retention_would(tmp):
         assert query.column("seq") == list(range(1100))
 
 
+def test_a_query_stopped_for_three_ttls_goes_on_where_it_was(tmp, eventually):
+    retention = tw.Retention(reader_ttl=0.1, max_reader_lag_bytes=1 << 30)
+    with tw.open_publisher(tmp / "md", segment_bytes=8192, retention=retention) as writer:
+        append(writer, 100, 200)
+        query = MicroBatches(tmp / "md", reader="q", max_rows=40).run()
+        # What happens to a reader that is not pinned and has stopped is what would happen to it.
+        with tw.open_subscriber(tmp / "md", "control", start="earliest") as control:
+            control.commit()
+        stopped = time.monotonic()
+        append(writer, 1000, 200)
+        eventually(lambda: time.monotonic() > stopped + 3 * 0.1)
+        append(writer, 100, 200)
+        eventually(lambda: status(tmp / "md").first_available_seq > 0)
+        query.run()
+        assert query.column("seq") == list(range(1200))
+        with pytest.raises(SegmentMissing):
+            tw.open_subscriber(tmp / "md", "control")
+
+
 def test_a_live_queue_rolls_and_retires_while_it_streams(tmp, eventually):
     retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
     with tw.open_publisher(tmp / "md", segment_bytes=8192, retention=retention) as writer:
@@ -264,7 +284,7 @@ def test_a_live_queue_rolls_and_retires_while_it_streams(tmp, eventually):
         assert eventually(lambda: status(tmp / "md").first_available_seq > 4000)
 
 
-# ---- ended anywhere --------------------------------------------------------------------------------
+# ---- ended anywhere ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -304,7 +324,7 @@ def test_killed_again_and_again_while_the_queue_rolls_and_retires(tmp):
         assert status(tmp / "md").first_available_seq > 0
 
 
-# ---- what is wrong ---------------------------------------------------------------------------------
+# ---- what is wrong -------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_of_another_view_is_refused(md):
