@@ -53,7 +53,7 @@ def test_books_have_snapshots_every_minute_of_tape_that_replay_believes(spark, t
     cold = replay.book_at(log, times[3] + SECOND, "BTC-USDT", snapshots=False)
     warm = replay.book_at(log, times[3] + SECOND, "BTC-USDT")
     assert warm.hash() == cold.hash()
-    assert status(log).readers == []
+    assert status(log).readers == ()
 
 
 def test_run_again_it_does_nothing(spark, tmp_path):
