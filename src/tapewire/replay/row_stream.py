@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument, Instruments
     from tapewire.replay.sources import Logs
 
-__all__ = ["BATCH_ROWS", "RowStream", "load_arrow"]
+__all__ = ["BATCH_ROWS", "RowStream", "load_arrow", "look_back_ns"]
 
 BATCH_ROWS = 65_536
 _NEVER = -(2**63)
@@ -39,6 +39,19 @@ def load_arrow() -> Any:
     except ImportError as error:
         raise ImportError("rows are Arrow tables: pip install 'tapewire[arrow]'") from error
     return pyarrow
+
+
+def look_back_ns(names: Iterable[str], sample: str) -> int:
+    """How long before its time a row may have been decided, but through the book.
+
+    Raises:
+        InvalidOption: There is no such feature, or no such sample.
+
+    Example:
+        >>> look_back_ns(["mid", "vwap_5s"], "event")
+        5000000000
+    """
+    return _features.Plan(names, sample).look_back_ns
 
 
 class RowStream:
