@@ -173,10 +173,12 @@ class Panel:
                 f"{html.escape(y_label(tick))}</text>"
             )
         for tick, label in x_ticks:
-            x = float(self.x(tick))
+            x, anchor = float(self.x(tick)), "middle"
+            if x + 3.4 * len(label) > self.x.end + 15:  # it would be cut off
+                x, anchor = min(x + 3.4 * len(label), self.x.end + 14), "end"
             out.append(
                 f'<text class="tick" x="{x:.1f}" y="{self.y.start + 18:.1f}" '
-                f'text-anchor="middle">{html.escape(label)}</text>'
+                f'text-anchor="{anchor}">{html.escape(label)}</text>'
             )
         if self.title:
             out.append(
