@@ -110,13 +110,18 @@ def test_symbols_and_dates_choose_and_what_is_done_is_skipped(spark, tmp, archiv
     assert (first.done, rest.done, rest.skipped) == (1, 3, 1)
 
 
-def test_a_scale_that_changes_within_a_day_is_refused_by_name(spark, tmp):
-    one = Instrument.of("venue", "AAA", price_scale=2, size_scale=3)
-    Instruments([one]).save(tmp)
-    path = ArchiveLayout(tmp).log("venue", "AAA", DAYS[1], "trades")
-    with tw.open_publisher(path, segment_bytes=1 << 16) as writer:
-        for scale in (2, 4):
-            tick = TradeTick(1, 10, 1, 0, 0, 0, one.symbol_hash, one.market_id, scale, 3, 0)
-            writer.append_message(tick, timestamp_ns=MIDNIGHT + scale)
-    with pytest.raises(Exception, match="scales of trades change within a day"):
-        tws.jobs.bars(spark, tmp, tmp / "bars", kind="tick", size=10)
+def test_a_day_that_cannot_be_made_is_told_of_and_stops_no_other(spark, tmp):
+    for symbol, scales in {"AAA": (2, 4), "BBB": (2, 2)}.items():
+        one = Instrument.of("venue", symbol, price_scale=2, size_scale=3)
+        path = ArchiveLayout(tmp).log("venue", symbol, DAYS[1], "trades")
+        with tw.open_publisher(path, segment_bytes=1 << 16) as writer:
+            for n, scale in enumerate(scales):
+                ids = (n, 0, 0, one.symbol_hash, one.market_id, scale, 3)
+                writer.append_message(TradeTick(1, 10, 1, *ids, 0), timestamp_ns=MIDNIGHT + n)
+    Instruments([Instrument.of("venue", name, 2, 3) for name in ("AAA", "BBB")]).save(tmp)
+    summary = tws.jobs.bars(spark, tmp, tmp / "bars", kind="tick", size=10)
+    assert (summary.done, summary.failed, summary.exit_code) == (1, 1, 3)
+    [finding] = summary.findings
+    assert finding.part == f"venue/AAA/{DAYS[1]}"
+    assert "scales of trades change within a day" in finding.what
+    assert [row["trades"] for row in rows_of(spark, tmp / "bars", "BBB")] == [2]
