@@ -23,6 +23,7 @@ NAMES = ["mid", "spread_bps", "imbalance3", "ofi", "trade_flow_5s", "vwap_5s", "
 def write_archive(root, symbols=("AAA", "BBB"), count=400):
     """Tapes of symbols over midnight, with snapshots to cut at; ``{symbol: tape}``."""
     tapes, known = {}, []
+    root.mkdir(exist_ok=True)
     for seed, symbol in enumerate(symbols):
         one = Instrument.of("venue", symbol, price_scale=2, size_scale=3)
         known.append(one)
@@ -39,7 +40,7 @@ def write_archive(root, symbols=("AAA", "BBB"), count=400):
 
 
 def append(root, one, tape):
-    payloads = TapeWriter(root / "unused", one)
+    payloads = TapeWriter(root.parent / "unused", one)
     writers = {}
     for event in tape:
         type_id, payload = payloads.payload(event)

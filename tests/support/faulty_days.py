@@ -15,6 +15,7 @@ class Day:
     def __init__(self, root, date="2023-11-14", start_ns=START_NS, feed=None):
         self.feed = feed or L2Feed(BTC, seed=3)
         self.instrument = self.feed.instrument
+        root.mkdir(parents=True, exist_ok=True)
         known = Instruments.load(root)
         if self.instrument not in known:
             known.add(self.instrument)
