@@ -87,7 +87,7 @@ def test_every_value_is_what_its_definition_says(spark, tmp, sample):
         for date in DAYS:
             got = rows_in(files_of(tmp / "out", symbol, date))
             plain = [row for row in want if day_of(row[0]) == date]
-            assert len(got) == len(plain) > 100
+            assert len(got) == len(plain) > 40
             total += len(got)
             for row, values in zip(got, plain, strict=True):
                 assert row["timestamp_ns"] == values[0]

@@ -133,9 +133,9 @@ class Panel:
 
     def span(self, begin: float, end: float, css: str, least: float = 1.5) -> None:
         """A part of the x axis over the whole height, at least so many pixels wide."""
-        left = float(self.x(begin))
-        width = max(least, float(self.x(end)) - left)
-        box = f'x="{left:.1f}" y="{self.y.end:.1f}" width="{width:.1f}"'
+        left, right = float(self.x(begin)), float(self.x(end))
+        css += " thin" if right - left < 2 * least else ""
+        box = f'x="{left:.1f}" y="{self.y.end:.1f}" width="{max(least, right - left):.1f}"'
         height = f'height="{self.y.start - self.y.end:.1f}"'
         self.parts.append(f'<rect class="{css}" {box} {height}/>')
 
