@@ -173,7 +173,7 @@ def test_the_report_shows_book_spread_and_every_feature_and_fetches_nothing(spar
 
     write_archive(tmp / "clean", ["AAA"])
     tws.jobs.features(spark, tmp / "clean", tmp / "out", names=NAMES, sample="100ms", plots=1)
-    text = (tmp / "out" / "report.html").read_text(encoding="utf-8")
+    text = (tmp / "out" / "_report.html").read_text(encoding="utf-8")
     assert text.count("<svg") == 3
     for name in NAMES:
         assert f">{name}</text>" in text

@@ -38,7 +38,7 @@ def faulty(root):
     day.own_diff(after=-7 * MS)
     wrong = dict(day.feed.bids)
     day.feed.bids[max(wrong)] += 1
-    day.snapshot()
+    day.snapshot(after=10 * MS)
     day.trade(10_000, 3)
     day.close()
 
@@ -67,7 +67,7 @@ def test_every_planted_fault_is_found_and_nothing_else(spark, tmp):
     for name in TABLES:
         frame = spark.read.parquet(f"{tmp}/out/{name}")
         assert {"venue", "date", "symbol"} <= set(frame.columns), name
-    text = (tmp / "out" / "report.html").read_text(encoding="utf-8")
+    text = (tmp / "out" / "_report.html").read_text(encoding="utf-8")
     for finding in summary.findings:
         assert finding.what in text
     assert 'class="flaw' in text
@@ -78,7 +78,7 @@ def test_a_tape_without_faults_is_said_to_be_so(spark, tmp):
     faultless(tmp / "clean")
     summary = tws.jobs.quality(spark, tmp / "clean", tmp / "out")
     assert (summary.exit_code, summary.findings) == (0, [])
-    assert "Nothing was found" in (tmp / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Nothing was found" in (tmp / "out" / "_report.html").read_text(encoding="utf-8")
 
 
 def test_what_is_done_is_skipped_with_its_findings_and_other_limits_measure_anew(spark, tmp):

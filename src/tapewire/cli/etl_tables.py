@@ -55,7 +55,7 @@ def features(
 ) -> None:
     """Features of books and trades: Parquet by venue, date and symbol.
 
-    TARGET/report.html shows books, spreads and features.
+    TARGET/_report.html shows books, spreads and features.
     """
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 
@@ -155,7 +155,7 @@ def quality(
 ) -> None:
     """Gaps, crossed books, clocks, drift against the venue's snapshots.
 
-    Tables of Parquet below TARGET, and TARGET/report.html.
+    Tables of Parquet below TARGET, and TARGET/_report.html.
 
     Exits 1 when something was found, 3 when something could not be read.
     """

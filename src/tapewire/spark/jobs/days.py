@@ -20,6 +20,7 @@ from tapewire.spark.options import ReadOptions
 
 __all__ = [
     "LIVE",
+    "REPORT",
     "Day",
     "day_bounds",
     "days_of",
@@ -30,6 +31,7 @@ __all__ = [
     "write_parquet",
 ]
 
+REPORT = "_report.html"  # Spark takes every file of a table for data, unless it begins so
 LIVE = "live"  # the date of a log whose path says none: a clean queue of a bus
 
 

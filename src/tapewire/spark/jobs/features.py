@@ -15,6 +15,7 @@ from tapewire.page import write_file
 from tapewire.replay.row_stream import look_back_ns
 from tapewire.spark.jobs.day_tables import KEYS, refuse_live_days, utc_date, write_day_tables
 from tapewire.spark.jobs.days import (
+    REPORT,
     Day,
     day_bounds,
     days_of,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["features"]
 
 JOB = "features"
-REPORT = "report.html"
 STREAMS = ("book", "trades")
 PLOTS = 6
 
@@ -56,7 +56,7 @@ def features(
     plots: int = PLOTS,
     progress: Progress | None = None,
 ) -> Summary:
-    """Compute features of an archive: Parquet by venue, date and symbol, and ``report.html``.
+    """Compute features of an archive: Parquet by venue, date and symbol, and ``_report.html``.
 
     Books and trades of a symbol are one tape, ordered by the time they were received. Rows are
     sorted by time within each file, and are the same, to the bit, for any number of partitions.
@@ -124,6 +124,7 @@ def features(
         pictures = [shown.day(day) for day in drawn if results[day.name].rows]
         write_file(report, features_page(facts, pictures, columns, sample, os.fspath(source)))
         summary.seconds = time.monotonic() - started
+    summary.report = os.fspath(report)
     return summary
 
 

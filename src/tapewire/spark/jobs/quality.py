@@ -15,6 +15,7 @@ from tapewire.book.gaps import KINDS, Gap
 from tapewire.page import write_file
 from tapewire.replay import book_rows
 from tapewire.spark.jobs.days import (
+    REPORT,
     Day,
     days_of,
     folder_of,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["quality"]
 
 JOB = "quality"
-REPORT = "report.html"
 PICTURE = "pictures"
 PLOTS = 8
 
@@ -60,7 +60,7 @@ def quality(
     plots: int = PLOTS,
     progress: Progress | None = None,
 ) -> Summary:
-    """Measure clean logs, a symbol's day at a time; tables below `target`, and ``report.html``.
+    """Measure clean logs, a symbol's day at a time; tables below `target`, and ``_report.html``.
 
     Found is: what is missing, books that are crossed, locked or not to be trusted, clocks that
     disagree or drift, late records, and books that differ from the venue's own snapshots. Each is
@@ -121,7 +121,8 @@ def quality(
     )
     summary.seconds = time.monotonic() - started
     shown = [_read_day(root, day, day.name in drawn) for day in days if day.name in results]
-    write_file(Path(root) / REPORT, quality_page(shown, os.fspath(source), summary, limits))
+    page = quality_page(shown, os.fspath(source), summary, limits)
+    summary.report = os.fspath(write_file(Path(root) / REPORT, page))
     return summary
 
 
