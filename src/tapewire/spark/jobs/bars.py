@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tapewire.errors import TapewireError
 from tapewire.spark.bar_builder import Bar, BarBuilder, BarSpec
@@ -158,7 +159,7 @@ class _Bars:
                 batch["timestamp_ns"].to_numpy(),
                 batch["price"].to_numpy(),
                 batch["size"].to_numpy(),
-                np.array([side == "buy" for side in batch["side"].to_pylist()], bool),
+                pc.fill_null(pc.equal(batch["side"], "buy"), False).to_numpy(zero_copy_only=False),
             )
             if made:
                 yield _batch(names, count, made, scales)

@@ -124,7 +124,7 @@ def features(
         pictures = [shown.day(day) for day in drawn if results[day.name].rows]
         write_file(report, features_page(facts, pictures, columns, sample, os.fspath(source)))
         summary.seconds = time.monotonic() - started
-    summary.report = os.fspath(report)
+    summary.report = os.path.join(os.fspath(target), REPORT)
     return summary
 
 

@@ -122,7 +122,8 @@ def quality(
     summary.seconds = time.monotonic() - started
     shown = [_read_day(root, day, day.name in drawn) for day in days if day.name in results]
     page = quality_page(shown, os.fspath(source), summary, limits)
-    summary.report = os.fspath(write_file(Path(root) / REPORT, page))
+    write_file(Path(root) / REPORT, page)
+    summary.report = os.path.join(os.fspath(target), REPORT)
     return summary
 
 
