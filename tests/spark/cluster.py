@@ -53,7 +53,7 @@ class Daemon:
 
         def found():
             text = self.log.read_text(errors="replace")
-            assert self.process.poll() is None, f"{self.name} ended by itself:\n{text}"
+            assert self.process.poll() is None, f"{self.name} ended by itself:\n{text[-4000:]}"
             return re.search(pattern, text)
 
         return wait_until(found, START_SECONDS)[1]
@@ -164,7 +164,7 @@ class Driver:
     def __init__(self, code, master, *arguments, conf=(), python=sys.executable, env=()):
         program = _DRIVER + textwrap.dedent(code)
         environment = dict(os.environ, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1") | dict(env)
-        settings = json.dumps(CONF | dict(conf))
+        settings = json.dumps((CONF if master.startswith("spark://") else {}) | dict(conf))
         self._process = subprocess.Popen(
             [str(python), "-c", program, master, settings, *map(str, arguments)],
             env={name: value for name, value in environment.items() if value is not None},
@@ -174,6 +174,10 @@ class Driver:
             text=True,
             start_new_session=True,
         )
+
+    @property
+    def ended(self):
+        return self._process.poll() is not None
 
     def answer(self, timeout=100.0):
         """The value given to `answer(…)`, once the program has ended well."""
@@ -189,6 +193,28 @@ class Driver:
         if self._process.poll() is None:
             self._process.kill()  # its JVM ends with it
             self._process.communicate()
+
+
+def connect_server(folder, master="local[2]"):
+    """A Spark Connect server of the pip package, as its script starts it; and its address."""
+    server = Daemon(
+        folder,
+        "connect",
+        "org.apache.spark.deploy.SparkSubmit",
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+        *("--master", master),
+        *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
+        *("--conf", "spark.connect.grpc.binding.port=0"),
+        *("--conf", "spark.ui.enabled=false"),
+        "spark-internal",
+        env={"PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "600m"},
+    )
+    try:
+        port = server.said(r"Spark Connect server started at: \S*?:(\d+)")
+    except BaseException:
+        server.kill()
+        raise
+    return server, f"sc://127.0.0.1:{port}"
 
 
 def drive(code, master, *arguments, **options):
