@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 __all__ = [
+    "BatchConflict",
     "ChecksumMismatch",
     "ClosedHandle",
     "ConcurrentUse",
@@ -217,6 +218,10 @@ class JavaUnusable(TapewireError, RuntimeError):
 
 class MappingLost(TapewireError):
     """A file was cut short while it was mapped."""
+
+
+class BatchConflict(TapewireError):
+    """A batch of this number was published before, with other rows."""
 
 
 class UnknownOrder(TapewireError, LookupError):
