@@ -50,7 +50,9 @@ class TapewireSource(DataSource):
         options, columns, logs = self._asked(schema)
         refuse_live(logs, options, self.master)
         stream = importlib.import_module("tapewire.spark.stream")
-        reader: DataSourceStreamReader = stream.reader(options, columns, self.parallelism)
+        reader: DataSourceStreamReader = stream.reader(
+            options, columns, self.parallelism, self.master
+        )
         return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
