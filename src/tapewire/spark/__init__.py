@@ -8,7 +8,8 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 try:
     import pyspark  # noqa: F401
@@ -21,7 +22,14 @@ from tapewire.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["pack", "register", "session"]
+__all__ = ["jobs", "pack", "register", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    """`jobs` with its first use: what a worker imports stays small."""
+    if name == "jobs":
+        return importlib.import_module("tapewire.spark.jobs")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(spark: SparkSession) -> None:
