@@ -1,0 +1,55 @@
+import pytest
+from pyspark.sql import types as sql
+from pyspark.sql.pandas.types import to_arrow_schema
+
+import tapewire as tw
+from tapewire.spark import schemas
+from tapewire.spark.schemas import GAPS, RECORDS, TRADES, arrow_schema, select, struct_type, take
+
+VIEWS = {"records": RECORDS, "trades": TRADES, "gaps": GAPS}
+
+
+def test_a_record_has_these_columns_and_no_nulls():
+    assert struct_type(RECORDS).simpleString() == (
+        "struct<seq:bigint,timestamp_ns:bigint,timestamp:timestamp,type_id:int,flags:int,"
+        "payload:binary,queue:string>"
+    )
+    assert not any(field.nullable for field in struct_type(RECORDS))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_arrow_has_what_spark_makes_of_it_to_the_letter(view):
+    asked = to_arrow_schema(struct_type(VIEWS[view]), timezone="UTC")
+    made = arrow_schema(VIEWS[view])
+    assert made.equals(asked)
+    assert [field.nullable for field in made] == [column.nullable for column in VIEWS[view]]
+
+
+def test_only_a_side_of_a_trade_may_be_null():
+    assert [column.name for column in TRADES if column.nullable] == ["side"]
+
+
+def test_columns_come_in_the_order_asked_for():
+    assert [column.name for column in select(RECORDS, ["payload", "seq"])] == ["payload", "seq"]
+
+
+def test_an_unknown_column_is_told_with_those_there_are():
+    with pytest.raises(tw.InvalidOption, match="no such column: price; there are: seq, timestamp"):
+        select(RECORDS, ["seq", "price"])
+
+
+def test_a_schema_may_be_looser_about_nulls():
+    asked = sql.StructType([sql.StructField("seq", sql.LongType(), nullable=True)])
+    assert take(RECORDS, asked) == (schemas.Column("seq", sql.LongType(), nullable=True),)
+
+
+def test_a_schema_may_not_forbid_nulls_that_come():
+    asked = sql.StructType([sql.StructField("side", sql.StringType(), nullable=False)])
+    with pytest.raises(tw.InvalidOption, match="not null what may be null: column=side"):
+        take(TRADES, asked)
+
+
+def test_a_schema_of_another_type_is_refused_with_the_right_one():
+    asked = sql.StructType([sql.StructField("seq", sql.IntegerType())])
+    with pytest.raises(tw.InvalidOption, match=r"column=seq, type=int; it is bigint"):
+        take(RECORDS, asked)
