@@ -13,7 +13,7 @@ from tapewire.errors import InvalidOption
 from tapewire.replay import BookStream
 from tapewire.replay.row_stream import look_back_ns
 from tapewire.spark import replay_slices
-from tapewire.spark.columns import bigint, timestamps
+from tapewire.spark.columns import bigint, decimals, timestamps
 from tapewire.spark.schemas import Column
 from tapewire.spark.units import Unit, units_of
 
@@ -153,27 +153,11 @@ class _Levels:
         if name not in self._values:
             values = self._batch[name].values
             if self._decimals is not None and name.endswith("_prices"):
-                values = self._as_decimals(name, values)
+                values = self._as_decimals(name, values, self._decimals)
             self._values[name] = values
         return self._values[name]
 
-    def _as_decimals(self, name: str, values: pa.Array) -> pa.Array:
+    def _as_decimals(self, name: str, values: pa.Array, scale: int) -> pa.Array:
         counts = np.diff(self._batch[name].offsets.to_numpy())
         scales = np.repeat(self._batch["price_scale"].to_numpy(), counts)
-        to = pa.decimal128(38, self._decimals)
-        found = np.unique(scales).tolist()
-        if len(found) <= 1:
-            return decimals(values, found[0] if found else 0).cast(to)
-        # A batch may have rows of several instruments.
-        parts = [decimals(values.filter(pa.array(scales == one)), one).cast(to) for one in found]
-        order = np.argsort(np.argsort(scales, kind="stable"), kind="stable")
-        return pa.concat_arrays(parts).take(pa.array(order))
-
-
-def decimals(values: pa.Array, scale: int) -> pa.Array:
-    """Scaled integers as decimals of that scale: the same digits, with a point."""
-    whole = values.to_numpy()
-    wide = np.empty((len(whole), 2), "<i8")
-    wide[:, 0] = whole
-    wide[:, 1] = whole >> 63  # the sign
-    return pa.Array.from_buffers(pa.decimal128(38, scale), len(whole), [None, pa.py_buffer(wide)])
+        return decimals(values.to_numpy(), scales, scale)
