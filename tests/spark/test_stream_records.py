@@ -3,7 +3,6 @@
 import pytest
 
 import tapewire as tw
-from tapewire.queue import status
 from tests.spark.streams import Query, batch_rows
 
 SMALL = {"segment_bytes": 8192}

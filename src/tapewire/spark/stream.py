@@ -77,11 +77,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._followed = FollowedLogs(self._options, self._master)
         return self._followed
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as all below
+    def initialOffset(self) -> dict[str, Any]:
         """Before everything: of no log. The same however often, and whatever comes meanwhile."""
         return Offset(self._options.view).to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """What the options say."""
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
@@ -89,13 +89,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Note what is there now: this run goes no further."""
         self._target = self._logs.ends()
 
-    def latestOffset(  # noqa: N802
-        self, start: dict[str, Any], limit: ReadLimit
-    ) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` itself when there is nothing to read."""
         begin = Offset.parse(start, self._options.view)
         ahead = self._logs.ahead(begin.logs)
@@ -136,8 +134,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts: list[Any] = []
         view = views.find(self._options.view)
         for name, (low, number) in sorted(ranges.items()):
-            low = self._options.seq_from if low is None else low
-            options = self._options.replace(seq_from=low, seq_to=number)
+            first = self._options.seq_from if low is None else low
+            options = self._options.replace(seq_from=first, seq_to=number)
             share = max(1, round(wanted * (number - (low or 0)) / max(records, 1)))
             parts += view.plan(options, [logs[name]], share)
         return slices.pack(parts, wanted)

@@ -44,7 +44,7 @@ def pinned_at(path, name="q"):
     return found.next_seq
 
 
-# ---- what comes ------------------------------------------------------------------------------------
+# ---- what comes ----------------------------------------------------------------------------------
 
 
 def test_runs_go_on_where_the_last_one_ended(md):
@@ -138,7 +138,7 @@ def test_a_sparse_log_keeps_its_numbers(tmp):
     assert query.counts() == [70, 70, 70, 70, 20]
 
 
-# ---- trees -----------------------------------------------------------------------------------------
+# ---- trees ---------------------------------------------------------------------------------------
 
 
 def archived(root, symbol, date, count):
@@ -188,7 +188,7 @@ def test_an_archive_needs_no_name_and_gets_no_reader(tmp):
     assert status(tmp / "v1/binance/BTCUSDT/2026-01-30/trades").readers == ()
 
 
-# ---- the pinned reader -----------------------------------------------------------------------------
+# ---- the pinned reader ---------------------------------------------------------------------------
 
 
 def test_a_queue_needs_the_name_of_a_reader(md):
@@ -264,7 +264,7 @@ def test_a_live_queue_rolls_and_retires_while_it_streams(tmp, eventually):
         assert eventually(lambda: status(tmp / "md").first_available_seq > 4000)
 
 
-# ---- ended anywhere --------------------------------------------------------------------------------
+# ---- ended anywhere ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -304,7 +304,7 @@ def test_killed_again_and_again_while_the_queue_rolls_and_retires(tmp):
         assert status(tmp / "md").first_available_seq > 0
 
 
-# ---- what is wrong ---------------------------------------------------------------------------------
+# ---- what is wrong -------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_of_another_view_is_refused(md):
