@@ -98,6 +98,54 @@ def import_(
     run_job("import", master, conf, as_json, job)
 
 
+@etl.command()
+def compact(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="An archive, a log, or a folder of Parquet files."),
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Where to; made if new.")],
+    to: Annotated[
+        str, typer.Option(metavar="KIND", help="parquet, or archive: back into logs.")
+    ] = "parquet",
+    target_bytes: Annotated[
+        int, typer.Option(min=4096, metavar="N", help="Bytes of a Parquet file, about.")
+    ] = 256 << 20,
+    codec: Annotated[
+        str, typer.Option(metavar="NAME", help="zstd, snappy, gzip, lz4 or none.")
+    ] = "zstd",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Replace files of the source, when it is the target.")
+    ] = False,
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Logs to Parquet and back without loss; small Parquet files to right-sized ones.
+
+    Rows stay in their order. A folder appears whole or not at all. SOURCE is
+    left as it is, unless it is TARGET too.
+
+    Exits 3 when a log or a folder could not be done.
+    """
+
+    def job(spark: Any, progress: Progress) -> Summary:
+        from tapewire.spark import jobs
+
+        return jobs.compact(
+            spark,
+            source,
+            target,
+            to=to,
+            target_bytes=target_bytes,
+            codec=codec,
+            yes=yes,
+            progress=progress,
+        )
+
+    run_job("compact", master, conf, as_json, job)
+
+
 def run_job(
     name: str,
     master: str,
