@@ -92,6 +92,17 @@ class Panel:
         if path:
             self.parts.append(f'<path class="line {css}" d="{"".join(path)}"/>')
 
+    def ribbon(self, x: Array, low: Array, high: Array, css: str) -> None:
+        """The ground between two such lines."""
+        path = []
+        left, bottom, top = (v.tolist() for v in (self.x(x), self.y(low), self.y(high)))
+        for i in range(len(left) - 1):
+            if not math.isnan(bottom[i]):
+                right = f"H{left[i + 1]:.1f}V{top[i]:.1f}H{left[i]:.1f}z"
+                path.append(f"M{left[i]:.1f},{bottom[i]:.1f}{right}")
+        if path:
+            self.parts.append(f'<path class="area {css}" d="{"".join(path)}"/>')
+
     def cells(self, x: Array, y: Array, values: Array, css: str) -> None:
         """Shades: `values[i, j]` in 0 … 1 from `x[j]` to `x[j + 1]`, `y[i]` to `y[i + 1]`."""
         shades = np.ceil(np.nan_to_num(np.clip(values, 0, 1)) * SHADES).astype(int)
