@@ -13,7 +13,7 @@ from conftest import wait_until
 from tests.spark.cluster import Cluster, Driver, drive
 
 ROWS = 20_000
-pytestmark = pytest.mark.timeout(300)  # five JVMs on a busy machine
+pytestmark = pytest.mark.timeout(600)  # five JVMs on a busy machine
 
 RECORDS = """
 import hashlib, os, time, uuid
@@ -86,11 +86,11 @@ def run(cluster, module_tmp):
     expected = write(log)
     marks.mkdir()
     with Driver(RECORDS, cluster.master, log, marks, go, module_tmp / "live") as driver:
-        wait_until(lambda: len(list(marks.iterdir())) >= 2 or driver.ended, 60)
+        wait_until(lambda: len(list(marks.iterdir())) >= 2 or driver.ended, 150)
         killed = cluster.executors()
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: set(cluster.executors()) - set(killed) or driver.ended, 60)
+        wait_until(lambda: set(cluster.executors()) - set(killed) or driver.ended, 150)
         go.touch()
         told = driver.answer()
     attempts = len(list(marks.iterdir()))
@@ -131,7 +131,7 @@ def other_address():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_master_on_another_address_than_loopback_does_not_read_a_live_queue(tmp):
     host = other_address()
     if host is None:
