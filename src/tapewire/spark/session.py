@@ -86,6 +86,7 @@ def _started(
             own["spark.master"] = master
     else:
         require_java()
+        _end_jvm()
         own = settings.of(master or LOCAL, ui=ui)
         if "spark.driver.extraJavaOptions" in given:
             # Both; of two that say the same thing Java takes the last.
@@ -96,6 +97,7 @@ def _started(
         builder = builder.config(name, value)
     with _launching({**settings.environment(own | given, os.environ), **variables}):
         spark = builder.getOrCreate()
+    atexit.unregister(_end)
     atexit.register(_end, own.get("spark.sql.warehouse.dir"))
     if ui and spark.sparkContext.uiWebUrl:
         print(f"Spark's page: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
@@ -200,14 +202,24 @@ def _end(warehouse: str | None) -> None:
     """At the interpreter's exit: stop what runs, and stay until the JVM is gone."""
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context.stop()
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is not None:
-        process.stdin.close()  # what its JVM waits for to end
-        for child in (process, *_filters):
-            try:
-                child.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+    _end_jvm()
     if warehouse is not None:
         shutil.rmtree(warehouse, ignore_errors=True)  # is there only if a table was saved
+
+
+def _end_jvm() -> None:
+    """End the JVM that a stopped session leaves: it has the memory and variables of that one."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    process.stdin.close()  # what its JVM waits for to end
+    for child in (process, *_filters):
+        try:
+            child.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    _filters.clear()
