@@ -41,6 +41,6 @@ def register(spark: SparkSession) -> None:
         >>> spark = SparkSession.builder.getOrCreate()  # doctest: +SKIP
         >>> tws.register(spark)  # doctest: +SKIP
     """
-    from tapewire.spark.source import source_for
+    from tapewire.spark import source
 
-    spark.dataSource.register(source_for(spark))
+    source.register(spark)
