@@ -62,8 +62,11 @@ def _later(event, shift):
     return replace(event, time=event.time + shift)
 
 
-def write_orders(root, seed, count, *, days=2, snapshots_every=25):
-    """The same of single orders, many of which live on from one day to the next."""
+def write_orders(root, seed, count, *, days=2, snapshots_every=25, anew=()):
+    """The same of single orders, many of which live on from one day to the next.
+
+    Days of `anew` begin with a reset.
+    """
     rng = random.Random(seed)
     live, time = [], START_NS
     for day in range(days):
@@ -71,6 +74,10 @@ def write_orders(root, seed, count, *, days=2, snapshots_every=25):
             ORDERS.venue, ORDERS.symbol, FIRST_DAY + day * ONE_DAY, "book"
         )
         with tw.open_publisher(path, segment_bytes=1 << 20) as writer:
+            if day in anew:
+                time += 10**9
+                writer.append(0x1000, l3_event(ORDERS, time, type=5), timestamp_ns=time)
+                live = []
             for n in range(count // days):
                 time += rng.randrange(1, 40_000_000)
                 fields = {"type": 1, "side": 1 + n % 2, "order_id": day * count + n + 1}
@@ -83,6 +90,7 @@ def write_orders(root, seed, count, *, days=2, snapshots_every=25):
                 else:
                     live.append(fields["order_id"])
                 writer.append(0x1000, l3_event(ORDERS, time, **fields), timestamp_ns=time)
-        save_books(path, snapshots_every)
+        if snapshots_every:
+            save_books(path, snapshots_every)
         time += 10**9
     Instruments([ORDERS]).save(root)

@@ -32,8 +32,8 @@ class Query:
     def parts(self, wanted=1, span_ns=None):
         if span_ns is None:
             return self.view.plan(self.options, self.logs, wanted)
-        found = (self.options, self.units, wanted, self.look_back_ns, span_ns)
-        return replay_slices.plan(*found)
+        found = (self.options, self.units, wanted, self.look_back_ns)
+        return replay_slices.plan(*found, span_ns=span_ns)
 
     def read(self, parts):
         """The rows of these parts, as Spark gets them."""

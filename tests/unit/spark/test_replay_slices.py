@@ -78,6 +78,18 @@ def test_orders_that_live_on_into_the_next_day_are_in_its_slices(tmp, span_ns):
     assert_same_rows(asked.read(parts), asked.one_pass(orders=True))
 
 
+@pytest.mark.parametrize("every", [25, None], ids=["with snapshots", "without"])
+def test_a_day_of_orders_that_begins_anew_stands_alone(tmp, every):
+    write_orders(tmp, 39, 800, days=4, anew=(1, 3), snapshots_every=every)
+    asked = Query(tmp, "book", partitions=8)
+    want = asked.one_pass(orders=True)
+    for parts in (asked.parts(8), asked.parts(span_ns=SECOND)):
+        assert len(parts) > 2
+        assert_same_rows(asked.read(parts), want)
+    last = asked.parts(8)[-1]
+    assert [log.name[-15:] for log in replay_slices.needed(last, 0)] == ["2023-11-17/book"]
+
+
 def test_a_slice_opens_the_logs_from_its_snapshot_on(days):
     asked = Query(days, "book", partitions=6)
     first, *_, last = asked.parts(wanted=6)
@@ -282,7 +294,15 @@ def test_decimals_have_the_largest_scale_of_all_instruments(tmp):
 
 def test_decimals_need_to_know_the_instruments(tmp):
     write_three(tmp / "q", 20)
-    with pytest.raises(InvalidOption, match="scale of every instrument"):
+    asked = Query(tmp / "q", "book", prices="decimal")
+    got = asked.read(asked.parts())
+    assert got.schema.field("bid_prices").type.value_type == pa.decimal128(38, 4)
+    by_hand = Query(tmp / "q", "book").read(asked.parts()).to_pylist()
+    for row, scaled in zip(got.to_pylist(), by_hand, strict=True):
+        digits = [int(price.scaleb(row["price_scale"])) for price in row["bid_prices"]]
+        assert digits == scaled["bid_prices"]
+    (tmp / "instruments.json").unlink()
+    with pytest.raises(InvalidOption, match="needs to know the instruments"):
         Query(tmp / "q", "book", prices="decimal")
 
 
