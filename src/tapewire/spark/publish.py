@@ -36,6 +36,7 @@ from tapewire.errors import (
     InvalidOption,
     NotALog,
     PayloadTooLarge,
+    SequenceNotRising,
     StorageError,
 )
 from tapewire.protocol import types_file
@@ -43,7 +44,7 @@ from tapewire.queue import open_reader
 from tapewire.queue._native import Upkeep
 from tapewire.spark.manifest import ONCE, Action, Manifest, Manifests
 from tapewire.spark.sink_jobs import Jobs, commit_lock
-from tapewire.spark.sink_rows import Columns, plain, twin
+from tapewire.spark.sink_rows import Columns, plain
 from tapewire.spark.staging import (
     Run,
     append,
@@ -230,7 +231,12 @@ class Archive:
                 )
             keep = False
         elif keep and run.first_seq < next_seq and not drop:
-            raise twin(run.log, run.first_seq, os.fspath(place))
+            raise SequenceNotRising(
+                f"numbers of a log rise: seq={run.first_seq}, last={next_seq - 1}, log={run.log}",
+                path=os.fspath(place),
+                hint="these rows came late, or a second time: to leave such out, "
+                'option("duplicates", "drop")',
+            )
         return Action(run.log, "append", run.folder, run.records, next_seq, keep)
 
     def _publish(self, manifest: Manifest) -> None:

@@ -62,7 +62,7 @@ def test_a_committed_job_leaves_nothing_staged(tmp):
 def test_numbers_that_fall_are_refused_and_nothing_is_published(tmp):
     Job(tmp).task(rows([1, 9])).commit()
     job = Job(tmp).task(rows([5, 12])).task(rows([1], symbol="ETH-USDT"))
-    with pytest.raises(tw.SequenceNotRising, match=rf"seq=5, log={LOG}"):
+    with pytest.raises(tw.SequenceNotRising, match=rf"seq=5, last=9, log={LOG}"):
         job.commit()
     assert seqs_of(tmp / LOG) == [1, 9]
     assert not (tmp / OTHER).exists()
