@@ -4,10 +4,12 @@
 
     {"v": 1, "view": "records", "logs": {"md": 1200}}
     {"v": 1, "view": "book", "logs": {"…/book": 1200, "…/trades": 88}, "times": {"binance:BTC": 17}}
+    {"v": 1, "view": "gaps", "logs": {"md": 1200}, "ledgers": {"md": 3}}
 
 `logs` has of each log the number that is read next. `times` has of each instrument, for the views
-that are replayed, the time up to which rows have been given. A checkpoint is a folder of text files
-that anybody can edit: what comes back is checked, to the last member.
+that are replayed, the time up to which rows have been given; `ledgers` of each log, for the view of
+gaps, how many its ledger had told. A checkpoint is a folder of text files that anybody can edit:
+what comes back is checked, to the last member.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Offset:
         logs: Name of each log to the number that is read next. A log that is not here has not been
             seen: it is read from its beginning.
         times: Instrument to the time that its rows are before; of replayed views alone.
+        ledgers: Name of each log to how many gaps of its ledger were read; of gaps alone.
 
     Example:
         >>> offset = Offset("records", {"md": 12})
@@ -50,6 +53,7 @@ class Offset:
     view: str
     logs: Mapping[str, int] = field(default_factory=dict)
     times: Mapping[str, int] = field(default_factory=dict)
+    ledgers: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As Spark keeps it. Equal offsets give equal text: Spark compares that."""
@@ -58,8 +62,9 @@ class Offset:
             "view": self.view,
             "logs": dict(sorted(self.logs.items())),
         }
-        if self.times:
-            document["times"] = dict(sorted(self.times.items()))
+        for name, table in (("times", self.times), ("ledgers", self.ledgers)):
+            if table:
+                document[name] = dict(sorted(table.items()))
         return document
 
     @classmethod
@@ -92,15 +97,15 @@ class Offset:
                 hint="read it with that release, or upgrade",
             )
         known: dict[str, type] = {"v": int, "view": str, "logs": dict}
-        if "times" in document:
-            known["times"] = dict
+        known |= {name: dict for name in ("times", "ledgers") if name in document}
         members(document, "the offset", **known)
         if version != VERSION:
             raise Wrong(f"no such version: v={short(version)}")
         if document["view"] != view:
             raise Wrong(f"it is of another view: view={short(document['view'])}, asked={view!r}")
         logs = _numbers("logs", document["logs"], _SEQ_MOST)
-        return cls(view, logs, _numbers("times", document.get("times", {}), _TIME_MOST))
+        times = _numbers("times", document.get("times", {}), _TIME_MOST)
+        return cls(view, logs, times, _numbers("ledgers", document.get("ledgers", {}), _SEQ_MOST))
 
     def check_follows(self, start: Offset) -> None:
         """Refuse a range that goes backwards.
@@ -111,6 +116,7 @@ class Offset:
         for what, before, now in (
             ("logs", start.logs, self.logs),
             ("times", start.times, self.times),
+            ("ledgers", start.ledgers, self.ledgers),
         ):
             for name, number in before.items():
                 if now.get(name, -1) < number:

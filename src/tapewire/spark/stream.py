@@ -44,11 +44,19 @@ def reader(
     master: str | None,
 ) -> DataSourceStreamReader:
     """The reader of a streaming query over one view."""
+    if options.view in ("book", "features"):
+        from tapewire.spark.stream_replayed import ReplayedStreamReader
+
+        return ReplayedStreamReader(options, columns, parallelism, master)
+    if options.view == "gaps":
+        from tapewire.spark.stream_gaps import GapsStreamReader
+
+        return GapsStreamReader(options, columns, parallelism, master)
     return StreamReader(options, columns, parallelism, master)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the logs of a query, view by view a row a record or less.
+    """Follows the logs of a query: of views in which a row is of a record.
 
     Args:
         options: The options, with `columns` as they are to come.

@@ -1,6 +1,7 @@
 """The reader of streaming queries: every record once, whatever ends it, and wherever it goes on."""
 
 import random
+import time
 
 import pytest
 
@@ -246,6 +247,25 @@ def test_a_query_stopped_for_long_loses_nothing_though_retention_would(tmp):
         assert status(tmp / "md").first_available_seq <= 80
         query.run()
         assert query.column("seq") == list(range(1100))
+
+
+def test_a_query_stopped_for_three_ttls_goes_on_where_it_was(tmp, eventually):
+    retention = tw.Retention(reader_ttl=0.1, max_reader_lag_bytes=1 << 30)
+    with tw.open_publisher(tmp / "md", segment_bytes=8192, retention=retention) as writer:
+        append(writer, 100, 200)
+        query = MicroBatches(tmp / "md", reader="q", max_rows=40).run()
+        # What happens to a reader that is not pinned and has stopped is what would happen to it.
+        with tw.open_subscriber(tmp / "md", "control", start="earliest") as control:
+            control.commit()
+        stopped = time.monotonic()
+        append(writer, 1000, 200)
+        eventually(lambda: time.monotonic() > stopped + 3 * 0.1)
+        append(writer, 100, 200)
+        eventually(lambda: status(tmp / "md").first_available_seq > 0)
+        query.run()
+        assert query.column("seq") == list(range(1200))
+        with pytest.raises(SegmentMissing):
+            tw.open_subscriber(tmp / "md", "control")
 
 
 def test_a_live_queue_rolls_and_retires_while_it_streams(tmp, eventually):

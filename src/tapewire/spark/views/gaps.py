@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from tapewire.book.gaps import GapLedger
+from tapewire.book.gaps import Gap, GapLedger, LedgerScan
 from tapewire.damage import Passed
 from tapewire.log import open_log
 from tapewire.spark import schemas, slices
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from tapewire.spark.options import ReadOptions
     from tapewire.spark.slices import Slice
 
-__all__ = ["LedgerPart", "plan", "read", "schema"]
+__all__ = [
+    "LedgerPart",
+    "as_batch",
+    "damaged_lines",
+    "found_in",
+    "plan",
+    "read",
+    "row_of",
+    "schema",
+]
 
 _NAMES = tuple(column.name for column in schemas.GAPS)
 _BIGINT_MAX = 2**63 - 1
@@ -63,22 +72,38 @@ def _ledger_range(found: list[Slice], options: ReadOptions) -> tuple[int, int]:
 
 def read(part: LedgerPart | Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The gaps of one part. Damage is what is looked for: it never raises here."""
-    rows = list(_of_ledger(part) if isinstance(part, LedgerPart) else _of_records(part, options))
-    if options.symbols is not None:
-        rows = [row for row in rows if _chosen(row, options)]
-    if rows:
-        yield _table(rows, options.columns or _NAMES)
+    if isinstance(part, LedgerPart):
+        yield from as_batch(_of_ledger(part), options)
+    else:
+        yield from as_batch(found_in(part, options, GapLedger(part.log.path).read()), options)
+
+
+def as_batch(rows: Iterable[dict[str, Any]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Rows of the symbols and with the columns that are asked for; nothing when there is none."""
+    chosen = [row for row in rows if options.symbols is None or _chosen(row, options)]
+    if chosen:
+        yield _table(chosen, options.columns or _NAMES)
+
+
+def row_of(log: LogRef, gap: Gap) -> dict[str, Any]:
+    """A gap of a log's ledger."""
+    return {"queue": log.name, **dataclasses.asdict(gap)}
 
 
 def _of_ledger(part: LedgerPart) -> Iterator[dict[str, Any]]:
     scan = GapLedger(part.log.path).scan()
     for gap in scan.gaps:
         if part.seq_from <= gap.seq < part.seq_to:
-            yield {"queue": part.log.name, **dataclasses.asdict(gap)}
+            yield row_of(part.log, gap)
+    yield from damaged_lines(part.log, scan)
+
+
+def damaged_lines(log: LogRef, scan: LedgerScan) -> Iterator[dict[str, Any]]:
+    """A row about the lines of a ledger that cannot be believed, where there are some."""
     if scan.damaged_count:
         first = scan.damaged[0]
         yield _row(
-            part.log,
+            log,
             kind="ledger",
             cause=f"{scan.damaged_count} lines of gaps.jsonl are damaged, the first: "
             f"line {first.line}: {first.why}",
@@ -86,13 +111,12 @@ def _of_ledger(part: LedgerPart) -> Iterator[dict[str, Any]]:
         )
 
 
-def _of_records(part: Slice, options: ReadOptions) -> Iterator[dict[str, Any]]:
+def found_in(
+    part: Slice, options: ReadOptions, ledger: Iterable[Gap] = ()
+) -> Iterator[dict[str, Any]]:
+    """The gaps that reading a slice finds, without those that the ledger has told."""
     found: list[dict[str, Any]] = []
-    told = {
-        (gap.first, gap.last)
-        for gap in GapLedger(part.log.path).scan().gaps
-        if gap.kind == "record"
-    }
+    told = {(gap.first, gap.last) for gap in ledger if gap.kind == "record"}
 
     def note(lost: Passed) -> None:
         known = lost.first is not None and lost.last is not None and lost.last >= lost.first

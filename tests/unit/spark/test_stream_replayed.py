@@ -1,0 +1,280 @@
+"""Streaming books and features: the rows of one pass, whatever the micro-batches and the states."""
+
+import contextlib
+import random
+import shutil
+
+import pytest
+
+import tapewire as tw
+from tapewire import bus
+from tapewire.errors import InvalidOption
+from tapewire.protocol.instruments import Instruments
+from tapewire.queue import status
+from tests.support.feature_tapes import TRADE_TICK, TapeWriter, instrument, random_tape
+from tests.support.micro_batches import Killed, MicroBatches, batch
+
+ONE = instrument()
+FEATURES = "mid,spread_bps,imbalance3,ofi,trade_price,trade_flow_5s,vwap_300ms,volatility_1s"
+
+
+class Feed:
+    """Writers of the book and the trades of an instrument on a bus, or of both in one queue."""
+
+    def __init__(self, root, seed, *, apart, count=900, **options):
+        layout = bus.Layout(root)
+        self.paths = {"book": layout.streams.clean(ONE.venue, ONE.symbol, "book")}
+        self.paths["trades"] = self.paths["book"]
+        if apart:
+            self.paths["trades"] = layout.streams.clean(ONE.venue, ONE.symbol, "trades")
+        root.mkdir(exist_ok=True)
+        Instruments([ONE]).save(root)
+        self._encode = TapeWriter(root, ONE)
+        self._tape = iter(random_tape(seed, count))
+        self._options = {"segment_bytes": 1 << 16, **options}
+        self._writers = {}
+        self.twice = False
+        self.encode = self._encode.payload
+        self.open()
+
+    def open(self):
+        for path in dict.fromkeys(self.paths.values()):
+            self._writers[path] = tw.open_publisher(path, **self._options)
+
+    def append(self, count=None):
+        """So many events, or all that are left; whether there was one."""
+        done = 0
+        for event in self._tape:
+            type_id, payload = self._encode.payload(event)
+            path = self.paths["trades" if type_id == TRADE_TICK else "book"]
+            for _ in range(1 + self.twice):
+                self._writers[path].append(type_id, payload, timestamp_ns=event.time)
+            done += 1
+            if done == count:
+                break
+        return done > 0
+
+    def close(self):
+        for writer in self._writers.values():
+            writer.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+
+def options_of(view, sample, root, **more):
+    options = {"view": view, "sample": sample, **more}
+    options |= {"levels": 3} if view == "book" else {"features": FEATURES}
+    return options
+
+
+def query_over(root, view, sample, **more):
+    options = options_of(view, sample, root, **more)
+    return MicroBatches(root, reader="q", state=root.parent / "state", **options)
+
+
+def whole(root, view, sample, **more):
+    return batch(root, partitions=1, **options_of(view, sample, root, **more))
+
+
+def same(found, expected):
+    assert found.schema == expected.schema
+    assert found.num_rows == expected.num_rows
+    assert found.equals(expected), "rows differ"
+
+
+VIEWS = [(view, sample) for view in ("book", "features") for sample in ("event", "trade", "100ms")]
+
+
+@pytest.mark.parametrize(("view", "sample"), VIEWS)
+@pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
+@pytest.mark.parametrize("limit", [{}, {"max_rows": 23}])
+def test_micro_batches_of_a_live_tape_are_one_pass(tmp, view, sample, apart, limit):
+    rng = random.Random(f"{view}{sample}{apart}{limit}")
+    with Feed(tmp / "bus", rng.randrange(1000), apart=apart) as feed:
+        query = query_over(tmp / "bus", view, sample, **limit)
+        while feed.append(rng.randrange(1, 200)):
+            query.run(now=rng.random() < 0.5)
+    query.run()
+    same(query.rows, whole(tmp / "bus", view, sample))
+    assert len(query.batches) > 3
+
+
+@pytest.mark.parametrize(("view", "sample"), VIEWS)
+@pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
+def test_lost_and_damaged_states_change_no_row(tmp, view, sample, apart):
+    rng = random.Random(f"{view}{sample}{apart}")
+    with Feed(tmp / "bus", rng.randrange(1000), apart=apart, count=600) as feed:
+        query = query_over(tmp / "bus", view, sample, max_rows=60)
+        while feed.append(rng.randrange(1, 100)):
+            query.run()
+            if rng.random() < 0.3:
+                shutil.rmtree(tmp / "state", ignore_errors=True)
+            for path in (tmp / "state").rglob("*.state"):
+                if rng.random() < 0.4:
+                    content = bytearray(path.read_bytes())
+                    content[rng.randrange(len(content))] ^= 1
+                    path.write_bytes(content)
+    query.run()
+    same(query.rows, whole(tmp / "bus", view, sample))
+
+
+@pytest.mark.parametrize("view", ["book", "features"])
+def test_killed_anywhere_the_rows_are_those_of_one_pass(tmp, view):
+    rng = random.Random(view)
+    killed = 0
+    with Feed(tmp / "bus", 5, apart=True) as feed:
+        query = query_over(tmp / "bus", view, "event", max_rows=40)
+        while feed.append(rng.randrange(1, 150)):
+            try:
+                query.run(lambda point, number: rng.random() < 0.15)
+            except Killed:
+                killed += 1
+    assert killed > 3
+    query.run()
+    same(query.rows, whole(tmp / "bus", view, "event"))
+
+
+def test_retention_waits_for_what_the_states_need(tmp):
+    retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
+    options = {"segment_bytes": 8192, "retention": retention}
+    rows = []
+    with Feed(tmp / "bus", 8, apart=True, count=3000, **options) as feed:
+        query = query_over(tmp / "bus", "features", "event", max_rows=200)
+        expected = Feed(tmp / "kept", 8, apart=True, count=3000)
+        with expected:
+            expected.append()
+        while feed.append(150):
+            query.run()
+            # A state that is lost has an older one, and the records behind that one are there.
+            newest = max((tmp / "state").rglob("*.state"), default=None)
+            if newest is not None:
+                newest.write_bytes(b"damaged")
+    query.run()
+    rows = query.rows
+    assert status(feed.paths["book"]).first_available_seq > 0
+    same(rows, whole(tmp / "kept", "features", "event"))
+
+
+def test_what_one_log_has_waits_for_the_other(tmp):
+    with Feed(tmp / "bus", 1, apart=True) as feed:
+        feed.append(300)
+        query = query_over(tmp / "bus", "features", "event").run()
+        times = [status(path).last_timestamp_ns for path in feed.paths.values()]
+        assert max(query.column("timestamp_ns")) < min(times)
+    query.run()
+    assert max(query.column("timestamp_ns")) >= max(times)
+
+
+def test_new_days_go_on_with_the_book_of_the_old_one(tmp):
+    root = tmp / "archive"
+    layout = bus.ArchiveLayout(root)
+    encode = TapeWriter(tmp / "x", ONE)
+    root.mkdir()
+    Instruments([ONE]).save(root)
+    tape = random_tape(3, 900)
+    query = MicroBatches(root, state=tmp / "state", **options_of("book", "event", root))
+    for day in range(3):
+        with contextlib.ExitStack() as stack:
+            writers = {
+                stream: stack.enter_context(
+                    tw.open_publisher(
+                        layout.log(ONE.venue, ONE.symbol, f"2026-01-0{day + 1}", stream),
+                        segment_bytes=1 << 16,
+                    )
+                )
+                for stream in ("book", "trades")
+            }
+            for event in tape[300 * day : 300 * day + 300]:
+                type_id, payload = encode.payload(event)
+                stream = "trades" if type_id == TRADE_TICK else "book"
+                writers[stream].append(type_id, payload, timestamp_ns=event.time)
+            query.run()
+    query.run()
+    found = query.rows
+    same(found, batch(root, partitions=1, **options_of("book", "event", root)))
+
+
+def test_times_bound_the_rows_as_they_do_in_a_batch(tmp):
+    with Feed(tmp / "bus", 4, apart=True) as feed:
+        feed.append()
+    times = whole(tmp / "bus", "features", "event").column("timestamp_ns").to_pylist()
+    for sample in ("event", "100ms"):
+        asked = {"time_from": times[200], "time_to": times[700]}
+        shutil.rmtree(tmp / "state", ignore_errors=True)
+        query = query_over(tmp / "bus", "features", sample, max_rows=50, **asked).run()
+        same(query.rows, whole(tmp / "bus", "features", sample, **asked))
+
+
+def test_several_instruments_of_one_log_are_told_apart(tmp):
+    from tests.support.feature_tapes import write_three
+
+    write_three(tmp / "mixed", 400)
+    for symbols in ({}, {"symbols": "BTCUSDT,ETHUSDT"}):
+        shutil.rmtree(tmp / "state", ignore_errors=True)
+        asked = {"view": "features", "features": "mid,ofi", **symbols}
+        name = f"q{len(symbols)}"
+        query = MicroBatches(
+            tmp / "mixed", reader=name, state=tmp / "state", max_rows=77, **asked
+        ).run()
+        key = [("symbol", "ascending"), ("timestamp_ns", "ascending")]
+        expected = batch(tmp / "mixed", partitions=1, **asked)
+        assert query.rows.sort_by(key).equals(expected.sort_by(key))
+        if symbols:
+            assert set(query.column("symbol")) == {"BTCUSDT", "ETHUSDT"}
+
+
+def test_a_folder_for_states_is_required(tmp):
+    with Feed(tmp / "bus", 1, apart=False) as feed:
+        feed.append(10)
+    query = MicroBatches(tmp / "bus", reader="q", view="book")
+    with pytest.raises(InvalidOption, match=r'option\("state", DIR\)'):
+        query.run()
+
+
+def test_old_states_are_taken_away(tmp):
+    with Feed(tmp / "bus", 2, apart=False) as feed:
+        feed.append()
+    query_over(tmp / "bus", "book", "event", max_rows=20).run()
+    assert len(list((tmp / "state").rglob("*.state"))) <= 4
+
+
+def test_what_was_sent_twice_changes_nothing_that_a_batch_does_not_change(tmp):
+    with Feed(tmp / "bus", 6, apart=True) as feed:
+        feed.twice = True
+        query = query_over(tmp / "bus", "book", "event", max_rows=50)
+        while feed.append(100):
+            query.run()
+    query.run()
+    same(query.rows, whole(tmp / "bus", "book", "event"))
+
+
+@pytest.mark.parametrize("lose_states", [False, True])
+def test_records_that_come_too_late_for_their_time_come_once_all_the_same(tmp, lose_states):
+    """A log goes on behind what the others have reached: its records have rows at the tape's time.
+
+    That is where streaming differs from a batch over the same logs, which puts them in order.
+    """
+    with Feed(tmp / "bus", 7, apart=True, count=400) as feed:
+        feed.append(300)
+    query = query_over(tmp / "bus", "features", "event", max_rows=100).run()
+    before = query.rows
+    with tw.open_publisher(feed.paths["trades"]) as writer:
+        late = [event for event in random_tape(7, 400)[:300] if event.kind == "trade"][-20:]
+        for event in late:
+            type_id, payload = feed.encode(event)
+            writer.append(type_id, payload, timestamp_ns=event.time)
+    if lose_states:
+        shutil.rmtree(tmp / "state")
+    feed.open()
+    feed.append()
+    feed.close()
+    query.run()
+    found = query.rows
+    assert found.slice(0, before.num_rows).equals(before)
+    assert found.num_rows == sum(status(path).records for path in feed.paths.values())
+    times = found.column("timestamp_ns").to_pylist()
+    assert times == sorted(times)
