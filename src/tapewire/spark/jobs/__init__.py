@@ -23,3 +23,7 @@ __all__ = [
     "import_files",
     "quality",
 ]
+from tapewire.spark.jobs.refine import refine
+from tapewire.spark.jobs.summary import Finding, Summary
+
+__all__ = ["Finding", "Progress", "Summary", "compact", "import_files", "refine"]
