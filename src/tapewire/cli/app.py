@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+import tapewire.cli.etl_tables  # noqa: F401 - adds its commands to `etl`
 from tapewire.cli.bench import bench
 from tapewire.cli.demo import demo
 from tapewire.cli.doctor import doctor

@@ -133,9 +133,9 @@ class Panel:
 
     def span(self, begin: float, end: float, css: str, least: float = 1.5) -> None:
         """A part of the x axis over the whole height, at least so many pixels wide."""
-        left = float(self.x(begin))
-        width = max(least, float(self.x(end)) - left)
-        box = f'x="{left:.1f}" y="{self.y.end:.1f}" width="{width:.1f}"'
+        left, right = float(self.x(begin)), float(self.x(end))
+        css += " thin" if right - left < 2 * least else ""
+        box = f'x="{left:.1f}" y="{self.y.end:.1f}" width="{max(least, right - left):.1f}"'
         height = f'height="{self.y.start - self.y.end:.1f}"'
         self.parts.append(f'<rect class="{css}" {box} {height}/>')
 
@@ -173,10 +173,12 @@ class Panel:
                 f"{html.escape(y_label(tick))}</text>"
             )
         for tick, label in x_ticks:
-            x = float(self.x(tick))
+            x, anchor = float(self.x(tick)), "middle"
+            if x + 3.4 * len(label) > self.x.end + 15:  # it would be cut off
+                x, anchor = min(x + 3.4 * len(label), self.x.end + 14), "end"
             out.append(
                 f'<text class="tick" x="{x:.1f}" y="{self.y.start + 18:.1f}" '
-                f'text-anchor="middle">{html.escape(label)}</text>'
+                f'text-anchor="{anchor}">{html.escape(label)}</text>'
             )
         if self.title:
             out.append(

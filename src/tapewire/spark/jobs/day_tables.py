@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from tapewire.errors import InvalidOption
+from tapewire.errors import InvalidOption, TapewireError
 from tapewire.spark.jobs.days import LIVE, Day, folder_of, input_of
 from tapewire.spark.jobs.done import Done
-from tapewire.spark.jobs.parts import Part, PartResult, skip_done
+from tapewire.spark.jobs.failures import typed
+from tapewire.spark.jobs.parts import DAMAGE, Part, PartResult, skip_done
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
-from tapewire.spark.jobs.summary import Summary
+from tapewire.spark.jobs.summary import Finding, Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,7 +82,7 @@ def write_day_tables(
         progress: Told of parts and rows.
 
     Returns:
-        What each day came to, by its part's name, now or before.
+        What each day came to, by its part's name, now or before; those that failed are not in it.
     """
     root = Path(os.path.abspath(os.fspath(target)))
     done, shop = Done(root, job), Workshop(root, job)
@@ -88,18 +90,56 @@ def write_day_tables(
     with shop.alone():
         left, results = skip_done(done, parts, options, summary)
         progress.expect(parts=len(left))
+        work = _Work(shop, done, root, rows_of, options, summary, progress, results)
         for date, group in _groups(left):
-            with shop.folder() as made:
-                frame = rows_of(date, [part.work for part in group])
-                frame.write.partitionBy(*KEYS).mode("overwrite").parquet(os.fspath(made / "rows"))
-                for part in group:
-                    result = _publish(shop, done, made / "rows", root, part, options)
-                    results[part.name] = result
-                    summary.done += 1
-                    summary.rows += result.rows
-                    summary.bytes += result.bytes
-                    progress.add(rows=result.rows, parts=1)
+            work.do(date, group)
     return results
+
+
+@dataclass
+class _Work:
+    """What all groups of a run have in common."""
+
+    shop: Workshop
+    done: Done
+    root: Path
+    rows_of: Callable[[str, Sequence[Day]], DataFrame]
+    options: Mapping[str, Any]
+    summary: Summary
+    progress: Progress
+    results: dict[str, PartResult]
+
+    def do(self, date: str, group: Sequence[Part]) -> None:
+        """A group at once; where that fails, each of its days alone: most of them are well."""
+        from pyspark.errors import PySparkException
+
+        try:
+            self._write(date, group)
+        except (PySparkException, TapewireError) as error:
+            own = typed(error)
+            if own is None:
+                raise
+            if len(group) > 1:
+                for part in group:
+                    self.do(date, [part])
+                return
+            kind = "damage" if isinstance(own, DAMAGE) else "failed"
+            self.summary.failed += 1
+            self.summary.findings.append(Finding(group[0].name, str(own), kind=kind))
+
+    def _write(self, date: str, group: Sequence[Part]) -> None:
+        with self.shop.folder() as made:
+            frame = self.rows_of(date, [part.work for part in group])
+            frame.write.partitionBy(*KEYS).mode("overwrite").parquet(os.fspath(made / "rows"))
+            for part in group:
+                result = _publish(
+                    self.shop, self.done, made / "rows", self.root, part, self.options
+                )
+                self.results[part.name] = result
+                self.summary.done += 1
+                self.summary.rows += result.rows
+                self.summary.bytes += result.bytes
+                self.progress.add(rows=result.rows, parts=1)
 
 
 def _inputs(day: Day, streams: Sequence[str]) -> tuple[dict[str, Any], ...]:

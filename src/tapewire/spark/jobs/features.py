@@ -118,8 +118,9 @@ def features(
     report = Path(os.path.abspath(os.fspath(target))) / REPORT
     if summary.done or not report.exists():
         shown = _Shown(views, report.parent, columns, sample)
-        drawn = sorted(days, key=lambda day: -results[day.name].rows)[:plots]
-        facts = [_facts(day, results) for day in days]
+        there = [day for day in days if day.name in results]
+        drawn = sorted(there, key=lambda day: -results[day.name].rows)[:plots]
+        facts = [_facts(day, results) for day in there]
         pictures = [shown.day(day) for day in drawn if results[day.name].rows]
         write_file(report, features_page(facts, pictures, columns, sample, os.fspath(source)))
         summary.seconds = time.monotonic() - started

@@ -59,14 +59,14 @@ class BookPicture:
         depth = max(
             [len(side) for key in ("bid_prices", "ask_prices") for side in rows[key]], default=0
         )
-        prices = 10.0 ** -np.asarray(rows["price_scale"], float)[:, None]
-        sizes = 10.0 ** -np.asarray(rows["size_scale"], float)[:, None]
+        prices = 10.0 ** np.asarray(rows["price_scale"], float)[:, None]
+        sizes = 10.0 ** np.asarray(rows["size_scale"], float)[:, None]
 
         def levels(key: str, unit: Array) -> Array:
             made = np.full((len(times), depth), np.nan)
             for row, values in zip(made, rows[key], strict=True):
                 row[: len(values)] = values
-            scaled: Array = made * unit
+            scaled: Array = made / unit
             return scaled
 
         return cls(

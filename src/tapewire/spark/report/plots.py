@@ -78,8 +78,12 @@ def _marked(panel: Panel, marks: Iterable[Mark]) -> None:
             panel.span(max(mark.begin_ns, low), min(mark.end_ns, high), mark.css)
 
 
-def _price(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 10_000 and value == round(value) else f"{value:,.6g}"
+def _number(value: float) -> str:
+    """A tick: with the digits that it has, and never as a power of ten where people would not."""
+    if value and not 1e-4 <= abs(value) < 1e12:
+        return f"{value:.3g}"
+    text = f"{value:,.8f}".rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text
 
 
 def _range(*values: Array) -> tuple[float, float]:
@@ -121,7 +125,7 @@ def book(picture: BookPicture, marks: Sequence[Mark] = ()) -> str:
     panel.steps(picture.times_ns, bid, "c1")
     panel.steps(picture.times_ns, ask, "c2")
     label = f"Book of {picture.name} over time"
-    return figure(WIDTH, 358, label, panel.axes(_price, ticks), *panel.parts)
+    return figure(WIDTH, 358, label, panel.axes(_number, ticks), *panel.parts)
 
 
 def _sizes(prices: Array, sizes: Array, edges: Array) -> Array:
@@ -143,7 +147,7 @@ def spread(picture: BookPicture, marks: Sequence[Mark] = ()) -> str:
     _marked(panel, marks)
     panel.steps(picture.times_ns, values, "c4")
     label = f"Spread of {picture.name} over time"
-    axes = panel.axes(lambda v: f"{v:.4g}", ticks, panel.y.ticks(3))
+    axes = panel.axes(_number, ticks, panel.y.ticks(3))
     return figure(WIDTH, 178, label, axes, *panel.parts)
 
 
@@ -160,7 +164,7 @@ def features(series: Sequence[Series], label: str) -> str:
         panel.ribbon(one.times_ns, np.where(known, one.low, np.nan), one.high, css)
         panel.steps(one.times_ns, one.mean, css)
         last = number == len(series) - 1
-        axes = panel.axes(lambda v: f"{v:,.4g}", ticks if last else (), panel.y.ticks(3))
+        axes = panel.axes(_number, ticks if last else (), panel.y.ticks(3))
         parts += [axes, *panel.parts]
         top += 124
     return figure(WIDTH, top - 124 + 114, label, *parts)
@@ -179,7 +183,7 @@ def clocks(streams: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> st
         for key in ("least_ns", "p50_ns", "p99_ns"):
             values = [np.nan if row[key] is None else row[key] / 1e6 for row in own]
             lines[key] = np.array([*values, values[-1]])
-        low, high = _range(*lines.values(), np.zeros(1))
+        low, high = _range(*lines.values())
         panel = Panel(x, Scale(low, high, top + 78, top), f"{stream}: time on the way")
         panel.ribbon(times, lines["least_ns"], lines["p99_ns"], "c1")
         panel.steps(times, lines["least_ns"], "c0")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DayReport", "quality_page"]
 
 Rows = list[dict[str, Any]]
+_LEAST_TIMES = 4  # pieces of five minutes: fewer are no picture
 _MOST_ROWS = 200  # of a table on the page; the Parquet tables have all
 
 
@@ -103,6 +104,7 @@ def _total(days: Sequence[DayReport], name: str) -> int:
 def _cards(days: Sequence[DayReport]) -> str:
     ns = _total(days, "book_ns")
     known = ns - _total(days, "start_ns")
+    crossed = _total(days, "crossed_events")
     compared, wrong = _total(days, "snapshots_compared"), _total(days, "snapshots_differing")
     trusted = 1 - _total(days, "untrusted_ns") / known if known else 1.0
     return cards(
@@ -111,7 +113,7 @@ def _cards(days: Sequence[DayReport]) -> str:
             (f"{len({(d.venue, d.symbol) for d in days}):,}", "symbols"),
             (f"{_total(days, 'gaps'):,}", "gaps"),
             (f"{trusted:.4%}".replace("100.0000%", "100%"), "of the time with a trusted book"),
-            (duration(_total(days, "crossed_ns")), "crossed"),
+            (duration(_total(days, "crossed_ns")) if crossed else "never", "crossed"),
             (f"{compared - wrong:,} of {compared:,}", "venue snapshots equal the book"),
         ]
     )
@@ -151,8 +153,11 @@ def _lanes(days: Sequence[DayReport]) -> str:
         marks = [mark for day in own for mark in day.marks()]
         rows.append((name, begin, end, marks))
     begin, end = min(row[1] for row in rows), max(row[2] for row in rows)
-    keys = [("recorded", "c1"), ("gap, untrusted, crossed or locked", "flaw")]
-    keys.append(("before the first snapshot", "dim"))
+    keys = [
+        ("recorded", "c1"),
+        ("gap, untrusted, crossed or locked", "flaw"),
+        ("before the first snapshot", "dim"),
+    ]
     text = "Each symbol from its first book event to its last. Red: something was wrong then."
     return section("Over time", plots.flaws_over_time(rows, begin, end), text, keys)
 
@@ -167,11 +172,14 @@ def _drawn(day: DayReport) -> str:
     assert day.picture is not None
     marks = day.marks()
     keys = [("bids", "c1"), ("asks", "c2")]
-    if marks:
-        keys += [("something was wrong", "flaw")]
+    seen = {mark.css for mark in marks}
+    keys += [("gap, untrusted, crossed or locked", "flaw")] * ("flaw" in seen)
+    keys += [("before the first snapshot", "dim")] * ("dim" in seen)
     streams: dict[str, Rows] = {}
     for row in day.clock_times:
         streams.setdefault(row["stream"], []).append(row)
+    if max((len(rows) for rows in streams.values()), default=0) < _LEAST_TIMES:
+        streams = {}  # the table of clocks says it all
     parts = [
         f"<h2>{html.escape(day.name)}</h2>",
         "<p>The book at points of the day: the darker, the more rests at a price.</p>",
