@@ -107,6 +107,11 @@ class Cluster:
             if EXECUTOR.encode() in _command_line(pid)
         ]
 
+    @staticmethod
+    def has_worker(executor):
+        """Whether an executor has started Python."""
+        return any(b"pyspark" in _command_line(pid) for pid in _children(executor))
+
     def logs(self):
         """What executors wrote to their standard error: where a failed task's reason is."""
         return "\n".join(p.read_text() for p in sorted(self.folder.glob("work-*/*/*/stderr")))
