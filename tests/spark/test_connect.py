@@ -9,11 +9,12 @@ ROWS = 5_000
 pytestmark = pytest.mark.timeout(600)  # two JVMs on a busy machine
 
 PROGRAM = """
+from tapewire.errors import InvalidOption
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 log, target = args
 told = {"remote": type(spark).__module__, "zone": spark.conf.get("spark.sql.session.timeZone")}
-told["same"] = tws.session(master=master) is spark
+told["same"] = tws.session(master=master) is spark and tws.session() is spark
 
 def read(path, session=spark, **options):
     frame = session.read.format("tapewire").options(**options).load(path)
@@ -24,10 +25,16 @@ rows = spark.read.format("tapewire").load(log).drop("queue", "timestamp")
 rows = rows.withColumns({"venue": F.lit("v"), "symbol": F.lit("s"), "stream": F.lit("raw")})
 rows.write.format("tapewire").mode("append").save(target)
 told["written"] = read(target)
-try:
-    tws.session(master=master, conf={"spark.executor.memory": "1g"})
-except Exception as error:
-    told["refused"] = str(error)
+told["refused"] = []
+for other in (
+    {"conf": {"spark.executor.memory": "1g"}},
+    {"master": "local[1]"},
+    {"master": "sc://127.0.0.1:1"},
+):
+    try:
+        tws.session(**other)
+    except InvalidOption as error:
+        told["refused"].append(str(error))
 # A plain session after one import.
 spark.stop()
 plain = SparkSession.builder.remote(master).getOrCreate()
@@ -76,4 +83,10 @@ def test_a_plain_remote_session_needs_one_import(told, expected):
 
 
 def test_a_setting_of_the_servers_start_is_refused(told):
-    assert "spark.executor.memory=1g; stop() it first, or give the setting" in told["refused"]
+    assert "spark.executor.memory=1g; stop() it first, or give the setting" in told["refused"][0]
+
+
+def test_another_master_is_refused_while_a_remote_session_is_there(told):
+    local, elsewhere = told["refused"][1:]
+    assert "master=local[1], under way=127.0.0.1:" in local
+    assert "master=sc://127.0.0.1:1, under way=127.0.0.1:" in elsewhere
