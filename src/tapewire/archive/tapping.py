@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 LOOK_SECONDS = 1.0  # between looks for new queues, for files beside them, for logs that rest
-NAP_LEAST, NAP_MOST = 0.001, 0.05
+NAP_LEAST, NAP_MOST = 0.001, 0.1
 ROOM_SECONDS = 0.5  # between tries while the archive's disk is full
 
 
@@ -330,7 +330,7 @@ def tap(
     stream: str | None = None,
     flush: Flush = Flush(),  # noqa: B008 - an immutable value
     segment_bytes: int | None = None,
-    max_open: int = 128,
+    max_open: int = 256,
     close_after: float = 60.0,
     on_disk_full: str = "wait",
 ) -> Tap:

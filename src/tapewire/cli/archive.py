@@ -70,7 +70,7 @@ def tap(
     ] = None,
     max_open: Annotated[
         int, typer.Option(min=1, metavar="N", help="Logs of the archive open at a time.")
-    ] = 128,
+    ] = 256,
     close_after: Annotated[
         float, typer.Option(min=0, metavar="S", help="Close a log that got nothing for S seconds.")
     ] = 60.0,
@@ -114,6 +114,7 @@ def tap(
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     looks = _Looks(as_json)
+    _allow_many_files()
     try:
         report = tapping.run(follow=not once, on_look=looks)
     finally:
@@ -126,6 +127,14 @@ def tap(
         say(f"done   {report}, {bytes_text(report.bytes)}")
     if not report.clean:
         raise typer.Exit(int(Exit.FINDINGS))
+
+
+def _allow_many_files() -> None:
+    """As many as this process may have: a queue takes two descriptors, an open log four."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _Looks:
