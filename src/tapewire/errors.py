@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 __all__ = [
+    "BatchConflict",
     "ChecksumMismatch",
     "ClosedHandle",
     "ConcurrentUse",
@@ -212,6 +213,10 @@ class LayoutConflict(TapewireError):
 
 class MappingLost(TapewireError):
     """A file was cut short while it was mapped."""
+
+
+class BatchConflict(TapewireError):
+    """A batch of this number was published before, with other rows."""
 
 
 class UnknownOrder(TapewireError, LookupError):

@@ -10,6 +10,7 @@ from tapewire.cli.archive import archive
 from tapewire.cli.bench import bench
 from tapewire.cli.demo import demo
 from tapewire.cli.doctor import doctor
+from tapewire.cli.etl import etl
 from tapewire.cli.export import export
 from tapewire.cli.import_files import import_files
 from tapewire.cli.inspect import inspect
@@ -62,6 +63,7 @@ app.command()(snapshotter)
 app.add_typer(archive, name="archive")
 app.command()(doctor)
 app.add_typer(readers, name="readers")
+app.add_typer(etl, name="etl")
 app.command()(monitor)
 app.command()(metrics)
 app.command()(bench)

@@ -12,7 +12,8 @@ import numpy as np
 import tapewire as tw
 from tapewire.cli.export_columns import sizes_of
 from tapewire.cli.output import Exit, errors, fail, warn
-from tapewire.cli.walking import DAMAGE, last_seq, pass_damage, said, walk
+from tapewire.cli.walking import last_seq, walk
+from tapewire.damage import DAMAGE, pass_damage, said
 from tapewire.errors import CorruptRecord, TapewireError
 from tapewire.log import Batch, Reader
 
@@ -52,7 +53,7 @@ class Damage:
         if not self._skip:
             self._give_up(error)
         told = pass_damage(reader, error)
-        self._note(told or f"{said(error)} (nothing right behind it)")
+        self._note(told.what if told else f"{said(error)} (nothing right behind it)")
         return told is not None
 
     def refused(self, error: CorruptRecord) -> None:

@@ -6,56 +6,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from tapewire.errors import CorruptRecord, GapDetected, Overrun, SegmentMissing, TapewireError
+from tapewire.damage import DAMAGE, pass_damage, said
+from tapewire.errors import SegmentMissing
 from tapewire.log import Reader, Record
 
 __all__ = [
-    "DAMAGE",
     "first_seq",
     "last_records",
     "last_seq",
-    "pass_damage",
-    "said",
     "seek_near",
     "walk",
 ]
 
-DAMAGE = (CorruptRecord, SegmentMissing, GapDetected, Overrun)
 Report = Callable[[str], None]
 
 # A damaged end stays until a writer opens the queue and mends it: how often a follower looks.
 _MENDED_YET_SECONDS = 0.05
 # How long a follower waits before it looks whether the log itself is still there.
 _STILL_THERE_SECONDS = 1.0
-
-
-def said(error: TapewireError) -> str:
-    """What an error says without its hint, which is for who writes Python."""
-    return str(error).removesuffix(f"; {error.hint}")
-
-
-def pass_damage(reader: Reader, error: TapewireError) -> str | None:
-    """Move the reader past what made it raise `error`; what was skipped, in words.
-
-    None when there is nothing right behind it yet: the reader stays where it is.
-    """
-    if isinstance(error, GapDetected | Overrun):
-        return said(error)  # raised once: the reader has gone on by itself
-    seen = reader.last_seq
-    skipped = reader.skip_damaged()
-    if skipped.bytes:
-        lost = f"{skipped.bytes} bytes of segment {skipped.segment}"
-        if skipped.first_seq is not None and skipped.last_seq is not None:
-            if skipped.last_seq > skipped.first_seq:
-                lost += f", records {skipped.first_seq} to {skipped.last_seq}"
-            elif skipped.last_seq == skipped.first_seq:
-                lost += f", record {skipped.first_seq}"
-        return f"{said(error)} (skipped: {lost})"
-    if isinstance(error, SegmentMissing):
-        ahead = error.first_available_seq if seen is None else seen + 1
-        if ahead is not None and reader.seek_seq(ahead):
-            return f"{said(error)} (went on at the next record there is)"
-    return None
 
 
 def walk(
@@ -80,7 +48,7 @@ def walk(
         except DAMAGE as error:
             told = pass_damage(reader, error)
             if told is not None:
-                report(told)
+                report(told.what)
             elif not stuck:
                 report(f"{said(error)} (nothing right behind it)")
             stuck = told is None

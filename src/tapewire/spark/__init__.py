@@ -8,7 +8,8 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 try:
     import pyspark  # noqa: F401
@@ -20,8 +21,25 @@ from tapewire.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "session"]
+__all__ = ["jobs", "register", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    """`jobs` with its first use: what a worker imports stays small."""
+    if name == "jobs":
+        return importlib.import_module("tapewire.spark.jobs")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know the format ``tapewire``."""
+    """Have a session know the format ``tapewire``; one that does already is told anew.
+
+    Example:
+        >>> from pyspark.sql import SparkSession
+        >>> from tapewire import spark as tws
+        >>> spark = SparkSession.builder.getOrCreate()  # doctest: +SKIP
+        >>> tws.register(spark)  # doctest: +SKIP
+    """
+    from tapewire.spark.source import source_for
+
+    spark.dataSource.register(source_for(spark))

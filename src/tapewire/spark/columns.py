@@ -1,0 +1,123 @@
+"""A batch of records as Arrow columns that Spark takes: plain binary, signed integers, UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tapewire.errors import InvalidMessage
+
+if TYPE_CHECKING:
+    from tapewire.log import Batch
+
+__all__ = ["RowColumns", "bigint", "constant", "filtered", "lengths", "pieces", "timestamps"]
+
+# Copied into one Arrow batch at a time, at most; one record may be larger.
+BATCH_BYTES = 16 << 20
+
+_Array = np.ndarray[Any, Any]
+
+
+class RowColumns:
+    """The columns that every row of a record has, made when they are asked for.
+
+    Args:
+        batch: The records, in their segments.
+        queue: Name of their log.
+        chosen: Which records become rows, as an array of bool; None: all.
+    """
+
+    def __init__(self, batch: Batch, queue: str, chosen: _Array | None = None) -> None:
+        self._batch = batch
+        self._queue = queue
+        self._chosen = chosen
+        self._payloads: pa.Array | None = None
+        self.rows = len(batch) if chosen is None else int(np.count_nonzero(chosen))
+
+    def _picked(self, values: _Array) -> _Array:
+        return values if self._chosen is None else values[self._chosen]
+
+    @property
+    def payload_views(self) -> pa.Array:
+        """The payloads in place, as a column of binary views."""
+        if self._payloads is None:
+            views = self._batch.to_arrow().column("payload")
+            self._payloads = views if self._chosen is None else filtered(views, self._chosen)
+        return self._payloads
+
+    def column(self, name: str) -> pa.Array:
+        """One of seq, timestamp_ns, timestamp, type_id, flags, payload, queue."""
+        batch = self._batch
+        match name:
+            case "seq":
+                return bigint("seq", self._picked(batch.seq), self._queue)
+            case "timestamp_ns":
+                return pa.array(self._picked(batch.timestamp_ns))
+            case "timestamp":
+                return timestamps(self._picked(batch.timestamp_ns))
+            case "type_id":
+                return pa.array(self._picked(batch.type_id).astype("i4"))
+            case "flags":
+                return pa.array(self._picked(batch.flags).astype("i4"))
+            case "payload":
+                return self.payload_views.cast(pa.binary())
+            case "queue":
+                return constant(self._queue, self.rows)
+        raise LookupError(name)
+
+
+def bigint(name: str, values: _Array, where: str) -> pa.Array:
+    """Unsigned 64 bits as Spark's BIGINT.
+
+    Raises:
+        InvalidMessage: One does not fit.
+    """
+    if len(values) and int(values.max()) >= 2**63:
+        raise InvalidMessage(
+            f"a number does not fit a BIGINT: {name}={int(values.max())}, queue={where}",
+            hint=f"leave the column out by columns=, or read it out of the payload: {name}",
+        )
+    return pa.array(values.view("i8") if values.flags.c_contiguous else values.astype("i8"))
+
+
+def timestamps(ns: _Array) -> pa.Array:
+    """Nanoseconds as Spark's TIMESTAMP, which has microseconds: rounded down."""
+    return pa.array(ns // 1000).view(pa.timestamp("us", "UTC"))
+
+
+def constant(text: str, rows: int) -> pa.Array:
+    """The same text in every row."""
+    data = text.encode()
+    offsets = np.arange(0, (rows + 1) * len(data), len(data) or 1, dtype="i4")[: rows + 1]
+    if not data:
+        offsets = np.zeros(rows + 1, "i4")
+    return pa.Array.from_buffers(
+        pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data * rows)]
+    )
+
+
+def filtered(views: pa.Array, chosen: _Array) -> pa.Array:
+    """Some of a column of binary views, over the same bytes; Arrow has no function for them."""
+    _, heads, *data = views.buffers()
+    kept = np.frombuffer(heads, "V16")[views.offset : views.offset + len(views)][chosen]
+    return pa.Array.from_buffers(views.type, len(kept), [None, pa.py_buffer(kept), *data])
+
+
+def lengths(views: pa.Array) -> _Array:
+    """Sizes of binary views, which begin each with its length; Arrow has no function for them."""
+    heads = np.frombuffer(views.buffers()[1], "i4").reshape(-1, 4)
+    return heads[views.offset : views.offset + len(views), 0]
+
+
+def pieces(batch: Batch) -> Iterator[Batch]:
+    """A batch in pieces whose payloads may be copied without harm."""
+    ends = np.cumsum(lengths(batch.to_arrow().column("payload")), dtype="i8")
+    start = 0
+    while start < len(batch):
+        before = int(ends[start - 1]) if start else 0
+        end = max(int(np.searchsorted(ends, before + BATCH_BYTES, "right")), start + 1)
+        yield batch[start:end]
+        start = end

@@ -1,0 +1,285 @@
+"""What may be asked of the source: the options of ``spark.read.format("tapewire")``, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from tapewire.clock import to_ns
+from tapewire.errors import InvalidOption
+
+__all__ = ["MAX_PARTITIONS", "VIEWS", "ReadOptions"]
+
+VIEWS = ("records", "messages", "trades", "book", "features", "gaps")
+MAX_PARTITIONS = 100_000
+
+# Options that change nothing in other views are refused there: nobody asks for nothing.
+_ONLY_IN = {
+    "types": ("records",),
+    "type": ("messages",),
+    "module": ("messages",),
+    "levels": ("book", "features"),
+    "flat": ("book",),
+    "sample": ("book", "features"),
+    "features": ("features",),
+    "on_gap": ("book", "features"),
+    "prices": ("trades", "book"),
+}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of a read. Made by `parse`; what was not given has its default.
+
+    Attributes:
+        paths: What to read: logs, archives, bus roots, or globs of those.
+        view: What a row is.
+        seq_from: Number of the first record.
+        seq_to: Number behind the last record.
+        time_from: From the first record at which the tape had reached this time, nanoseconds.
+        time_to: Up to, and without, the first record at which it had reached this time.
+        types: Type ids of `records`; None: all.
+        symbols: ``(venue or None, symbol)`` of each symbol; None: all.
+        columns: The columns, in this order; None: all of the view.
+        partitions: How many slices are wanted; None: by cores and bytes.
+        type: Name or id of the message of `messages`.
+        module: Module that defines that message; None: types.json says enough.
+        levels: How many levels a side of `book`.
+        sample: "event", "trade", or a span such as "100ms".
+        features: Names of the features of `features`; None: all.
+        on_gap: What replay does at a gap; None: its own default.
+        instruments: Path of an instruments.json; None: those beside the logs.
+        flat: Whether a level of `book` is a column.
+        prices: "scaled" or "decimal".
+        on_damage: "raise" or "skip".
+        shared: Whether every worker sees the same files.
+        reader: Name of the pinned reader of a streaming query.
+        state: Folder for the state of a streaming query.
+        max_rows: Rows of a micro-batch, at most.
+        max_bytes: Bytes of log of a micro-batch, at most.
+
+    Example:
+        >>> options = ReadOptions.parse({"path": "bus/md", "Types": "0x2001, 7", "seq_from": "10"})
+        >>> options.view, options.types, options.seq_from
+        ('records', (7, 8193), 10)
+        >>> ReadOptions.parse({"path": "bus/md", "typs": "7"})
+        Traceback (most recent call last):
+            ...
+        tapewire.errors.InvalidOption: no such option: typs; did you mean types?
+    """
+
+    paths: tuple[str, ...] = ()
+    view: str = "records"
+    seq_from: int | None = None
+    seq_to: int | None = None
+    time_from: int | None = None
+    time_to: int | None = None
+    types: tuple[int, ...] | None = None
+    symbols: tuple[tuple[str | None, str], ...] | None = None
+    columns: tuple[str, ...] | None = None
+    partitions: int | None = None
+    type: str | None = None
+    module: str | None = None
+    levels: int = 10
+    sample: str = "event"
+    features: tuple[str, ...] | None = None
+    on_gap: str | None = None
+    instruments: str | None = None
+    flat: bool = False
+    prices: str = "scaled"
+    on_damage: str = "raise"
+    shared: bool = False
+    reader: str | None = None
+    state: str | None = None
+    max_rows: int | None = None
+    max_bytes: int | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """The options out of Spark's texts; names in any case.
+
+        Raises:
+            InvalidOption: There is no such option, or its value cannot be; says which and why.
+        """
+        given = {name.lower(): str(value) for name, value in options.items()}
+        values: dict[str, Any] = {"paths": _paths(given)}
+        for name, text in given.items():
+            if name not in _PARSERS:
+                raise InvalidOption(f"no such option: {name}", hint=_nearest(name))
+            values[name] = _PARSERS[name](name, text.strip())
+        parsed = cls(**values)
+        parsed._check(given)
+        return parsed
+
+    def _check(self, given: Mapping[str, str]) -> None:
+        for name, views in _ONLY_IN.items():
+            if name in given and self.view not in views:
+                raise InvalidOption(
+                    f"this view has no such option: {name}, view={self.view}",
+                    hint=f"it is for {' and '.join(views)}",
+                )
+        for low, high in (("seq_from", "seq_to"), ("time_from", "time_to")):
+            first, end = getattr(self, low), getattr(self, high)
+            if first is not None and end is not None and first > end:
+                raise InvalidOption(f"{low} must not be beyond {high}: {low}={first}, {high}={end}")
+        if self.view == "messages" and self.type is None:
+            raise InvalidOption(
+                "the view messages is of one type", hint='name it by option("type", NAME or id)'
+            )
+
+    def replace(self, **changes: Any) -> ReadOptions:
+        """The same with other values."""
+        return replace(self, **changes)
+
+
+def _paths(given: dict[str, str]) -> tuple[str, ...]:
+    # `load([a, b])` comes as a JSON list of its own name.
+    several = given.pop("paths", None)
+    one = given.pop("path", None)
+    paths: Any = []
+    if several is not None:
+        try:
+            paths = json.loads(several)
+        except ValueError:
+            paths = [None]
+        if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
+            raise InvalidOption(f"paths must be a JSON list of texts: paths={several!r:.80}")
+    if one is not None:
+        paths = [one, *paths]
+    if not paths or not all(paths):
+        raise InvalidOption(
+            "there is no path", hint='name a log, an archive or a bus: .load("bus/md")'
+        )
+    return tuple(paths)
+
+
+def _nearest(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, _PARSERS, 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"there are: path, {', '.join(sorted(_PARSERS))}"
+
+
+def _text(name: str, text: str) -> str:
+    if not text:
+        raise InvalidOption(f"{name} is empty")
+    return text
+
+
+def _one_of(*allowed: str) -> Callable[[str, str], str]:
+    def parse(name: str, text: str) -> str:
+        value = text.lower()
+        if value not in allowed:
+            raise InvalidOption(f"{name} must be one of {', '.join(allowed)}: {name}={text!r:.80}")
+        return value
+
+    return parse
+
+
+def _flag(name: str, text: str) -> bool:
+    return _one_of("true", "false")(name, text) == "true"
+
+
+def _number(low: int, high: int) -> Callable[[str, str], int]:
+    def parse(name: str, text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise InvalidOption(f"{name} must be a whole number: {name}={text!r:.80}") from None
+        if not low <= value <= high:
+            raise InvalidOption(f"{name} must be from {low} to {high}: {name}={value}")
+        return value
+
+    return parse
+
+
+def _time(name: str, text: str) -> int:
+    try:
+        ns = int(text) if text.isascii() and text.lstrip("-").isdigit() else to_ns(text)
+    except ValueError as error:
+        raise InvalidOption(
+            f"not a time: {name}={text!r:.80} ({error})",
+            hint="give nanoseconds, or ISO with a zone: 2024-03-01T12:00Z",
+        ) from None
+    if not -(2**63) <= ns < 2**63:
+        raise InvalidOption(f"no log holds such a time: {name}={text!r:.80}")
+    return ns
+
+
+def _list(name: str, text: str) -> tuple[str, ...]:
+    items = tuple(item.strip() for item in text.split(","))
+    if not all(items):
+        raise InvalidOption(f"{name} has an empty name: {name}={text!r:.80}")
+    return items
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    items = _list(name, text)
+    twice = [item for i, item in enumerate(items) if item in items[:i]]
+    if twice:
+        raise InvalidOption(f"{name} names one twice: {twice[0]}")
+    return items
+
+
+def _types(name: str, text: str) -> tuple[int, ...]:
+    found = set()
+    for item in _list(name, text):
+        try:
+            type_id = int(item, 0)
+        except ValueError:
+            type_id = -1
+        if not 0 <= type_id <= 0xFFFE:
+            raise InvalidOption(
+                f"a type is a number from 0 to 0xFFFE: {name}={item!r:.80}",
+                hint="give decimals or 0x…, with commas between",
+            )
+        found.add(type_id)
+    return tuple(sorted(found))
+
+
+def _symbols(name: str, text: str) -> tuple[tuple[str | None, str], ...]:
+    found: set[tuple[str | None, str]] = set()
+    for item in _list(name, text):
+        venue, colon, symbol = item.partition(":")
+        if not colon:
+            venue, symbol = "", item
+        if not symbol or (colon and not venue):
+            raise InvalidOption(f"a symbol is SYMBOL or VENUE:SYMBOL: {name}={item!r:.80}")
+        found.add((venue or None, symbol))
+    return tuple(sorted(found, key=lambda each: (each[1], each[0] or "")))
+
+
+_COUNT = _number(1, 2**63 - 1)
+
+_PARSERS: dict[str, Callable[[str, str], Any]] = {
+    "view": _one_of(*VIEWS),
+    "seq_from": _number(0, 2**64 - 1),
+    "seq_to": _number(0, 2**64 - 1),
+    "time_from": _time,
+    "time_to": _time,
+    "types": _types,
+    "symbols": _symbols,
+    "columns": _columns,
+    "partitions": _number(1, MAX_PARTITIONS),
+    "type": _text,
+    "module": _text,
+    "levels": _number(1, 1000),
+    "sample": _text,
+    "features": _columns,
+    "on_gap": _text,
+    "instruments": _text,
+    "flat": _flag,
+    "prices": _one_of("scaled", "decimal"),
+    "on_damage": _one_of("raise", "skip"),
+    "shared": _flag,
+    "reader": _text,
+    "state": _text,
+    "max_rows": _COUNT,
+    "max_bytes": _COUNT,
+}
+# One table cannot forget what the other has.
+assert {"paths", *_PARSERS} == {field.name for field in fields(ReadOptions)}

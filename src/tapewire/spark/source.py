@@ -1,0 +1,97 @@
+"""The format ``tapewire``: what Spark makes of it for each query."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql.datasource import DataSource
+
+from tapewire.spark import schemas, views
+from tapewire.spark.logs import LogRef, refuse_live, resolve
+from tapewire.spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+__all__ = ["TapewireSource", "source_for"]
+
+
+class TapewireSource(DataSource):
+    """The source and sink of logs. Spark makes one for a query, in a process of its own."""
+
+    # What a session knows and the process of a query cannot ask; `source_for` sets them.
+    master: ClassVar[str | None] = None
+    parallelism: ClassVar[int | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "tapewire"
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for."""
+        options = ReadOptions.parse(self.options)
+        columns = views.find(options.view).schema(options, self._logs(options))
+        return schemas.struct_type(schemas.select(columns, options.columns))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch query."""
+        from tapewire.spark.batch import BatchReader
+
+        options, columns, logs = self._asked(schema)
+        refuse_live(logs, options, self.master)
+        return BatchReader(options, columns, logs, self.parallelism)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of a streaming query."""
+        options, columns, logs = self._asked(schema)
+        refuse_live(logs, options, self.master)
+        stream = importlib.import_module("tapewire.spark.stream")
+        reader: DataSourceStreamReader = stream.reader(options, columns, self.parallelism)
+        return reader
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """The writer of a batch."""
+        sink = importlib.import_module("tapewire.spark.sink")
+        return sink.writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        """The writer of a streaming query."""
+        sink = importlib.import_module("tapewire.spark.sink")
+        return sink.stream_writer(self.options, schema, overwrite)
+
+    def _logs(self, options: ReadOptions) -> list[LogRef]:
+        return resolve(options.paths, options)
+
+    def _asked(
+        self, schema: StructType
+    ) -> tuple[ReadOptions, tuple[schemas.Column, ...], list[LogRef]]:
+        options = ReadOptions.parse(self.options)
+        logs = self._logs(options)
+        known = views.find(options.view).schema(options, logs)
+        columns = schemas.take(known, schema)
+        names = tuple(column.name for column in columns)
+        return options.replace(columns=names), columns, logs
+
+
+def source_for(spark: SparkSession) -> type[TapewireSource]:
+    """The source of one session.
+
+    A query is planned in a process that has no session to ask for its master or its cores: so the
+    class that is sent there carries them.
+    """
+    known: dict[str, Any] = {
+        "master": spark.conf.get("spark.master", None),
+        "parallelism": _parallelism(spark),
+        "__module__": "__main__",  # of no module, so that it is sent by value
+        "__doc__": TapewireSource.__doc__,
+    }
+    return type("TapewireSource", (TapewireSource,), known)
+
+
+def _parallelism(spark: SparkSession) -> int | None:
+    context = getattr(spark, "_sc", None)  # a Connect session has none
+    return None if context is None else int(context.defaultParallelism)

@@ -1,0 +1,59 @@
+"""The view `records`: what a reader reads, a row a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tapewire.errors import InvalidOption
+from tapewire.spark import schemas, slices
+from tapewire.spark.columns import RowColumns, pieces
+from tapewire.spark.reading import batches
+
+if TYPE_CHECKING:
+    from tapewire.spark.logs import LogRef
+    from tapewire.spark.options import ReadOptions
+    from tapewire.spark.slices import Slice
+
+__all__ = ["plan", "read", "refuse_unknown_symbols", "schema"]
+
+
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.Column]:
+    """The columns of a record, whatever the logs."""
+    return schemas.RECORDS
+
+
+def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Slice]:
+    """Slices at entries of the seek index."""
+    refuse_unknown_symbols(options, logs)
+    return slices.plan(logs, options, wanted)
+
+
+def read(part: Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice; payloads are copied when they are asked for, and only then."""
+    names = options.columns or [column.name for column in schemas.RECORDS]
+    types = None if options.types is None else np.array(options.types, "u2")
+    for batch in batches(part, options):
+        for piece in pieces(batch) if "payload" in names else (batch,):
+            chosen = None if types is None else np.isin(piece.type_id, types)
+            rows = RowColumns(piece, part.log.name, chosen)
+            if rows.rows:
+                yield pa.record_batch([rows.column(name) for name in names], names=list(names))
+
+
+def refuse_unknown_symbols(options: ReadOptions, logs: Sequence[LogRef]) -> None:
+    """Raise where symbols are chosen and a log does not say by its path whose it is."""
+    if options.symbols is None:
+        return
+    for log in logs:
+        if log.symbol is None:
+            raise InvalidOption(
+                f"the records of this log do not say their symbol: queue={log.name}, "
+                f"view={options.view}",
+                path=log.path,
+                hint="symbols chooses among logs of one symbol each; refine this one first, or "
+                "leave symbols out",
+            )
