@@ -6,8 +6,10 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "tapewire/arrow_memory.hpp"
 #include "tapewire/error.hpp"
 
 namespace tapewire {
@@ -34,30 +36,6 @@ std::size_t columns_of(const BatchColumns& batch) noexcept {
     return batch.source_names ? kColumns : kColumns - 1;
 }
 
-// Format and names are literals: only the children need memory.
-struct SchemaMemory {
-    std::array<ArrowSchema, kColumns> fields{};
-    std::array<ArrowSchema*, kColumns> pointers{};
-};
-
-void release_child_schema(ArrowSchema* schema) { schema->release = nullptr; }
-
-void release_schema(ArrowSchema* schema) {
-    auto* memory = static_cast<SchemaMemory*>(schema->private_data);
-    for (ArrowSchema& field : memory->fields) {
-        if (field.release != nullptr) field.release(&field);
-    }
-    delete memory;
-    schema->release = nullptr;
-}
-
-// A consumer may move the child out of its parent, and the dictionary goes with it or is moved as well.
-void release_source_schema(ArrowSchema* schema) {
-    if (schema->dictionary->release != nullptr) schema->dictionary->release(schema->dictionary);
-    delete schema->dictionary;
-    schema->release = nullptr;
-}
-
 // One entry of a binary-view column.
 struct View {
     std::int32_t length;
@@ -78,40 +56,16 @@ struct ColumnMemory {
     std::vector<View> views;
     std::vector<std::int64_t> far_lengths;
     std::vector<const void*> buffers;
+    ArrowChildren<ArrowArray> dictionary{0};
 };
-
-struct ArrayMemory {
-    std::array<ArrowArray, kColumns> columns{};
-    std::array<ArrowArray*, kColumns> pointers{};
-    std::array<const void*, 1> buffers{nullptr};
-
-    ArrayMemory() = default;
-    ArrayMemory(const ArrayMemory&) = delete;
-    ArrayMemory& operator=(const ArrayMemory&) = delete;
-    ~ArrayMemory() {  // those that a consumer moved out have no release any more
-        for (ArrowArray& column : columns) {
-            if (column.release != nullptr) column.release(&column);
-        }
-    }
-};
-
-void release_column(ArrowArray* array) {
-    delete static_cast<ColumnMemory*>(array->private_data);
-    array->release = nullptr;
-}
-
-void release_array(ArrowArray* array) {
-    delete static_cast<ArrayMemory*>(array->private_data);
-    array->release = nullptr;
-}
 
 void finish_column(std::unique_ptr<ColumnMemory> memory, std::size_t length, ArrowArray* out) {
     *out = {};
     out->length = static_cast<std::int64_t>(length);
     out->n_buffers = static_cast<std::int64_t>(memory->buffers.size());
     out->buffers = memory->buffers.data();
-    out->release = release_column;
-    out->private_data = memory.release();
+    if (memory->dictionary.size() != 0) out->dictionary = memory->dictionary[0];
+    own(out, std::move(memory));
 }
 
 void export_numbers(const ColumnsRef& columns, const void* data, std::size_t length,
@@ -179,24 +133,15 @@ void export_names(const std::vector<std::string>& names, ArrowArray* out) {
     out->length = static_cast<std::int64_t>(names.size());
     out->n_buffers = 3;
     out->buffers = memory->buffers.data();
-    out->release = [](ArrowArray* array) {
-        delete static_cast<NamesMemory*>(array->private_data);
-        array->release = nullptr;
-    };
-    out->private_data = memory.release();
+    own(out, std::move(memory));
 }
 
 void export_sources(const ColumnsRef& columns, std::size_t from, std::size_t length,
                     ArrowArray* out) {
-    auto names = std::make_unique<ArrowArray>();
-    export_names(*columns->source_names, names.get());
-    export_numbers(columns, columns->source.get() + from, length, out);
-    out->dictionary = names.release();
-    out->release = [](ArrowArray* array) {
-        if (array->dictionary->release != nullptr) array->dictionary->release(array->dictionary);
-        delete array->dictionary;
-        release_column(array);
-    };
+    auto memory = std::make_unique<ColumnMemory>(ColumnMemory{
+        columns, {}, {}, {nullptr, columns->source.get() + from}, ArrowChildren<ArrowArray>(1)});
+    export_names(*columns->source_names, memory->dictionary[0]);
+    finish_column(std::move(memory), length, out);
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& hint) {
@@ -291,50 +236,36 @@ int without_throwing(Work work) noexcept {
 }  // namespace
 
 void export_schema(const ColumnsRef& columns, ArrowSchema* out) {
-    auto memory = std::make_unique<SchemaMemory>();
-    const std::size_t count = columns_of(*columns);
-    for (std::size_t i = 0; i < count; ++i) {
-        memory->fields[i].format = kFields[i].format;
-        memory->fields[i].name = kFields[i].name;
-        memory->fields[i].release = release_child_schema;
-        memory->pointers[i] = &memory->fields[i];
-    }
+    // Format and names are literals: a field needs memory for its dictionary alone.
+    const auto field = [](const char* name, const char* format, ArrowSchema* into) {
+        *into = {};
+        into->format = format;
+        into->name = name;
+        into->release = [](ArrowSchema* released) { released->release = nullptr; };
+    };
+    ArrowChildren<ArrowSchema> fields(columns_of(*columns));
+    for (std::size_t i = 0; i < fields.size(); ++i)
+        field(kFields[i].name, kFields[i].format, fields[i]);
     if (columns->source_names) {
-        auto names = std::make_unique<ArrowSchema>();
-        names->format = "u";
-        names->name = "";
-        names->release = release_child_schema;
-        memory->fields[count - 1].dictionary = names.release();
-        memory->fields[count - 1].release = release_source_schema;
+        auto names = std::make_unique<ArrowChildren<ArrowSchema>>(1);
+        field("", "u", (*names)[0]);
+        ArrowSchema* const source = fields[fields.size() - 1];
+        source->dictionary = (*names)[0];
+        own(source, std::move(names));
     }
-    *out = {};
-    out->format = "+s";
-    out->name = "";
-    out->n_children = static_cast<std::int64_t>(count);
-    out->children = memory->pointers.data();
-    out->release = release_schema;
-    out->private_data = memory.release();
+    export_struct_schema(std::move(fields), out);
 }
 
 void export_array(const ColumnsRef& columns, std::size_t from, std::size_t to, ArrowArray* out) {
-    auto memory = std::make_unique<ArrayMemory>();
+    ArrowChildren<ArrowArray> made(columns_of(*columns));
     const std::size_t length = to - from;
-    export_numbers(columns, columns->seq.get() + from, length, &memory->columns[0]);
-    export_numbers(columns, columns->timestamp_ns.get() + from, length, &memory->columns[1]);
-    export_numbers(columns, columns->type_id.get() + from, length, &memory->columns[2]);
-    export_numbers(columns, columns->flags.get() + from, length, &memory->columns[3]);
-    export_payloads(columns, from, to, &memory->columns[4]);
-    if (columns->source_names) export_sources(columns, from, length, &memory->columns[5]);
-    const std::size_t count = columns_of(*columns);
-    for (std::size_t i = 0; i < count; ++i) memory->pointers[i] = &memory->columns[i];
-    *out = {};
-    out->length = static_cast<std::int64_t>(length);
-    out->n_buffers = 1;
-    out->buffers = memory->buffers.data();
-    out->n_children = static_cast<std::int64_t>(count);
-    out->children = memory->pointers.data();
-    out->release = release_array;
-    out->private_data = memory.release();
+    export_numbers(columns, columns->seq.get() + from, length, made[0]);
+    export_numbers(columns, columns->timestamp_ns.get() + from, length, made[1]);
+    export_numbers(columns, columns->type_id.get() + from, length, made[2]);
+    export_numbers(columns, columns->flags.get() + from, length, made[3]);
+    export_payloads(columns, from, to, made[4]);
+    if (columns->source_names) export_sources(columns, from, length, made[5]);
+    export_struct(std::move(made), length, out);
 }
 
 void export_stream(const ColumnsRef& columns, std::size_t from, std::size_t to,

@@ -39,7 +39,8 @@ void FanIn::check_usable() const {
 
 // ---- sources ---------------------------------------------------------------------------------------
 
-FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor) {
+FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor,
+                       std::optional<std::uint64_t> end_seq) {
     check_usable();
     auto free = std::find_if(sources_.begin(), sources_.end(),
                              [](const Source& source) { return source.cursor == nullptr; });
@@ -63,6 +64,7 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor) {
     source.cursor = &cursor;
     source.inner = dynamic_cast<FanIn*>(&cursor);
     source.name = name;
+    source.end_seq = end_seq;
     if (poller_) poller_->watch(slot, cursor, true);
     // It is inside: nothing can fail any more.
     names_ = std::move(names);
@@ -108,6 +110,12 @@ void FanIn::follow(bool on) noexcept {
     for (Source& source : sources_) {
         if (source.inner != nullptr) source.inner->follow(on);
     }
+}
+
+bool FanIn::is_over() const noexcept {
+    return heap_.empty() && silent_.empty() &&
+           std::any_of(sources_.begin(), sources_.end(),
+                       [](const Source& source) { return source.over; });
 }
 
 // ---- the heap --------------------------------------------------------------------------------------
@@ -161,11 +169,14 @@ void FanIn::read_clock() noexcept {
 bool FanIn::show(Slot slot) {
     Source& source = sources_[slot];
     try {
-        return source.cursor->peek(source.shown);
+        if (!source.cursor->peek(source.shown)) return false;
     } catch (...) {
         failed_ = slot;
         throw;
     }
+    source.over = source.end_seq && source.shown.seq >= *source.end_seq;
+    if (source.over && poller_) poller_->forget(slot);
+    return !source.over;
 }
 
 // Into the heap, by the record it shows.
@@ -196,18 +207,20 @@ void FanIn::show_owed() {
 void FanIn::quieten_owed() noexcept {
     if (!owed_) return;
     owed_ = false;
-    sources_[heap_[0].slot].ahead_since_ns.reset();
-    silent_.push_back(static_cast<Slot>(heap_[0].slot));
+    Source& source = sources_[heap_[0].slot];
+    source.ahead_since_ns.reset();
+    if (!source.over) silent_.push_back(static_cast<Slot>(heap_[0].slot));
     pop_top();
 }
 
 // True: it is silent no longer, and another one has its place in the list.
 bool FanIn::has_spoken(std::size_t at) {
     const Slot slot = silent_[at];
-    if (!show(slot)) return false;
+    const bool shows = show(slot);
+    if (!shows && !sources_[slot].over) return false;
     silent_[at] = silent_.back();
     silent_.pop_back();
-    push(slot);
+    if (shows) push(slot);
     return true;
 }
 
@@ -351,6 +364,7 @@ void FanIn::hush_all() noexcept {
         if (sources_[slot].cursor == nullptr) continue;
         silent_.push_back(static_cast<Slot>(slot));
         sources_[slot].ahead_since_ns.reset();
+        sources_[slot].over = false;
     }
     owed_ = false;
     failed_ = kNone;

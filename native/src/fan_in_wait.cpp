@@ -129,7 +129,7 @@ int FanIn::ready_fd() {
         auto poller = std::make_unique<Poller>();
         // All at once: a source arms its descriptor when it is looked at and has nothing.
         for (std::size_t slot = 0; slot < sources_.size(); ++slot) {
-            if (Cursor* cursor = sources_[slot].cursor) {
+            if (Cursor* cursor = sources_[slot].cursor; cursor != nullptr && !sources_[slot].over) {
                 poller->watch(static_cast<Slot>(slot), *cursor, true);
             }
         }

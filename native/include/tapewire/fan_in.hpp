@@ -1,7 +1,7 @@
 // Many cursors as one, in the order of time, then of the sources' names; each source keeps its own order.
 //
 // Each source is either in the heap, by the record it shows next, or silent: at its end when it was last
-// looked at. The earliest record shown may be given when no silent source could still come before it, and
+// looked at; or over, where it was given a number to end at. The earliest record shown may be given when no silent source could still come before it, and
 // that is a question of patience. With a limit (`max_skew_ns`) a record that is older than the limit is
 // given whatever the silent ones may say later; without, the calls that never block take what is there
 // now, and those that follow wait until every source that has a writer shows a record.
@@ -43,11 +43,15 @@ class FanIn final : public Cursor, private ForkAware {
     explicit FanIn(const FanInOptions& options);
     ~FanIn() override;
 
-    // Slots are used again. The record that next() gave last stays valid.
-    Slot add(const std::string& name, Cursor& cursor);
+    // Slots are used again. The record that next() gave last stays valid. With `end_seq` the source is
+    // over in front of its first record of that number or a higher one: it shows nothing, and holds
+    // nobody back.
+    Slot add(const std::string& name, Cursor& cursor, std::optional<std::uint64_t> end_seq = {});
     void remove(Slot slot) noexcept;
     Counts counts(Slot slot) const { return sources_[slot].counts; }
     std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
+    // Every source is: nothing more comes, whatever is appended.
+    bool is_over() const noexcept;
 
     bool next(RecordView& out) override;
     Slot source() const noexcept { return given_; }  // of the record that next() gave last
@@ -84,6 +88,8 @@ class FanIn final : public Cursor, private ForkAware {
         std::string name;
         std::uint32_t rank = 0;  // of the name among all
         RecordView shown;        // while in the heap
+        std::optional<std::uint64_t> end_seq;
+        bool over = false;  // in front of end_seq: neither in the heap nor silent
         Counts counts;
         const Mapping* in_batch = nullptr;  // its mapping that the batch being filled holds already
         bool has_writer = false;

@@ -357,7 +357,11 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
         RecordView record;
         bool gap = false;
         ahead_ns_.reset();
-        if (!peek(record, out, gap)) return Found::end;
+        if (!peek(record, out, gap)) {
+            ended_by_seq_ = fan_ != nullptr && fan_->is_over();
+            finished_ = finished_ || ended_by_seq_;
+            return Found::end;
+        }
         if (gap && is_shown()) return Found::step;
         if (gap) continue;
         if (is_at_end(record)) {

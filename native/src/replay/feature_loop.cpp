@@ -174,6 +174,11 @@ void FeatureLoop::make_row(FeatureRows& rows, const Market& market, FeatureSet& 
         const market::TradeView* own = plan_->sample.at == Sample::At::trade ? trade : nullptr;
         set.sample(market.book.get(), own, values_.data(), valid_.data());
         rows.push(time_ns, market.index, values_.data(), valid_.data());
+        if (rows.levels) {
+            LevelRows::Head head{{}, set.price_scale(), set.size_scale()};
+            if (plan_->sample.at != Sample::At::grid) head.seq = seq_;
+            rows.levels->push(head, market.book.get());
+        }
         row_market_ = &market;
         row_features_ = &set;
         row_trade_ = trade;

@@ -2,128 +2,139 @@
 
 #include <utility>
 
-#include "tapewire/error.hpp"
+#include "tapewire/arrow_memory.hpp"
 
 namespace tapewire::replay {
 
 namespace {
 
+using RowsRef = std::shared_ptr<const FeatureRows>;
+
+// ---- schema ----------------------------------------------------------------------------------------
+
 constexpr std::int64_t kNullable = 2;  // ARROW_FLAG_NULLABLE
-constexpr std::size_t kFixed = 2;      // timestamp_ns, symbol
 
-struct SchemaMemory {
-    std::vector<std::string> names;
-    std::vector<ArrowSchema> fields;
-    std::vector<ArrowSchema*> pointers;
-};
-
-// A child may be moved out of its parent and outlive it, so each has a share of what it needs.
-struct ChildSchema {
+struct Field {
     std::string name;
+    const char* format;
+    bool nullable = false;
 };
 
-void release_child_schema(ArrowSchema* schema) {
-    delete static_cast<ChildSchema*>(schema->private_data);
-    schema->release = nullptr;
-}
-
-void release_schema(ArrowSchema* schema) {
-    auto* memory = static_cast<SchemaMemory*>(schema->private_data);
-    for (ArrowSchema& field : memory->fields) {
-        if (field.release != nullptr) field.release(&field);
+std::vector<Field> fields_of(const std::vector<std::string>& features, const LevelsWanted& wanted,
+                             bool with_venues) {
+    std::vector<Field> fields = {{"timestamp_ns", "l"}};
+    if (with_venues) fields.push_back({"venue", "u"});
+    fields.push_back({"symbol", "u"});
+    for (const std::string& name : features) fields.push_back({name, "g", true});
+    if (wanted.levels == 0) return fields;
+    for (const Field& field : {Field{"seq", "L", true}, Field{"trusted", "b"},
+                               Field{"price_scale", "i"}, Field{"size_scale", "i"}})
+        fields.push_back(field);
+    for (const std::string side : {"bid", "ask"}) {
+        fields.push_back({side + "_prices", "+l"});
+        fields.push_back({side + "_sizes", "+l"});
+        if (wanted.orders) fields.push_back({side + "_orders", "+l"});
     }
-    delete memory;
-    schema->release = nullptr;
+    return fields;
 }
 
-ArrowSchema child_schema(const std::string& name, const char* format, std::int64_t flags) {
-    auto memory = std::make_unique<ChildSchema>(ChildSchema{name});
-    ArrowSchema schema{};
-    schema.format = format;
-    schema.name = memory->name.c_str();
-    schema.flags = flags;
-    schema.release = release_child_schema;
-    schema.private_data = memory.release();
-    return schema;
+struct FieldMemory {
+    std::string name;
+    ArrowChildren<ArrowSchema> items;
+};
+
+void export_field(const Field& field, ArrowSchema* out) {
+    const std::size_t items = field.format[0] == '+' ? 1 : 0;  // of a list
+    std::unique_ptr<FieldMemory> memory(
+        new FieldMemory{field.name, ArrowChildren<ArrowSchema>(items)});
+    if (items != 0) export_field({"item", "l"}, memory->items[0]);
+    *out = {};
+    out->format = field.format;
+    out->name = memory->name.c_str();
+    out->flags = field.nullable ? kNullable : 0;
+    out->n_children = static_cast<std::int64_t>(items);
+    if (items != 0) out->children = memory->items.pointers();
+    own(out, std::move(memory));
 }
+
+// ---- columns ---------------------------------------------------------------------------------------
 
 struct ColumnMemory {
-    std::shared_ptr<const FeatureRows> rows;
+    RowsRef rows;
     std::vector<std::uint8_t> bits;
     std::vector<std::int32_t> offsets;
     std::string text;
     std::vector<const void*> buffers;
+    ArrowChildren<ArrowArray> items;
 };
 
-void release_column(ArrowArray* array) {
-    delete static_cast<ColumnMemory*>(array->private_data);
-    array->release = nullptr;
+std::unique_ptr<ColumnMemory> memory_of(const RowsRef& rows, std::size_t items = 0) {
+    return std::unique_ptr<ColumnMemory>(
+        new ColumnMemory{rows, {}, {}, {}, {}, ArrowChildren<ArrowArray>(items)});
 }
 
-struct ArrayMemory {
-    std::vector<ArrowArray> columns;
-    std::vector<ArrowArray*> pointers;
-    const void* buffers[1] = {nullptr};
+void finish(std::unique_ptr<ColumnMemory> memory, std::size_t length, std::int64_t nulls,
+            ArrowArray* out) {
+    *out = {};
+    out->length = static_cast<std::int64_t>(length);
+    out->null_count = nulls;
+    out->n_buffers = static_cast<std::int64_t>(memory->buffers.size());
+    out->buffers = memory->buffers.data();
+    out->n_children = static_cast<std::int64_t>(memory->items.size());
+    if (memory->items.size() != 0) out->children = memory->items.pointers();
+    own(out, std::move(memory));
+}
 
-    ArrayMemory() = default;
-    ArrayMemory(const ArrayMemory&) = delete;
-    ArrayMemory& operator=(const ArrayMemory&) = delete;
-    ~ArrayMemory() {  // those that a consumer moved out have no release any more
-        for (ArrowArray& column : columns) {
-            if (column.release != nullptr) column.release(&column);
-        }
+// A bit for each byte that is 1; how many are 0.
+std::int64_t pack(const std::vector<std::uint8_t>& bytes, std::vector<std::uint8_t>& bits) {
+    bits.assign((bytes.size() + 7) / 8, 0);
+    std::int64_t zeros = 0;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        zeros += bytes[i] == 0;
+        bits[i / 8] |= static_cast<std::uint8_t>(bytes[i] << (i % 8));
     }
-};
-
-void release_array(ArrowArray* array) {
-    delete static_cast<ArrayMemory*>(array->private_data);
-    array->release = nullptr;
+    return zeros;
 }
 
-ArrowArray finished(std::unique_ptr<ColumnMemory> memory, std::int64_t nulls) {
-    ArrowArray array{};
-    array.length = static_cast<std::int64_t>(memory->rows->size());
-    array.null_count = nulls;
-    array.n_buffers = static_cast<std::int64_t>(memory->buffers.size());
-    array.buffers = memory->buffers.data();
-    array.release = release_column;
-    array.private_data = memory.release();
-    return array;
+void export_numbers(const RowsRef& rows, const void* data, std::size_t length, ArrowArray* out) {
+    auto memory = memory_of(rows);
+    memory->buffers = {nullptr, data};
+    finish(std::move(memory), length, 0, out);
 }
 
-ArrowArray times(const std::shared_ptr<const FeatureRows>& rows) {
-    auto memory = std::make_unique<ColumnMemory>();
-    memory->rows = rows;
-    memory->buffers = {nullptr, rows->time_ns.data()};
-    return finished(std::move(memory), 0);
+void export_nullable(const RowsRef& rows, const void* data, const std::vector<std::uint8_t>& valid,
+                     ArrowArray* out) {
+    auto memory = memory_of(rows);
+    const std::int64_t nulls = pack(valid, memory->bits);
+    memory->buffers = {nulls == 0 ? nullptr : memory->bits.data(), data};
+    finish(std::move(memory), valid.size(), nulls, out);
 }
 
-ArrowArray texts(const std::shared_ptr<const FeatureRows>& rows,
-                 const std::vector<std::string>& symbols) {
-    auto memory = std::make_unique<ColumnMemory>();
-    memory->rows = rows;
+void export_flags(const RowsRef& rows, const std::vector<std::uint8_t>& flags, ArrowArray* out) {
+    auto memory = memory_of(rows);
+    pack(flags, memory->bits);
+    memory->buffers = {nullptr, memory->bits.data()};
+    finish(std::move(memory), flags.size(), 0, out);
+}
+
+void export_texts(const RowsRef& rows, const std::vector<std::string>& names, ArrowArray* out) {
+    auto memory = memory_of(rows);
     memory->offsets.reserve(rows->size() + 1);
     memory->offsets.push_back(0);
     for (const std::uint32_t market : rows->market) {
-        memory->text += symbols.at(market);
+        memory->text += names.at(market);
         memory->offsets.push_back(static_cast<std::int32_t>(memory->text.size()));
     }
     memory->buffers = {nullptr, memory->offsets.data(), memory->text.data()};
-    return finished(std::move(memory), 0);
+    finish(std::move(memory), rows->size(), 0, out);
 }
 
-ArrowArray doubles(const std::shared_ptr<const FeatureRows>& rows, std::size_t column) {
-    auto memory = std::make_unique<ColumnMemory>();
-    memory->rows = rows;
-    const std::vector<std::uint8_t>& valid = rows->valid[column];
-    memory->bits.assign((valid.size() + 7) / 8, 0);
-    std::int64_t nulls = 0;
-    for (std::size_t i = 0; i < valid.size(); ++i) {
-        nulls += valid[i] == 0;
-        memory->bits[i / 8] |= static_cast<std::uint8_t>(valid[i] << (i % 8));
-    }
-    memory->buffers = {nulls == 0 ? nullptr : memory->bits.data(), rows->values[column].data()};
-    return finished(std::move(memory), nulls);
+void export_list(const RowsRef& rows, const std::vector<std::int32_t>& ends,
+                 const std::vector<std::int64_t>& items, ArrowArray* out) {
+    auto memory = memory_of(rows, 1);
+    export_numbers(rows, items.data(), items.size(), memory->items[0]);
+    memory->buffers = {nullptr, ends.data()};
+    finish(std::move(memory), rows->size(), 0, out);
 }
 
 }  // namespace
@@ -138,40 +149,38 @@ void FeatureRows::push(std::int64_t time, std::uint32_t index, const double* row
     }
 }
 
-void export_rows_schema(const std::vector<std::string>& features, ArrowSchema* out) {
-    auto memory = std::make_unique<SchemaMemory>();
-    memory->fields.reserve(features.size() + kFixed);
-    memory->fields.push_back(child_schema("timestamp_ns", "l", 0));
-    memory->fields.push_back(child_schema("symbol", "u", 0));
-    for (const std::string& name : features)
-        memory->fields.push_back(child_schema(name, "g", kNullable));
-    for (ArrowSchema& field : memory->fields) memory->pointers.push_back(&field);
-    *out = {};
-    out->format = "+s";
-    out->name = "";
-    out->n_children = static_cast<std::int64_t>(memory->fields.size());
-    out->children = memory->pointers.data();
-    out->release = release_schema;
-    out->private_data = memory.release();
+void export_rows_schema(const std::vector<std::string>& features, const LevelsWanted& wanted,
+                        bool with_venues, ArrowSchema* out) {
+    const std::vector<Field> fields = fields_of(features, wanted, with_venues);
+    ArrowChildren<ArrowSchema> made(fields.size());
+    for (std::size_t i = 0; i < fields.size(); ++i) export_field(fields[i], made[i]);
+    export_struct_schema(std::move(made), out);
 }
 
-void export_rows(std::shared_ptr<const FeatureRows> rows, const std::vector<std::string>& symbols,
-                 ArrowArray* out) {
-    auto memory = std::make_unique<ArrayMemory>();
-    memory->columns.reserve(rows->values.size() + kFixed);
-    memory->columns.push_back(times(rows));
-    memory->columns.push_back(texts(rows, symbols));
+void export_rows(RowsRef rows, const MarketNames& names, ArrowArray* out) {
+    const LevelsWanted wanted = rows->levels ? rows->levels->wanted() : LevelsWanted{};
+    // The columns in the order of fields_of(), which says how many there are.
+    const std::vector<std::string> unnamed(rows->values.size());
+    ArrowChildren<ArrowArray> made(fields_of(unnamed, wanted, names.with_venues).size());
+    std::size_t at = 0;
+    export_numbers(rows, rows->time_ns.data(), rows->size(), made[at++]);
+    if (names.with_venues) export_texts(rows, names.venues, made[at++]);
+    export_texts(rows, names.symbols, made[at++]);
     for (std::size_t i = 0; i < rows->values.size(); ++i)
-        memory->columns.push_back(doubles(rows, i));
-    for (ArrowArray& column : memory->columns) memory->pointers.push_back(&column);
-    *out = {};
-    out->length = static_cast<std::int64_t>(rows->size());
-    out->n_buffers = 1;
-    out->buffers = memory->buffers;
-    out->n_children = static_cast<std::int64_t>(memory->columns.size());
-    out->children = memory->pointers.data();
-    out->release = release_array;
-    out->private_data = memory.release();
+        export_nullable(rows, rows->values[i].data(), rows->valid[i], made[at++]);
+    if (rows->levels) {
+        const LevelRows& levels = *rows->levels;
+        export_nullable(rows, levels.seq.data(), levels.has_seq, made[at++]);
+        export_flags(rows, levels.trusted, made[at++]);
+        export_numbers(rows, levels.price_scale.data(), rows->size(), made[at++]);
+        export_numbers(rows, levels.size_scale.data(), rows->size(), made[at++]);
+        for (const LevelRows::Side* side : {&levels.bids, &levels.asks}) {
+            export_list(rows, side->ends, side->price, made[at++]);
+            export_list(rows, side->ends, side->size, made[at++]);
+            if (wanted.orders) export_list(rows, side->ends, side->orders, made[at++]);
+        }
+    }
+    export_struct(std::move(made), rows->size(), out);
 }
 
 }  // namespace tapewire::replay

@@ -24,6 +24,7 @@ std::string plan_text(const FeaturePlan& plan) {
     for (const std::string& name : plan.names) text += " " + name;
     for (const std::size_t window : plan.kept_trades)
         text += " [" + std::to_string(plan.trade_spans_ns[window]) + " ns of trades]";
+    if (plan.levels.levels != 0) text += " [" + std::to_string(plan.levels.levels) + " levels]";
     return text;
 }
 
@@ -51,6 +52,29 @@ std::vector<FeatureLoop::Position> read_positions(StateReader& in) {
         if (any) position.last_seq = seq;
     }
     return positions;
+}
+
+// Of each source that was saved, its place now.
+std::vector<std::uint16_t> places_of(const std::vector<FeatureLoop::Position>& saved,
+                                     const std::vector<std::string>& sources) {
+    std::vector<std::uint16_t> places;
+    for (const FeatureLoop::Position& position : saved) {
+        const auto found = std::find(sources.begin(), sources.end(), position.source);
+        if (found == sources.end() && !sources.empty())
+            throw Error(Errc::invalid_option,
+                        "the state is of a log that is not here: log='" + position.source + "'");
+        const std::size_t place =
+            sources.empty() ? places.size() : static_cast<std::size_t>(found - sources.begin());
+        places.push_back(static_cast<std::uint16_t>(place));
+    }
+    return places;
+}
+
+std::uint16_t get_place(StateReader& in, const std::vector<std::uint16_t>& places) {
+    const auto saved = in.get<std::uint16_t>();
+    if (saved >= places.size())
+        StateReader::refuse("there is no such source: source=" + std::to_string(saved));
+    return places[saved];
 }
 
 void put_options(StateWriter& out, const book::Options& options) {
@@ -146,9 +170,9 @@ std::vector<FeatureLoop::Position> FeatureLoop::positions_in(std::span<const std
     return read_positions(in);
 }
 
-void FeatureLoop::load(std::span<const std::byte> state) {
+void FeatureLoop::load(std::span<const std::byte> state, const std::vector<std::string>& sources) {
     StateReader in = checked(state);
-    read_positions(in);
+    const std::vector<std::uint16_t> places = places_of(read_positions(in), sources);
     const std::string plan = in.text();
     if (plan != plan_text(*plan_)) {
         throw Error(Errc::invalid_option, "the state is of other features: asked='" +
@@ -165,12 +189,12 @@ void FeatureLoop::load(std::span<const std::byte> state) {
         StateReader::refuse("the next point is not on the grid: time=" +
                             std::to_string(next_grid_ns_));
     for (std::size_t n = in.count(18); n > 0; --n) {
-        const auto source = in.get<std::uint16_t>();
+        const std::uint16_t source = get_place(in, places);
         const auto first = in.get<std::uint64_t>();
         engine_.lost_before(source, first, in.get<std::uint64_t>());
     }
     const std::size_t markets = in.count(16);
-    for (std::size_t i = 0; i < markets; ++i) load_market(in, i);
+    for (std::size_t i = 0; i < markets; ++i) load_market(in, i, places);
     in.end();
     if (grid_market > markets) StateReader::refuse("there is no such instrument");
     grid_market_ = grid_market;
@@ -181,7 +205,8 @@ void FeatureLoop::load(std::span<const std::byte> state) {
         make_set(*engine_.markets()[i], nullptr).start(nullptr, time_ns_);
 }
 
-void FeatureLoop::load_market(StateReader& in, std::size_t index) {
+void FeatureLoop::load_market(StateReader& in, std::size_t index,
+                              const std::vector<std::uint16_t>& places) {
     const auto venue_id = in.get<std::uint16_t>();
     const auto market_id = in.get<std::uint32_t>();
     const auto symbol_hash = in.get<std::uint64_t>();
@@ -199,7 +224,7 @@ void FeatureLoop::load_market(StateReader& in, std::size_t index) {
         market.warm_seq.reset();
         market.sources.clear();
         for (std::size_t n = in.count(2); n > 0; --n)
-            market.sources.push_back(in.get<std::uint16_t>());
+            market.sources.push_back(get_place(in, places));
     }
     if (!in.flag()) return;
     FeatureSet& set = make_set(market, nullptr);

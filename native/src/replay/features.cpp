@@ -38,8 +38,11 @@ std::int64_t rescaled(std::int64_t value, std::uint8_t from, std::uint8_t to, co
 }  // namespace
 
 FeaturePlan::FeaturePlan(const std::vector<std::string>& wanted, const std::string& sample_name,
-                         const std::vector<std::int64_t>& kept_trades_ns)
-    : names(wanted), sample_text(sample_name), sample(parse_sample(sample_name)) {
+                         const std::vector<std::int64_t>& kept_trades_ns, const LevelsWanted& best)
+    : names(wanted), sample_text(sample_name), sample(parse_sample(sample_name)), levels(best) {
+    if (levels.levels > kMostLevels)
+        throw Error(Errc::invalid_option, "levels must be at most " + std::to_string(kMostLevels) +
+                                              ": levels=" + std::to_string(levels.levels));
     for (const std::string& name : names) {
         if (std::count(names.begin(), names.end(), name) > 1)
             throw Error(Errc::invalid_option, "a feature is named twice: name='" + name + "'");

@@ -17,7 +17,7 @@ from tapewire._native cimport (Cursor, CursorReader, Descriptor, MappingRef, Rec
 import os
 from collections import namedtuple
 
-from tapewire.config import SpinThenPark
+from tapewire.config import SpinThenPark, check_whole
 from tapewire.errors import ConcurrentUse, InvalidName, InvalidOption
 
 cdef extern from "tapewire/fan_in.hpp" namespace "tapewire":
@@ -32,7 +32,7 @@ cdef extern from "tapewire/fan_in.hpp" namespace "tapewire":
 
     cppclass CFanIn "tapewire::FanIn":
         CFanIn(const FanInOptions&) except +raise_python_error
-        uint16_t add(const string&, Cursor&) except +raise_python_error
+        uint16_t add(const string&, Cursor&, const optional[uint64_t]&) except +raise_python_error
         void remove(uint16_t)
         Counts counts(uint16_t)
         uint16_t source()
@@ -136,8 +136,13 @@ cdef class FanInReader(CursorReader):
     cdef bint _forked(self):
         return self._fan is not NULL and self._fan.forked_away()
 
-    def add(self, name, reader):
+    def add(self, name, reader, *, seq_to=None):
         """Take a reader in; its records come in their place from now on.
+
+        Args:
+            name: Of the source.
+            reader: Of any kind.
+            seq_to: Its records from this number on are not for here: as if it ended there.
 
         Raises:
             InvalidName: The name is empty, no text that can be encoded, or taken.
@@ -169,11 +174,15 @@ cdef class FanInReader(CursorReader):
             self._views_by_slot.append(None)
         if self._lent.size() < room:
             self._lent.resize(room, NULL)
+        cdef optional[uint64_t] end
+        if seq_to is not None:
+            check_whole("seq_to", seq_to, 0, 2**64 - 1)
+            end = optional[uint64_t](<uint64_t> seq_to)
         cdef CursorReader source = <CursorReader> reader
         source._lend(self)
         try:
             self._readers[name] = source
-            slot = self._fan.add(encoded, deref(source._lent_cursor))
+            slot = self._fan.add(encoded, deref(source._lent_cursor), end)
         except BaseException:
             self._readers.pop(name, None)
             source._take_back()

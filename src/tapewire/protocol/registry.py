@@ -12,7 +12,7 @@ from tapewire.protocol.layout import Layout, check_versions
 if TYPE_CHECKING:
     from tapewire.protocol.messages import Message
 
-__all__ = ["forget", "known", "register"]
+__all__ = ["forget", "known", "register", "type_ids"]
 
 _log = logging.getLogger("tapewire.protocol")
 _messages: dict[int, dict[int, type[Message]]] = {}
@@ -21,6 +21,11 @@ _messages: dict[int, dict[int, type[Message]]] = {}
 def known(type_id: int) -> dict[int, type[Message]]:
     """The classes registered for a type id, by version."""
     return dict(_messages.get(type_id, {}))
+
+
+def type_ids() -> list[int]:
+    """Every type id that has a class."""
+    return sorted(_messages)
 
 
 def register(cls: type[Message]) -> None:

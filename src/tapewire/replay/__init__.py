@@ -7,6 +7,7 @@ Example:
 """
 
 from tapewire.replay._native import Step
+from tapewire.replay.book_stream import BookStream, book_batches, book_rows
 from tapewire.replay.feature_stream import (
     FeatureInfo,
     FeatureStream,
@@ -23,6 +24,7 @@ from tapewire.replay.snapshots import Finding, SnapshotInfo
 from tapewire.replay.snapshotter import Every, Round, Snapshotter
 
 __all__ = [
+    "BookStream",
     "Every",
     "FeatureInfo",
     "FeatureStream",
@@ -36,6 +38,8 @@ __all__ = [
     "Step",
     "asof",
     "book_at",
+    "book_batches",
+    "book_rows",
     "describe_features",
     "feature",
     "feature_batches",

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""The loop that makes rows of features, over a replay engine."""
+"""The loop that makes rows of features and of books, over a replay engine."""
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
@@ -21,9 +21,15 @@ from collections import namedtuple
 cdef extern from "tapewire/replay/feature_names.hpp" namespace "tapewire::replay":
     int64_t c_parse_span "tapewire::replay::parse_span"(const string&) except +raise_python_error
 
+cdef extern from "tapewire/replay/level_rows.hpp" namespace "tapewire::replay":
+    cppclass LevelsWanted:
+        uint32_t levels
+        cbool orders
+
 cdef extern from "tapewire/replay/features.hpp" namespace "tapewire::replay":
     cppclass FeaturePlan:
         vector[string] names
+        LevelsWanted levels
         int64_t look_back_ns
 
     cppclass Print:
@@ -46,15 +52,20 @@ cdef extern from "tapewire/arrow.hpp":
 
 cdef extern from "tapewire/replay/feature_rows.hpp" namespace "tapewire::replay":
     cppclass CRows "tapewire::replay::FeatureRows":
-        CRows(size_t)
+        CRows(size_t, const LevelsWanted&)
         vector[int64_t] time_ns
         vector[uint32_t] market
         vector[vector[double]] values
         vector[vector[uint8_t]] valid
         size_t size()
 
-    void export_rows_schema(const vector[string]&, ArrowSchema*) except +
-    void export_rows(shared_ptr[const CRows], const vector[string]&, ArrowArray*) except +
+    cppclass MarketNames:
+        vector[string] symbols
+        cbool with_venues
+        vector[string] venues
+
+    void export_rows_schema(const vector[string]&, const LevelsWanted&, cbool, ArrowSchema*) except +
+    void export_rows(shared_ptr[const CRows], const MarketNames&, ArrowArray*) except +
 
 cdef extern from "tapewire/replay/feature_loop.hpp" namespace "tapewire::replay":
     cppclass FeatureSlice:
@@ -89,16 +100,19 @@ cdef extern from *:
     static inline std::span<const std::byte> tw_state(const void* data, size_t size) {
         return {static_cast<const std::byte*>(data), size};
     }
-    static inline void tw_load_state(tapewire::replay::FeatureLoop& loop, const void* data, size_t size) {
-        loop.load(tw_state(data, size));
+    static inline void tw_load_state(tapewire::replay::FeatureLoop& loop, const void* data, size_t size,
+                                     const std::vector<std::string>& sources) {
+        loop.load(tw_state(data, size), sources);
     }
     static inline std::vector<tapewire::replay::FeatureLoop::Position> tw_positions(const void* data,
                                                                                    size_t size) {
         return tapewire::replay::FeatureLoop::positions_in(tw_state(data, size));
     }
     static inline std::shared_ptr<const tapewire::replay::FeaturePlan> tw_plan(
-        const std::vector<std::string>& names, const std::string& sample, const std::vector<int64_t>& kept) {
-        return std::make_shared<const tapewire::replay::FeaturePlan>(names, sample, kept);
+        const std::vector<std::string>& names, const std::string& sample, const std::vector<int64_t>& kept,
+        uint32_t levels, bool orders) {
+        return std::make_shared<const tapewire::replay::FeaturePlan>(
+            names, sample, kept, tapewire::replay::LevelsWanted{levels, orders});
     }
     static inline size_t tw_info_count() { return tapewire::replay::feature_infos().size(); }
     // name, meaning, formula, unit, look_back, missing; the name with what it takes.
@@ -121,10 +135,10 @@ cdef extern from *:
         return {source, any ? std::optional<uint64_t>(seq) : std::nullopt};
     }
     """
-    void tw_load_state(CLoop&, const void*, size_t) except +raise_python_error
+    void tw_load_state(CLoop&, const void*, size_t, const vector[string]&) except +raise_python_error
     vector[CPosition] tw_positions(const void*, size_t) except +raise_python_error
-    shared_ptr[const FeaturePlan] tw_plan(const vector[string]&, const string&,
-                                          const vector[int64_t]&) except +raise_python_error
+    shared_ptr[const FeaturePlan] tw_plan(const vector[string]&, const string&, const vector[int64_t]&,
+                                          uint32_t, cbool) except +raise_python_error
     size_t tw_info_count()
     string tw_info(size_t, int)
     CPosition tw_position(const string&, bint, uint64_t)
@@ -173,14 +187,14 @@ cdef void _free_array(object capsule) noexcept:
 
 
 cdef class Plan:
-    """Features by name and when they are sampled, checked."""
+    """Features by name, levels of the book, and when they are sampled, checked."""
 
     cdef shared_ptr[const FeaturePlan] plan
 
-    def __init__(self, names, str sample not None, kept_trades_ns=()):
+    def __init__(self, names, str sample not None, kept_trades_ns=(), uint32_t levels=0, bint orders=False):
         cdef vector[string] texts = [name.encode() for name in names]
         cdef vector[int64_t] kept = kept_trades_ns
-        self.plan = tw_plan(texts, sample.encode(), kept)
+        self.plan = tw_plan(texts, sample.encode(), kept, levels, orders)
 
     @property
     def look_back_ns(self):
@@ -189,11 +203,11 @@ cdef class Plan:
 
 
 cdef class Rows:
-    """Rows of features as columns; speaks Arrow's PyCapsule interface."""
+    """Rows as columns; speaks Arrow's PyCapsule interface."""
 
     cdef shared_ptr[CRows] rows
     cdef shared_ptr[const FeaturePlan] plan
-    cdef vector[string] symbols
+    cdef MarketNames names
 
     def __len__(self):
         return deref(self.rows).size()
@@ -204,7 +218,7 @@ cdef class Rows:
             raise MemoryError
         schema.release = NULL
         capsule = PyCapsule_New(schema, "arrow_schema", _free_schema)
-        export_rows_schema(deref(self.plan).names, schema)
+        export_rows_schema(deref(self.plan).names, deref(self.plan).levels, self.names.with_venues, schema)
         return capsule
 
     def __arrow_c_array__(self, requested_schema=None):
@@ -213,7 +227,7 @@ cdef class Rows:
             raise MemoryError
         array.release = NULL
         capsule = PyCapsule_New(array, "arrow_array", _free_array)
-        export_rows(<shared_ptr[const CRows]> self.rows, self.symbols, array)
+        export_rows(<shared_ptr[const CRows]> self.rows, self.names, array)
         return self.__arrow_c_schema__(), capsule
 
 
@@ -283,7 +297,7 @@ cdef class Row:
 
 
 cdef class Loop:
-    """Rows of features from an engine, which it moves from now on."""
+    """Rows from an engine, which it moves from now on."""
 
     cdef CLoop* _loop
     cdef Engine _engine
@@ -316,7 +330,7 @@ cdef class Loop:
         """An empty `Rows` for `run` to fill."""
         cdef Rows rows = Rows.__new__(Rows)
         rows.plan = self._plan
-        rows.rows = make_shared[CRows](deref(self._plan).names.size())
+        rows.rows = make_shared[CRows](deref(self._plan).names.size(), deref(self._plan).levels)
         return rows
 
     def run(self, Rows rows not None, size_t max_rows, bint follow=False):
@@ -343,12 +357,15 @@ cdef class Loop:
                 self._engine._reader._following(False)
         return STOPS[<int> stop]
 
-    def finish(self, Rows rows not None):
-        """Names to the rows: they can be handed to Arrow."""
+    def finish(self, Rows rows not None, bint venues=False):
+        """Names to the rows: they can be handed to Arrow; with a column of venues, or without."""
         cdef size_t n = self._engine._engine.markets().size()
         if n:
             self._engine._know(n - 1)
-        rows.symbols = [symbol.encode() for symbol in self._engine._symbols[:n]]
+        rows.names.symbols = [symbol.encode() for symbol in self._engine._symbols[:n]]
+        rows.names.with_venues = venues
+        if venues:
+            rows.names.venues = [venue.encode() for venue in self._engine._venues[:n]]
 
     def row(self, Rows rows not None, Py_ssize_t kept):
         """The row that was made last, for a function; `kept`: its place among the spans of trades, or -1."""
@@ -375,9 +392,10 @@ cdef class Loop:
         self._loop.save(vec, out)
         return (<const char*> out.data())[:out.size()]
 
-    def load(self, const unsigned char[::1] state not None):
-        """Go on from a state; before the first `run`."""
-        tw_load_state(deref(self._loop), &state[0] if state.shape[0] else NULL, state.shape[0])
+    def load(self, const unsigned char[::1] state not None, sources):
+        """Go on from a state; before the first `run`. `sources`: the names of the logs, by place."""
+        cdef vector[string] names = [name.encode() for name in sources]
+        tw_load_state(deref(self._loop), &state[0] if state.shape[0] else NULL, state.shape[0], names)
 
 
 def positions_in(const unsigned char[::1] state not None):

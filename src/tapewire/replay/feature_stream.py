@@ -1,39 +1,28 @@
-"""Features of books and trades: rows of numbers out of a tape, natively, in bounded memory.
-
-A row is a function of the book at its time and of a finite look-back before it, computed in
-integers and rounded once. So a slice ``[time_from, time_to)`` of any size gives the same bits as
-one pass over the whole tape, and the state of a stream can be kept and taken up again.
-"""
+"""Features of books and trades: rows of numbers out of a tape, natively, in bounded memory."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
 from tapewire.replay._features import FeatureInfo, Row, describe_features
-from tapewire.replay.names import Labels
-from tapewire.replay.playback import Replay, check_numbers
-from tapewire.replay.sources import Sources
-from tapewire.replay.start import begins_late, next_record, stand_behind, time_range
+from tapewire.replay.names import Labels, Names
+from tapewire.replay.row_stream import RowStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tapewire.clock import TimeLike
-    from tapewire.protocol.instruments import Instrument, Instruments
     from tapewire.replay.sources import Log, Logs
 
     Function: TypeAlias = Callable[[Row], float | None]
     Name: TypeAlias = "str | PythonFeature | Mapping[str, Function | PythonFeature]"
-    Names: TypeAlias = "Name | Iterable[Name]"
+    FeatureNames: TypeAlias = "Name | Iterable[Name]"
 
 __all__ = [
-    "BATCH_ROWS",
     "FeatureInfo",
     "FeatureStream",
     "PythonFeature",
@@ -44,9 +33,6 @@ __all__ = [
     "feature_batches",
     "features",
 ]
-
-BATCH_ROWS = 65_536
-_NEVER = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -99,7 +85,9 @@ def feature(
     return made
 
 
-def _split(names: Names) -> tuple[list[str], list[PythonFeature], list[str]]:
+def _split(
+    names: FeatureNames, fixed: Collection[str]
+) -> tuple[list[str], list[PythonFeature], list[str]]:
     """Native names, functions, and the columns in the order asked for."""
     if isinstance(names, str | Mapping | PythonFeature):
         names = [names]
@@ -118,28 +106,14 @@ def _split(names: Names) -> tuple[list[str], list[PythonFeature], list[str]]:
             made = function if isinstance(function, PythonFeature) else feature()(function)
             functions.append(made if name is None else replace(made, name=name))
             order.append(functions[-1].name)
-    twice = {name for name in order if order.count(name) > 1 or name in ("timestamp_ns", "symbol")}
+    twice = {name for name in order if order.count(name) > 1 or name in fixed}
     if twice or not order:
         what = f"a column is named twice: name={min(twice)!r}" if twice else "no feature is named"
         raise InvalidOption(what, hint="replay.describe_features() lists them")
     return native, functions, order
 
 
-def _arrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError("features are Arrow tables: pip install 'tapewire[arrow]'") from error
-    return pyarrow
-
-
-class _Tape(Replay):
-    """A replay whose rows go into a table."""
-
-    _names_kind = Labels
-
-
-class FeatureStream:
+class FeatureStream(RowStream):
     """Rows of features as record batches, as far as the tape goes now; more when more is there.
 
     Args:
@@ -157,130 +131,59 @@ class FeatureStream:
         time_to: Rows are before this; None: to the end.
         seq_from: Of one log: rows that this record or a later one brings about; a row of a grid
             belongs to the record at which the tape reaches its time. None: from the beginning.
-        seq_to: Of one log: rows of records below this number; None: to the end.
+        seq_to: Of one log: rows of records below this number; of many, a dict from the name of a
+            log to such a number: as if it ended there. None: to the end.
         instruments: Names and scales; None takes the nearest `instruments.json`.
         on_gap: As for `Replay`.
         snapshots: With `symbols` and `time_from` or `seq_from`, begin from the latest book
             snapshots.
         skip_damaged: As for `Replay`.
-        state: What `save` gave: go on behind it. The other arguments are to be the same.
+        state: What `save` gave: go on behind it. `time_to` and `seq_to` may be others than then,
+            and logs may have come to be; the other arguments are to be the same.
+        venues: A column `venue`, and in `symbol` the symbol alone; False: `symbol` says both, where
+            it must.
 
     Attributes:
         done: Whether the tape has reached `time_to` or `seq_to`.
+        findings: Snapshots that were passed over, and why.
     """
 
     def __init__(
         self,
         logs: Logs,
-        names: Names,
+        names: FeatureNames,
         sample: str = "event",
         *,
-        symbols: Iterable[str | Instrument] | str | None = None,
-        time_from: TimeLike | None = None,
-        time_to: TimeLike | None = None,
-        seq_from: int | None = None,
-        seq_to: int | None = None,
-        instruments: Instruments | None = None,
-        on_gap: str = "resync",
-        snapshots: bool = True,
-        skip_damaged: bool = False,
-        state: bytes | None = None,
+        venues: bool = False,
+        **options: Any,
     ) -> None:
-        self._pa = _arrow()
-        native, self._functions, self._order = _split(names)
+        self._fixed = ["timestamp_ns", "venue", "symbol"] if venues else ["timestamp_ns", "symbol"]
+        native, self._functions, self._order = _split(names, self._fixed)
         looking = [f for f in self._functions if f.look_back_ns]
         self._kept = {f.name: i for i, f in enumerate(looking)}
         plan = _features.Plan(native, sample, [f.look_back_ns for f in looking])
-        self.done = False
-        if isinstance(logs, Iterator):  # looked at twice
-            logs = list[Any](logs)
-        from_ns, end_ns = time_range(time_from, time_to)
-        # Which instruments there are is known from the beginning of the tape alone, unless they
-        # are named.
-        start_ns = first_ns = None
-        with contextlib.ExitStack() as opened:
-            if symbols is not None and state is None and (from_ns, seq_from) != (None, None):
-                first_ns, seq_ns = _first_times(logs, seq_from, seq_to)
-                begin = max((at for at in (from_ns, seq_ns) if at is not None), default=None)
-                if begin is not None:
-                    start_ns = max(begin - plan.look_back_ns, _NEVER + 1)
-            self._before: dict[str, int | None] = {}
-            lost: dict[int, tuple[int, int]] = {}
-            if state is not None:
-                logs, self._before, lost = _reopened(logs, state, opened)
-            self._replay = opened.enter_context(
-                _Tape(
-                    logs,
-                    symbols,
-                    time_from=start_ns if first_ns is not None else None,
-                    seq_to=seq_to,
-                    on_gap=on_gap,
-                    instruments=instruments,
-                    snapshots=snapshots,
-                    skip_damaged=skip_damaged,
-                )
-            )
-            self._loop = _features.Loop(
-                self._replay._engine,
-                plan,
-                start_ns=start_ns if first_ns is not None else None,
-                from_ns=from_ns,
-                to_ns=end_ns,
-                from_seq=seq_from or 0,
-                first_ns=first_ns or 0,
-                for_all_added=symbols is not None,
-            )
-            if state is not None:
-                self._loop.load(state)
-            for place, (first, last) in lost.items():
-                self._replay._engine.lost_before(place, first, last)
-            self._begin_batch()
-            self._close = opened.pop_all()
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches of at most 65,536 rows, until nothing more is there now."""
-        while True:
-            batch, more = self._batch(follow=False)
-            if batch.num_rows:
-                yield batch
-            if not more:
-                return
-
-    def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
-        """The same, and waits for more; ends after `timeout` seconds without, or at `time_to`."""
-        while True:
-            batch, more = self._batch(follow=True)
-            if batch.num_rows:
-                yield batch
-            if not more and (self.done or not self._replay._engine.wait(timeout)):
-                return
+        super().__init__(logs, plan, Names if venues else Labels, venues=venues, **options)
 
     def _begin_batch(self) -> None:
-        """Rows under way: what an error finds made stays, for the next call."""
-        self._rows = self._loop.rows()
+        super()._begin_batch()
         self._columns: list[list[float | None]] = [[] for _ in self._functions]
 
-    def _batch(self, follow: bool) -> tuple[pa.RecordBatch, bool]:
-        rows = self._rows
-        stop = "rows"
+    def _fill(self, follow: bool) -> str:
         if not self._functions:
-            stop = self._loop.run(rows, BATCH_ROWS, follow)
-        while self._functions:
-            if len(rows) > len(self._columns[0]):
+            return super()._fill(follow)
+        stop = "rows"
+        while True:
+            if len(self._rows) > len(self._columns[0]):
                 self._call_functions()
-            if stop != "rows" or len(rows) >= BATCH_ROWS:
-                break
-            stop = self._loop.run(rows, len(rows) + 1, follow)
-        self.done = stop == "done"
-        self._loop.finish(rows)
-        batch = self._pa.record_batch(rows)
+            if stop != "rows" or len(self._rows) >= self._batch_rows:
+                return stop
+            stop = self._loop.run(self._rows, len(self._rows) + 1, follow)
+
+    def _finished(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for function, column in zip(self._functions, self._columns, strict=True):
             values = self._pa.array(column, self._pa.float64())
             batch = batch.append_column(function.name, values)
-        if self._functions:
-            batch = batch.select(["timestamp_ns", "symbol", *self._order])
-        self._begin_batch()
-        return batch, stop == "rows"
+        return super()._finished(batch)
 
     def _call_functions(self) -> None:
         """A value of each function for the row that was made last."""
@@ -297,109 +200,24 @@ class FeatureStream:
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
 
-    def save(self) -> bytes:
-        """All that is needed to go on in another process behind the rows given so far.
-
-        The bytes are checked when they are taken up, and belong to this version of Tapewire's
-        features: they are no archive. Sources are told apart by their names.
-
-        Raises:
-            InvalidOption: A book is untrusted at this moment. What it waits for is on the tape
-                alone: keep the last state, and go on from there. Or an error came between rows that
-                were made and the batch they belong to: iterate once more first.
-        """
-        if len(self._rows):
-            raise InvalidOption(
-                f"rows were made and not given, since an error came: rows={len(self._rows)}",
-                hint="iterate once more, or go on from the last state",
-            )
-        positions = {}
-        for source in self._replay._sources.each:
-            last = source.reader.last_seq
-            positions[source.name] = self._before.get(source.name) if last is None else last
-        return self._loop.save(positions)
-
-    @property
-    def records(self) -> int:
-        """Records read so far, those before the first row included."""
-        return self._replay.records
-
     @property
     def schema(self) -> pa.Schema:
         """Of the batches."""
         pa = self._pa
-        fixed = [
-            pa.field("timestamp_ns", pa.int64(), nullable=False),
-            pa.field("symbol", pa.string(), nullable=False),
-        ]
-        return pa.schema([*fixed, *(pa.field(name, pa.float64()) for name in self._order)])
-
-    def close(self) -> None:
-        """Close the logs that were opened here. Closing twice is fine."""
-        self._close.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        return pa.schema(
+            [
+                pa.field("timestamp_ns", pa.int64(), nullable=False),
+                *(pa.field(name, pa.string(), nullable=False) for name in self._fixed[1:]),
+                *(pa.field(name, pa.float64()) for name in self._order),
+            ]
+        )
 
     def __repr__(self) -> str:
-        return f"<FeatureStream {', '.join(self._order)} over {self._replay!r}>"
-
-
-def _first_times(
-    logs: Logs, seq_from: int | None, seq_to: int | None
-) -> tuple[int | None, int | None]:
-    """Times of the tape's first record, and of the one in front of `seq_from`.
-
-    No row of `seq_from` is of a time before that: the tape's clock is never behind a record's time,
-    and a point of a grid that a record reaches is later than the clock before it. None when logs
-    are not ours to move, or have no such record.
-    """
-    with contextlib.closing(Sources(logs)) as sources:
-        check_numbers(sources, seq_from, seq_to)
-        if not all(source.own for source in sources.each):
-            return None, None
-        readers = [source.reader for source in sources.each]
-        records = [record for record in map(next_record, readers) if record is not None]
-        first = min((record.timestamp_ns for record in records), default=None)
-        if not seq_from:
-            return first, None
-        readers[0].seek_seq(seq_from - 1)
-        record = next_record(readers[0])
-        if record is None or record.seq != seq_from - 1:
-            return first, None
-        return first, record.timestamp_ns
-
-
-def _reopened(
-    logs: Logs, state: bytes, opened: contextlib.ExitStack
-) -> tuple[dict[str, Any], dict[str, int | None], dict[int, tuple[int, int]]]:
-    """Readers of the logs, where the state has read them to, and what they have lost since."""
-    positions = _features.positions_in(state)
-    sources = opened.enter_context(contextlib.closing(Sources(logs)))
-    names = [source.name for source in sources.each]
-    if set(names) != set(positions):
-        raise InvalidOption(
-            f"the state is of other logs: logs={names!r}, state={list(positions)!r}",
-            hint="give the same paths, or a dict with those names where they have moved",
-        )
-    lost = {}
-    for place, source in enumerate(sources.each):
-        if not source.own:
-            raise InvalidOption(
-                f"with a state, logs must be paths: {source.name}={source.reader!r}"
-            )
-        last = positions[source.name]
-        gone = begins_late(source.reader) if last is None else stand_behind(source.reader, last)
-        if gone is not None:
-            lost[place] = gone
-    return {source.name: source.reader for source in sources.each}, positions, lost
+        return f"<FeatureStream {', '.join(self._order)} over {self._sources!r}>"
 
 
 def feature_batches(
-    logs: Logs, names: Names, sample: str = "event", **options: Any
+    logs: Logs, names: FeatureNames, sample: str = "event", **options: Any
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `features` in record batches of at most 65,536: in bounded memory.
 
@@ -413,7 +231,7 @@ def feature_batches(
         yield from stream
 
 
-def features(logs: Logs, names: Names, sample: str = "event", **options: Any) -> pa.Table:
+def features(logs: Logs, names: FeatureNames, sample: str = "event", **options: Any) -> pa.Table:
     """Features of the books and trades of a tape, as an Arrow table.
 
     Columns: `timestamp_ns` (the tape's clock, or the point of the grid), `symbol` (``venue:symbol``
@@ -448,7 +266,7 @@ def features(logs: Logs, names: Names, sample: str = "event", **options: Any) ->
 def asof(
     trades: Log,
     book: Log,
-    names: Names = ("bid", "ask", "mid"),
+    names: FeatureNames = ("bid", "ask", "mid"),
     **options: Any,
 ) -> pa.Table:
     """Each trade beside the book as it was just before it, by the times both were received.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tapewire.book.gaps import Gap
 from tapewire.clock import to_ns
@@ -56,7 +56,8 @@ class Replay:
         time_from: Show what comes at this time of the tape or later. What came before is applied.
         time_to: End in front of the first record at which the tape reaches this time.
         seq_from: Of one log: show what comes from this record on. What came before is applied.
-        seq_to: Of one log: end in front of the first record with this number or a higher one.
+        seq_to: Of one log: end in front of the first record with this number or a higher one. Of
+            many, a dict from the name of a log to such a number: as if it ended there.
         on_gap: "resync": the book waits, untrusted, for a snapshot on the tape; "quarantine": for
             its `release()`; "raise": `GapDetected`, and the next step goes on.
         instruments: Names and scales; None takes the nearest `instruments.json` of each log.
@@ -86,8 +87,6 @@ class Replay:
         BTCUSDT 2000 10005
     """
 
-    _names_kind: ClassVar[type[Names]] = Names
-
     def __init__(
         self,
         logs: Logs,
@@ -100,7 +99,7 @@ class Replay:
         snapshots: bool = True,
         *,
         seq_from: int | None = None,
-        seq_to: int | None = None,
+        seq_to: int | Mapping[str, int] | None = None,
         skip_damaged: bool = False,
         unknown: str = "ignore",
         clock: PaceClock = time,
@@ -114,7 +113,7 @@ class Replay:
         self.findings: list[Finding] = []
         self._sources = Sources(logs)
         try:
-            self._names = self._names_kind(instruments, self._sources.folders)
+            self._names = Names(instruments, self._sources.folders)
             self._engine = open_engine(
                 self._sources,
                 self._names,
@@ -228,13 +227,23 @@ def gaps_of(engine: Engine, stream: str = "book") -> list[Gap]:
     ]
 
 
-def check_numbers(sources: Sources, seq_from: int | None, seq_to: int | None) -> None:
+def check_numbers(
+    sources: Sources, seq_from: int | None, seq_to: int | Mapping[str, int] | None
+) -> None:
     """Refuse numbers of records that no record can have, or of which nobody knows whose."""
-    for name, seq in (("seq_from", seq_from), ("seq_to", seq_to)):
-        check_whole(name, seq, 0, 2**64 - 1, optional=True)
-        if seq is not None and len(sources.each) > 1:
+    names = [source.name for source in sources.each]
+    ends = seq_to if isinstance(seq_to, Mapping) else {}
+    for name, seq in ends.items():
+        check_whole(f"seq_to[{name!r}]", seq, 0, 2**64 - 1)
+        if name not in names:
+            raise InvalidOption(f"seq_to names no log of these: seq_to={name!r}, logs={names!r}")
+    for name, single in (("seq_from", seq_from), ("seq_to", seq_to)):
+        if isinstance(single, Mapping):
+            continue
+        check_whole(name, single, 0, 2**64 - 1, optional=True)
+        if single is not None and len(names) > 1:
             raise InvalidOption(
-                f"records are numbered in one log: {name}={seq}, logs={len(sources.each)}",
+                f"records are numbered in one log: {name}={single}, logs={len(names)}",
                 hint="give time_from and time_to where there are many",
             )
 
@@ -247,7 +256,7 @@ def open_engine(
     time_from: TimeLike | None = None,
     time_to: TimeLike | None = None,
     seq_from: int | None = None,
-    seq_to: int | None = None,
+    seq_to: int | Mapping[str, int] | None = None,
     on_gap: str = "resync",
     snapshots: bool = True,
     skip_damaged: bool = False,
@@ -267,8 +276,10 @@ def open_engine(
     if snapshots and on_gap == "resync" and wanted and is_late:
         books = sources.warm_books(wanted, from_ns, seq_from, found)
     lost = sources.place(books)
+    ends = dict(seq_to) if isinstance(seq_to, Mapping) else {}
+    end_seq = ends.get(sources.each[0].name) if isinstance(seq_to, Mapping) else seq_to
     engine = Engine(
-        sources.join(),
+        sources.join(ends),
         names.of,
         on_gap=on_gap,
         unknown=unknown,
@@ -277,7 +288,7 @@ def open_engine(
         show_from_ns=from_ns,
         show_from_seq=seq_from,
         end_ns=end_ns,
-        end_seq=seq_to,
+        end_seq=end_seq if len(sources.each) == 1 else None,
     )
     for one in names.instruments if wanted is None else wanted:
         engine.add(one)

@@ -140,13 +140,19 @@ class Sources:
                 source.reader.seek_start()
         return lost
 
-    def join(self) -> Any:
-        """All logs as one reader: a `FanInReader` when there are many, in the order of `each`."""
+    def join(self, ends: Mapping[str, int] | None = None) -> Any:
+        """All logs as one reader: a `FanInReader` when there are many, in the order of `each`.
+
+        Args:
+            ends: Of many: name to the number at which that log is over.
+        """
         if len(self.each) == 1:
             self.reader = self.each[0].reader
         else:
-            readers = {source.name: source.reader for source in self.each}
-            self.reader = self._close.enter_context(FanInReader(readers))
+            self.reader = self._close.enter_context(FanInReader())
+            for source in self.each:
+                end = None if ends is None else ends.get(source.name)
+                self.reader.add(source.name, source.reader, seq_to=end)
         return self.reader
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from tapewire.errors import InvalidMessage
 from tapewire.spark import schemas, slices, views
 
 if TYPE_CHECKING:
@@ -67,5 +68,27 @@ def wanted_parts(options: ReadOptions, parallelism: int | None) -> int:
 
 
 def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch under exactly the schema that Spark was told; nothing is copied."""
-    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    """The batch under exactly the schema that Spark was told: nulls get a type, decimals a scale.
+
+    Raises:
+        InvalidMessage: A decimal does not fit.
+    """
+    columns = [
+        column if column.type == field.type else _fitted(column, field)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), field.type)  # a field that this version does not have
+    if not (pa.types.is_decimal(column.type) and pa.types.is_decimal(field.type)):
+        raise TypeError(f"a view gave another type: {field.name}, {column.type}, {field.type}")
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise InvalidMessage(
+            f"a value does not fit its column: column={field.name}, type={field.type} ({error})",
+            hint="mend the scales in instruments.json, or read prices as scaled",
+        ) from None

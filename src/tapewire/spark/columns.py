@@ -13,7 +13,18 @@ from tapewire.errors import InvalidMessage
 if TYPE_CHECKING:
     from tapewire.log import Batch
 
-__all__ = ["RowColumns", "bigint", "constant", "filtered", "lengths", "pieces", "timestamps"]
+__all__ = [
+    "RowColumns",
+    "bigint",
+    "constant",
+    "decimals",
+    "filtered",
+    "lengths",
+    "pieces",
+    "structs",
+    "texts",
+    "timestamps",
+]
 
 # Copied into one Arrow batch at a time, at most; one record may be larger.
 BATCH_BYTES = 16 << 20
@@ -32,7 +43,7 @@ class RowColumns:
 
     def __init__(self, batch: Batch, queue: str, chosen: _Array | None = None) -> None:
         self._batch = batch
-        self._queue = queue
+        self.queue = queue
         self._chosen = chosen
         self._payloads: pa.Array | None = None
         self.rows = len(batch) if chosen is None else int(np.count_nonzero(chosen))
@@ -48,12 +59,24 @@ class RowColumns:
             self._payloads = views if self._chosen is None else filtered(views, self._chosen)
         return self._payloads
 
+    def part(self, start: int, end: int) -> RowColumns:
+        """Some of the rows."""
+        if self._chosen is None:
+            return RowColumns(self._batch[start:end], self.queue)
+        picked = np.flatnonzero(self._chosen)[start:end]
+        first, behind = int(picked[0]), int(picked[-1]) + 1
+        return RowColumns(self._batch[first:behind], self.queue, self._chosen[first:behind])
+
+    def seq_of(self, row: int) -> int:
+        """The number of a row's record."""
+        return int(self._picked(self._batch.seq)[row])
+
     def column(self, name: str) -> pa.Array:
         """One of seq, timestamp_ns, timestamp, type_id, flags, payload, queue."""
         batch = self._batch
         match name:
             case "seq":
-                return bigint("seq", self._picked(batch.seq), self._queue)
+                return bigint("seq", self._picked(batch.seq), self.queue)
             case "timestamp_ns":
                 return pa.array(self._picked(batch.timestamp_ns))
             case "timestamp":
@@ -65,7 +88,7 @@ class RowColumns:
             case "payload":
                 return self.payload_views.cast(pa.binary())
             case "queue":
-                return constant(self._queue, self.rows)
+                return constant(self.queue, self.rows)
         raise LookupError(name)
 
 
@@ -104,6 +127,62 @@ def filtered(views: pa.Array, chosen: _Array) -> pa.Array:
     _, heads, *data = views.buffers()
     kept = np.frombuffer(heads, "V16")[views.offset : views.offset + len(views)][chosen]
     return pa.Array.from_buffers(views.type, len(kept), [None, pa.py_buffer(kept), *data])
+
+
+def structs(views: pa.Array, dtype: np.dtype[Any]) -> _Array:
+    """Payloads of one size as an array of `dtype`; copied together where they lie apart."""
+    if len(views) == 0:
+        return np.empty(0, dtype)
+    data = views.cast(pa.binary()).buffers()[2]
+    return np.frombuffer(data, dtype, len(views))
+
+
+def texts(values: _Array) -> pa.Array:
+    """Text of a fixed size, filled up with zero bytes, as strings.
+
+    Raises:
+        pyarrow.ArrowInvalid: One is not UTF-8.
+    """
+    values = np.ascontiguousarray(values)
+    width = values.dtype.itemsize
+    table = values.view("u1").reshape(-1, width)
+    used = table != 0
+    # Up to the last byte that is not zero: zeros inside belong to it, as `decode` has it.
+    sizes = np.where(used.any(axis=1), width - used[:, ::-1].argmax(axis=1), 0)
+    offsets = np.zeros(len(values) + 1, "i4")
+    np.cumsum(sizes, out=offsets[1:])
+    data = table[np.arange(width) < sizes[:, None]]
+    made = pa.Array.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+    return made.cast(pa.string())
+
+
+def decimals(values: _Array, scales: _Array, scale: int) -> pa.Array:
+    """Integers with a scale each as DECIMAL(38, scale).
+
+    Raises:
+        InvalidMessage: One has more decimals than that.
+    """
+    if len(scales) and int(scales.max()) > scale:
+        raise InvalidMessage(
+            f"a price has more decimals than the column: price_scale={int(scales.max())}, "
+            f"column={scale}",
+            hint="mend instruments.json, or read prices as scaled",
+        )
+    factors = np.int64(10) ** (scale - scales.astype("i8")) if len(scales) else np.ones(0, "i8")
+    if len(values) and (np.abs(values.astype("f8")) * factors).max() >= 2**62:
+        exact = [int(v) * 10 ** (scale - int(s)) for v, s in zip(values, scales, strict=True)]
+        return _wide(exact, scale)
+    low = values * factors
+    pair = np.stack([low, low >> 63], axis=1)  # 128 bits, little-endian
+    kind = pa.decimal128(38, scale)
+    return pa.Array.from_buffers(kind, len(low), [None, pa.py_buffer(np.ascontiguousarray(pair))])
+
+
+def _wide(exact: list[int], scale: int) -> pa.Array:
+    data = b"".join(value.to_bytes(16, "little", signed=True) for value in exact)
+    return pa.Array.from_buffers(pa.decimal128(38, scale), len(exact), [None, pa.py_buffer(data)])
 
 
 def lengths(views: pa.Array) -> _Array:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapewire.damage import DAMAGE, Passed, pass_damage, said
-from tapewire.errors import SegmentMissing, TapewireError
+from tapewire.errors import CorruptRecord, SegmentMissing, TapewireError
 from tapewire.log import Batch, Reader, open_log
 
 if TYPE_CHECKING:
+    from tapewire.spark.columns import RowColumns
     from tapewire.spark.options import ReadOptions
     from tapewire.spark.slices import Slice
 
-__all__ = ["BATCH_ROWS", "Damage", "batches", "walk"]
+__all__ = ["BATCH_ROWS", "Damage", "batches", "refuse_rows", "walk"]
 
 BATCH_ROWS = 65536
 _log = logging.getLogger("tapewire.spark")
@@ -96,8 +97,9 @@ def walk(reader: Reader, damage: Damage, most: int | None = None) -> Iterator[Ba
 
 def _by_number(part: Slice, reader: Reader, damage: Damage) -> Iterator[Batch]:
     reader.seek_seq(part.seq_from)
-    _check_first(part, reader, damage)
-    reader.seek_seq(part.seq_from)
+    if part.exact:
+        _check_first(part, reader, damage)
+        reader.seek_seq(part.seq_from)
     for batch in walk(reader, damage):
         end = int(np.searchsorted(batch.seq, np.uint64(part.seq_to)))
         if end:
@@ -138,3 +140,15 @@ def _check_first(part: Slice, reader: Reader, damage: Damage) -> None:
     error.first_available_seq = there
     last = part.seq_to if there is None else min(there, part.seq_to)
     damage.missing(error, part.seq_from, last - 1)
+
+
+def refuse_rows(error: TapewireError, rows: RowColumns, options: ReadOptions) -> None:
+    """Raise for records that are not the message they say they are; asked to skip, warn."""
+    refused = CorruptRecord(
+        f"a record is not the message it says it is: queue={rows.queue}, seq={rows.seq_of(0)}, "
+        f"rows={rows.rows}: {said(error)}",
+        hint='option("on_damage", "skip") leaves such records out, with a warning',
+    )
+    if options.on_damage == "raise":
+        raise refused
+    _log.warning("damaged: %s", said(refused))

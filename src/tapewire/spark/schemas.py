@@ -52,7 +52,9 @@ TRADES = (
     Column("price_scale", _INT),
     Column("size_scale", _INT),
     Column("side", _TEXT, nullable=True),
-    Column("trade_id", _LONG, nullable=True),
+    Column("trade_id", _LONG),
+    Column("buyer_order_id", _LONG),
+    Column("seller_order_id", _LONG),
     Column("queue", _TEXT),
 )
 

@@ -39,8 +39,9 @@ class Slice(InputPartition):
         seq_to: Number behind the last.
         count: Of a log whose numbers do not lead to its records, since they have begun again: how
             many records there were from the start of the range on, in the order of the file. The
-            numbers then only choose among them. Else None, and a record numbered `seq_from` was
-            there when this was planned.
+            numbers then only choose among them.
+        exact: A record numbered `seq_from` was there when this was planned: it is an error when it
+            is not there any more.
         bytes: About how many bytes of log it has.
     """
 
@@ -48,6 +49,7 @@ class Slice(InputPartition):
     seq_from: int
     seq_to: int
     count: int | None = None
+    exact: bool = True
     bytes: int = 0
 
 
@@ -129,7 +131,7 @@ class _Range:
         numbers = [self.first, *cuts, self.end]
         size = self.bytes // (len(numbers) - 1)
         return [
-            Slice(self.log, low, high, self.count, size)
+            Slice(self.log, low, high, self.count, bytes=size)
             for low, high in itertools.pairwise(numbers)
         ]
 

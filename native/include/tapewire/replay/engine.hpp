@@ -83,8 +83,9 @@ struct EngineOptions {
     std::uint64_t show_from_seq = 0;
     // Ends in front of the first record at which the tape reaches this time.
     std::int64_t end_ns = std::numeric_limits<std::int64_t>::max();
-    bool ends_at_seq =
-        false;  // of a single log: ends in front of the first record numbered `end_seq` or higher
+    // Of a single log: ends in front of the first record numbered `end_seq` or higher. A FanIn has ends
+    // of its own.
+    bool ends_at_seq = false;
     std::uint64_t end_seq = 0;
 };
 
@@ -120,7 +121,7 @@ class Engine {
     // its number; none when there is no record now, or the end is one by number.
     std::optional<std::int64_t> ahead_ns() const noexcept { return ahead_ns_; }
     std::uint64_t ahead_seq() const noexcept { return ahead_seq_; }
-    // It ended in front of EngineOptions::end_seq.
+    // It ended in front of EngineOptions::end_seq, or every source of the FanIn in front of its own.
     bool ended_by_seq() const noexcept { return ended_by_seq_; }
 
     // The next step; false at the end, for now. Throws what the cursor throws, and gap_detected by

@@ -1,4 +1,4 @@
-// One loop over a replay that makes rows of features.
+// One loop over a replay that makes rows: of features, and of the best levels of books.
 //
 //   warm   start_ns          from_ns               to_ns
 //   ~~~~~~~~|-- look-back -----|===== rows =========|      books are kept from the beginning, windows from
@@ -66,9 +66,10 @@ class FeatureLoop {
     // book is untrusted: what it waits for is on the tape alone.
     void save(const std::vector<Position>& positions, std::vector<std::byte>& out);
     // Before the first run(), of a loop with the same plan over the same sources, which stand as
-    // positions_in() says. Throws corrupt_metadata, unsupported_version, or invalid_option when the state
-    // is of another plan.
-    void load(std::span<const std::byte> state);
+    // positions_in() says. `sources`: their names by place, where others came between them since. Throws
+    // corrupt_metadata, unsupported_version, or invalid_option when the state is of another plan, or of a
+    // source that is not there.
+    void load(std::span<const std::byte> state, const std::vector<std::string>& sources = {});
     static std::vector<Position> positions_in(std::span<const std::byte> state);
 
   private:
@@ -84,7 +85,7 @@ class FeatureLoop {
     void make_row(FeatureRows& rows, const Market& market, FeatureSet& set, std::int64_t time_ns,
                   const market::TradeView* trade);
     bool pass_grid(FeatureRows& rows, std::size_t max_rows);
-    void load_market(StateReader& in, std::size_t index);
+    void load_market(StateReader& in, std::size_t index, const std::vector<std::uint16_t>& places);
 
     Engine& engine_;
     std::shared_ptr<const FeaturePlan> plan_;

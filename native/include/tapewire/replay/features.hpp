@@ -15,6 +15,7 @@
 #include "tapewire/market/event.hpp"
 #include "tapewire/replay/exact.hpp"
 #include "tapewire/replay/feature_names.hpp"
+#include "tapewire/replay/level_rows.hpp"
 #include "tapewire/replay/state_bytes.hpp"
 #include "tapewire/replay/windows.hpp"
 
@@ -23,9 +24,9 @@ namespace tapewire::replay {
 // What is asked for, in the order of the columns; shared by all instruments of a replay.
 struct FeaturePlan {
     // `kept_trades_ns`: spans of which the trades themselves are wanted. Throws invalid_option for names
-    // that are unknown or given twice.
+    // that are unknown or given twice, and for more levels than there may be.
     FeaturePlan(const std::vector<std::string>& names, const std::string& sample,
-                const std::vector<std::int64_t>& kept_trades_ns);
+                const std::vector<std::int64_t>& kept_trades_ns, const LevelsWanted& best = {});
 
     struct Column {
         Feature feature;
@@ -39,6 +40,7 @@ struct FeaturePlan {
     std::vector<std::size_t> kept_trades;  // windows of kept_trades_ns, in its order
     std::vector<std::int64_t> volatility_seconds;
     std::vector<std::uint32_t> level_counts;  // rising
+    LevelsWanted levels;                      // of the book itself
     std::int64_t look_back_ns = 0;            // the longest
 };
 

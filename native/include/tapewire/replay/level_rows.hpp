@@ -1,0 +1,47 @@
+// The best levels of books, a row each: the levels of all rows lie one behind the other, as Arrow's lists.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tapewire/book/book.hpp"
+
+namespace tapewire::replay {
+
+struct LevelsWanted {
+    std::uint32_t levels = 0;  // of each side, at most; 0: none
+    bool orders = false;       // how many orders each has, too
+};
+
+class LevelRows {
+  public:
+    explicit LevelRows(const LevelsWanted& wanted) : wanted_(wanted), scratch_(wanted.levels) {}
+
+    struct Side {
+        std::vector<std::int64_t> price, size, orders;
+        std::vector<std::int32_t> ends{0};  // of each row's levels, behind a 0
+    };
+    // The row of a book that is null or not trusted has no levels.
+    struct Head {
+        std::optional<std::uint64_t> seq;      // of the record that brought it about
+        std::uint8_t price_scale, size_scale;  // where there is no book
+    };
+    void push(const Head& head, const book::Book* book);
+
+    const LevelsWanted& wanted() const noexcept { return wanted_; }
+
+    std::vector<std::uint64_t> seq;  // 0 where it is null
+    std::vector<std::uint8_t> has_seq, trusted;
+    std::vector<std::int32_t> price_scale, size_scale;
+    Side bids, asks;
+
+  private:
+    void push_side(const book::Book* book, format::Side which, Side& side);
+
+    LevelsWanted wanted_;
+    std::vector<book::LevelRow> scratch_;
+};
+
+}  // namespace tapewire::replay

@@ -1,0 +1,179 @@
+"""The view `book`: the best levels, a row where `sample` makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as sql
+
+from tapewire.errors import InvalidOption
+from tapewire.replay import BookStream
+from tapewire.replay.row_stream import look_back_ns
+from tapewire.spark import replay_slices
+from tapewire.spark.columns import bigint, timestamps
+from tapewire.spark.schemas import Column
+from tapewire.spark.units import Unit, units_of
+
+if TYPE_CHECKING:
+    from tapewire.spark.logs import LogRef
+    from tapewire.spark.options import ReadOptions
+    from tapewire.spark.replay_slices import ReplaySlice
+
+__all__ = ["open_stream", "plan", "read", "schema", "shape"]
+
+FIXED = (
+    Column("timestamp_ns", sql.LongType()),
+    Column("timestamp", sql.TimestampType()),
+    Column("seq", sql.LongType(), nullable=True),
+    Column("venue", sql.StringType()),
+    Column("symbol", sql.StringType()),
+    Column("trusted", sql.BooleanType()),
+    Column("price_scale", sql.IntegerType()),
+    Column("size_scale", sql.IntegerType()),
+)
+SIDES = ("bid", "ask")
+# Spark's name of what a list holds.
+_ELEMENT = "element"
+
+
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[Column]:
+    """Time, instrument and trust, then the levels: lists, or with `flat` a column each."""
+    look_back_ns((), options.sample)  # raises where that is none
+    units = units_of(options, logs)
+    kinds = ["price", "size"]
+    if any(unit.instrument is not None and unit.instrument.book_mode == "l3" for unit in units):
+        kinds.append("orders")
+    price = sql.DecimalType(38, _decimals(units)) if options.prices == "decimal" else sql.LongType()
+    columns = list(FIXED)
+    for side in SIDES:
+        types = [(kind, price if kind == "price" else sql.LongType()) for kind in kinds]
+        if options.flat:
+            columns += [
+                Column(f"{side}_{kind}_{level}", of, nullable=True)
+                for level in range(1, options.levels + 1)
+                for kind, of in types
+            ]
+        else:
+            columns += [
+                Column(_list_name(side, kind), sql.ArrayType(of, containsNull=False))
+                for kind, of in types
+            ]
+    return tuple(columns)
+
+
+def _list_name(side: str, kind: str) -> str:
+    return f"{side}_{kind}" if kind.endswith("s") else f"{side}_{kind}s"
+
+
+def _decimals(units: Sequence[Unit]) -> int:
+    for unit in units:
+        if unit.instrument is None:
+            raise InvalidOption(
+                "decimals need the scale of every instrument, and it is not known whose this is: "
+                f"queue={unit.logs[0].name}",
+                path=unit.logs[0].path,
+                hint="name the symbols, and have an instruments.json above the logs",
+            )
+    return replay_slices.price_scale(units)
+
+
+def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[ReplaySlice]:
+    """Slices of time of each instrument."""
+    return replay_slices.plan(options, units_of(options, logs), wanted, 0)
+
+
+def read(part: ReplaySlice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice."""
+    bounds = replay_slices.stream_options(part, options, 0)
+    with open_stream(options, **bounds) as stream:
+        for batch in stream:
+            yield shape(batch, options, part.price_scale)
+
+
+def open_stream(options: ReadOptions, **bounds: Any) -> BookStream:
+    """The stream of rows over these logs; `shape` makes Spark's columns of its batches."""
+    orders = any("_orders" in name for name in options.columns or ())
+    return BookStream(levels=options.levels, sample=options.sample, orders=orders, **bounds)
+
+
+def shape(batch: pa.RecordBatch, options: ReadOptions, price_scale: int) -> pa.RecordBatch:
+    """A batch of `open_stream` with the columns that `options.columns` names.
+
+    Args:
+        batch: The rows.
+        options: With the columns.
+        price_scale: Of prices as decimals.
+    """
+    assert options.columns is not None
+    made = _Levels(batch, price_scale if options.prices == "decimal" else None)
+    return pa.record_batch(
+        [made.column(name) for name in options.columns], names=list(options.columns)
+    )
+
+
+class _Levels:
+    """The columns of a batch, made when they are asked for."""
+
+    def __init__(self, batch: pa.RecordBatch, decimals: int | None) -> None:
+        self._batch = batch
+        self._decimals = decimals
+        self._values: dict[str, pa.Array] = {}
+
+    def column(self, name: str) -> pa.Array:
+        batch = self._batch
+        if name == "timestamp":
+            return timestamps(batch["timestamp_ns"].to_numpy())
+        if name == "seq":
+            seq = batch["seq"]
+            if seq.null_count:  # a grid has none
+                return pa.nulls(len(seq), pa.int64())
+            return bigint("seq", seq.to_numpy(), "book")
+        if name in batch.schema.names:
+            return self._list(name) if name.startswith(SIDES) else batch[name]
+        side, kind, level = name.split("_")
+        return self._flat(_list_name(side, kind), int(level) - 1)
+
+    def _list(self, name: str) -> pa.Array:
+        lists, values = self._batch[name], self._of(name)
+        of = pa.list_(pa.field(_ELEMENT, values.type, nullable=False))
+        return pa.Array.from_buffers(of, len(lists), lists.buffers()[:2], 0, children=[values])
+
+    def _flat(self, name: str, level: int) -> pa.Array:
+        """One level of every row; null where there are not so many."""
+        ends = self._batch[name].offsets.to_numpy()
+        at = ends[:-1] + level
+        values = self._of(name)
+        return values.take(pa.array(np.minimum(at, len(values)), mask=at >= ends[1:]))
+
+    def _of(self, name: str) -> pa.Array:
+        """All levels of a column, one behind the other; of prices as they are asked for."""
+        if name not in self._values:
+            values = self._batch[name].values
+            if self._decimals is not None and name.endswith("_prices"):
+                values = self._as_decimals(name, values)
+            self._values[name] = values
+        return self._values[name]
+
+    def _as_decimals(self, name: str, values: pa.Array) -> pa.Array:
+        counts = np.diff(self._batch[name].offsets.to_numpy())
+        scales = np.repeat(self._batch["price_scale"].to_numpy(), counts)
+        to = pa.decimal128(38, self._decimals)
+        found = np.unique(scales).tolist()
+        if len(found) <= 1:
+            return decimals(values, found[0] if found else 0).cast(to)
+        # A batch may have rows of several instruments.
+        parts = [decimals(values.filter(pa.array(scales == one)), one).cast(to) for one in found]
+        order = np.argsort(np.argsort(scales, kind="stable"), kind="stable")
+        return pa.concat_arrays(parts).take(pa.array(order))
+
+
+def decimals(values: pa.Array, scale: int) -> pa.Array:
+    """Scaled integers as decimals of that scale: the same digits, with a point."""
+    whole = values.to_numpy()
+    wide = np.empty((len(whole), 2), "<i8")
+    wide[:, 0] = whole
+    wide[:, 1] = whole >> 63  # the sign
+    return pa.Array.from_buffers(pa.decimal128(38, scale), len(whole), [None, pa.py_buffer(wide)])

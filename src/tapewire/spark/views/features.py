@@ -1,0 +1,86 @@
+"""The view `features`: numbers out of books and trades, a row where `sample` makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import types as sql
+
+from tapewire.errors import InvalidOption
+from tapewire.replay import FeatureStream, describe_features
+from tapewire.replay.row_stream import look_back_ns
+from tapewire.spark import replay_slices
+from tapewire.spark.columns import timestamps
+from tapewire.spark.schemas import Column
+from tapewire.spark.units import units_of
+
+if TYPE_CHECKING:
+    from tapewire.spark.logs import LogRef
+    from tapewire.spark.options import ReadOptions
+    from tapewire.spark.replay_slices import ReplaySlice
+
+__all__ = ["names_of", "open_stream", "plan", "read", "schema", "shape"]
+
+FIXED = (
+    Column("timestamp_ns", sql.LongType()),
+    Column("timestamp", sql.TimestampType()),
+    Column("venue", sql.StringType()),
+    Column("symbol", sql.StringType()),
+)
+# Of features that take a span, where none is named.
+DEFAULT_SPAN = "1m"
+
+
+def names_of(options: ReadOptions) -> tuple[str, ...]:
+    """The features that are asked for; else every one there is, with `levels` and over a minute."""
+    if options.features is not None:
+        return options.features
+    return tuple(
+        info.name.replace("_SPAN", f"_{DEFAULT_SPAN}").replace("N", str(options.levels))
+        for info in describe_features()
+    )
+
+
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[Column]:
+    """Time and instrument, then a double each, null where a feature has no value."""
+    names = names_of(options)
+    look_back_ns(names, options.sample)  # raises where a name or the sample is none
+    for name in names:
+        if name in {column.name for column in FIXED}:
+            raise InvalidOption(f"a column is named twice: features={name!r}")
+    return (*FIXED, *(Column(name, sql.DoubleType(), nullable=True) for name in names))
+
+
+def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[ReplaySlice]:
+    """Slices of time of each instrument."""
+    look_back = look_back_ns(names_of(options), options.sample)
+    return replay_slices.plan(options, units_of(options, logs), wanted, look_back)
+
+
+def read(part: ReplaySlice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice."""
+    look_back = look_back_ns(names_of(options), options.sample)
+    bounds = replay_slices.stream_options(part, options, look_back)
+    with open_stream(options, **bounds) as stream:
+        for batch in stream:
+            yield shape(batch, options)
+
+
+def open_stream(options: ReadOptions, **bounds: Any) -> FeatureStream:
+    """The stream of rows over these logs; `shape` makes Spark's columns of its batches."""
+    names = names_of(options)
+    if options.columns is not None:
+        names = tuple(name for name in names if name in options.columns) or names[:1]
+    return FeatureStream(names=names, sample=options.sample, venues=True, **bounds)
+
+
+def shape(batch: pa.RecordBatch, options: ReadOptions) -> pa.RecordBatch:
+    """A batch of `open_stream` with the columns that are asked for."""
+    names = options.columns or [column.name for column in schema(options, ())]
+    columns = [
+        timestamps(batch["timestamp_ns"].to_numpy()) if name == "timestamp" else batch[name]
+        for name in names
+    ]
+    return pa.record_batch(columns, names=list(names))

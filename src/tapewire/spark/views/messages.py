@@ -1,0 +1,284 @@
+"""The view `messages`: the fields of one registered message, a row a record of its type."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as sql
+
+from tapewire.errors import CorruptRecord, InvalidMessage, InvalidOption, TapewireError
+from tapewire.protocol import market, registry, types_file
+from tapewire.protocol.layout import Field, Layout
+from tapewire.spark import schemas, slices
+from tapewire.spark.columns import RowColumns, bigint, lengths, pieces, structs, texts
+from tapewire.spark.reading import batches, refuse_rows
+from tapewire.spark.views.records import refuse_unknown_symbols
+
+if TYPE_CHECKING:
+    from tapewire.spark.logs import LogRef
+    from tapewire.spark.options import ReadOptions
+    from tapewire.spark.slices import Slice
+
+__all__ = ["plan", "read", "schema"]
+
+_RECORD = ("seq", "timestamp_ns", "timestamp", "queue")
+
+_NUMBERS: dict[str, sql.DataType] = {
+    "u8": sql.ShortType(),
+    "u16": sql.IntegerType(),
+    "u32": sql.LongType(),
+    "u64": sql.LongType(),
+    "i8": sql.ByteType(),
+    "i16": sql.ShortType(),
+    "i32": sql.IntegerType(),
+    "i64": sql.LongType(),
+    "f32": sql.FloatType(),
+    "f64": sql.DoubleType(),
+    "bool8": sql.BooleanType(),
+    "char": sql.StringType(),
+    "raw": sql.BinaryType(),
+}
+_ARROW = {
+    "u8": "i2",
+    "u16": "i4",
+    "u32": "i8",
+    "i8": "i1",
+    "i16": "i2",
+    "i32": "i4",
+    "i64": "i8",
+    "f32": "f4",
+    "f64": "f8",
+}
+
+
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.Column]:
+    """Number and time of the record, then the fields; those of the message keep their names.
+
+    Raises:
+        InvalidOption: No log knows the message.
+        InvalidMessage: Versions have fields of one name and different types.
+    """
+    return _Message.of(options, logs).columns
+
+
+def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Slice]:
+    """Slices at entries of the seek index."""
+    refuse_unknown_symbols(options, logs)
+    return slices.plan(logs, options, wanted)
+
+
+def read(part: Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The messages of a slice, those of each version by its own layout."""
+    type_id, layouts = _layouts_of(part.log.path, options.type or "", options.module)
+    if type_id is None:
+        return  # this log has never had it
+    found = _Message(type_id, layouts)
+    names = options.columns or [column.name for column in found.columns]
+    for batch in batches(part, options):
+        for piece in pieces(batch):
+            chosen = piece.type_id == found.type_id
+            for size, rows in _runs(RowColumns(piece, part.log.name, chosen)):
+                layout = found.by_size.get(size)
+                if layout is None:
+                    refuse_rows(found.wrong_size(size), rows, options)
+                    continue
+                columns = _Columns(rows, layout, found, options)
+                yield columns.made(names)
+
+
+def _runs(rows: RowColumns) -> Iterator[tuple[int, RowColumns]]:
+    """Rows of one size at a time, in order: versions differ in size."""
+    if not rows.rows:
+        return
+    sizes = lengths(rows.payload_views)
+    edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), rows.rows]
+    for start, end in itertools.pairwise(edges):
+        yield int(sizes[start]), rows.part(start, end)
+
+
+class _Columns:
+    """The columns of messages of one version."""
+
+    def __init__(
+        self, rows: RowColumns, layout: Layout, message: _Message, options: ReadOptions
+    ) -> None:
+        self._rows = rows
+        self._fields = {field.name: field for field in layout.fields}
+        self._message = message
+        self._values = structs(rows.payload_views, layout.dtype)
+        self._options = options
+
+    def made(self, names: Sequence[str]) -> pa.RecordBatch:
+        """The asked columns."""
+        return pa.record_batch([self._column(name) for name in names], names=list(names))
+
+    def _column(self, name: str) -> pa.Array:
+        own = self._message.record_names.get(name)
+        if own is not None:
+            return self._rows.column(own)
+        field = self._fields.get(name)
+        if field is None:
+            return pa.nulls(self._rows.rows)  # this version does not have it
+        return _field_column(field, self._values[name], self._rows)
+
+
+def _field_column(field: Field, values: np.ndarray[Any, Any], rows: RowColumns) -> pa.Array:
+    name = field.type.name
+    if name == "char":
+        return _text_column(field, values, rows)
+    if name == "raw":
+        size = field.type.count
+        data = pa.py_buffer(np.ascontiguousarray(values))
+        offsets = pa.py_buffer(np.arange(len(values) + 1, dtype="i4") * np.int32(size))
+        return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets, data])
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if name == "bool8":
+        made = pa.array(flat.view("u1") != 0)  # any byte but 0, as `decode` has it
+    elif name == "u64":
+        made = bigint(field.name, flat, rows.queue)
+    else:
+        made = pa.array(flat.astype(_ARROW[name]))
+    if not field.type.array:
+        return made
+    offsets = pa.array(np.arange(len(values) + 1, dtype="i4") * np.int32(field.type.count))
+    element = pa.field("element", made.type, nullable=False)  # as Spark calls it
+    return pa.ListArray.from_arrays(offsets, made, pa.list_(element))
+
+
+def _text_column(field: Field, values: np.ndarray[Any, Any], rows: RowColumns) -> pa.Array:
+    try:
+        return texts(values)
+    except pa.ArrowInvalid:
+        for i, value in enumerate(values.tolist()):
+            try:
+                value.decode()
+            except UnicodeDecodeError as error:
+                raise CorruptRecord(
+                    f"a text is not UTF-8: field={field.name}, queue={rows.queue}, "
+                    f"seq={rows.seq_of(i)} ({error.reason})",
+                    hint="leave the field out by columns=, or read the payload",
+                ) from None
+        raise
+
+
+class _Message:
+    """All versions of a message that some logs have, as one table."""
+
+    def __init__(self, type_id: int, layouts: Sequence[Layout]) -> None:
+        self.type_id = type_id
+        self.layouts = sorted(layouts, key=lambda layout: layout.version)
+        self.by_size = {layout.size: layout for layout in self.layouts}
+        fields: dict[str, Field] = {}
+        for layout in reversed(self.layouts):  # the newest gives the order
+            for field in layout.fields:
+                known = fields.setdefault(field.name, field)
+                if known.type != field.type:
+                    raise InvalidMessage(
+                        f"versions of {layout.name} disagree on the type of a field: "
+                        f"field={field.name}, types={known.type!r} and {field.type!r}",
+                        hint="read the view records, and decode the payloads",
+                    )
+        common = set(fields)
+        for layout in self.layouts:
+            common &= {field.name for field in layout.fields}
+        # As `tapewire export` has it: a field keeps its name, the record's own gives way.
+        self.record_names = {f"record_{n}" if n in fields else n: n for n in _RECORD}
+        record = {column.name: column for column in schemas.RECORDS}
+        self.columns = (
+            *(schemas.Column(name, record[own].type) for name, own in self.record_names.items()),
+            *(
+                schemas.Column(name, _sql_type(field), nullable=name not in common)
+                for name, field in fields.items()
+            ),
+        )
+
+    def wrong_size(self, size: int) -> TapewireError:
+        """The error for a payload of no version."""
+        if self.layouts:
+            return registry.wrong_size(size, self.layouts)
+        return InvalidMessage(
+            f"the log's types.json does not have it: type_id=0x{self.type_id:04X}"
+        )
+
+    @classmethod
+    def of(cls, options: ReadOptions, logs: Sequence[LogRef]) -> _Message:
+        """The message in all logs together; each must agree with the others."""
+        found: dict[int, Layout] = {}
+        type_ids: set[int] = set()
+        for log in logs:
+            type_id, layouts = _layouts_of(log.path, options.type or "", options.module)
+            for layout in layouts:
+                known = found.setdefault(layout.version, layout)
+                if known.fields != layout.fields:
+                    raise InvalidMessage(
+                        f"logs disagree on version {layout.version} of {layout.name}",
+                        path=log.path,
+                        hint="read them apart",
+                    )
+            if type_id is not None:
+                type_ids.add(type_id)
+        if not found:
+            raise InvalidOption(
+                f"no log knows this message: type={options.type}",
+                path=logs[0].path if logs else None,
+                hint="give its name or id as types.json has it, or name the module that defines "
+                "it by option module",
+            )
+        if len(type_ids) > 1:
+            ids = ", ".join(f"0x{type_id:04X}" for type_id in sorted(type_ids))
+            raise InvalidOption(
+                f"several types have this name: type={options.type}", hint=f"use {ids}"
+            )
+        return cls(type_ids.pop(), list(found.values()))
+
+
+def _layouts_of(path: str, wanted: str, module: str | None) -> tuple[int | None, list[Layout]]:
+    """Type id and versions of a message: of a module, of market data, of the log's types.json."""
+    if module is not None:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise InvalidOption(
+                f"the module cannot be imported where the query runs: module={module} ({error})",
+                hint="install it in the environment of driver and workers",
+            ) from error
+    known = types_file.read(path)
+    number = _number(wanted)
+    if number is None:
+        ids = {layout.type_id for layout in known if layout.name == wanted}
+        ids |= {cls.type_id for cls in _registered() if cls.layout().name == wanted}
+        if len(ids) > 1:
+            texts_ = ", ".join(f"0x{type_id:04X}" for type_id in sorted(ids))
+            raise InvalidOption(
+                f"several types have this name: type={wanted}", path=path, hint=f"use {texts_}"
+            )
+        if not ids:
+            return None, []
+        number = ids.pop()
+    versions = {layout.version: layout for layout in known if layout.type_id == number}
+    for version, cls in registry.known(number).items():
+        versions.setdefault(version, cls.layout())
+    return number, list(versions.values())
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def _registered() -> Iterator[Any]:
+    yield from market.MESSAGES.values()
+    for type_id in registry.type_ids():
+        yield from registry.known(type_id).values()
+
+
+def _sql_type(field: Field) -> sql.DataType:
+    one = _NUMBERS[field.type.name]
+    return sql.ArrayType(one, containsNull=False) if field.type.array else one
