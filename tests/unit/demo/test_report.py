@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tapewire import archive
 from tapewire.demo.measure import Hop, measure
+from tapewire.demo.pipeline import archived
 from tapewire.demo.report import page, write_page
 from tapewire.demo.run import Restart, audited
 from tapewire.demo.summary import show, summary
@@ -20,7 +22,8 @@ from tests.unit.demo.small_bus import play
 def session(module_tmp):
     places, story = play(module_tmp / "bus")
     books, measures = audited(places.root, story), measure(places, story)
-    return places, story, measures, summary(story, books, measures)
+    archive.tap(places.root, places.archive).run(follow=False)
+    return places, story, measures, summary(story, books, measures, archived(places))
 
 
 def test_every_order_is_a_sample_of_each_hop_on_its_way(session):
