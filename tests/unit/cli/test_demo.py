@@ -19,7 +19,7 @@ TAPEWIRE = [sys.executable, "-m", "tapewire.cli"]
 
 
 def processes_of(demo):
-    """{pid: settings} of a demo's processes, once all are there; None of those that are commands."""
+    """{pid: settings} of a demo's processes, once all are there; None of the commands'."""
     found = {}
     for pid in Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split():
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

@@ -117,5 +117,5 @@ def test_an_exchange_that_was_killed_before_its_first_checkpoint_is_told_of(sess
     early = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
     facts = {"checkpoint": None, "replayed": 5, "published": 0, "seconds": 0.1}
     early.restarts = [Restart("exchange", 0, 1, 2, facts)]
-    [told] = summary(early, audited(places.root, story), measures)["recoveries"]
+    [told] = summary(early, audited(places.root, story), measures, archived(places))["recoveries"]
     assert told["found"].startswith("no checkpoint yet, 5 inputs replayed")
