@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,18 @@ import numpy as np
 from tapewire import archive, replay
 from tapewire.archive import ArchivedLog
 from tapewire.demo.audit import Audit, Disagreement
+from tapewire.demo.computing import FEATURES, MASTER, SAMPLE
 from tapewire.demo.places import SYMBOL, VENUE, Places
+from tapewire.demo.process import Settings
+from tapewire.demo.stage import DemoFailed, Stage, Told
 from tapewire.demo.tape import records
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Archived", "Computed", "archived", "compute", "compute_with", "why_no_spark"]
+__all__ = ["Archived", "Computed", "archived", "compute", "finish", "why_no_spark"]
 
-FEATURES = ("mid", "spread_bps", "microprice", "imbalance5")
-SAMPLE = "100ms"
-MASTER = "local[2]"
+_PATIENCE = 300.0  # seconds for what takes some twenty
 _JAVA = "Spark needs Java: install a JDK, 17 or later, or set JAVA_HOME"
 
 
@@ -127,61 +129,62 @@ def why_no_spark() -> str | None:
 
 
 def compute(places: Places, out: Path, say: Callable[[str], None]) -> Computed:
-    """Refine the archive, compute features, write the reports into `out`; compare the features.
+    """Have Spark refine the archive and compute features; compare those, keep the reports in `out`.
 
     Raises:
-        Disagreement: They are not those of a replay of the live queue.
+        DemoFailed: A job failed, or took too long.
+        Disagreement: The features are not those of a replay of the live queue.
     """
-    from tapewire import spark as tws
-
-    began = time.monotonic()
-    say(f"Spark starts ({MASTER})")
-    spark = tws.session("tapewire demo", MASTER)
-    try:
-        return compute_with(spark, places, out, say, time.monotonic() - began)
-    finally:
-        spark.stop()
-
-
-def compute_with(
-    spark: Any, places: Places, out: Path, say: Callable[[str], None], start_seconds: float = 0.0
-) -> Computed:
-    """The same with a session that is there."""
-    done = Computed(start_seconds)
-    _compare(places, _jobs(spark, places, out, say, done), done)
+    done = Computed()
+    heard = 0
+    deadline = time.monotonic() + _PATIENCE
+    say(f"Spark starts, {MASTER}")
+    with Stage(places.root / "logs" / "spark") as stage:
+        settings = Settings("spark", os.fspath(places.root), os.getpid())
+        stage.start("spark", "tapewire.demo.computing", settings.to_json())
+        while stage.runs("spark"):
+            stage.listen(until=time.monotonic() + 0.05)
+            for told in stage.told[heard:]:
+                _take(told, done, say)
+            heard = len(stage.told)
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"Spark took longer than {_PATIENCE:g} s")
+    finish(places, out, done)
     return done
 
 
-def _jobs(
-    spark: Any, places: Places, out: Path, say: Callable[[str], None], done: Computed
-) -> pa.Table:
-    """Run them one after the other; the features that came out."""
-    from tapewire.spark import jobs
+def _take(told: Told, done: Computed, say: Callable[[str], None]) -> None:
+    if told.event == "started":
+        done.start_seconds = told.facts["seconds"]
+        say(f"Spark took {done.start_seconds:.1f} s to start")
+        return
+    job = told.facts
+    done.jobs.append(job)
+    rate = f", {job['rows'] / job['seconds']:,.0f} rows/s" if job["seconds"] else ""
+    say(f"Spark's {job['job']}: {job['rows']:,} rows in {job['seconds']:.1f} s{rate}")
 
-    def run(job: Callable[..., Any], source: Path, target: Path, **options: Any) -> None:
-        summary = job(spark, source, target, **options)
-        if summary.failed:
-            raise Disagreement(f"{summary.job} failed: {'; '.join(map(str, summary.findings))}")
-        done.jobs.append(
-            {
-                "job": summary.job,
-                "rows": summary.rows,
-                "seconds": round(summary.seconds, 3),
-                "findings": [str(finding) for finding in summary.findings],
-            }
-        )
-        rate = summary.rows / summary.seconds if summary.seconds else 0.0
-        say(f"{summary.job}: {summary.rows:,} rows, {summary.seconds:.1f} s, {rate:,.0f} rows/s")
 
-    run(jobs.refine, places.archive, places.clean)
-    run(jobs.features, places.clean, places.features, names=FEATURES, sample=SAMPLE)
-    run(jobs.quality, places.clean, places.quality)
+def finish(places: Places, out: Path, done: Computed) -> None:
+    """Compare what the jobs have left, and put their reports into `out`.
+
+    Raises:
+        Disagreement: The features are not those of a replay of the live queue.
+    """
+    _compare(places, _table(places.features), done)
     out.mkdir(parents=True, exist_ok=True)
     for title, folder in (("features", places.features), ("quality", places.quality)):
+        name = import_module(f"tapewire.spark.jobs.{title}").REPORT
         done.pages[title] = f"{title}.html"
-        shutil.copyfile(folder / "report.html", out / f"{title}.html")
-    table: pa.Table = spark.read.parquet(os.fspath(places.features)).toArrow()
-    return table.sort_by("timestamp_ns")
+        shutil.copyfile(folder / name, out / done.pages[title])
+
+
+def _table(folder: Path) -> pa.Table:
+    """A table in Parquet by venue, date and symbol, in the order of its times."""
+    import pyarrow.dataset as ds
+
+    files = [os.fspath(file) for file in sorted(folder.rglob("*.parquet"))]
+    found = ds.dataset(files, partitioning="hive", partition_base_dir=os.fspath(folder))
+    return found.to_table().sort_by("timestamp_ns")
 
 
 def _compare(places: Places, found: pa.Table, done: Computed) -> None:

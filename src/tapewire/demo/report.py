@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.demo import plots
+from tapewire.demo.computing import SAMPLE
 from tapewire.demo.measure import Measures
-from tapewire.demo.pipeline import SAMPLE, Computed
+from tapewire.demo.pipeline import Computed
 from tapewire.demo.places import SYMBOL
 from tapewire.demo.summary import headlines, joiner_found, seconds_read
 from tapewire.page import cards, document, duration, items, section, table, write_file

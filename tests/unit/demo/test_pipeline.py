@@ -11,8 +11,9 @@ import tapewire as tw
 from tapewire import archive, replay
 from tapewire.demo import pipeline
 from tapewire.demo.audit import Disagreement
+from tapewire.demo.computing import FEATURES, SAMPLE
 from tapewire.demo.measure import measure
-from tapewire.demo.pipeline import FEATURES, SAMPLE, Computed, archived, why_no_spark
+from tapewire.demo.pipeline import Computed, archived, why_no_spark
 from tapewire.demo.report import page
 from tapewire.demo.run import audited
 from tapewire.demo.summary import headlines, summary
