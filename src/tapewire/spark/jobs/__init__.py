@@ -11,6 +11,7 @@ from tapewire.spark.jobs.features import features
 from tapewire.spark.jobs.import_files import import_files
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.quality import quality
+from tapewire.spark.jobs.refine import refine
 from tapewire.spark.jobs.summary import Finding, Summary
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "features",
     "import_files",
     "quality",
+    "refine",
 ]
