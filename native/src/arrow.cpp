@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -193,6 +194,28 @@ void add_fixed(const ArrowArray& array, std::int64_t bytes, ArrowRows& rows) {
     }
 }
 
+// The column of payloads in a struct: what a batch of records is to Arrow.
+void add_struct(const ArrowSchema& schema, const ArrowArray& array, ArrowRows& rows) {
+    for (std::int64_t i = 0; i < schema.n_children && i < array.n_children; ++i) {
+        if (schema.children[i]->name == nullptr ||
+            std::string_view(schema.children[i]->name) != "payload") {
+            continue;
+        }
+        ArrowArray column = *array.children[i];  // the same memory, cut as the struct is
+        if (array.offset < 0 || array.length > column.length - array.offset) {
+            refuse("Arrow column is shorter than its struct: payload=" +
+                       std::to_string(column.length) + ", rows=" + std::to_string(array.length),
+                   "");
+        }
+        column.offset += array.offset;
+        column.length = array.length;
+        rows.add(*schema.children[i], column);
+        return;
+    }
+    refuse("a struct of Arrow must have a column of payloads: name=payload",
+           "give one column of payloads, or a structured numpy array");
+}
+
 struct StreamMemory {
     ColumnsRef columns;
     std::size_t from;
@@ -289,6 +312,8 @@ void ArrowRows::add(const ArrowSchema& schema, const ArrowArray& array) {
         add_by_views(array, *this);
     } else if (format.starts_with("w:")) {
         add_fixed(array, std::stoll(format.substr(2)), *this);
+    } else if (format == "+s") {
+        add_struct(schema, array, *this);
     } else {
         refuse("rows of Arrow must be binary, binary view or fixed-size binary: format=" + format,
                "give one column of payloads, or a structured numpy array");

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 __all__ = [
+    "BatchConflict",
     "ChecksumMismatch",
     "ClosedHandle",
     "ConcurrentUse",
@@ -22,6 +23,7 @@ __all__ = [
     "InvalidName",
     "InvalidOption",
     "InvalidTypeId",
+    "JavaUnusable",
     "LayoutConflict",
     "MappingLost",
     "NotALog",
@@ -210,8 +212,16 @@ class LayoutConflict(TapewireError):
     """Two messages want one type id and version, or two versions could not be told apart."""
 
 
+class JavaUnusable(TapewireError, RuntimeError):
+    """Spark cannot start: there is no Java, or one that is too old for it."""
+
+
 class MappingLost(TapewireError):
     """A file was cut short while it was mapped."""
+
+
+class BatchConflict(TapewireError):
+    """A batch of this number was published before, with other rows."""
 
 
 class UnknownOrder(TapewireError, LookupError):

@@ -74,7 +74,6 @@ CONSUMERS = {
     "duckdb to a table": Consumer(
         lambda batch: _sql_by_a_connection(batch).to_arrow_table(), _arrow, False
     ),
-    "pandas.DataFrame.from_arrow": Consumer(pd.DataFrame.from_arrow, _pandas, False),
     "batch.to_pandas": Consumer(lambda batch: batch.to_pandas(), _pandas, False),
     "pandas with Arrow types": Consumer(
         lambda batch: batch.to_arrow().to_pandas(types_mapper=pd.ArrowDtype), _pandas, True

@@ -136,7 +136,7 @@ def test_types_in_duckdb(batch):
 
 
 def test_types_in_pandas(batch):
-    frame = pd.DataFrame.from_arrow(batch)
+    frame = batch.to_pandas()
     assert [str(frame[name].dtype) for name in COLUMNS[:4]] == [
         *("uint64", "int64", "uint16", "uint16")
     ]

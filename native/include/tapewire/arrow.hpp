@@ -67,7 +67,8 @@ void export_stream(const ColumnsRef& columns, std::size_t from, std::size_t to,
                    ArrowArrayStream* out);
 
 // The other way: one payload a row out of a column of binary, large binary, binary view, fixed-size binary,
-// or text. Nothing is copied: the pointers are valid until the array is released.
+// or text, or out of the column "payload" of a struct, which a batch is. Nothing is copied: the pointers
+// are valid until the array is released.
 struct ArrowRows {
     std::vector<const std::byte*> pointers;
     std::vector<std::uint64_t> lengths;

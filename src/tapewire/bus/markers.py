@@ -98,7 +98,7 @@ class Lease:
         namespace (a container) cannot be seen from here: watch it by `LeaseWatch`.
         """
         if (self.host and self.host != platform.node()) or (
-            self.boot_id and self.boot_id != _boot_id()
+            self.boot_id and self.boot_id != boot_id()
         ):
             return False
         return process_start_ticks(self.pid) == self.start_time_ticks
@@ -125,7 +125,7 @@ def write_lease(path: str | os.PathLike[str], epoch: int = 1) -> Lease:
     ticks = process_start_ticks(pid)
     if ticks is None:
         raise RuntimeError("the start time of this process cannot be read: /proc is not mounted")
-    lease = Lease(pid, ticks, epoch, wall_clock_ns(), platform.node(), _boot_id())
+    lease = Lease(pid, ticks, epoch, wall_clock_ns(), platform.node(), boot_id())
     line = json.dumps({"version": LEASE_VERSION, **asdict(lease)}) + "\n"
     _publish(Path(path), LEASE, line.encode())
     return lease
@@ -214,7 +214,8 @@ def _publish(folder: Path, name: str, content: bytes) -> None:
         temporary.rename(folder / name)
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """Of this machine since it started; empty where it cannot be read."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

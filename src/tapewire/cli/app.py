@@ -9,6 +9,7 @@ import typer
 from tapewire.cli.bench import bench
 from tapewire.cli.demo import demo
 from tapewire.cli.doctor import doctor
+from tapewire.cli.etl import etl
 from tapewire.cli.export import export
 from tapewire.cli.import_files import import_files
 from tapewire.cli.inspect import inspect
@@ -60,6 +61,7 @@ app.command()(replay)
 app.command()(snapshotter)
 app.command()(doctor)
 app.add_typer(readers, name="readers")
+app.add_typer(etl, name="etl")
 app.command()(monitor)
 app.command()(metrics)
 app.command()(bench)

@@ -14,7 +14,7 @@ from tapewire.cli.text import count_text, print_columns
 if TYPE_CHECKING:
     from tapewire.ingest import ImportSummary, Progress
 
-__all__ = ["import_files"]
+__all__ = ["import_files", "own_options"]
 
 
 def import_files(
@@ -63,7 +63,7 @@ def import_files(
             f"not a format: {format_}",
             f"there are {', '.join(sorted(ingest.IMPORTERS))}",
         )
-    options: dict[str, Any] = _own_options(ingest.importer_class(format_).Options, option or [])
+    options: dict[str, Any] = own_options(ingest.importer_class(format_).Options, option or [])
     if symbols:
         options["symbols"] = tuple(symbols)
     if price_scale is not None:
@@ -81,7 +81,7 @@ def import_files(
         raise typer.Exit(int(Exit.FINDINGS))
 
 
-def _own_options(kind: type, given: list[str]) -> dict[str, Any]:
+def own_options(kind: type, given: list[str]) -> dict[str, Any]:
     """``NAME=VALUE`` as the option's type, told by its default."""
     import dataclasses
 

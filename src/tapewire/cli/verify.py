@@ -13,7 +13,7 @@ from tapewire.cli.text import count_text
 from tapewire.monitor.units import bytes_text, time_text
 
 if TYPE_CHECKING:
-    from tapewire.cli.verification import Place, Verdict
+    from tapewire.queue.verification import Place, Verdict
 
 __all__ = ["verify"]
 
@@ -33,7 +33,7 @@ def verify(
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from tapewire.cli.verification import Verification
+    from tapewire.queue.verification import Verification
 
     began = time.monotonic()
     with (

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapewire.demo.measure import Hop, Measures
-from tapewire.demo.summary import duration
-from tapewire.demo.svg import Panel, Scale, figure, nines
+from tapewire.page import Panel, Scale, duration, figure, nines
 
 __all__ = ["latencies", "market", "throughput", "topology"]
 

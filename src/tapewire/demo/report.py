@@ -3,57 +3,49 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from tapewire.demo import plots
 from tapewire.demo.measure import Measures
-from tapewire.demo.summary import duration, headlines, joiner_found, seconds_read
+from tapewire.demo.summary import headlines, joiner_found, seconds_read
+from tapewire.page import cards, document, duration, items, section, table, write_file
 
 __all__ = ["page", "write_page"]
 
 
 def write_page(folder: Path, result: dict[str, Any], measures: Measures) -> Path:
     """Write `index.html` into a folder, which is made; its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "index.html"
-    path.write_text(page(result, measures), encoding="utf-8")
-    return path
+    return write_file(folder / "index.html", page(result, measures))
 
 
 def page(result: dict[str, Any], measures: Measures) -> str:
     """The whole page."""
-    style = resources.files("tapewire.demo").joinpath("page.css").read_text(encoding="utf-8")
     recoveries = result["recoveries"]
     names = list(result["strategies"])
     hop_keys = [(hop.name, f"c{i}") for i, hop in enumerate(measures.hops)]
     market_keys = [("trades", "c0"), *((f"fills of {n}", f"c{i}") for i, n in enumerate(names, 1))]
     market = "What the exchange traded, and what the strategies had of it. ▲ bought, ▼ sold."
-    return "".join(
+    body = "".join(
         [
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark"><title>Tapewire demo</title>',
-            f"<style>{style}</style></head><body>",
             "<header><h1>A trading system on one tape</h1>",
             f'<p class="lead">{html.escape("; ".join(headlines(result)[:2]))}</p></header>',
-            f'<div class="cards">{_cards(result)}</div>',
-            _section("Processes and queues", plots.topology(result), _TOPOLOGY),
-            _section("The market", plots.market(measures, recoveries), market, market_keys),
-            _section("Throughput", plots.throughput(measures, recoveries), _THROUGHPUT),
-            _section("Latency by percentile", plots.latencies(measures.hops), _LATENCY, hop_keys),
+            _cards(result),
+            section("Processes and queues", plots.topology(result), _TOPOLOGY),
+            section("The market", plots.market(measures, recoveries), market, market_keys),
+            section("Throughput", plots.throughput(measures, recoveries), _THROUGHPUT),
+            section("Latency by percentile", plots.latencies(measures.hops), _LATENCY, hop_keys),
             _hops(result),
             "<h2>What was recovered</h2>",
             _recoveries(result),
             "<h2>Strategies and queues</h2>",
             f'<div class="pair">{_strategies(result)}{_queues(result)}</div>',
-            f"<h2>What was compared</h2><ul>{_items(result['checks'])}</ul>",
+            f"<h2>What was compared</h2>{items(result['checks'])}",
             f"<footer>{result['seconds']:.1f} s, seed {result['seed']}. ",
-            "Written by <code>tapewire demo</code>.</footer></body></html>",
+            "Written by <code>tapewire demo</code>.</footer>",
         ]
     )
+    return document("Tapewire demo", body)
 
 
 _TOPOLOGY = (
@@ -68,17 +60,11 @@ _LATENCY = (
 )
 
 
-def _section(title: str, svg: str, text: str, keys: Iterable[tuple[str, str]] = ()) -> str:
-    legend = "".join(f'<span><i class="{css}"></i>{html.escape(name)}</span>' for name, css in keys)
-    legend = f'<p class="legend">{legend}</p>' if legend else ""
-    return f"<h2>{title}</h2><p>{html.escape(text)}</p>{legend}<figure>{svg}</figure>"
-
-
 def _cards(result: dict[str, Any]) -> str:
     whole = result["hops"][-1]
     killed = result["recoveries"]
     recovered = [recovery["recovery_s"] or 0.0 for recovery in killed]
-    cards = [
+    pairs = [
         (f"{result['fills']:,}", "fills"),
         ("0", "lost"),
         ("0", "twice"),
@@ -86,19 +72,7 @@ def _cards(result: dict[str, Any]) -> str:
         (duration(max(recovered) * 1e9), "to read the tapes, the slowest"),
         (duration(whole["p50_ns"] or float("nan")), "median tick to fill"),
     ]
-    return "".join(f'<div class="card"><b>{a}</b><span>{b}</span></div>' for a, b in cards)
-
-
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _items(lines: Iterable[str]) -> str:
-    return "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return cards(pairs)
 
 
 def _hops(result: dict[str, Any]) -> str:
@@ -112,7 +86,7 @@ def _hops(result: dict[str, Any]) -> str:
         ]
         for hop in result["hops"]
     ]
-    return _table(["hop", "p50", "p99", "p99.9", "max", "samples", "interrupted"], rows)
+    return table(["hop", "p50", "p99", "p99.9", "max", "samples", "interrupted"], rows)
 
 
 def _recoveries(result: dict[str, Any]) -> str:
@@ -131,7 +105,7 @@ def _recoveries(result: dict[str, Any]) -> str:
     took = duration(joiner["seconds"] * 1e9)
     rows.append(["late joiner", "–", "–", "–", took, joiner_found(joiner)])
     heads = ["process", "killed at", "down", "back after start", "reading its tapes", "found there"]
-    return f'<div class="found">{_table(heads, rows)}</div>'
+    return f'<div class="found">{table(heads, rows)}</div>'
 
 
 def _strategies(result: dict[str, Any]) -> str:
@@ -144,7 +118,7 @@ def _strategies(result: dict[str, Any]) -> str:
         ]
         for name, own in result["strategies"].items()
     ]
-    return _table(["strategy", "orders", "cancels", "fills", "position", "profit"], rows)
+    return table(["strategy", "orders", "cancels", "fills", "position", "profit"], rows)
 
 
 def _queues(result: dict[str, Any]) -> str:
@@ -152,4 +126,4 @@ def _queues(result: dict[str, Any]) -> str:
         [q["name"], f"{q['records']:,}", f"{q['per_second']:,.0f}", f"{q['bytes'] / 1e3:,.0f} kB"]
         for q in result["queues"]
     ]
-    return _table(["queue", "records", "a second", "payload"], rows)
+    return table(["queue", "records", "a second", "payload"], rows)

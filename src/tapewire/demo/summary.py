@@ -8,26 +8,12 @@ from typing import TYPE_CHECKING, Any
 from tapewire.demo.audit import Books
 from tapewire.demo.measure import PERCENTILES, Hop, Measures
 from tapewire.demo.run import Restart, Story
+from tapewire.page import duration
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["duration", "headlines", "joiner_found", "seconds_read", "show", "summary"]
-
-
-def duration(ns: float) -> str:
-    """Nanoseconds for people.
-
-    Example:
-        >>> duration(1_234_000), duration(87)
-        ('1.23 ms', '87 ns')
-    """
-    if math.isnan(ns):
-        return "–"
-    for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"
+__all__ = ["headlines", "joiner_found", "seconds_read", "show", "summary"]
 
 
 def summary(story: Story, books: Books, measures: Measures) -> dict[str, Any]:

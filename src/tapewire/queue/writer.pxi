@@ -214,7 +214,8 @@ cdef class Writer:
         """Append many records at once; their numbers, as a range or as the `seqs` given.
 
         `rows` is a 2-D or a structured numpy array (one record a row), an Arrow column of binary or
-        binary view (anything with the Arrow PyCapsule interface), or a list of buffers.
+        binary view (anything with the Arrow PyCapsule interface; of a table or a `Batch` its column
+        `payload`), or a list of buffers.
         `type_id`, `flags` and `timestamps_ns` are one value for all, or an array; without
         `timestamps_ns` all get the time of the call. Either all rows have room or none is appended; an
         I/O error midway has the number of appended rows in `.appended`.

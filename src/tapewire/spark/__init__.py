@@ -8,19 +8,28 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 try:
     import pyspark  # noqa: F401
 except ImportError as error:
     raise ImportError("Spark is an extra: pip install 'tapewire[spark]'") from error
 
+from tapewire.spark.environment import pack
 from tapewire.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "session"]
+__all__ = ["jobs", "pack", "register", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    """`jobs` with its first use: what a worker imports stays small."""
+    if name == "jobs":
+        return importlib.import_module("tapewire.spark.jobs")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(spark: SparkSession) -> None:
@@ -32,6 +41,6 @@ def register(spark: SparkSession) -> None:
         >>> spark = SparkSession.builder.getOrCreate()  # doctest: +SKIP
         >>> tws.register(spark)  # doctest: +SKIP
     """
-    from tapewire.spark.source import source_for
+    from tapewire.spark import source
 
-    spark.dataSource.register(source_for(spark))
+    source.register(spark)

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from tapewire.damage import DAMAGE
 from tapewire.log import Reader, open_log
-from tapewire.queue.status import QueueStatus, SegmentStatus, status
+from tapewire.queue.status import QueueStatus, QueueWatch, SegmentStatus
 from tapewire.spark.logs import LogRef
 from tapewire.spark.reading import Damage, walk
 
@@ -153,7 +153,8 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
     low, high = options.seq_from or 0, END if options.seq_to is None else options.seq_to
     if log.kind != "queue":
         return _Range(log, low, high, _count(log, options), None, 0)
-    seen = status(log.path)
+    watch = QueueWatch(log.path)
+    seen = watch.look()
     if all(segment.holds_records is False for segment in seen.segments):
         return None
     size = len(seen.segments) * seen.segment_bytes
@@ -161,18 +162,20 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
     if begun_again or seen.first_available_seq is None or seen.last_seq is None:
         # None where an end is damaged, too: counting comes to it, and says so.
         return _Range(log, low, high, _count(log, options), seen, size)
-    last = min(high, seen.last_seq + 1)
     with open_log(log.path) as reader:
         first = _number_at(reader, reader.seek_seq(low), options)
         if options.time_from is not None and first is not None:
             late = _number_at(reader, reader.seek_time(options.time_from), options)
             first = None if late is None else max(first, late)
+        # After the first: what was last before it may be retired by now, and then so is all else.
+        seen = watch.look()
+        last = high if seen.last_seq is None else min(high, seen.last_seq + 1)
         if options.time_to is not None:
             beyond = _number_at(reader, reader.seek_time(options.time_to), options)
             last = last if beyond is None else min(last, beyond)
     if first is None or first >= last:
         return None
-    share = (last - first) / (seen.last_seq + 1 - seen.first_available_seq)
+    share = (last - first) / max(1, (seen.last_seq or 0) + 1 - (seen.first_available_seq or 0))
     return _Range(log, first, last, None, seen, max(1, int(size * min(share, 1))))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-__all__ = ["TapewireSource", "source_for"]
+__all__ = ["TapewireSource", "register", "source_for"]
 
 
 class TapewireSource(DataSource):
@@ -50,7 +52,9 @@ class TapewireSource(DataSource):
         options, columns, logs = self._asked(schema)
         refuse_live(logs, options, self.master)
         stream = importlib.import_module("tapewire.spark.stream")
-        reader: DataSourceStreamReader = stream.reader(options, columns, self.parallelism)
+        reader: DataSourceStreamReader = stream.reader(
+            options, columns, self.parallelism, self.master
+        )
         return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
@@ -75,6 +79,35 @@ class TapewireSource(DataSource):
         columns = schemas.take(known, schema)
         names = tuple(column.name for column in columns)
         return options.replace(columns=names), columns, logs
+
+
+def register(spark: SparkSession) -> None:
+    """Have a session know the format; one that does already is told anew."""
+    with _active(spark):
+        spark.dataSource.register(source_for(spark))
+
+
+@contextlib.contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    """Make a session the active one for a while.
+
+    Spark looks into that one whether a format is there already, and would refuse a second session
+    what the first one has.
+    """
+    session: Any = getattr(spark, "_jsparkSession", None)
+    if session is None:  # of Connect
+        yield
+        return
+    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def source_for(spark: SparkSession) -> type[TapewireSource]:

@@ -114,7 +114,7 @@ def test_a_missing_segment_is_reported_and_read_past(tmp):
 
 
 def test_what_retention_removes_meanwhile_is_no_damage(tmp):
-    from tapewire.cli.verification import Verification
+    from tapewire.queue.verification import Verification
 
     queue = crafted.write(tmp, *(crafted.numbered(n, 3) for n in (0, 3, 6)))
     with Verification(str(queue)) as check:
@@ -182,7 +182,7 @@ def test_queues_that_chronicle_rs_wrote_pass_and_restarts_are_told(tmp, name, re
 
 
 def test_more_damage_than_can_be_listed_is_counted(tmp, monkeypatch):
-    monkeypatch.setattr("tapewire.cli.verification._LISTED_MOST", 1)
+    monkeypatch.setattr("tapewire.queue.verification._LISTED_MOST", 1)
     queue = crafted.write(tmp, [b"".join(crafted.numbered(n, 1)) for n in (0, 5, 10)])
     _, verdict = verify(queue)
     assert (verdict["gaps_found"], len(verdict["gaps"])) == (2, 1)

@@ -11,7 +11,8 @@ from rich.console import Console
 from tapewire.demo.measure import Hop, measure
 from tapewire.demo.report import page, write_page
 from tapewire.demo.run import Restart, audited
-from tapewire.demo.summary import duration, show, summary
+from tapewire.demo.summary import show, summary
+from tapewire.page import duration
 from tests.unit.demo.small_bus import play
 
 

@@ -154,9 +154,12 @@ REMOTE = "spark://cluster:7077"
 
 @pytest.mark.parametrize("master", [REMOTE, None])
 def test_a_live_queue_is_refused_where_workers_may_be_elsewhere(tmp, master):
-    with tw.open_publisher(tmp / "md", segment_bytes=1 << 20):
-        with pytest.raises(tw.InvalidOption, match=r'archive.*option\("shared", "true"\)'):
-            refuse_live(found(tmp / "md"), ReadOptions(), master)
+    wanted = r'archive.*option\("shared", "true"\)'
+    with (
+        tw.open_publisher(tmp / "md", segment_bytes=1 << 20),
+        pytest.raises(tw.InvalidOption, match=wanted),
+    ):
+        refuse_live(found(tmp / "md"), ReadOptions(), master)
 
 
 @pytest.mark.parametrize("master", ["local[*]", "spark://127.0.0.1:7077"])

@@ -7,13 +7,9 @@ import pytest
 import tapewire as tw
 from tapewire.spark.slices import Pack, Slice, pack
 from tests.golden.test_chronicle_rs import manifest, unpack
-from tests.support.spark_views import (
-    read_by_reader,
-    reader,
-    rows,
-    slices,
-    table_of,
-)
+from tests.support import crafted
+from tests.support import queue_format as qf
+from tests.support.spark_views import read_by_reader, reader, rows, slices, table_of
 
 COUNTS = [1, 2, 3, 16, 64]
 
@@ -163,6 +159,23 @@ def test_where_numbers_begin_again_times_are_a_range_of_the_file(tmp):
     found = rows(unpack("restart", tmp), time_from=low, time_to=high)
     assert [row[4] for row in found] == wanted
     assert 0 < len(wanted) < 600
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_numbers_begin_again_times_need_not_rise(tmp, seed):
+    rng = random.Random(seed)
+    times = [1_000 + i + rng.randrange(-20, 20) for i in range(120)]
+    records = [
+        qf.record(i % 50, b"x", timestamp_ns=time, checked=False) for i, time in enumerate(times)
+    ]
+    queue = crafted.write(tmp, records[:60], records[60:])
+    wanted, reached = [], 0
+    for time in times:
+        reached = max(reached, time)
+        if 1_030 <= reached < 1_090:
+            wanted.append(time)
+    assert [row[1] for row in rows(queue, time_from=1_030, time_to=1_090)] == wanted
+    assert wanted != sorted(wanted)
 
 
 def test_where_numbers_begin_again_what_comes_later_is_of_no_slice(tmp):

@@ -63,6 +63,8 @@ class Verdict:
     payload_bytes: int = 0
     first_seq: int | None = None
     last_seq: int | None = None
+    earliest_ns: int | None = None  # of the records' times
+    latest_ns: int | None = None
     complete: bool = True
     damaged_places: int = 0
     gaps_found: int = 0
@@ -166,6 +168,10 @@ class Verification:
         if verdict.first_seq is None:
             verdict.first_seq = int(numbers[0])
         verdict.last_seq = int(numbers[-1])
+        earliest, latest = int(batch.timestamp_ns.min()), int(batch.timestamp_ns.max())
+        known = verdict.earliest_ns, verdict.latest_ns
+        verdict.earliest_ns = earliest if known[0] is None else min(known[0], earliest)
+        verdict.latest_ns = latest if known[1] is None else max(known[1], latest)
         verdict.records += len(batch)
         verdict.payload_bytes += batch.payload_bytes
 

@@ -13,6 +13,7 @@ import numpy as np
 __all__ = ["Panel", "Scale", "figure", "line_points", "nines"]
 
 Array = np.ndarray[Any, Any]
+SHADES = 6  # of a heat map
 
 
 def nines(percentile: Array | float) -> Any:
@@ -78,6 +79,38 @@ class Panel:
             self.parts.append(f'<polygon class="area {css}" points="{points}"/>')
             self.line(x, y, css)
 
+    def steps(self, x: Array, y: Array, css: str) -> None:
+        """A line that stays where it is until the next point; it breaks where a value is nan."""
+        path, pen_down = [], False
+        for a, b in zip(self.x(x).tolist(), self.y(y).tolist(), strict=True):
+            if math.isnan(b):
+                path += [f"H{a:.1f}"] * pen_down
+                pen_down = False
+                continue
+            path.append(f"H{a:.1f}V{b:.1f}" if pen_down else f"M{a:.1f},{b:.1f}")
+            pen_down = True
+        if path:
+            self.parts.append(f'<path class="line {css}" d="{"".join(path)}"/>')
+
+    def cells(self, x: Array, y: Array, values: Array, css: str) -> None:
+        """Shades: `values[i, j]` in 0 … 1 from `x[j]` to `x[j + 1]`, `y[i]` to `y[i + 1]`."""
+        shades = np.ceil(np.nan_to_num(np.clip(values, 0, 1)) * SHADES).astype(int)
+        left, low = self.x(x), self.y(y)
+        for shade in range(1, SHADES + 1):
+            path = []
+            for i, row in enumerate(shades):
+                # One rectangle for neighbours of one shade.
+                inside = np.flatnonzero(np.diff(np.concatenate(([0], row == shade, [0]))))
+                for a, b in zip(inside[::2].tolist(), inside[1::2].tolist(), strict=True):
+                    width = left[b] - left[a]
+                    height = low[i + 1] - low[i]
+                    path.append(
+                        f"M{left[a]:.1f},{low[i]:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"
+                    )
+            if path:
+                opacity = f'opacity="{shade / SHADES:.2f}"'
+                self.parts.append(f'<path class="cell {css}" {opacity} d="{"".join(path)}"/>')
+
     def points(self, x: Array, y: Array, css: str, up: bool) -> None:
         """Small triangles, pointing up or down: one path, however many."""
         dy = -3.2 if up else 3.2
@@ -87,8 +120,16 @@ class Panel:
         )
         self.parts.append(f'<path class="mark {css}" d="{path}"/>')
 
+    def span(self, begin: float, end: float, css: str, least: float = 1.5) -> None:
+        """A part of the x axis over the whole height, at least so many pixels wide."""
+        left = float(self.x(begin))
+        width = max(least, float(self.x(end)) - left)
+        box = f'x="{left:.1f}" y="{self.y.end:.1f}" width="{width:.1f}"'
+        height = f'height="{self.y.start - self.y.end:.1f}"'
+        self.parts.append(f'<rect class="{css}" {box} {height}/>')
+
     def band(self, begin: float, end: float, css: str) -> None:
-        """A span of the x axis, over the whole height."""
+        """The same with a line at its beginning."""
         left, right = float(self.x(begin)), float(self.x(end))
         top, height = self.y.end, self.y.start - self.y.end
         box = f'x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{height:.1f}"'

@@ -1,0 +1,378 @@
+"""The tap: live queues into an archive, in order, without loss or repeat."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from tapewire.archive.companions import InstrumentsOf
+from tapewire.archive.day_log import Shelf
+from tapewire.archive.live_queue import LiveQueue, identity_of
+from tapewire.archive.origins import Origin, Origins
+from tapewire.archive.report import SourceReport, TapReport
+from tapewire.archive.tree import DAY_NS
+from tapewire.bus.layout import ArchiveLayout
+from tapewire.bus.names import check_name
+from tapewire.config import check_at_least, check_whole
+from tapewire.errors import InvalidOption, TapewireError
+from tapewire.log import Batch
+
+__all__ = ["Flush", "Tap", "tap"]
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+LOOK_SECONDS = 1.0  # between looks for new queues, for files beside them, for logs that rest
+NAP_LEAST, NAP_MOST = 0.001, 0.05
+ROOM_SECONDS = 0.5  # between tries while the archive's disk is full
+
+
+@dataclass(frozen=True)
+class Flush:
+    """When what was archived is made durable, and then committed to the live queues.
+
+    Attributes:
+        bytes: After so many bytes of payload,
+        seconds: or so long after the first record that is not durable yet.
+    """
+
+    bytes: int = 64 << 20
+    seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_whole("bytes", self.bytes, 1)
+        check_at_least("seconds", self.seconds, 0)
+
+
+class Tap:
+    """Follows live queues and archives them; made by `tap`, which says what the options are.
+
+    Attributes:
+        report: What it has done so far.
+    """
+
+    def __init__(
+        self,
+        origins: Origins,
+        root: str | os.PathLike[str],
+        name: str,
+        flush: Flush,
+        segment_bytes: int | None,
+        max_open: int,
+        close_after: float,
+        on_disk_full: str,
+    ) -> None:
+        self.report = TapReport()
+        self.name = check_name("name", name)
+        self._origins = origins
+        self._layout = ArchiveLayout(root)
+        self._flush = flush
+        self._options = (segment_bytes, max_open, close_after)
+        self._waits = on_disk_full == "wait"
+        self._stop = threading.Event()
+        self._lives: dict[str, LiveQueue] = {}
+        self._failed: dict[str, TapewireError | OSError] = {}
+        self._unsynced_bytes = 0
+        self._unsynced_since: float | None = None
+
+    def stop(self) -> None:
+        """Have `run` end soon; another thread or a signal handler may call this."""
+        self._stop.set()
+
+    def run(
+        self, follow: bool = True, on_look: Callable[[TapReport], None] | None = None
+    ) -> TapReport:
+        """Go on where the last one stopped, to the end of the queues or until `stop`.
+
+        Args:
+            follow: Wait for more at the end, and for more queues. False: return there.
+            on_look: Called with the report about once a second.
+
+        Returns:
+            What it did and found. One queue that cannot be archived does not stop the others: it
+            is a finding, unless it was the last.
+
+        Raises:
+            ReaderAlreadyActive: Another tap of this name follows one of the queues.
+            FileNotFoundError: There is no such queue or bus.
+            SequenceNotRising: The numbers of the only queue do not go on behind what is archived.
+            DiskFull: The archive's disk is full, and `on_disk_full` is "raise".
+        """
+        self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._instruments = InstrumentsOf(self._layout.root)
+        self._shelf = Shelf(self._layout, *self._options)
+        try:
+            for origin in self._origins.look():
+                self._attach(origin)
+            self._follow(follow, on_look)
+            self._commit()
+        except _StoppedWithoutRoom:
+            pass  # what is not archived was not committed: the next run takes it
+        finally:
+            try:
+                self._shelf.close()
+            finally:
+                for live in self._lives.values():
+                    live.close()
+        if self._failed and not self._lives and not self._origins.grows:
+            raise next(iter(self._failed.values()))
+        return self.report
+
+    def _follow(self, follow: bool, on_look: Callable[[TapReport], None] | None) -> None:
+        nap = NAP_LEAST
+        next_look = 0.0
+        while not self._stop.is_set():
+            moved = False
+            for live in list(self._lives.values()):
+                moved = self._step(live) or moved
+                if self._is_due():
+                    self._commit()
+                if self._stop.is_set():
+                    return
+            if time.monotonic() >= next_look:
+                moved = self._look() or moved
+                if on_look is not None:
+                    on_look(self.report)
+                next_look = time.monotonic() + LOOK_SECONDS
+            nap = NAP_LEAST if moved else min(nap * 2, NAP_MOST)
+            if not moved:
+                if not follow or (not self._lives and not self._origins.grows):
+                    return
+                self._rest(nap)
+
+    # ---- queues that come and go ----------------------------------------------------------------
+
+    def _attach(self, origin: Origin) -> None:
+        name = str(origin.stream)
+        live = LiveQueue(origin, self.name, self._layout, self.report)
+        before = self.report.sources.get(name)
+        if before is not None and before.error is None:
+            live.report = before
+        self._lives[name] = live
+        self.report.sources[name] = live.report
+
+    def _look(self) -> bool:
+        """For queues that came or were made anew, and logs that rest. Whether a queue came."""
+        came = False
+        for origin in self._origins.look():
+            name = str(origin.stream)
+            live = self._lives.get(name)
+            if live is not None and identity_of(origin) not in (None, live.identity):
+                live.close()
+                self.report.find(f"{name}: the live queue was made anew")
+                live = None
+            if live is None and name not in self._failed:
+                try:
+                    self._attach(origin)
+                    came = True
+                except (TapewireError, OSError) as error:
+                    self.report.sources[name] = SourceReport(os.fspath(origin.queue), name)
+                    self._fail(name, error)
+        self._shelf.close_idle()
+        return came
+
+    def _fail(self, name: str, error: TapewireError | OSError) -> None:
+        """This queue is followed no more. What it has is kept for the next tap: it is pinned."""
+        _log.warning("%s is not archived any more: %s", name, error)
+        self._failed[name] = error
+        self.report.sources[name].error = str(error)
+        self.report.find(f"{name}: not archived any more: {error}")
+        live = self._lives.pop(name, None)
+        if live is not None:
+            live.close()
+
+    # ---- archiving ------------------------------------------------------------------------------
+
+    def _step(self, live: LiveQueue) -> bool:
+        """Archive a batch of one queue; whether there was one."""
+        try:
+            batch = live.read()
+        except (TapewireError, OSError) as error:
+            self._fail(str(live.stream), error)
+            return False
+        if batch is None:
+            return False
+        try:
+            self._archive(live, batch)
+        except OSError:
+            raise  # of the archive's disk: every queue's matter
+        except TapewireError as error:
+            self._fail(str(live.stream), error)
+        return True
+
+    def _archive(self, live: LiveQueue, batch: Batch) -> None:
+        live.pending = True
+        wrong = live.types.look()
+        if wrong is not None:
+            self.report.find(f"{live.stream}: its types.json is not taken over: {wrong}")
+        days = batch.timestamp_ns // DAY_NS
+        edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(batch)]
+        for start, stop in itertools.pairwise(edges):
+            if start == stop:
+                continue
+            if days[start] < 0:
+                live.lose(f"times start at 1970: timestamp_ns={batch.timestamp_ns[start]}")
+            else:
+                self._put(live, int(days[start]), batch[start:stop])
+        live.pending = False
+
+    def _put(self, live: LiveQueue, day: int, batch: Batch) -> None:
+        """Into the log of its day. Told again after a full disk, it goes on where it was."""
+        gap = live.gap_before(int(batch.seq[0]), int(batch.timestamp_ns[0]))
+        already: int | None = None
+
+        def put() -> None:
+            nonlocal already
+            log = self._shelf.get(live.stream, day)
+            wrong = log.declare(live.types)
+            if wrong is not None:
+                self.report.find(f"{log.name}: its types.json does not take the queue's: {wrong}")
+            if gap is not None:
+                log.note(gap)
+            present = log.append(batch)
+            already = present if already is None else already
+            self.report.logs.add(log.name)
+
+        self._with_room(put)
+        if not already:
+            live.tell_if_anew(int(batch.seq[0]))
+        live.kept(batch, already or 0, gap)
+        self._unsynced_bytes += batch.payload_bytes
+        if self._unsynced_since is None:
+            self._unsynced_since = time.monotonic()
+
+    def _with_room(self, work: Callable[[], _T]) -> _T:
+        """Its result; while the archive's disk is full, tried again and again."""
+        while True:
+            try:
+                done = work()
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._waits:
+                    raise
+                if self.report.waiting is None:
+                    _log.warning("the archive's disk is full, waiting for room: %s", error)
+                self.report.waiting = str(error)
+            else:
+                self.report.waiting = None
+                return done
+            until = time.monotonic() + ROOM_SECONDS
+            while time.monotonic() < until:
+                if self._stop.is_set():
+                    raise _StoppedWithoutRoom
+                time.sleep(NAP_MOST)
+
+    # ---- committing -----------------------------------------------------------------------------
+
+    def _is_due(self) -> bool:
+        if self._unsynced_since is None:
+            return False
+        return (
+            self._unsynced_bytes >= self._flush.bytes
+            or time.monotonic() - self._unsynced_since >= self._flush.seconds
+        )
+
+    def _commit(self) -> None:
+        """Everything into the archive for good, and only then let the live queues go on."""
+        lives = [live for live in self._lives.values() if live.uncommitted]
+        for live in lives:
+            wrong = self._with_room(partial(self._instruments.carry, live.origin.queue))
+            if wrong is not None:
+                self.report.find(f"{live.stream}: its instruments.json is not taken over: {wrong}")
+        self._shelf.sync()
+        for live in lives:
+            live.commit()
+        self._unsynced_bytes = 0
+        self._unsynced_since = None
+        self.report.commits += bool(lives)
+
+    def _rest(self, nap: float) -> None:
+        if self._unsynced_since is not None:
+            left = self._unsynced_since + self._flush.seconds - time.monotonic()
+            nap = max(min(nap, left), 0.0)
+        alone = next(iter(self._lives.values())) if len(self._lives) == 1 else None
+        if alone is not None and not alone.stuck:
+            alone.wait(nap)  # wakes with the first record
+        else:
+            time.sleep(nap)
+
+    def __repr__(self) -> str:
+        return f"<Tap {self.name!r} into {os.fspath(self._layout.root)!r}: {self.report}>"
+
+
+class _StoppedWithoutRoom(Exception):
+    """`stop` was called while the disk was full."""
+
+
+def tap(
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    root: str | os.PathLike[str],
+    *,
+    name: str = "archive-tap",
+    venue: str | None = None,
+    symbol: str | None = None,
+    stream: str | None = None,
+    flush: Flush = Flush(),  # noqa: B008 - an immutable value
+    segment_bytes: int | None = None,
+    max_open: int = 128,
+    close_after: float = 60.0,
+    on_disk_full: str = "wait",
+) -> Tap:
+    """A tap of live queues into an archive; call its `run`.
+
+    Each queue is read in strict order by a pinned reader. A record goes, with its number, time,
+    type, flags and payload, to the log of its UTC day; the live queue is committed when that is
+    durable. Killed at any moment and run again, it goes on: nothing is lost, nothing is there
+    twice. A tap that stands still delays retention of the live queues, and nothing else.
+
+    Args:
+        sources: A queue, several, or the root of a bus: its `streams/raw/*` and `streams/clean/*`,
+            those that come later too.
+        root: The archive; made when it is not there.
+        name: Of its reader in each queue: one tap has it at a time.
+        venue: What the one queue given carries, where its path does not say it.
+        symbol: Likewise; without one, all of the venue.
+        stream: Likewise.
+        flush: When to make durable and commit.
+        segment_bytes: Of new logs; None: 4 MiB, and 32 MiB for a log of a whole venue.
+        max_open: How many logs may be open at a time.
+        close_after: Seconds after which a log that gets nothing is closed.
+        on_disk_full: "wait" for room, or "raise".
+
+    Raises:
+        FileNotFoundError: There is no such queue or bus.
+        NotALog: A folder is neither.
+        InvalidOption: An option cannot be, or a path does not say what its queue carries.
+
+    Example:
+        >>> import tapewire as tw
+        >>> from tapewire import archive, bus
+        >>> live = bus.Layout(tmp / "bus").streams.clean("binance_spot", "BTCUSDT", "trades")
+        >>> with tw.open_publisher(live, segment_bytes=1 << 20) as writer:
+        ...     for second in (1_767_225_599, 1_767_225_600):  # the last of the year, and the first
+        ...         _ = writer.append(1, b"tick", timestamp_ns=second * 10**9)
+        >>> report = archive.tap(tmp / "bus", tmp / "archive").run(follow=False)
+        >>> print(report)
+        2 records of 1 queues into 2 logs, gaps: 0
+        >>> with tw.open_log(tmp / "archive/v1/binance_spot/BTCUSDT/2026-01-01/trades") as log:
+        ...     [(record.seq, bytes(record.payload)) for record in log]
+        [(1, b'tick')]
+    """
+    if on_disk_full not in ("wait", "raise"):
+        raise InvalidOption(f'on_disk_full must be "wait" or "raise": {on_disk_full=}')
+    if not isinstance(flush, Flush):
+        raise InvalidOption(f"flush must be an archive.Flush: {flush=}")
+    check_whole("segment_bytes", segment_bytes, 4096, optional=True)
+    check_whole("max_open", max_open, 1)
+    check_at_least("close_after", close_after, 0)
+    origins = Origins(sources, venue, symbol, stream)
+    return Tap(origins, root, name, flush, segment_bytes, max_open, close_after, on_disk_full)

@@ -1,0 +1,200 @@
+"""What lies in an archive: its logs, by venue, symbol, UTC day and stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tapewire.book.gaps import GapLedger
+from tapewire.bus.layout import ArchiveLayout
+from tapewire.bus.names import folders_below, path_below
+from tapewire.errors import NotALog, TapewireError
+from tapewire.queue import status
+
+__all__ = ["DAY_NS", "ArchivedLog", "Place", "Stream", "date_of", "ls", "walk"]
+
+DAY_NS = 86_400 * 10**9
+RAW = "raw"
+_EPOCH = dt.date(1970, 1, 1)
+
+
+def date_of(day: int) -> dt.date:
+    """The UTC date of a day's number: ``timestamp_ns // DAY_NS``."""
+    return _EPOCH + dt.timedelta(days=day)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What one live queue carries: a stream of a symbol, or all that a venue's feed receives.
+
+    Attributes:
+        venue: The venue.
+        symbol: The symbol; None in a multiplexed queue.
+        stream: The stream, "raw" in a multiplexed queue.
+
+    Example:
+        >>> str(Stream("binance_spot", "BTCUSDT", "book")), str(Stream("binance_spot"))
+        ('binance_spot/BTCUSDT/book', 'binance_spot/raw')
+    """
+
+    venue: str
+    symbol: str | None = None
+    stream: str = RAW
+
+    def log(self, layout: ArchiveLayout, date: dt.date) -> Path:
+        """Its log of one day in an archive."""
+        if self.symbol is None:
+            return layout.raw(self.venue, date)
+        return layout.log(self.venue, self.symbol, date, self.stream)
+
+    def days(self, layout: ArchiveLayout) -> list[dt.date]:
+        """The days of which an archive has a log of it, in order."""
+        if self.symbol is None:
+            names = folders_below(path_below(layout.root, "raw", "v1", self.venue))
+        else:
+            names = layout.dates(self.venue, self.symbol)
+        dates = [date for name in names if (date := _date(name)) is not None]
+        return [date for date in dates if _is_log(self.log(layout, date))]
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.venue, self.symbol, self.stream) if part)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A log of an archive by its path alone: nothing of it is opened."""
+
+    stream: Stream
+    date: dt.date
+    path: Path
+
+
+@dataclass(frozen=True)
+class ArchivedLog:
+    """One log of an archive.
+
+    Attributes:
+        log: Its path below the archive.
+        venue: Of which venue.
+        symbol: Of which symbol; None where it holds a whole venue.
+        date: The UTC day of all its records.
+        stream: "book", "trades" and so on; "raw" where it holds a whole venue.
+        first_seq: Number of its first record, or None.
+        last_seq: Number of its last record, or None.
+        last_timestamp_ns: Time of that, or None.
+        bytes: What it takes on disk.
+        gaps: How many gaps its ledger tells of.
+        open: Whether somebody is writing it.
+        problem: Why it cannot be read, or None.
+    """
+
+    log: str
+    venue: str
+    symbol: str | None
+    date: dt.date
+    stream: str
+    first_seq: int | None
+    last_seq: int | None
+    last_timestamp_ns: int | None
+    bytes: int
+    gaps: int
+    open: bool
+    problem: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**dataclasses.asdict(self), "date": self.date.isoformat()}
+
+
+def walk(root: str | os.PathLike[str]) -> Iterator[Place]:
+    """Every log of an archive, in the order of venue, symbol, day and stream; raw ones last.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        NotALog: It is no archive.
+    """
+    layout = ArchiveLayout(root)
+    if not layout.root.is_dir():
+        raise FileNotFoundError(2, "no such archive", os.fspath(root))
+    if not (layout.root / "v1").is_dir() and not (layout.root / "raw" / "v1").is_dir():
+        raise NotALog(
+            "not an archive: it has neither v1/ nor raw/v1/",
+            path=os.fspath(root),
+            hint="give the folder that an import or a tap was given",
+        )
+    for venue in layout.venues():
+        for symbol in layout.symbols(venue):
+            for name in layout.dates(venue, symbol):
+                for stream in folders_below(path_below(layout.root, "v1", venue, symbol, name)):
+                    of = Stream(venue, symbol, stream)
+                    path = of.log(layout, date := dt.date.fromisoformat(name))
+                    if _is_log(path):
+                        yield Place(of, date, path)
+    for venue in folders_below(path_below(layout.root, "raw", "v1")):
+        of = Stream(venue)
+        for date in of.days(layout):
+            yield Place(of, date, of.log(layout, date))
+
+
+def ls(root: str | os.PathLike[str]) -> list[ArchivedLog]:
+    """The logs of an archive, and how large each is; no record is read.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        NotALog: It is no archive.
+
+    Example:
+        >>> import tapewire as tw
+        >>> from tapewire import archive, bus
+        >>> live = bus.Layout(tmp / "bus").streams.raw("binance_spot")
+        >>> with tw.open_publisher(live, segment_bytes=1 << 20) as writer:
+        ...     _ = writer.append(1, b"tick", timestamp_ns=1_767_225_600_000_000_000)
+        >>> _ = archive.tap(tmp / "bus", tmp / "archive").run(follow=False)
+        >>> [(one.log, one.last_seq) for one in archive.ls(tmp / "archive")]
+        [('raw/v1/binance_spot/2026-01-01/raw', 0)]
+    """
+    return [_look(Path(root), place) for place in walk(root)]
+
+
+def _look(root: Path, place: Place) -> ArchivedLog:
+    name = place.path.relative_to(root).as_posix()
+    of = place.stream
+    try:
+        seen = status(place.path)
+        gaps = len(GapLedger(place.path).read())
+    except (TapewireError, OSError) as error:  # one damaged log does not hide the others
+        problem = str(error)
+    else:
+        return ArchivedLog(
+            name,
+            of.venue,
+            of.symbol,
+            place.date,
+            of.stream,
+            seen.first_available_seq,
+            seen.last_seq,
+            seen.last_timestamp_ns,
+            seen.disk_bytes,
+            gaps,
+            seen.writer.alive,
+            "; ".join(seen.problems) or None,
+        )
+    unknown = (None, None, None, 0, 0, False, problem)
+    return ArchivedLog(name, of.venue, of.symbol, place.date, of.stream, *unknown)
+
+
+def _date(name: str) -> dt.date | None:
+    try:
+        date = dt.date.fromisoformat(name)
+    except ValueError:
+        return None
+    return date if date.isoformat() == name else None
+
+
+def _is_log(path: Path) -> bool:
+    return (path / "control.meta").is_file()

@@ -1,0 +1,97 @@
+"""Whether an archive holds what it says: every log, every checksum, every day."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tapewire.archive.tree import DAY_NS, Place, date_of, walk
+from tapewire.book.gaps import GapLedger
+from tapewire.errors import TapewireError
+from tapewire.queue.verification import Verdict, Verification
+
+__all__ = ["ArchiveVerdict", "verify"]
+
+
+@dataclass
+class ArchiveVerdict:
+    """What reading a whole archive has shown.
+
+    Attributes:
+        root: The archive.
+        logs: What was found in each log, by its path below the archive.
+        unreadable: Logs that could not be read at all, and why.
+        misplaced: Logs that hold records of other days, and which.
+        gaps: How many gaps the ledgers tell of: what was missing before it was archived.
+    """
+
+    root: str
+    logs: dict[str, Verdict] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    misplaced: dict[str, str] = field(default_factory=dict)
+    gaps: int = 0
+
+    @property
+    def records(self) -> int:
+        """In all logs."""
+        return sum(log.records for log in self.logs.values())
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of all records."""
+        return sum(log.payload_bytes for log in self.logs.values())
+
+    @property
+    def intact(self) -> bool:
+        """Every record of every log is right, and where it belongs."""
+        whole = all(log.intact and not log.restarts_found for log in self.logs.values())
+        return whole and not self.unreadable and not self.misplaced
+
+    @property
+    def problems(self) -> list[str]:
+        """What can be made again: seek indexes and counters that are not right."""
+        return [f"{name}: {what}" for name, log in self.logs.items() for what in log.problems]
+
+
+def verify(
+    root: str | os.PathLike[str], on_log: Callable[[str, ArchiveVerdict], None] | None = None
+) -> ArchiveVerdict:
+    """Read every log of an archive: is every checksum, every number and every day right?
+
+    A log that is being written is read up to where it ended at first. Changes nothing.
+
+    Args:
+        root: The archive.
+        on_log: Called before each log with its name and what was found so far.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        NotALog: It is no archive.
+    """
+    verdict = ArchiveVerdict(os.fspath(root))
+    for place in walk(root):
+        name = place.path.relative_to(Path(root)).as_posix()
+        if on_log is not None:
+            on_log(name, verdict)
+        try:
+            with Verification(os.fspath(place.path)) as check:
+                for _ in check.run():
+                    pass
+                verdict.logs[name] = check.verdict()
+            verdict.gaps += len(GapLedger(place.path).read())
+        except (TapewireError, OSError) as error:
+            verdict.unreadable[name] = str(error)
+            continue
+        other = _other_day(place, verdict.logs[name])
+        if other is not None:
+            verdict.misplaced[name] = other
+    return verdict
+
+
+def _other_day(place: Place, log: Verdict) -> str | None:
+    for timestamp_ns in (log.earliest_ns, log.latest_ns):
+        if timestamp_ns is not None and date_of(timestamp_ns // DAY_NS) != place.date:
+            return f"a record of {date_of(timestamp_ns // DAY_NS)}: timestamp_ns={timestamp_ns}"
+    return None

@@ -1,0 +1,162 @@
+"""`tapewire etl JOB SOURCE TARGET`: the jobs over tapes, on Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tapewire.cli.output import Exit, JsonOption, answer, fail, interruptible, say
+
+if TYPE_CHECKING:
+    from tapewire.spark.jobs import Progress, Summary
+
+__all__ = ["etl", "run_job"]
+
+etl = typer.Typer(
+    name="etl",
+    help="Jobs over tapes, on Spark: import, refine, features, bars, quality, compact.",
+    no_args_is_help=True,
+)
+
+MasterOption = Annotated[
+    str,
+    typer.Option(
+        "--master", metavar="URL", help="local[N], spark://HOST:PORT or sc://HOST:PORT (Connect)."
+    ),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; again for more."),
+]
+DEFAULT_MASTER = "local[*]"
+
+
+@etl.callback()
+def _every_job() -> None:
+    """Jobs over tapes, on Spark.
+
+    Each is done in parts, a venue, symbol and day: run again after a kill it
+    goes on with those that are missing, and does nothing when all are there.
+    """
+
+
+@etl.command(name="import")
+def import_(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A file, a folder, or a pattern in quotes.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The archive; made if new.")],
+    format_: Annotated[str, typer.Option("--format", metavar="FORMAT", help="What the files are.")],
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="UNIT", help="What is a task: day, symbol, file or all."),
+    ] = None,
+    symbols: Annotated[
+        list[str] | None,
+        typer.Option("--symbol", metavar="SYMBOL", help="Only this symbol; again for more."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of the format's."),
+    ] = None,
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import files of venues and vendors into an archive, many at a time.
+
+    FORMAT and its options are those of `tapewire import`. A unit is what must
+    be read in order: a symbol's day, or a symbol's days one after the other,
+    told by the names of the files.
+
+    Exits 1 when there were bad rows or gaps, 3 when a unit failed.
+    """
+    from tapewire import ingest
+    from tapewire.cli.import_files import own_options
+
+    if format_ not in ingest.IMPORTERS:
+        fail(
+            Exit.USAGE,
+            f"not a format: {format_}",
+            f"there are {', '.join(sorted(ingest.IMPORTERS))}",
+        )
+    options = own_options(ingest.importer_class(format_).Options, option or [])
+    if symbols:
+        options["symbols"] = tuple(symbols)
+
+    def job(spark: Any, progress: Progress) -> Summary:
+        from tapewire.spark import jobs
+
+        return jobs.import_files(
+            spark, source, target, format=format_, unit=unit, progress=progress, **options
+        )
+
+    run_job("import", master, conf, as_json, job)
+
+
+def run_job(
+    name: str,
+    master: str,
+    conf: list[str] | None,
+    as_json: bool,
+    job: Callable[[Any, Progress], Summary],
+) -> None:
+    """Start Spark, run a job, print its summary, and exit as it says.
+
+    Args:
+        name: Of the job; the Spark application is named for it.
+        master: Where Spark runs.
+        conf: ``NAME=VALUE`` each.
+        as_json: The summary as JSON, and no progress.
+        job: Given the session and what it shows its progress with.
+    """
+    settings = _settings(conf or [])
+    from tapewire import spark as tws  # says how to install it where it is not
+
+    _refuse_without_java(master)
+    from tapewire.spark.jobs import Progress
+
+    with interruptible():
+        session = tws.session(f"tapewire {name}", master=master, conf=settings)
+        try:
+            with Progress(name, quiet=as_json) as progress:
+                summary = job(session, progress)
+        finally:
+            session.stop()
+    answer(summary.to_dict(), as_json, lambda: _show(summary))
+    if summary.exit_code:
+        raise typer.Exit(summary.exit_code)
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            fail(Exit.USAGE, f"not a setting: {text}", "--conf NAME=VALUE")
+        settings[name] = value
+    return settings
+
+
+def _refuse_without_java(master: str) -> None:
+    """Spark's own message would be a page of Java; behind Connect it needs none here."""
+    if master.startswith("sc://"):
+        return
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME={home}" if home else "no java on PATH"
+        fail(
+            Exit.USAGE,
+            f"Spark needs a Java runtime, 17 or newer: {where}",
+            "install one (Debian: openjdk-17-jre-headless), or use --master sc://HOST:PORT",
+        )
+
+
+def _show(summary: Any) -> None:
+    for line in str(summary).splitlines():
+        say(line)

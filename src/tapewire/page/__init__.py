@@ -1,0 +1,35 @@
+"""Pages of one file: plots as inline SVG, tables and cards, nothing fetched, light and dark.
+
+Example:
+    >>> from tapewire import page
+    >>> text = page.document("A day", page.table(["hour", "trades"], [["9", "1,204"]]))
+    >>> text.startswith("<!doctype html>"), "<td>1,204</td>" in text
+    (True, True)
+"""
+
+from tapewire.page.parts import (
+    cards,
+    document,
+    duration,
+    items,
+    legend,
+    section,
+    table,
+    write_file,
+)
+from tapewire.page.svg import Panel, Scale, figure, nines
+
+__all__ = [
+    "Panel",
+    "Scale",
+    "cards",
+    "document",
+    "duration",
+    "figure",
+    "items",
+    "legend",
+    "nines",
+    "section",
+    "table",
+    "write_file",
+]

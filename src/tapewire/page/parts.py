@@ -1,0 +1,94 @@
+"""The parts of a page: whatever is given as text is escaped, whatever is given as HTML is not."""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
+__all__ = [
+    "cards",
+    "document",
+    "duration",
+    "items",
+    "legend",
+    "section",
+    "table",
+    "write_file",
+]
+
+
+def document(title: str, body: str) -> str:
+    """A whole page around its body, with the style sheet in it."""
+    style = resources.files("tapewire.page").joinpath("page.css").read_text(encoding="utf-8")
+    return "".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f"<title>{html.escape(title)}</title>",
+            f"<style>{style}</style></head><body>{body}</body></html>",
+        ]
+    )
+
+
+def write_file(path: Path, text: str) -> Path:
+    """Put a page where an earlier one may be: whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    made.write_text(text, encoding="utf-8")
+    made.replace(path)
+    return path
+
+
+def section(title: str, svg: str, text: str, keys: Iterable[tuple[str, str]] = ()) -> str:
+    """A plot (HTML) below its title, what it shows, and what the colours mean."""
+    head = f"<h2>{html.escape(title)}</h2><p>{html.escape(text)}</p>"
+    return f"{head}{legend(keys)}<figure>{svg}</figure>"
+
+
+def legend(keys: Iterable[tuple[str, str]]) -> str:
+    """Names beside their colours; nothing without names."""
+    text = "".join(f'<span><i class="{css}"></i>{html.escape(name)}</span>' for name, css in keys)
+    return f'<p class="legend">{text}</p>' if text else ""
+
+
+def cards(pairs: Iterable[tuple[str, str]]) -> str:
+    """Large figures, each with what it counts."""
+    made = (
+        f'<div class="card"><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>'
+        for a, b in pairs
+    )
+    return f'<div class="cards">{"".join(made)}</div>'
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table that scrolls by itself where the page is narrow."""
+    head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows
+    )
+    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def items(lines: Iterable[str]) -> str:
+    """A list."""
+    return f"<ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
+
+
+def duration(ns: float) -> str:
+    """Nanoseconds for people; below zero with their sign.
+
+    Example:
+        >>> duration(1_234_000), duration(87), duration(-2.5e9), duration(5_400e9)
+        ('1.23 ms', '87 ns', '-2.5 s', '1.5 h')
+    """
+    if math.isnan(ns):
+        return "–"
+    for size, unit in ((3.6e12, "h"), (1.2e11, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if abs(ns) >= size:
+            return f"{ns / (6e10 if unit == 'min' else size):.3g} {unit}"
+    return f"{ns:.0f} ns"

@@ -1,0 +1,200 @@
+"""Marks of the parts that a job has done: what makes it idempotent, and resumable after a kill.
+
+`<target>/_tapewire/done/<job>/<part>.json` is written, durably, after everything that belongs to
+the part. It says what the part was made of (inputs and options): a run that would make it of the
+same passes it over, one that would not does it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tapewire.bus.names import check_name, path_below
+from tapewire.errors import CorruptMetadata, UnsupportedVersion
+from tapewire.protocol.json_file import (
+    Wrong,
+    load,
+    locked_folder,
+    members,
+    parse_checked,
+    short,
+    store,
+)
+
+__all__ = ["FOLDER", "Done", "Mark", "digest_of"]
+
+FOLDER = (
+    "_tapewire"  # of a target: what jobs and the sink keep there; Spark passes such folders over
+)
+FORMAT = "tapewire-done"
+VERSION = 1
+MAX_BYTES = 16 << 20
+_REMEDY = "remove the file: the part is then done again"
+
+
+def digest_of(inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
+    """A hash of all that decides what a part becomes.
+
+    Example:
+        >>> digest_of([{"path": "raw", "last_seq": 7}], {"late": "keep"})
+        '7a3d0ff6a4659ff6c7a20132a83c836b'
+    """
+    text = json.dumps([VERSION, list(inputs), options], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is known of a part that was done.
+
+    Attributes:
+        part: Its name, like "binance/BTCUSDT/2024-07-01/book".
+        digest: Of its inputs and options.
+        inputs: What it was made of: of each a path, and what tells one state of it from another.
+        options: Of the job.
+        result: What the job says of it: rows, bytes, findings, outputs.
+    """
+
+    part: str
+    digest: str
+    inputs: list[dict[str, Any]]
+    options: dict[str, Any]
+    result: dict[str, Any]
+
+
+class Done:
+    """The marks of one job at one target.
+
+    Example:
+        >>> done = Done(tmp, "refine")
+        >>> inputs, options = [{"path": "raw", "last_seq": 7}], {"late": "keep"}
+        >>> done.current("binance/BTCUSDT", inputs, options) is None
+        True
+        >>> done.write("binance/BTCUSDT", inputs, options, {"rows": 7})
+        >>> done.current("binance/BTCUSDT", inputs, options).result
+        {'rows': 7}
+        >>> done.current("binance/BTCUSDT", inputs, {"late": "drop"}) is None
+        True
+    """
+
+    def __init__(self, target: str | os.PathLike[str], job: str) -> None:
+        self.target = Path(target)
+        self.job = check_name("job", job)
+
+    def __repr__(self) -> str:
+        return f"Done({os.fspath(self.target)!r}, {self.job!r})"
+
+    def path(self, part: str) -> Path:
+        """The file of a part; its name's pieces become folders."""
+        pieces = [check_name("part", piece) for piece in part.split("/")]
+        pieces[-1] += ".json"
+        return path_below(self.target, FOLDER, "done", self.job, *pieces)
+
+    def read(self, part: str) -> Mark | None:
+        """The mark of a part, or None.
+
+        Raises:
+            CorruptMetadata: It is damaged.
+        """
+        path = os.fspath(self.path(part))
+        try:
+            text = load(path, MAX_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        document = parse_checked(text, path, _checked, _REMEDY)
+        if document["part"] != part or document["job"] != self.job:
+            raise CorruptMetadata(
+                f"the mark of another part: part={document['part']!r}, job={document['job']!r}",
+                path=path,
+                hint=_REMEDY,
+            )
+        return Mark(
+            part, document["digest"], document["inputs"], document["options"], document["result"]
+        )
+
+    def current(
+        self, part: str, inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
+    ) -> Mark | None:
+        """The mark of a part when it was made of exactly this; a damaged mark counts for none."""
+        try:
+            mark = self.read(part)
+        except (CorruptMetadata, UnsupportedVersion):
+            return None  # doing a part again is no harm
+        return mark if mark is not None and mark.digest == digest_of(inputs, options) else None
+
+    def write(
+        self,
+        part: str,
+        inputs: Sequence[Mapping[str, Any]],
+        options: Mapping[str, Any],
+        result: Mapping[str, Any],
+    ) -> None:
+        """Mark a part, durably; everything that belongs to it must be so already."""
+        path = self.path(part)
+        _make_folders(self.target, path.parent)
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "job": self.job,
+            "part": part,
+            "digest": digest_of(inputs, options),
+            "inputs": list(inputs),
+            "options": dict(options),
+            "result": dict(result),
+        }
+        text = json.dumps(document, indent=1, default=str).encode() + b"\n"
+        with locked_folder(os.fspath(path.parent), path.name) as folder_fd:
+            store(os.fspath(path), text, folder_fd)
+
+    def forget(self, part: str) -> None:
+        """Take the mark away, durably: the part is about to be replaced."""
+        path = self.path(part)
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            locked_folder(os.fspath(path.parent), path.name) as folder_fd,
+        ):
+            os.unlink(path)
+            os.fsync(folder_fd)
+
+
+def _make_folders(root: Path, folder: Path) -> None:
+    """Private folders down to `folder`; mkdir gives its mode to the last one alone."""
+    missing = []
+    while folder != root and not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
+def _checked(document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise Wrong(f'the document must be an object with "format": "{FORMAT}"')
+    version = document.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise UnsupportedVersion(
+            f"a later release wrote this file: version={version}, known={VERSION}", hint=_REMEDY
+        )
+    members(
+        document,
+        "the document",
+        format=str,
+        version=int,
+        job=str,
+        part=str,
+        digest=str,
+        inputs=list,
+        options=dict,
+        result=dict,
+    )
+    if not all(isinstance(each, dict) for each in document["inputs"]):
+        raise Wrong(f"inputs must be objects: inputs={short(document['inputs'])}")
+    return document

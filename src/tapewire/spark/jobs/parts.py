@@ -1,0 +1,213 @@
+"""Parts of a job as tasks of Spark: each done once, marked when done, and apart from the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tapewire.errors import (
+    CorruptMetadata,
+    CorruptRecord,
+    CorruptSource,
+    SegmentMissing,
+    TapewireError,
+)
+from tapewire.spark.jobs.done import Done
+from tapewire.spark.jobs.summary import Finding, Summary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from tapewire.spark.jobs.progress import Progress, Tally
+
+__all__ = ["Part", "PartResult", "run_parts", "skip_done"]
+
+MAX_TASKS = 4096  # of one Spark job: a task more costs milliseconds, and a line in the driver
+DAMAGE = (CorruptMetadata, CorruptRecord, CorruptSource, SegmentMissing)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is done at once and marked.
+
+    Attributes:
+        name: Like "binance/BTCUSDT/2024-07-01": names that may be folders, with slashes between.
+        inputs: What it is made of: of each a path, and what tells one state of it from another
+            (last number, size). Another state, and the part is done again.
+        work: Whatever the function needs; it goes to a worker.
+    """
+
+    name: str
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    work: Any = None
+
+
+@dataclass
+class PartResult:
+    """What a part came to.
+
+    Attributes:
+        rows: Rows written.
+        bytes: Bytes written.
+        findings: What a person should know.
+        counts: Numbers of the job's own; summed up over the parts.
+        outputs: What was made, below the target.
+        notes: What the job wants to know when it comes back to this part; plain values.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a mark."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> PartResult:
+        """From a mark.
+
+        Raises:
+            CorruptMetadata: That is not what `to_dict` gives.
+        """
+        try:
+            return cls(
+                rows=int(value["rows"]),
+                bytes=int(value["bytes"]),
+                findings=[Finding(**finding) for finding in value["findings"]],
+                counts={str(name): int(number) for name, number in value["counts"].items()},
+                outputs=[str(output) for output in value["outputs"]],
+                notes=dict(value["notes"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptMetadata(f"not the result of a part: {error!r}") from None
+
+
+def skip_done(
+    done: Done, parts: Iterable[Part], options: Mapping[str, Any], summary: Summary
+) -> tuple[list[Part], dict[str, PartResult]]:
+    """The parts still to be done, and what the others came to; those are skipped in the summary."""
+    left = []
+    results: dict[str, PartResult] = {}
+    for part in parts:
+        mark = done.current(part.name, part.inputs, options)
+        if mark is None:
+            left.append(part)
+            continue
+        try:
+            before = PartResult.from_dict(mark.result)
+        except CorruptMetadata:
+            left.append(part)
+            continue
+        summary.skipped += 1
+        summary.findings += before.findings
+        summary.count(**before.counts)
+        results[part.name] = before
+    return left, results
+
+
+def run_parts(
+    spark: SparkSession,
+    job: str,
+    target: str | os.PathLike[str],
+    parts: Sequence[Part],
+    function: Callable[[Part], PartResult],
+    *,
+    options: Mapping[str, Any],
+    summary: Summary,
+    progress: Progress,
+) -> dict[str, PartResult]:
+    """Do the parts that are not done yet, a task each, and mark each where it was done.
+
+    A part whose function raises an error of Tapewire's or of the operating system's is told of in
+    the summary, without a mark, and stops no other. Any other exception is a bug, and ends the job.
+    Memory: the driver holds the names and results of the parts; a task its function's.
+
+    Args:
+        spark: The session.
+        job: The job's name.
+        target: Where the marks lie; every worker sees it.
+        parts: All parts of the job, done or not.
+        options: Of the job, as far as they decide what a part becomes; plain values.
+        summary: Filled in.
+        progress: Told of parts and rows.
+        function: Given a part, on a worker. Spark may call it twice for one part, at the same time
+            too, and the worker of a killed run may still be at it: it must stage and then rename,
+            or lock.
+
+    Returns:
+        What each part came to, by its name, now or before; those that failed are not in it.
+    """
+    done = Done(os.path.abspath(os.fspath(target)), job)
+    left, results = skip_done(done, parts, options, summary)
+    progress.expect(parts=len(left))
+    if not left:
+        return results
+    tally = progress.tally(spark)
+    task = _Task(done, left, function, dict(options), tally)
+    ids = spark.range(0, len(left), 1, min(len(left), MAX_TASKS))
+    for row in ids.mapInArrow(task, "part BIGINT, result STRING").collect():
+        _take(summary, results, left[row["part"]], json.loads(row["result"]))
+    return results
+
+
+class _Task:
+    """What a worker runs: the parts of one partition, one after the other."""
+
+    def __init__(
+        self,
+        done: Done,
+        parts: Sequence[Part],
+        function: Callable[[Part], PartResult],
+        options: Mapping[str, Any],
+        tally: Tally,
+    ) -> None:
+        self._done, self._parts, self._function = done, parts, function
+        self._options, self._tally = options, tally
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        schema = pa.schema([("part", pa.int64()), ("result", pa.string())])
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                text = json.dumps(self._do(self._parts[index]))
+                columns = [pa.array([index]), pa.array([text])]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _do(self, part: Part) -> dict[str, Any]:
+        try:
+            result = self._function(part)
+        except (TapewireError, OSError) as error:
+            kind = "damage" if isinstance(error, DAMAGE) else "failed"
+            where = getattr(error, "path", None) or getattr(error, "filename", None) or ""
+            what = error.message if isinstance(error, TapewireError) else str(error)
+            hint = getattr(error, "hint", None)
+            finding = Finding(part.name, f"{what}; {hint}" if hint else what, str(where), kind)
+            return {"failed": True, "finding": dataclasses.asdict(finding)}
+        self._done.write(part.name, part.inputs, self._options, result.to_dict())
+        self._tally.add(rows=result.rows, parts=1)
+        return {"failed": False, "result": result.to_dict()}
+
+
+def _take(
+    summary: Summary, results: dict[str, PartResult], part: Part, told: Mapping[str, Any]
+) -> None:
+    if told["failed"]:
+        summary.failed += 1
+        summary.findings.append(Finding(**told["finding"]))
+        return
+    result = results[part.name] = PartResult.from_dict(told["result"])
+    summary.done += 1
+    summary.rows += result.rows
+    summary.bytes += result.bytes
+    summary.findings += result.findings
+    summary.count(**result.counts)

@@ -1,0 +1,187 @@
+"""How far a job is: rows, rate and time left, on standard error."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tapewire.spark.jobs.units import rate_text, span_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Progress", "Tally"]
+
+TERMINAL_SECONDS = 0.25
+LINE_SECONDS = 10.0
+
+
+class Progress:
+    """A line that says how far a job is: rewritten on a terminal, else a new one each 10 s.
+
+    A job makes its own unless it is given one. Nothing is printed when `quiet`, and a job that is
+    done before the first line is due prints none.
+
+    Args:
+        job: What the line begins with.
+        quiet: Print nothing; for ``--json`` and for tests.
+        to: Where; standard error.
+        clock: Seconds, rising.
+
+    Example:
+        >>> with Progress("refine", quiet=True) as progress:
+        ...     progress.expect(parts=2)
+        ...     progress.add(rows=1000, parts=1)
+        ...     progress.line(seconds=2.0)
+        'refine  1 of 2 parts  1,000 rows  500 rows/s  2.0 s left'
+    """
+
+    def __init__(
+        self,
+        job: str,
+        *,
+        quiet: bool = False,
+        to: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.job = job
+        self.rows = 0
+        self.parts = 0
+        self.total_parts = 0
+        self._expected_rows: int | None = None
+        self._quiet = quiet
+        self._to = to if to is not None else sys.stderr
+        self._clock = clock
+        self._started = clock()
+        self._tallies: list[Tally] = []
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._width = 0
+
+    def __enter__(self) -> Progress:
+        self._started = self._clock()
+        if not self._quiet:
+            self._thread = threading.Thread(target=self._run, name="tw-progress", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """No more lines; that of a terminal is wiped away."""
+        self._stop.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+        if self._width:
+            self._print("\r" + " " * self._width + "\r")
+            self._width = 0
+
+    @property
+    def seconds(self) -> float:
+        """Since the job began."""
+        return self._clock() - self._started
+
+    def expect(self, parts: int = 0, rows: int | None = None) -> None:
+        """So much is to be done, beyond what was said before."""
+        with self._lock:
+            self.total_parts += parts
+            if rows is not None:
+                self._expected_rows = (self._expected_rows or 0) + rows
+
+    def add(self, rows: int = 0, parts: int = 0) -> None:
+        """So much is done."""
+        with self._lock:
+            self.rows += rows
+            self.parts += parts
+
+    def tally(self, spark: SparkSession) -> Tally:
+        """What tasks count rows and parts with; a task's numbers come in when it ends.
+
+        Behind Spark Connect tasks cannot be heard: the driver adds them when all have ended.
+        """
+        tally = Tally(spark)
+        with self._lock:
+            self._tallies.append(tally)
+        return tally
+
+    def line(self, seconds: float | None = None) -> str:
+        """How far it is."""
+        seconds = self.seconds if seconds is None else seconds
+        with self._lock:
+            rows = self.rows + sum(tally.rows for tally in self._tallies)
+            parts = self.parts + sum(tally.parts for tally in self._tallies)
+            total, expected = self.total_parts, self._expected_rows
+        text = [self.job]
+        if total:
+            text.append(f"{min(parts, total):,} of {total:,} parts")
+        text.append(f"{rows:,} rows")
+        text.append(rate_text(rows, seconds))
+        left = _left(rows, expected, seconds)
+        if left is None:
+            left = _left(parts, total or None, seconds)
+        text.append("? left" if left is None else f"{span_text(left)} left")
+        return "  ".join(text)
+
+    def _run(self) -> None:
+        terminal = not self._to.closed and self._to.isatty()
+        every = TERMINAL_SECONDS if terminal else LINE_SECONDS
+        while not self._stop.wait(every):
+            line = self.line()
+            if terminal:
+                self._print("\r" + line.ljust(self._width))
+                self._width = max(self._width, len(line))
+            else:
+                self._print(line + "\n")
+
+    def _print(self, text: str) -> None:
+        try:
+            self._to.write(text)
+            self._to.flush()
+        except (OSError, ValueError):
+            self._stop.set()  # nobody listens any more; the job goes on
+
+    def __repr__(self) -> str:
+        return f"<Progress {self.line()}>"
+
+
+class Tally:
+    """Rows and parts that tasks count; goes into them with the function that they run."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._rows: Any = None
+        self._parts: Any = None
+        if not _is_connect(spark):
+            self._rows = spark.sparkContext.accumulator(0)
+            self._parts = spark.sparkContext.accumulator(0)
+
+    def add(self, rows: int = 0, parts: int = 0) -> None:
+        """Count, in a task."""
+        if self._rows is not None:
+            self._rows.add(rows)
+            self._parts.add(parts)
+
+    @property
+    def rows(self) -> int:
+        """On the driver: rows of the tasks that have ended."""
+        return 0 if self._rows is None else int(self._rows.value)
+
+    @property
+    def parts(self) -> int:
+        """On the driver: parts of the tasks that have ended."""
+        return 0 if self._parts is None else int(self._parts.value)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _left(done: int, total: int | None, seconds: float) -> float | None:
+    if not total or not done:
+        return None
+    return max(total - done, 0) * seconds / done

@@ -1,0 +1,88 @@
+"""Where a Spark runs, told from the address of its master."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+from tapewire.errors import InvalidOption
+
+__all__ = ["is_loopback", "local_cores", "require_connect"]
+
+_CONNECT_PORT = 15002
+_CONNECT_SECONDS = 10.0
+
+
+def is_loopback(master: str) -> bool:
+    """Whether all workers of a master are on this machine.
+
+    Example:
+        >>> is_loopback("local[*]"), is_loopback("spark://127.0.0.1:7077")
+        (True, True)
+        >>> is_loopback("spark://10.0.0.5:7077"), is_loopback("yarn")
+        (False, False)
+    """
+    if master.startswith("local"):
+        return True
+    scheme, separator, addresses = master.partition("://")
+    if scheme != "spark" or not separator:
+        return False  # a resource manager or a Connect server: its workers can be anywhere
+    return all(_is_loopback_host(_host(address)) for address in addresses.split(","))
+
+
+def _host(address: str) -> str:
+    """Of ``host``, ``host:port`` or ``[v6]:port``."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0]
+
+
+def _is_loopback_host(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name: what it resolves to here is not what it is for the workers
+        return False
+
+
+def local_cores(master: str) -> int | None:
+    """Cores that a local master uses; None of any other, or where it says ``*``.
+
+    Example:
+        >>> local_cores("local[2]"), local_cores("local"), local_cores("local[*]")
+        (2, 1, None)
+    """
+    if master == "local":
+        return 1
+    if not master.startswith("local[") or not master.endswith("]"):
+        return None
+    cores = master[len("local[") : -1].partition(",")[0].strip()
+    return int(cores) if cores.isdecimal() else None
+
+
+def require_connect(master: str) -> None:
+    """Raise unless a Spark Connect server listens: the client would try again for minutes.
+
+    Raises:
+        InvalidOption: The address is none, or nobody answers there.
+        ImportError: The packages of the client are missing.
+    """
+    if importlib.util.find_spec("grpc") is None:
+        raise ImportError("Spark Connect needs its client: pip install 'pyspark[connect]'")
+    try:
+        parts = urlsplit(master)
+        host, port = parts.hostname, parts.port or _CONNECT_PORT
+    except ValueError as error:
+        raise InvalidOption(f"not an address: master={master!r} ({error})") from error
+    if not host:
+        raise InvalidOption(f"not an address: master={master!r}", hint="sc://HOST:15002")
+    try:
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InvalidOption(
+            f"no Spark Connect server answers: master={master} ({error})",
+            hint="start one with sbin/start-connect-server.sh of Spark, or correct the address",
+        ) from error

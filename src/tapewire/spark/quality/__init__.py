@@ -1,0 +1,9 @@
+"""What a tape is worth: measures of one symbol's day, in one pass and bounded memory.
+
+Nothing here knows Spark; the job `quality` runs `measure` for every part, on any machine.
+"""
+
+from tapewire.spark.quality.limits import Limits
+from tapewire.spark.quality.measure import DayLogs, DayMeasures, measure
+
+__all__ = ["DayLogs", "DayMeasures", "Limits", "measure"]

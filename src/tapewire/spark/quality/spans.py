@@ -1,0 +1,136 @@
+"""What state a book was in, event by event, and for how long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+__all__ = ["MAX_SPANS", "STATES", "BookSpans", "Span"]
+
+Array = np.ndarray[Any, Any]
+# "start": before the first book; "auction": prices may cross until it is matched.
+STATES = ("fine", "one-sided", "locked", "crossed", "none", "auction")
+FINE, ONE_SIDED, LOCKED, CROSSED, NONE, AUCTION = range(6)
+MAX_SPANS = 10_000  # kept; the rest is counted
+
+
+@dataclass(frozen=True)
+class Span:
+    """A while in which a book was in one state.
+
+    Attributes:
+        state: "locked", "crossed", "start", "untrusted" or "empty".
+        begin_ns: Time of the event that began it.
+        end_ns: Time of the event that ended it, or of the last of the day.
+        events: How many events left the book in it.
+        cause: Of an untrusted one: what the book says.
+        worst: Of a crossed one: the most that the bid was above the ask, scaled.
+    """
+
+    state: str
+    begin_ns: int
+    end_ns: int
+    events: int
+    cause: str = ""
+    worst: int = 0
+
+
+class BookSpans:
+    """Counts events and time by state, and keeps the spans that are not fine.
+
+    Args:
+        known: Whether there is a book at the beginning: it came from the day before.
+    """
+
+    def __init__(self, known: bool = False) -> None:
+        self.events = 0
+        self.spans: list[Span] = []
+        self.spans_left_out = 0
+        self.events_of: Counter[str] = Counter()
+        self.ns_of: Counter[str] = Counter()
+        self.begin_ns: int | None = None
+        self._known = known
+        self._clock_ns = -(2**63)
+        self._state = "fine"
+        self._open: Span | None = None
+
+    def add(self, tops: Array, seqs: Array, auction: Array, causes: Mapping[int, str]) -> None:
+        """Rows of `Book.tops`, the numbers of their records, which are in an auction.
+
+        Args:
+            tops: The best prices after each event; zeros where there is no trusted book.
+            seqs: Of the records.
+            auction: Whether the venue is collecting orders.
+            causes: By the number of a record: why the book cannot be trusted from there on.
+        """
+        if not len(tops):
+            return
+        times = np.maximum.accumulate(np.maximum(tops["timestamp_ns"], self._clock_ns))
+        if self.begin_ns is None:
+            self.begin_ns = self._clock_ns = int(times[0])
+        self.events += len(tops)
+        has_bid, has_ask = tops["bid_size"] > 0, tops["ask_size"] > 0
+        over = tops["bid_price"] - tops["ask_price"]
+        states = np.select(
+            [~has_bid & ~has_ask, auction, ~(has_bid & has_ask), over > 0, over == 0],
+            [NONE, AUCTION, ONE_SIDED, CROSSED, LOCKED],
+            FINE,
+        )
+        starts = np.flatnonzero(np.diff(states, prepend=-1))
+        ends = [*starts[1:].tolist(), len(states)]
+        for start, end in zip(starts.tolist(), ends, strict=True):
+            name = STATES[states[start]]
+            cause = causes.get(int(seqs[start]), "")
+            if name == "none":
+                name = self._none(cause)
+            else:
+                self._known = True
+            self._run(name, cause, int(times[start]), int(times[end - 1]), end - start)
+            if name == "crossed" and self._open is not None:
+                worst = max(self._open.worst, int(over[start:end].max()))
+                self._open = replace(self._open, worst=worst)
+
+    def _none(self, cause: str) -> str:
+        if cause:
+            return "untrusted"
+        if not self._known:
+            return "start"
+        # Of the events after the first one, the state tells which it is.
+        return self._state if self._state in ("untrusted", "start") else "empty"
+
+    def _run(self, state: str, cause: str, begin_ns: int, last_ns: int, events: int) -> None:
+        """Events that leave one state; the state before lasted up to the first of them."""
+        self.ns_of[self._state] += begin_ns - self._clock_ns
+        self.ns_of[state] += last_ns - begin_ns
+        self.events_of[state] += events
+        self._clock_ns = last_ns
+        before = self._open
+        if before is not None and before.state == state and not cause:
+            self._open = replace(before, end_ns=last_ns, events=before.events + events)
+            return
+        if before is not None:
+            self._keep(replace(before, end_ns=begin_ns))
+        self._state = state
+        watched = state not in ("fine", "one-sided", "auction")
+        self._open = Span(state, begin_ns, last_ns, events, cause) if watched else None
+
+    def _keep(self, span: Span) -> None:
+        if len(self.spans) < MAX_SPANS:
+            self.spans.append(span)
+        else:
+            self.spans_left_out += 1
+
+    def finish(self) -> None:
+        """The day is over."""
+        if self._open is not None:
+            self._keep(self._open)
+            self._open = None
+
+    @property
+    def ns(self) -> int:
+        """From the first event to the last."""
+        return 0 if self.begin_ns is None else self._clock_ns - self.begin_ns

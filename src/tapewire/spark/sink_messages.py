@@ -1,0 +1,170 @@
+"""Columns of a DataFrame as the bytes of a message, a row each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tapewire.errors import InvalidMessage, InvalidOption, TapewireError
+from tapewire.protocol import registry
+
+if TYPE_CHECKING:
+    from tapewire.protocol.fields import FieldType
+    from tapewire.protocol.layout import Layout
+
+__all__ = ["encode", "layout_of"]
+
+_OWN_MODULES = ("tapewire.protocol.orders", "tapewire.protocol.market")
+
+
+class Refuse(Protocol):
+    """Raises the error for a row."""
+
+    def __call__(
+        self, error: type[TapewireError], column: str, row: int, value: Any, why: str
+    ) -> NoReturn:
+        """Name the column, the row and the value."""
+        ...
+
+
+def layout_of(name: str, module: str | None) -> Layout:
+    """The layout of a registered message, by name or id; of several versions the newest.
+
+    Raises:
+        InvalidOption: No such module, or no such message in this program.
+
+    Example:
+        >>> layout_of("NewOrder", None).title
+        'NewOrder version 1'
+    """
+    for each in (*_OWN_MODULES, *((module,) if module else ())):
+        try:
+            importlib.import_module(each)
+        except ImportError as error:
+            raise InvalidOption(
+                f"the module of the message cannot be imported: module={each} ({error})",
+                hint="name a module that the driver's Python finds",
+            ) from error
+    layouts = [
+        cls.layout() for versions in registry._messages.values() for cls in versions.values()
+    ]
+    wanted = _number(name)
+    found = [one for one in layouts if one.name == name or one.type_id == wanted]
+    if not found or len({one.type_id for one in found}) > 1:
+        known = ", ".join(sorted({one.name for one in layouts}))
+        what = "several messages have" if found else "no message has"
+        raise InvalidOption(
+            f"{what} this name: type={name!r:.80}, known={known}",
+            hint='name the module that defines it: option("module", "desk.messages")'
+            if not found
+            else "give its type id",
+        )
+    return max(found, key=lambda one: one.version)
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def encode(layout: Layout, columns: Mapping[str, Any], refuse: Refuse) -> Any:
+    """The payloads, as an Arrow array of binary. `columns` have no nulls.
+
+    Raises:
+        TapewireError: A value does not fit its field; made by `refuse`.
+    """
+    count = len(next(iter(columns.values())))
+    rows = np.zeros(count, layout.dtype)
+    for field in layout.fields:
+        rows[field.name] = _field(field.name, field.type, columns[field.name], refuse)
+    size = layout.size
+    fixed = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(size), count, [None, pa.py_buffer(rows.tobytes())]
+    )
+    return fixed.cast(pa.binary())
+
+
+def _field(name: str, kind: FieldType, column: Any, refuse: Refuse) -> Any:
+    if kind.name in ("char", "raw"):
+        return _bytes(name, kind, column, refuse)
+    if not kind.array:
+        return _numbers(name, kind, column, refuse)
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        raise _wrong_type(name, kind, column)
+    sizes = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+    other = np.flatnonzero(sizes != kind.count)
+    if len(other):
+        row = int(other[0])
+        refuse(InvalidMessage, name, row, f"{sizes[row]} items", f"the field is {kind!r}")
+    items = column.flatten()
+    if items.null_count:
+        row = pc.index(items.is_null(), True).as_py() // kind.count
+        refuse(InvalidMessage, name, row, None, "each item has a value")
+
+    def refuse_item(
+        error: type[TapewireError], column: str, row: int, value: Any, why: str
+    ) -> NoReturn:
+        refuse(error, column, row // kind.count, value, why)
+
+    return _numbers(name, kind, items, refuse_item).reshape(-1, kind.count)
+
+
+def _numbers(name: str, kind: FieldType, column: Any, refuse: Refuse) -> np.ndarray[Any, Any]:
+    values: np.ndarray[Any, Any] = column.to_numpy(zero_copy_only=False)
+    one: np.dtype[Any] = np.dtype(kind.numpy_format).base
+    if one.kind == "b":
+        if values.dtype.kind != "b":
+            raise _wrong_type(name, kind, column)
+    elif one.kind == "f":
+        if values.dtype.kind not in "fiu":
+            raise _wrong_type(name, kind, column)
+        if one.itemsize == 4 and values.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                lost = np.flatnonzero(np.isinf(values.astype(one)) & np.isfinite(values))
+            if len(lost):
+                row = int(lost[0])
+                refuse(InvalidMessage, name, row, float(values[row]), f"the field is {kind!r}")
+    else:
+        if values.dtype.kind not in "iu":
+            raise _wrong_type(name, kind, column)
+        bounds = np.iinfo(one.str)
+        if len(values) and (int(values.min()) < bounds.min or int(values.max()) > bounds.max):
+            outside = [int(v) < bounds.min or int(v) > bounds.max for v in values.tolist()]
+            row = outside.index(True)
+            refuse(
+                InvalidMessage,
+                name,
+                row,
+                int(values[row]),
+                f"the field is {kind!r}: from {bounds.min} to {bounds.max}",
+            )
+    return values.astype(one)
+
+
+def _bytes(name: str, kind: FieldType, column: Any, refuse: Refuse) -> np.ndarray[Any, Any]:
+    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if not text and not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+        raise _wrong_type(name, kind, column)
+    column = column.cast(pa.binary())
+    sizes = pc.binary_length(column).to_numpy(zero_copy_only=False)
+    wrong = sizes > kind.count if kind.name == "char" else sizes != kind.count
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        refuse(InvalidMessage, name, row, column[row].as_py(), f"the field is {kind!r}")
+    if kind.name == "char":
+        return np.array(column.to_pylist(), dtype=f"S{kind.count}")
+    return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(-1, kind.count)
+
+
+def _wrong_type(name: str, kind: FieldType, column: Any) -> InvalidOption:
+    return InvalidOption(
+        f"a column has another type: {name} {column.type}, the field is {kind!r}",
+        hint="cast the column",
+    )

@@ -1,0 +1,65 @@
+"""Live queues with days in them, and what an archive made of them holds."""
+
+import tapewire as tw
+from tapewire import archive, bus
+
+DAY_NS = 86_400 * 10**9
+MIDNIGHT_NS = 1_767_225_600 * 10**9  # 2026-01-01
+TYPE = 0x2001
+
+
+def clean_queue(root, symbol="BTCUSDT", stream="trades", venue="okx"):
+    return bus.Layout(root).streams.clean(venue, symbol, stream)
+
+
+def payload_of(seq):
+    """Told by its number alone, of many sizes."""
+    return b"%d|" % seq + bytes([seq % 251]) * (seq % 97)
+
+
+def write_numbered(writer, count, *, start_ns=MIDNIGHT_NS, step_ns=1_000_000):
+    """Records that `payload_of` tells, `step_ns` apart."""
+    for _ in range(count):
+        seq = writer.next_seq
+        writer.append(
+            TYPE + seq % 3,
+            payload_of(seq),
+            timestamp_ns=start_ns + seq * step_ns,
+            flags=(seq % 5) << 8,
+        )
+
+
+def fill(queue, count, *, segment_bytes=65536, **times):
+    """A closed queue of so many more records."""
+    with tw.open_publisher(queue, segment_bytes=segment_bytes) as writer:
+        write_numbered(writer, count, **times)
+
+
+def key(record):
+    return (
+        record.seq,
+        record.timestamp_ns,
+        record.type_id,
+        record.flags & 0xFF00,
+        bytes(record.payload),
+    )
+
+
+def records_of(log):
+    """Everything in a log, as plain values."""
+    with tw.open_log(log) as reader:
+        return [key(record) for record in reader]
+
+
+def archived(root):
+    """Every record of an archive, by the path of its log."""
+    return {one.log: records_of(root / one.log) for one in archive.ls(root)}
+
+
+def all_archived(root):
+    """Every record of an archive of one stream, in the order of its numbers."""
+    return sorted(record for log in archived(root).values() for record in log)
+
+
+def run_once(source, root, **options):
+    return archive.tap(source, root, **options).run(follow=False)

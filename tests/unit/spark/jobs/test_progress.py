@@ -1,0 +1,62 @@
+"""What a job shows of its progress."""
+
+import io
+
+from tapewire.spark.jobs import progress as progress_module
+from tapewire.spark.jobs.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_time_left_follows_the_rows_that_are_expected():
+    progress = Progress("bars", quiet=True)
+    progress.expect(parts=10, rows=1000)
+    progress.add(rows=250, parts=1)
+    assert progress.line(seconds=5) == "bars  1 of 10 parts  250 rows  50 rows/s  15.0 s left"
+
+
+def test_time_left_follows_the_parts_where_no_rows_are_expected():
+    progress = Progress("bars", quiet=True)
+    progress.expect(parts=4)
+    assert progress.line(seconds=5).endswith("? left")
+    progress.add(parts=1)
+    assert progress.line(seconds=5).endswith("15.0 s left")
+
+
+def test_a_terminal_has_one_line_which_is_wiped_away(eventually, monkeypatch):
+    monkeypatch.setattr(progress_module, "TERMINAL_SECONDS", 0.001)
+    to = Terminal()
+    with Progress("bars", to=to) as progress:
+        progress.add(rows=5)
+        eventually(lambda: to.getvalue().count("\r") > 2)
+    assert "\n" not in to.getvalue()
+    assert to.getvalue().rpartition("\r")[0].endswith(" ")
+
+
+def test_a_file_has_lines(eventually, monkeypatch):
+    monkeypatch.setattr(progress_module, "LINE_SECONDS", 0.001)
+    to = io.StringIO()
+    with Progress("bars", to=to):
+        eventually(lambda: to.getvalue().count("\n") > 2)
+    assert "\r" not in to.getvalue()
+
+
+def test_quiet_prints_nothing(monkeypatch):
+    monkeypatch.setattr(progress_module, "LINE_SECONDS", 0.001)
+    to = io.StringIO()
+    with Progress("bars", quiet=True, to=to) as progress:
+        progress.add(rows=5)
+    assert to.getvalue() == ""
+
+
+def test_a_reader_that_went_away_does_not_end_the_job(eventually, monkeypatch):
+    monkeypatch.setattr(progress_module, "LINE_SECONDS", 0.001)
+    to = io.StringIO()
+    to.close()
+    with Progress("bars", to=to) as progress:
+        eventually(lambda: not progress._thread.is_alive())
+        progress.add(rows=1)
+    assert progress.rows == 1

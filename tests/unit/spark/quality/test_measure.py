@@ -1,0 +1,270 @@
+"""Faults planted in a tape are found, each where it is; a tape without faults has none."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapewire as tw
+from tapewire.book.gaps import Gap
+from tapewire.bus import ArchiveLayout
+from tapewire.protocol.instruments import Instruments
+from tapewire.protocol.market import l2_diff, l2_snapshot, reset
+from tapewire.spark.quality import DayLogs, Limits, measure
+from tapewire.spark.quality.clocks import ClockMeasure
+from tapewire.spark.quality.findings import TABLES, findings_of, rows_of
+from tests.support.book_tapes import BTC, START_NS, L2Feed, trade
+
+MS = 10**6
+HOUR = 3600 * 10**9
+
+
+class Day:
+    """One symbol's day to be written record by record, a millisecond apart, 3 ms on their way."""
+
+    def __init__(self, root, date="2023-11-14", start_ns=START_NS, feed=None):
+        Instruments([BTC]).save(root)
+        self._layout, self._date = ArchiveLayout(root), date
+        self._writers, self.paths = {}, {}
+        self.time = start_ns
+        self.feed = feed or L2Feed(BTC, seed=3)
+
+    def append(self, stream, type_id, payload, time):
+        if stream not in self._writers:
+            self.paths[stream] = str(self._layout.log("binance", "BTCUSDT", self._date, stream))
+            writer = tw.open_publisher(self.paths[stream], segment_bytes=1 << 20)
+            self._writers[stream] = writer
+        return self._writers[stream].append(type_id, payload, timestamp_ns=time)
+
+    def event(self, payload, *, way=3 * MS, stream="book", after=MS):
+        """A book event; its exchange time is put into the header, where the encoders leave 0."""
+        self.time += after
+        changed = bytearray(payload)
+        changed[24:32] = self.time.to_bytes(8, "little")
+        changed[32:40] = (self.time - way).to_bytes(8, "little")
+        self.append(stream, 0x1000, bytes(changed), self.time)
+        return self.time
+
+    def snapshot(self, **options):
+        return self.event(self.feed.snapshot(self.time), **options)
+
+    def diffs(self, count):
+        for _ in range(count):
+            self.event(self.feed.diff(self.time))
+
+    def lose(self, count):
+        for _ in range(count):
+            self.feed.diff(self.time)
+
+    def own_diff(self, bids=(), asks=(), **options):
+        self.feed.update += 1
+        ids = {"first": self.feed.update, "last": self.feed.update, "prev": self.feed.update - 1}
+        for side, levels in ((self.feed.bids, bids), (self.feed.asks, asks)):
+            for price, size in levels:
+                side.pop(price, None)
+                if size:
+                    side[price] = size
+        payload = l2_diff(BTC, self.time, bids=list(bids), asks=list(asks), **ids)
+        return self.event(payload, **options)
+
+    def logs(self, **options):
+        for writer in self._writers.values():
+            writer.close()
+        return DayLogs("binance", "BTCUSDT", self.paths, **options)
+
+
+@pytest.fixture
+def day(tmp):
+    made = Day(tmp)
+    made.snapshot()
+    made.diffs(100)
+    return made
+
+
+def kinds(found, gaps=(), limits=None):
+    return [one["kind"] for one in findings_of(found, list(gaps), limits or Limits())]
+
+
+def test_a_day_without_faults_has_no_findings(day):
+    day.snapshot()
+    day.diffs(50)
+    day.append("trades", 0x1004, trade(BTC, day.time, 10_000, 5, 1), day.time + 3 * MS)
+    found = measure(day.logs())
+    assert kinds(found) == []
+    assert found.records == 153
+    assert found.book.events == 152
+    assert found.book.events_of == {"fine": 152}
+    assert found.book.ns == found.book.ns_of["fine"] == 151 * MS
+    assert (found.drift.compared, found.drift.differing) == (1, 0)
+
+
+def test_a_lost_diff_leaves_the_book_untrusted_until_the_next_snapshot(day):
+    day.lose(2)
+    begin = day.time + MS
+    day.diffs(10)
+    end = day.snapshot()
+    day.diffs(10)
+    found = measure(day.logs())
+    [span] = found.book.spans
+    assert (span.state, span.begin_ns, span.end_ns, span.events) == ("untrusted", begin, end, 10)
+    assert span.cause
+    [(first, last, *_)] = found.gaps
+    assert last - first + 1 == 2
+    assert kinds(found) == ["untrusted"]
+
+
+def test_time_before_the_first_snapshot_is_no_fault(tmp):
+    day = Day(tmp)
+    day.diffs(5)
+    day.snapshot()
+    day.diffs(5)
+    found = measure(day.logs())
+    assert [(span.state, span.events) for span in found.book.spans] == [("start", 5)]
+    assert kinds(found) == []
+
+
+def test_a_reset_by_the_venue_is_untrusted_time(day):
+    day.event(reset(BTC, day.time))
+    day.diffs(3)
+    day.snapshot()
+    [span] = measure(day.logs()).book.spans
+    assert (span.state, span.cause, span.events) == ("untrusted", "reset by the venue", 4)
+
+
+@pytest.mark.parametrize(("over", "state"), [(5, "crossed"), (0, "locked")])
+def test_a_bid_at_or_above_the_ask_is_found_with_its_time(day, over, state):
+    best = min(day.feed.asks)
+    begin = day.own_diff(bids=[(best + over, 1)])
+    day.own_diff(asks=[(best + 90, 1)])
+    end = day.own_diff(bids=[(best + over, 0)])
+    found = measure(day.logs())
+    [span] = found.book.spans
+    assert (span.state, span.begin_ns, span.end_ns, span.events) == (state, begin, end, 2)
+    assert span.worst == over
+    assert found.book.ns_of[state] == 2 * MS
+    assert kinds(found) == [state]
+
+
+def test_a_book_that_differs_from_a_snapshot_on_the_tape_is_found(day):
+    best = max(day.feed.bids)
+    wrong = {**day.feed.bids, best: day.feed.bids[best] + 7}
+    sides = {"bids": sorted(wrong.items(), reverse=True), "asks": sorted(day.feed.asks.items())}
+    day.event(l2_snapshot(BTC, day.time, **sides, native_seq=day.feed.update))
+    found = measure(day.logs())
+    [one] = found.drift.differences
+    assert (one.price, one.venue_size - one.book_size, one.differing) == (best, 7, 1)
+    assert kinds(found) == ["drift"]
+
+
+def test_a_snapshot_of_another_moment_is_not_compared(day):
+    sides = {"bids": [(1, 1)], "asks": [(99_999, 1)]}
+    day.event(l2_snapshot(BTC, day.time, **sides, native_seq=day.feed.update + 3))
+    found = measure(day.logs())
+    assert (found.drift.compared, found.drift.not_comparable) == (0, 1)
+
+
+def test_a_stream_of_snapshots_is_compared_with_the_book_of_its_moment(tmp):
+    day = Day(tmp)
+    day.snapshot()
+    rng = random.Random(5)
+    wrong = set()
+    for n in range(200):
+        day.diffs(1)
+        if rng.random() < 0.4:
+            bids = sorted(day.feed.bids.items(), reverse=True)[:5]
+            asks = sorted(day.feed.asks.items())[:5]
+            if rng.random() < 0.2:
+                wrong.add(day.time)
+                asks[4] = (asks[4][0], asks[4][1] + 1)
+            payload = l2_snapshot(BTC, day.time, bids=bids, asks=asks, native_seq=n)
+            day.event(payload, stream="book_snapshot_5", after=0)
+    found = measure(day.logs())
+    assert found.drift.compared > 50
+    assert {one.timestamp_ns for one in found.drift.differences} == wrong
+    assert found.drift.differing == len(wrong) > 5
+    assert {one.differing for one in found.drift.differences} == {1}
+
+
+def test_records_early_late_and_behind_are_counted_apart(day):
+    day.own_diff(way=-2 * MS)
+    day.own_diff(way=11_000 * MS)
+    day.own_diff(after=-40 * MS)
+    found = measure(day.logs())
+    clock = found.clocks["book"]
+    assert (clock.early, clock.late, clock.behind) == (1, 1, 1)
+    assert (clock.least_ns, clock.greatest_ns) == (-2 * MS, 11_000 * MS)
+    assert clock.worst_behind_ns == 40 * MS
+    assert kinds(found) == ["early", "late", "behind"]
+    loose = replace(Limits(), late_ns=60_000 * MS, early_ns=5 * MS, behind_ns=50 * MS)
+    assert kinds(measure(day.logs(), loose), limits=loose) == []
+
+
+def test_a_clock_that_runs_away_is_found_by_the_shortest_ways_of_hours(tmp):
+    day = Day(tmp)
+    day.snapshot()
+    for hour in range(3):
+        day.own_diff(way=(5 + 300 * hour) * MS)
+        day.own_diff(way=2_000 * MS)  # load, not drift
+        day.time = START_NS + (hour + 1) * HOUR
+    found = measure(day.logs())
+    assert found.clocks["book"].drift_ns == 602 * MS
+    assert kinds(found) == ["clock-drift"]
+
+
+def test_damage_is_told_of_and_the_book_is_not_trusted_after_it(day):
+    day.diffs(400)
+    day.snapshot()
+    logs = day.logs()
+    with tw.open_log(logs.streams["book"]) as log:
+        payload = bytes(next(r for r in log if r.seq == 200).payload)
+    segment = min(Path(logs.streams["book"]).glob("*.q"))  # the next one is there beforehand
+    data = bytearray(segment.read_bytes())
+    data[data.index(payload) + 3] ^= 0xFF
+    segment.write_bytes(data)
+    found = measure(logs)
+    assert [one.stream for one in found.damage] == ["book"]
+    assert found.book.events == 501
+    assert kinds(found)[:2] == ["damage", "untrusted"]
+
+
+def test_a_day_begins_with_the_book_of_the_day_before(tmp):
+    first = Day(tmp)
+    first.snapshot()
+    first.diffs(50)
+    second = Day(tmp, "2023-11-15", first.time + HOUR, first.feed)
+    second.diffs(50)
+    before, after = first.logs(), second.logs()
+    alone = measure(after)
+    assert alone.book.events_of == {"start": 50}
+    found = measure(replace(after, before=(before.streams["book"],)))
+    assert found.book.events_of == {"fine": 50}
+    assert kinds(found) == []
+
+
+def test_percentiles_are_within_a_percent_of_the_exact_ones():
+    rng = np.random.default_rng(4)
+    skew = np.concatenate([rng.lognormal(16, 2, 20_000).astype(np.int64), [-5, -4_000, 0, 1]])
+    clock = ClockMeasure(Limits())
+    received = np.full(len(skew), START_NS)
+    for part in np.array_split(np.arange(len(skew)), 7):
+        clock.add(received[part], received[part] - skew[part])
+    for percent in (1, 50, 90, 99, 99.9):
+        exact = np.percentile(skew, percent, method="inverted_cdf")
+        assert clock.percentile(percent) == pytest.approx(exact, rel=0.01)
+    assert (clock.least_ns, clock.greatest_ns) == (skew.min(), skew.max())
+
+
+def test_rows_fit_their_tables(day):
+    import pyarrow as pa
+
+    found = measure(day.logs())
+    gaps = [Gap("venue", "binance", "BTCUSDT", "book", 5, 2**64 - 1, 7, 8, "cause")]
+    rows = rows_of(found, gaps, findings_of(found, gaps, Limits()))
+    assert rows.keys() == TABLES.keys()
+    for name, schema in TABLES.items():
+        table = pa.Table.from_pylist(rows[name], schema)
+        assert all(set(row) == set(schema.names) for row in rows[name]), name
+        assert table.num_rows == len(rows[name])
+    assert rows["gaps"][0]["last"] is None

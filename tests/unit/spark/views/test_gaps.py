@@ -1,0 +1,82 @@
+import pytest
+
+import tapewire as tw
+from tapewire.book.gaps import Gap, GapLedger
+from tests.support import crafted
+from tests.support.spark_views import table
+
+VENUE_GAP = Gap("venue", "okx", "BTC", "book", 11, 14, 3, 2_000, "numbers skip", "untrusted")
+
+
+@pytest.fixture
+def queue(tmp):
+    queue = crafted.write(tmp, crafted.numbered(0, 5), crafted.numbered(8, 5))
+    GapLedger(queue).add(VENUE_GAP)
+    return queue
+
+
+def rows(queue, **options):
+    return table(queue, view="gaps", **options).to_pylist()
+
+
+def test_a_log_without_gaps_has_no_rows(tmp):
+    assert rows(crafted.write(tmp, crafted.numbered(0, 5))) == []
+
+
+def test_the_ledger_comes_first_and_then_what_reading_finds(queue):
+    found = rows(queue)
+    assert [(row["kind"], row["first"], row["last"]) for row in found] == [
+        ("venue", 11, 14),
+        ("record", 5, 7),
+    ]
+    assert found[0].pop("timestamp").timestamp() == 2e-6
+    assert found[0] == {
+        "queue": "q",
+        "venue": "okx",
+        "symbol": "BTC",
+        "stream": "book",
+        "kind": "venue",
+        "first": 11,
+        "last": 14,
+        "seq": 3,
+        "timestamp_ns": 2_000,
+        "cause": "numbers skip",
+        "action": "untrusted",
+    }
+    assert (found[1]["seq"], found[1]["action"]) == (8, "skipped")
+    assert found[1]["timestamp_ns"] is not None
+
+
+def test_what_the_ledger_tells_of_records_is_not_told_twice(queue):
+    GapLedger(queue).add(Gap("record", "", "", "", 5, 7, 8, 1, "lost in a crash", "resynced"))
+    assert [row["cause"] for row in rows(queue)] == ["numbers skip", "lost in a crash"]
+
+
+def test_numbers_that_skip_in_a_sparse_log_are_no_gap(tmp):
+    with tw.open_publisher(tmp / "q", segment_bytes=1 << 20, sparse=True) as writer:
+        for seq in (1, 5, 90):
+            writer.append(1, b"", seq=seq)
+    assert rows(tmp / "q") == []
+
+
+def test_a_range_has_its_own_gaps(queue):
+    assert [row["kind"] for row in rows(queue, seq_to=5)] == ["venue"]
+    assert [row["kind"] for row in rows(queue, seq_from=4)] == ["record"]
+    assert [row["kind"] for row in rows(queue, seq_from=9)] == []
+
+
+def test_symbols_choose_gaps_of_theirs_and_of_the_whole_log(queue):
+    assert [row["kind"] for row in rows(queue, symbols="BTC")] == ["venue", "record"]
+    assert [row["kind"] for row in rows(queue, symbols="okx:ETH")] == ["record"]
+
+
+def test_damaged_lines_of_the_ledger_are_told(queue):
+    with open(queue / "gaps.jsonl", "a") as ledger:
+        ledger.write("{}\n")
+    told = [row for row in rows(queue) if row["kind"] == "ledger"]
+    assert len(told) == 1
+    assert "1 lines of gaps.jsonl are damaged, the first: line 2" in told[0]["cause"]
+
+
+def test_columns_come_as_asked(queue):
+    assert rows(queue, columns="last,kind")[0] == {"last": 14, "kind": "venue"}
