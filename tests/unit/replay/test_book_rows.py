@@ -107,7 +107,7 @@ def test_slices_give_the_rows_of_one_pass(tmp, sample, apart):
 @pytest.mark.parametrize("sample", ["event", "trade", "100ms"])
 @pytest.mark.parametrize("what", ["book", "features"])
 def test_a_stream_with_moving_ends_goes_on_from_its_state(tmp, sample, apart, what):
-    """Ends by time and by the numbers of each log, another one each time, on logs that are whole."""
+    """Ends by time and by numbers of each log, another one each time, of logs that are whole."""
     tape = random_tape(24, 500)
     writer = TapeWriter(tmp, instrument(), apart=apart)
     writer.write(tape)
