@@ -184,7 +184,7 @@ class Driver:
     def ended(self):
         return self._process.poll() is not None
 
-    def answer(self, timeout=200.0):
+    def answer(self, timeout=400.0):
         """The value given to `answer(…)`, once the program has ended well."""
         out, err = self._process.communicate(timeout=timeout)
         assert self._process.returncode == 0, f"{out}\n{err}"

@@ -20,7 +20,7 @@ from tests.support.raw_tapes import archive_raw, clean_logs, plain_split, raw_ro
 
 ROWS = 20_000
 RAW = raw_rows(2_000)
-pytestmark = pytest.mark.timeout(600)  # five JVMs on a busy machine
+pytestmark = pytest.mark.timeout(900)  # five JVMs on a busy machine
 
 RECORDS = """
 import hashlib, os, time, uuid
@@ -229,7 +229,7 @@ def other_address():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_master_on_another_address_than_loopback_does_not_read_a_live_queue(tmp):
     host = other_address()
     if host is None:

@@ -131,34 +131,26 @@ def _apply(spark: SparkSession, conf: Mapping[str, str]) -> None:
 
 def _remote(app: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """A Connect session: that under way, when it is of this server."""
-    has = _under_way()
-    if has is not None and master is not None and masters.connect_endpoint(master) != has:
-        raise InvalidOption(
-            f"a process has one Spark at a time: master={master}, under way={has}",
-            hint="stop() that session first, or leave `master` out to use it",
-        )
-    builder = SparkSession.builder.appName(app)
-    if master is not None and has is None:
-        masters.require_connect(master)
-        builder = builder.remote(master)
-    spark = builder.getOrCreate()
-    if has is None:
+    plain = SparkContext._active_spark_context
+    spark = SparkSession.getActiveSession() if plain is None and is_remote() else None
+    if plain is not None or spark is not None:
+        has = plain.master if plain is not None else spark.client._builder.endpoint  # type: ignore[union-attr]
+        if plain is not None or (master is not None and masters.connect_endpoint(master) != has):
+            raise InvalidOption(
+                f"a process has one Spark at a time: master={master}, under way={has}",
+                hint="stop() that session first, or leave `master` out to use it",
+            )
+    if spark is None:
+        builder = SparkSession.builder.appName(app)
+        if master is not None:  # else SPARK_REMOTE has it
+            masters.require_connect(master)
+            builder = builder.remote(master)
+        spark = builder.getOrCreate()
         for name, value in settings.EVERYWHERE.items():
             if name not in conf and spark.conf.isModifiable(name):
                 spark.conf.set(name, value)
     _apply(spark, conf)
     return spark
-
-
-def _under_way() -> str | None:
-    """Master of a plain session, ``host:port`` of a Connect session, or None."""
-    if SparkContext._active_spark_context is not None:
-        return str(SparkContext._active_spark_context.master)
-    if not is_remote():
-        return None
-    # Of no session, the mode alone: SPARK_REMOTE has the address.
-    found = SparkSession.getActiveSession()
-    return None if found is None else str(found.client._builder.endpoint)  # type: ignore[attr-defined]
 
 
 @contextmanager
