@@ -45,7 +45,7 @@ build/sources.list: FORCE
 
 # ---- what people run -------------------------------------------------------------------------------
 .PHONY: demo bench bench-smoke bench-page bench-instructions book-rivals docs
-demo: setup ## a small trading system, four of its processes killed; ends with a page
+demo: setup ## a small trading system, four of its processes killed; archived, computed with by Spark; a page
 	tapewire demo
 
 bench: setup ## every row of the performance table, full size

@@ -33,6 +33,7 @@ FAMILIES = {
     "one-way": "benchmarks.latency.one_way",
     "hops": "benchmarks.latency.hops",
     "books": "benchmarks.books.compare",
+    "spark": "benchmarks.spark.rows",
 }
 EVERY_RIVAL = "compare"
 

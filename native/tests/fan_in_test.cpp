@@ -98,6 +98,36 @@ TEST(records_come_as_a_sort_by_time_name_and_number_puts_them) {
     }
 }
 
+TEST(a_source_is_over_in_front_of_its_number_and_holds_nobody_back) {
+    const Scratch tmp;
+    auto sources = make_sources(tmp, 3);
+    for (std::uint64_t i = 0; i < 30; ++i) append(*sources[i % 3].writer, "x", i);
+    FanIn fan(with_skew(-1));
+    fan.add("a", *sources[0].reader, 4);
+    fan.add("b", *sources[1].reader, 0);
+    fan.add("c", *sources[2].reader, 12);  // which is not there yet
+    const auto read_all = [&fan] {
+        std::vector<std::uint64_t> given;
+        for (RecordView record; fan.next(record);)
+            given.push_back(static_cast<std::uint64_t>(record.timestamp_ns));
+        return given;
+    };
+    const std::vector<std::uint64_t> expected = {0, 2, 3, 5, 6, 8, 9, 11, 14, 17, 20, 23, 26, 29};
+    CHECK(read_all() == expected);
+    CHECK(!fan.is_over());
+    fan.follow(true);  // those that are over are not waited for, though they have a writer
+    for (std::uint64_t i = 30; i < 39; ++i) append(*sources[i % 3].writer, "x", i);
+    CHECK(fan.wait(kSliceNs) == WaitOutcome::ready);
+    CHECK((read_all() == std::vector<std::uint64_t>{32, 35}));
+    CHECK(fan.is_over());
+    CHECK(fan.wait(kSliceNs / 50) == WaitOutcome::not_yet);
+    fan.follow(false);
+    CHECK(fan.seek_start());
+    CHECK_EQ(read_all().size(), expected.size() + 2);
+    fan.remove(0);
+    CHECK(fan.is_over());
+}
+
 TEST(a_batch_outlives_the_fan_in_and_its_sources) {
     BatchColumns columns;
     {

@@ -117,8 +117,9 @@ std::shared_ptr<const FeaturePlan> some_plan(const std::string& sample) {
 }
 
 struct Run {
-    explicit Run(Tape& tape, const std::string& sample)
-        : engine(tape, {}), loop((engine.add(1, 7, kSymbol), engine), some_plan(sample), {}) {}
+    explicit Run(Tape& tape, const std::string& sample) : Run(tape, some_plan(sample)) {}
+    explicit Run(Tape& tape, std::shared_ptr<const FeaturePlan> plan)
+        : engine(tape, {}), loop((engine.add(1, 7, kSymbol), engine), std::move(plan), {}) {}
     Engine engine;
     FeatureLoop loop;
 };
@@ -212,6 +213,58 @@ TEST(a_state_that_lies_is_refused_or_is_a_state) {
         Run other(tape, "100ms");
         CHECK_THROWS(other.loop.load(cut), Error);
     }
+}
+
+TEST(a_state_finds_its_sources_by_their_names) {
+    Tape tape = some_tape();
+    Run run(tape, "event");
+    all_rows(run.loop, FeatureRows(7));
+    run.engine.lost_before(0, 5, 9);  // of the source whose place changes
+    add_snapshot(tape, 10'000'000'000'000, 10'000, 10'001);
+    all_rows(run.loop, FeatureRows(7));
+    std::vector<std::byte> state;
+    run.loop.save({{"old", 200}}, state);
+    Run moved(tape, "event");
+    moved.loop.load(state, {"new", "old"});
+    CHECK_EQ(moved.engine.tape_gaps().at(0).source, 1);
+    CHECK_EQ(moved.engine.markets().at(0)->sources.at(0), 1);
+    Run gone(tape, "event");
+    CHECK_THROWS(gone.loop.load(state, {"new"}), Error);
+}
+
+TEST(levels_are_those_of_the_book_and_outlive_their_rows) {
+    Tape tape = some_tape();
+    const auto plan =
+        std::make_shared<FeaturePlan>(std::vector<std::string>{"bid"}, "event",
+                                      std::vector<std::int64_t>{}, LevelsWanted{3, true});
+    ArrowArray array;
+    std::vector<double> bids;
+    {
+        Run run(tape, plan);
+        auto rows = std::make_shared<FeatureRows>(all_rows(run.loop, FeatureRows(1, plan->levels)));
+        bids = rows->values[0];
+        CHECK_EQ(rows->levels->bids.ends.size(), rows->size() + 1);
+        export_rows(rows, {{"SYM"}, true, {"venue"}}, &array);
+    }
+    CHECK_EQ(array.n_children, 4 + 4 + 6);
+    // A consumer takes the prices of bids out, and lets go of the rest.
+    ArrowArray prices = *array.children[8];
+    array.children[8]->release = nullptr;
+    array.release(&array);
+    const auto* ends = static_cast<const std::int32_t*>(prices.buffers[1]);
+    const auto* items = static_cast<const std::int64_t*>(prices.children[0]->buffers[1]);
+    CHECK_EQ(prices.length, static_cast<std::int64_t>(bids.size()));
+    for (std::size_t i = 0; i < bids.size(); ++i) {
+        if (ends[i + 1] == ends[i]) continue;  // a trade before the first snapshot
+        CHECK_EQ(static_cast<double>(items[ends[i]]) / 100, bids[i]);
+    }
+    prices.release(&prices);
+    ArrowSchema schema;
+    export_rows_schema({"bid"}, plan->levels, true, &schema);
+    CHECK_EQ(schema.n_children, array.n_children);
+    CHECK_EQ(std::string(schema.children[8]->name), "bid_prices");
+    CHECK_EQ(std::string(schema.children[8]->children[0]->format), "l");
+    schema.release(&schema);
 }
 
 TEST(a_state_fits_no_other_features) {

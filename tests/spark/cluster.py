@@ -17,7 +17,7 @@ from conftest import wait_until
 from tests.support.processes import ROOT
 
 SPARK_HOME = Path(pyspark.__file__).parent
-START_SECONDS = 60.0
+START_SECONDS = 150.0  # a busy machine
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
@@ -53,7 +53,7 @@ class Daemon:
 
         def found():
             text = self.log.read_text(errors="replace")
-            assert self.process.poll() is None, f"{self.name} ended by itself:\n{text}"
+            assert self.process.poll() is None, f"{self.name} ended by itself:\n{text[-4000:]}"
             return re.search(pattern, text)
 
         return wait_until(found, START_SECONDS)[1]
@@ -106,6 +106,11 @@ class Cluster:
             for pid in _children(worker.process.pid)
             if EXECUTOR.encode() in _command_line(pid)
         ]
+
+    @staticmethod
+    def has_worker(executor):
+        """Whether an executor has started Python."""
+        return any(b"pyspark" in _command_line(pid) for pid in _children(executor))
 
     def logs(self):
         """What executors wrote to their standard error: where a failed task's reason is."""
@@ -164,7 +169,7 @@ class Driver:
     def __init__(self, code, master, *arguments, conf=(), python=sys.executable, env=()):
         program = _DRIVER + textwrap.dedent(code)
         environment = dict(os.environ, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1") | dict(env)
-        settings = json.dumps(CONF | dict(conf))
+        settings = json.dumps((CONF if master.startswith("spark://") else {}) | dict(conf))
         self._process = subprocess.Popen(
             [str(python), "-c", program, master, settings, *map(str, arguments)],
             env={name: value for name, value in environment.items() if value is not None},
@@ -175,7 +180,11 @@ class Driver:
             start_new_session=True,
         )
 
-    def answer(self, timeout=100.0):
+    @property
+    def ended(self):
+        return self._process.poll() is not None
+
+    def answer(self, timeout=200.0):
         """The value given to `answer(…)`, once the program has ended well."""
         out, err = self._process.communicate(timeout=timeout)
         assert self._process.returncode == 0, f"{out}\n{err}"
@@ -189,6 +198,28 @@ class Driver:
         if self._process.poll() is None:
             self._process.kill()  # its JVM ends with it
             self._process.communicate()
+
+
+def connect_server(folder, master="local[2]"):
+    """A Spark Connect server of the pip package, as its script starts it; and its address."""
+    server = Daemon(
+        folder,
+        "connect",
+        "org.apache.spark.deploy.SparkSubmit",
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+        *("--master", master),
+        *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
+        *("--conf", "spark.connect.grpc.binding.port=0"),
+        *("--conf", "spark.ui.enabled=false"),
+        "spark-internal",
+        env={"PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "600m"},
+    )
+    try:
+        port = server.said(r"Spark Connect server started at: \S*?:(\d+)")
+    except BaseException:
+        server.kill()
+        raise
+    return server, f"sc://127.0.0.1:{port}"
 
 
 def drive(code, master, *arguments, **options):

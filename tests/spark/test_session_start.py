@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.processes import ROOT
 
+pytestmark = pytest.mark.timeout(400)  # a busy machine
+
 PROGRAM = """
 import json, os, sys
 from pathlib import Path
@@ -45,6 +47,9 @@ print(spark.conf.get("spark.sql.shuffle.partitions"))
 spark.range(3).write.saveAsTable("table")
 print("before the error", file=sys.stderr, flush=True)
 SparkContext._jvm.org.apache.logging.log4j.LogManager.getLogger("tests").error("an error of Java")
+spark.stop()
+spark = tws.session("again", master="local[1]", conf={"spark.driver.memory": "500m"})
+print(SparkContext._jvm.Runtime.getRuntime().maxMemory() >> 20)
 """
 
 
@@ -61,7 +66,7 @@ def run(module_tmp):
         cwd=module_tmp / "cwd",
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -104,6 +109,10 @@ def test_a_second_call_refuses_what_a_session_cannot_become(run):
     first, second, _ = run.lines[0].split(" | ")
     assert "master=local[3], under way=local[1]; stop() that session first" in first
     assert "spark.driver.memory=700m; stop() it first" in second
+
+
+def test_a_session_after_another_has_its_own_memory(run):
+    assert int(run.lines[2]) == 500
 
 
 def test_no_process_outlives_it(run):

@@ -17,6 +17,23 @@ def payload_of(seq):
     return b"%d|" % seq + bytes([seq % 251]) * (seq % 97)
 
 
+def late_time_of(seq, step_ns):
+    """Days that change, and now and then a record that comes a day late."""
+    return MIDNIGHT_NS + DAY_NS + seq * step_ns - (DAY_NS if seq % 50 == 7 else 0)
+
+
+def write_late(writer, count, step_ns):
+    """Records whose every field `late_key` tells."""
+    for seq in range(writer.next_seq, writer.next_seq + count):
+        writer.append(
+            TYPE, payload_of(seq), timestamp_ns=late_time_of(seq, step_ns), flags=(seq % 5) << 8
+        )
+
+
+def late_key(seq, step_ns):
+    return seq, late_time_of(seq, step_ns), TYPE, (seq % 5) << 8, payload_of(seq)
+
+
 def write_numbered(writer, count, *, start_ns=MIDNIGHT_NS, step_ns=1_000_000):
     """Records that `payload_of` tells, `step_ns` apart."""
     for _ in range(count):

@@ -59,16 +59,19 @@ class DayLog:
                 hint="archive into a folder of its own, not where an import wrote this stream",
             ) from error
 
-    def append(self, batch: Batch) -> int:
-        """Put records behind the others, but for those that are there; how many were there.
+    def present(self, batch: Batch) -> int:
+        """How many of these records, from the first on, are there already."""
+        return int(np.searchsorted(batch.seq, self._writer.next_seq))
+
+    def append(self, batch: Batch) -> None:
+        """Put records behind the others, but for those that are there, which are compared.
 
         Raises:
             SequenceNotRising: Another record is there under this number.
             DiskFull: Call it again with the same batch when there is room.
         """
         self.used = time.monotonic()
-        first = self._writer.next_seq
-        there = int(np.searchsorted(batch.seq, first)) if int(batch.seq[0]) < first else 0
+        there = self.present(batch)
         if there:
             self._compare(batch[:there])
             batch = batch[there:]
@@ -88,7 +91,6 @@ class DayLog:
                     "this day's log to another archive first"
                 )
                 raise
-        return there
 
     def declare(self, types: TypesOf) -> str | None:
         """Take over what the live queue declares; what does not go with what is here, once."""

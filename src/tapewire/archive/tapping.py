@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 LOOK_SECONDS = 1.0  # between looks for new queues, for files beside them, for logs that rest
-NAP_LEAST, NAP_MOST = 0.001, 0.05
+NAP_LEAST, NAP_MOST = 0.001, 0.1
 ROOM_SECONDS = 0.5  # between tries while the archive's disk is full
 
 
@@ -84,6 +84,7 @@ class Tap:
         self._failed: dict[str, TapewireError | OSError] = {}
         self._unsynced_bytes = 0
         self._unsynced_since: float | None = None
+        self._on_look: Callable[[TapReport], None] | None = None
 
     def stop(self) -> None:
         """Have `run` end soon; another thread or a signal handler may call this."""
@@ -112,9 +113,10 @@ class Tap:
         self._instruments = InstrumentsOf(self._layout.root)
         self._shelf = Shelf(self._layout, *self._options)
         try:
+            self._on_look = on_look
             for origin in self._origins.look():
                 self._attach(origin)
-            self._follow(follow, on_look)
+            self._follow(follow)
             self._commit()
         except _StoppedWithoutRoom:
             pass  # what is not archived was not committed: the next run takes it
@@ -128,7 +130,7 @@ class Tap:
             raise next(iter(self._failed.values()))
         return self.report
 
-    def _follow(self, follow: bool, on_look: Callable[[TapReport], None] | None) -> None:
+    def _follow(self, follow: bool) -> None:
         nap = NAP_LEAST
         next_look = 0.0
         while not self._stop.is_set():
@@ -141,14 +143,17 @@ class Tap:
                     return
             if time.monotonic() >= next_look:
                 moved = self._look() or moved
-                if on_look is not None:
-                    on_look(self.report)
+                self._tell()
                 next_look = time.monotonic() + LOOK_SECONDS
             nap = NAP_LEAST if moved else min(nap * 2, NAP_MOST)
             if not moved:
                 if not follow or (not self._lives and not self._origins.grows):
                     return
                 self._rest(nap)
+
+    def _tell(self) -> None:
+        if self._on_look is not None:
+            self._on_look(self.report)
 
     # ---- queues that come and go ----------------------------------------------------------------
 
@@ -239,8 +244,9 @@ class Tap:
                 self.report.find(f"{log.name}: its types.json does not take the queue's: {wrong}")
             if gap is not None:
                 log.note(gap)
-            present = log.append(batch)
-            already = present if already is None else already
+            if already is None:
+                already = log.present(batch)
+            log.append(batch)
             self.report.logs.add(log.name)
 
         self._with_room(put)
@@ -262,6 +268,7 @@ class Tap:
                 if self.report.waiting is None:
                     _log.warning("the archive's disk is full, waiting for room: %s", error)
                 self.report.waiting = str(error)
+                self._tell()
             else:
                 self.report.waiting = None
                 return done
@@ -323,7 +330,7 @@ def tap(
     stream: str | None = None,
     flush: Flush = Flush(),  # noqa: B008 - an immutable value
     segment_bytes: int | None = None,
-    max_open: int = 128,
+    max_open: int = 256,
     close_after: float = 60.0,
     on_disk_full: str = "wait",
 ) -> Tap:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+import tapewire.cli.etl_tables  # noqa: F401 - adds its commands to `etl`
+from tapewire.cli.archive import archive
 from tapewire.cli.bench import bench
 from tapewire.cli.demo import demo
 from tapewire.cli.doctor import doctor
@@ -59,6 +61,7 @@ app.command()(export)
 app.command(name="import")(import_files)
 app.command()(replay)
 app.command()(snapshotter)
+app.add_typer(archive, name="archive")
 app.command()(doctor)
 app.add_typer(readers, name="readers")
 app.add_typer(etl, name="etl")

@@ -1,4 +1,4 @@
-"""`tapewire demo`: a small trading system that is killed four times and loses nothing."""
+"""`tapewire demo`: a small trading system that is killed, archived and computed with."""
 
 from __future__ import annotations
 
@@ -32,17 +32,22 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the bus afterwards, to look at it with tapewire.")
     ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="Compute features of the archive by Spark.")
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Run a small trading system, kill four of its processes, and show that no fill is lost.
 
-    An exchange, a router, two strategies and a snapshotter, each a process of its own, and one
-    that joins late.
+    An exchange, a router, two strategies, a snapshotter and an archiver, each a process of its own,
+    and one that joins late. Then Spark refines the archive and computes features, which must be
+    those of a replay of the live queue.
     Exits 3 when two tapes disagree.
     """
     from tapewire.demo.audit import Disagreement
     from tapewire.demo.capture import check_capture
     from tapewire.demo.measure import measure
+    from tapewire.demo.pipeline import archived, compute, why_no_spark
     from tapewire.demo.places import Places
     from tapewire.demo.report import write_page
     from tapewire.demo.run import Options, audited, perform, scratch
@@ -65,12 +70,17 @@ def demo(
             story = perform(root, options, say)
             books = audited(root, story)
             measures = measure(Places(root), story)
+            kept = archived(Places(root))
+            missing = why_no_spark() if spark else "not asked for"
+            computed = compute(Places(root), out, say) if missing is None else None
     except Disagreement as error:
         fail(Exit.DAMAGED, f"the tapes disagree: {error}")
     except DemoFailed as error:
         fail(Exit.FINDINGS, f"the demo failed: {error}")
-    result = summary(story, books, measures)
-    page = write_page(out, result, measures)
+    if spark and missing is not None:
+        errors.print(f"without Spark: {missing}", markup=False, soft_wrap=True)
+    result = summary(story, books, measures, kept, computed)
+    page = write_page(out, result, measures, computed)
     result["page"] = str(page)
 
     def show_all() -> None:

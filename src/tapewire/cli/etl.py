@@ -98,6 +98,105 @@ def import_(
     run_job("import", master, conf, as_json, job)
 
 
+@etl.command()
+def refine(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="An archive or a bus with raw logs, or a log.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The archive; made if new.")],
+    late: Annotated[
+        str, typer.Option(metavar="POLICY", help="Late records: keep, drop or separate.")
+    ] = "keep",
+    lateness: Annotated[
+        float, typer.Option(min=0, metavar="S", help="Seconds behind the tape's clock.")
+    ] = 1.0,
+    snapshot_seconds: Annotated[
+        float, typer.Option(min=1e-9, metavar="S", help="Of the tape, between snapshots.")
+    ] = 60.0,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Pass over damage, and tell; else it fails.")
+    ] = False,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Every worker sees the files of a live queue.")
+    ] = False,
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Split raw multiplexed logs into clean ones: a log per symbol, stream and day.
+
+    Records keep their numbers, times and bytes; none comes twice. Books get
+    snapshots, and every log a gap ledger. Run again, it takes in what is new.
+
+    Exits 1 when there were gaps or unknown instruments, 3 when a log is damaged.
+    """
+
+    def job(spark: Any, progress: Progress) -> Summary:
+        from tapewire.spark import jobs
+
+        return jobs.refine(
+            spark,
+            source,
+            target,
+            late=late,
+            lateness=lateness,
+            snapshot_seconds=snapshot_seconds,
+            on_damage="skip" if skip_damaged else "raise",
+            shared=shared,
+            progress=progress,
+        )
+
+    run_job("refine", master, conf, as_json, job)
+
+
+@etl.command()
+def compact(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="An archive, a log, or a folder of Parquet files."),
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Where to; made if new.")],
+    to: Annotated[
+        str, typer.Option(metavar="KIND", help="parquet, or archive: back into logs.")
+    ] = "parquet",
+    target_bytes: Annotated[
+        int, typer.Option(min=4096, metavar="N", help="Bytes of a Parquet file, about.")
+    ] = 256 << 20,
+    codec: Annotated[
+        str, typer.Option(metavar="NAME", help="zstd, snappy, gzip, lz4 or none.")
+    ] = "zstd",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Replace files of the source, when it is the target.")
+    ] = False,
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Logs to Parquet and back without loss; small Parquet files to right-sized ones.
+
+    Rows stay in their order. A folder appears whole or not at all. SOURCE is
+    left as it is, unless it is TARGET too.
+
+    Exits 3 when a log or a folder could not be done.
+    """
+
+    def job(spark: Any, progress: Progress) -> Summary:
+        from tapewire.spark import jobs
+
+        return jobs.compact(
+            spark,
+            source,
+            target,
+            to=to,
+            target_bytes=target_bytes,
+            codec=codec,
+            yes=yes,
+            progress=progress,
+        )
+
+    run_job("compact", master, conf, as_json, job)
+
+
 def run_job(
     name: str,
     master: str,

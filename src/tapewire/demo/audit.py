@@ -77,6 +77,11 @@ class Audit:
         self._places = places
         self._checks: list[str] = []
 
+    @property
+    def checks(self) -> list[str]:
+        """What was compared so far, and was equal."""
+        return self._checks
+
     def equal(self, what: str, got: Iterable[object], expected: Iterable[object]) -> None:
         """Two sequences are the same, element by element."""
         got, expected = list(got), list(expected)

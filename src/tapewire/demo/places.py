@@ -7,6 +7,7 @@ exchange/fills                  exchange → router      acknowledgements and fi
 router/orders                   router   → exchange    the strategies' orders, in one row
 orders/queue/NAME/orders_out    strategy → router      orders, cancels, and fills it has counted
 orders/queue/NAME/orders_in     router   → strategy    its acknowledgements and fills
+archive/raw/v1/demo/DATE/raw    archiver → Spark       the market data, kept
 ```
 """
 
@@ -38,6 +39,11 @@ class Places:
         self.wal = self.root / "exchange" / "wal"
         self.fills = self.root / "exchange" / "fills"
         self.orders = self.root / "router" / "orders"
+        self.archive = self.root / "archive"
+        # What Spark makes of the archive.
+        self.clean = self.root / "refined"
+        self.features = self.root / "features"
+        self.quality = self.root / "quality"
         self.close_session = self.root / "exchange" / "CLOSE"  # a file: also seen after a kill
 
     def strategy(self, name: str) -> StrategyEndpoints:

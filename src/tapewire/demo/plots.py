@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from tapewire.demo.measure import Hop, Measures
+from tapewire.demo.pipeline import Computed
+from tapewire.demo.places import SYMBOL
 from tapewire.page import Panel, Scale, duration, figure, nines
 
-__all__ = ["latencies", "market", "throughput", "topology"]
+__all__ = ["features", "latencies", "market", "throughput", "topology"]
 
 _WIDTH = 1040
 _LEFT, _RIGHT = 74, 1024
@@ -112,6 +114,28 @@ def latencies(hops: Sequence[Hop]) -> str:
     return figure(_WIDTH, 326, "Latency of each hop by percentile", labels, *panel.parts)
 
 
+def features(computed: Computed) -> str:
+    """Spread and imbalance over time, one strip each."""
+    end = float(computed.times[-1]) if len(computed.times) else 1.0
+    x = Scale(0, end or 1.0, _LEFT, _RIGHT)
+    ticks = [(t, f"{t:g} s") for t in x.ticks(10)]
+    parts = []
+    strips = [
+        ("spread_bps", "spread, in basis points", "c0", None),
+        ("imbalance5", "imbalance of five levels: 1 all bids, -1 all asks", "c1", (-1.0, 1.0)),
+    ]
+    for number, (name, title, css, span) in enumerate(strips):
+        top = 34 + number * 140
+        known = np.isfinite(computed.columns[name])
+        times, values = computed.times[known], computed.columns[name][known]
+        low, high = span or (0.0, float(values.max(initial=1e-9)) * 1.1)
+        panel = Panel(x, Scale(low, high, top + 96, top), title)
+        panel.line(*_thin(times, values), css)
+        last = number == len(strips) - 1
+        parts += [panel.axes(lambda v: f"{v:g}", ticks if last else ()), *panel.parts]
+    return figure(_WIDTH, 300, f"Spread and imbalance of {SYMBOL} over time", *parts)
+
+
 class _Drawing:
     """Boxes and arrows."""
 
@@ -153,6 +177,7 @@ def topology(result: dict[str, Any]) -> str:
     box(440, 146, 170, 84, "router", "discovers, merges, returns")
     box(440, 54, 170, 50, "snapshotter", "saves the book")
     box(800, 54, 170, 50, "late joiner", "from the latest snapshot")
+    box(440, 262, 170, 50, "archiver", "keeps the market data")
     box(800, 124, 170, 54, upper, "strategy")
     box(800, 198, 170, 54, lower, "strategy")
     # The market data comes from above and behind, so that it crosses no order.
@@ -175,4 +200,9 @@ def topology(result: dict[str, Any]) -> str:
     drawing.text(330, 163, f"orders · {records['router']}", "flow")
     drawing.arrow("M216,204H434")
     drawing.text(330, 222, f"fills · {records['fills']}", "flow")
-    return figure(_WIDTH, 268, "Processes and the queues between them", *drawing.parts)
+    drawing.arrow("M116,250V287H434")
+    drawing.text(330, 279, "market data", "flow")
+    box(800, 262, 170, 50, "archive", "a log a day; Spark reads it")
+    drawing.arrow("M610,287H794")
+    drawing.text(705, 279, f"{result['archive']['records']:,} kept", "flow")
+    return figure(_WIDTH, 326, "Processes and the queues between them", *drawing.parts)

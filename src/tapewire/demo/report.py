@@ -7,19 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.demo import plots
+from tapewire.demo.computing import SAMPLE
 from tapewire.demo.measure import Measures
+from tapewire.demo.pipeline import Computed
+from tapewire.demo.places import SYMBOL
 from tapewire.demo.summary import headlines, joiner_found, seconds_read
 from tapewire.page import cards, document, duration, items, section, table, write_file
 
 __all__ = ["page", "write_page"]
 
 
-def write_page(folder: Path, result: dict[str, Any], measures: Measures) -> Path:
+def write_page(
+    folder: Path, result: dict[str, Any], measures: Measures, computed: Computed | None = None
+) -> Path:
     """Write `index.html` into a folder, which is made; its path."""
-    return write_file(folder / "index.html", page(result, measures))
+    return write_file(folder / "index.html", page(result, measures, computed))
 
 
-def page(result: dict[str, Any], measures: Measures) -> str:
+def page(result: dict[str, Any], measures: Measures, computed: Computed | None = None) -> str:
     """The whole page."""
     recoveries = result["recoveries"]
     names = list(result["strategies"])
@@ -40,6 +45,9 @@ def page(result: dict[str, Any], measures: Measures) -> str:
             _recoveries(result),
             "<h2>Strategies and queues</h2>",
             f'<div class="pair">{_strategies(result)}{_queues(result)}</div>',
+            "<h2>What was archived</h2>",
+            _archive(result["archive"]),
+            "" if computed is None else _spark(result["spark"], computed),
             f"<h2>What was compared</h2>{items(result['checks'])}",
             f"<footer>{result['seconds']:.1f} s, seed {result['seed']}. ",
             "Written by <code>tapewire demo</code>.</footer>",
@@ -127,3 +135,58 @@ def _queues(result: dict[str, Any]) -> str:
         for q in result["queues"]
     ]
     return table(["queue", "records", "a second", "payload"], rows)
+
+
+def _archive(kept: dict[str, Any]) -> str:
+    days, logs = len(kept["days"]), len(kept["logs"])
+    text = (
+        f"A tap followed the market data and kept it: {kept['records']:,} records, "
+        f"{kept['bytes'] / 1e6:,.1f} MB on disk, {logs} {'log' if logs == 1 else 'logs'} of "
+        f"{days} {'day' if days == 1 else 'days'}. Each record has the number and the time it had."
+    )
+    rows = [
+        [
+            log["log"],
+            log["date"],
+            f"{log['first_seq']:,} … {log['last_seq']:,}",
+            f"{log['bytes'] / 1e6:,.1f} MB",
+            f"{log['gaps']:,}",
+        ]
+        for log in kept["logs"]
+    ]
+    return f"<p>{html.escape(text)}</p>{table(['log', 'day', 'records', 'on disk', 'gaps'], rows)}"
+
+
+def _spark(told: dict[str, Any], computed: Computed) -> str:
+    rows = [
+        [
+            job["job"],
+            f"{job['rows']:,}",
+            f"{job['seconds']:.2f} s",
+            f"{job['rows'] / job['seconds']:,.0f}" if job["seconds"] else "–",
+            f"{len(job['findings']):,}",
+        ]
+        for job in told["jobs"]
+    ]
+    links = ", ".join(
+        f'<a href="{html.escape(name)}">{html.escape(title)}</a>'
+        for title, name in told["pages"].items()
+    )
+    start = f"Spark took {told['start_seconds']:.1f} s to start. The jobs' own reports: "
+    return "".join(
+        [
+            section(
+                "What Spark computed",
+                plots.features(computed),
+                f"{SYMBOL}, a row every {SAMPLE}: {computed.rows:,} rows. {_FEATURES}",
+            ),
+            table(["job", "rows", "time", "rows a second", "findings"], rows),
+            f"<p>{html.escape(start)}{links}.</p>",
+        ]
+    )
+
+
+_FEATURES = (
+    "The archive was refined into clean logs, and the features were computed from those by Spark's "
+    "workers; each is, to the bit, that of one replay of the live queue."
+)

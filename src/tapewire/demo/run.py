@@ -22,6 +22,7 @@ from tapewire.demo.places import Places
 from tapewire.demo.process import Settings
 from tapewire.demo.stage import DemoFailed, Stage, Told
 from tapewire.demo.strategy import STRATEGIES
+from tapewire.queue import status
 
 __all__ = ["Kill", "Options", "Restart", "Story", "audited", "perform", "plan_kills", "scratch"]
 
@@ -150,6 +151,7 @@ class _Play:
         for name in _TRADERS:
             self._wait_for_event(name, "started")
         self._start("snapshotter")
+        self._start("archiver")
         story.began_ns = time.time_ns()
         began = time.monotonic()
         for at, act, name in self._timetable():
@@ -228,9 +230,16 @@ class _Play:
         stage = self._stage
         for name in (*STRATEGIES, "joiner"):
             stage.wait_for(lambda name=name: not stage.runs(name), f"{name} to end")  # type: ignore[misc]
-        for name in ("router", "exchange", "snapshotter"):
+        for name in ("router", "exchange", "snapshotter", "archiver"):
+            if name == "archiver":
+                stage.wait_for(self._all_is_archived, "the archive to be complete")
             stage.terminate(name)
             stage.wait_for(lambda name=name: not stage.runs(name), f"{name} to end")  # type: ignore[misc]
+
+    def _all_is_archived(self) -> bool:
+        """Committed is what is on disk: it may not have seen the last of the exchange yet."""
+        readers = status(self._places.raw).readers
+        return any(one.name == "archive-tap" and one.lag_records == 0 for one in readers)
 
 
 def audited(root: Path, story: Story) -> Books:

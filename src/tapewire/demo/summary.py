@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapewire.demo.audit import Books
 from tapewire.demo.measure import PERCENTILES, Hop, Measures
+from tapewire.demo.pipeline import Archived, Computed
 from tapewire.demo.run import Restart, Story
 from tapewire.page import duration
 
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["headlines", "joiner_found", "seconds_read", "show", "summary"]
 
 
-def summary(story: Story, books: Books, measures: Measures) -> dict[str, Any]:
+def summary(
+    story: Story,
+    books: Books,
+    measures: Measures,
+    archived: Archived,
+    computed: Computed | None = None,
+) -> dict[str, Any]:
     """The result of a session, for JSON; docs/tutorial/trading-system.md names the keys."""
     joined = story.last("joiner", "joined").facts
     return {
@@ -52,7 +59,9 @@ def summary(story: Story, books: Books, measures: Measures) -> dict[str, Any]:
         "recoveries": [_recovery(restart, story) for restart in story.restarts],
         "snapshots": books.snapshots,
         "joiner": joined | {"from_start": books.from_start._asdict()},
-        "checks": books.checks,
+        "archive": archived.to_dict(),
+        "spark": None if computed is None else computed.to_dict(),
+        "checks": [*books.checks, *archived.checks, *(computed.checks if computed else ())],
     }
 
 
@@ -127,7 +136,16 @@ def headlines(result: dict[str, Any]) -> list[str]:
         "the late joiner's book at the close equals the exchange's, and a replay's",
         f"it joined by {replayed} behind a snapshot, not by {start['records']:,} from the first",
         f"{len(result['checks'])} comparisons of tapes, record for record: all equal",
+        f"{result['archive']['records']:,} records of market data archived while it went on",
+        *_spark_lines(result["spark"]),
     ]
+
+
+def _spark_lines(computed: dict[str, Any] | None) -> list[str]:
+    if computed is None:
+        return []
+    rows, names = computed["features"]["rows"], ", ".join(computed["features"]["names"])
+    return [f"{rows:,} rows by Spark ({names}): those of a replay, bit for bit"]
 
 
 def show(console: Console, result: dict[str, Any]) -> None:

@@ -83,12 +83,13 @@ def duration(ns: float) -> str:
     """Nanoseconds for people; below zero with their sign.
 
     Example:
-        >>> duration(1_234_000), duration(87), duration(-2.5e9), duration(5_400e9)
-        ('1.23 ms', '87 ns', '-2.5 s', '1.5 h')
+        >>> duration(1_234_000), duration(87), duration(999_999), duration(-2.5e9), duration(5.4e12)
+        ('1.23 ms', '87 ns', '1000 µs', '-2.5 s', '1.5 h')
     """
     if math.isnan(ns):
         return "–"
     for size, unit in ((3.6e12, "h"), (1.2e11, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if abs(ns) >= size:
-            return f"{ns / (6e10 if unit == 'min' else size):.3g} {unit}"
+            value = ns / (6e10 if unit == "min" else size)
+            return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.3g} {unit}"
     return f"{ns:.0f} ns"

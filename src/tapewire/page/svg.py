@@ -92,6 +92,17 @@ class Panel:
         if path:
             self.parts.append(f'<path class="line {css}" d="{"".join(path)}"/>')
 
+    def ribbon(self, x: Array, low: Array, high: Array, css: str) -> None:
+        """The ground between two such lines."""
+        path = []
+        left, bottom, top = (v.tolist() for v in (self.x(x), self.y(low), self.y(high)))
+        for i in range(len(left) - 1):
+            if not math.isnan(bottom[i]):
+                right = f"H{left[i + 1]:.1f}V{top[i]:.1f}H{left[i]:.1f}z"
+                path.append(f"M{left[i]:.1f},{bottom[i]:.1f}{right}")
+        if path:
+            self.parts.append(f'<path class="area {css}" d="{"".join(path)}"/>')
+
     def cells(self, x: Array, y: Array, values: Array, css: str) -> None:
         """Shades: `values[i, j]` in 0 … 1 from `x[j]` to `x[j + 1]`, `y[i]` to `y[i + 1]`."""
         shades = np.ceil(np.nan_to_num(np.clip(values, 0, 1)) * SHADES).astype(int)
@@ -122,9 +133,9 @@ class Panel:
 
     def span(self, begin: float, end: float, css: str, least: float = 1.5) -> None:
         """A part of the x axis over the whole height, at least so many pixels wide."""
-        left = float(self.x(begin))
-        width = max(least, float(self.x(end)) - left)
-        box = f'x="{left:.1f}" y="{self.y.end:.1f}" width="{width:.1f}"'
+        left, right = float(self.x(begin)), float(self.x(end))
+        css += " thin" if right - left < 2 * least else ""
+        box = f'x="{left:.1f}" y="{self.y.end:.1f}" width="{max(least, right - left):.1f}"'
         height = f'height="{self.y.start - self.y.end:.1f}"'
         self.parts.append(f'<rect class="{css}" {box} {height}/>')
 
@@ -162,10 +173,12 @@ class Panel:
                 f"{html.escape(y_label(tick))}</text>"
             )
         for tick, label in x_ticks:
-            x = float(self.x(tick))
+            x, anchor = float(self.x(tick)), "middle"
+            if x + 3.4 * len(label) > self.x.end + 15:  # it would be cut off
+                x, anchor = min(x + 3.4 * len(label), self.x.end + 14), "end"
             out.append(
                 f'<text class="tick" x="{x:.1f}" y="{self.y.start + 18:.1f}" '
-                f'text-anchor="middle">{html.escape(label)}</text>'
+                f'text-anchor="{anchor}">{html.escape(label)}</text>'
             )
         if self.title:
             out.append(

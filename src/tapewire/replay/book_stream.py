@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tapewire.config import check_whole
 from tapewire.replay import _features
@@ -13,6 +13,7 @@ from tapewire.replay.row_stream import BATCH_ROWS, RowStream
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tapewire.replay.row_stream import RowOptions
     from tapewire.replay.sources import Logs
 
 __all__ = ["BookStream", "book_batches", "book_rows"]
@@ -49,7 +50,7 @@ class BookStream(RowStream):
         sample: str = "event",
         *,
         orders: bool = False,
-        **options: Any,
+        **options: Unpack[RowOptions],
     ) -> None:
         check_whole("levels", levels, 1, MOST_LEVELS)
         self._levels = levels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
@@ -16,6 +16,7 @@ from tapewire.replay.row_stream import RowStream
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tapewire.replay.row_stream import RowOptions
     from tapewire.replay.sources import Log, Logs
 
     Function: TypeAlias = Callable[[Row], float | None]
@@ -155,7 +156,7 @@ class FeatureStream(RowStream):
         sample: str = "event",
         *,
         venues: bool = False,
-        **options: Any,
+        **options: Unpack[RowOptions],
     ) -> None:
         self._fixed = ["timestamp_ns", "venue", "symbol"] if venues else ["timestamp_ns", "symbol"]
         native, self._functions, self._order = _split(names, self._fixed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument, Instruments
     from tapewire.replay.sources import Logs
 
-__all__ = ["BATCH_ROWS", "RowStream", "load_arrow", "look_back_ns"]
+__all__ = ["BATCH_ROWS", "RowOptions", "RowStream", "load_arrow", "look_back_ns"]
 
 BATCH_ROWS = 65_536
 _NEVER = -(2**63)
@@ -39,6 +39,21 @@ def load_arrow() -> Any:
     except ImportError as error:
         raise ImportError("rows are Arrow tables: pip install 'tapewire[arrow]'") from error
     return pyarrow
+
+
+class RowOptions(TypedDict, total=False):
+    """What every stream of rows takes; `FeatureStream` says what each is."""
+
+    symbols: Iterable[str | Instrument] | str | None
+    time_from: TimeLike | None
+    time_to: TimeLike | None
+    seq_from: int | None
+    seq_to: int | Mapping[str, int] | None
+    instruments: Instruments | None
+    on_gap: str
+    snapshots: bool
+    skip_damaged: bool
+    state: bytes | None
 
 
 def look_back_ns(names: Iterable[str], sample: str) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 from tapewire.bus.names import check_name, folders_below, path_below
 from tapewire.errors import InvalidName, UnsupportedVersion
 from tapewire.protocol.json_file import Wrong, load, locked_folder, members, parse_checked, store
-from tapewire.spark.staging import sync_folder
+from tapewire.spark.staging import make_folders, sync_folder
 
 __all__ = ["Action", "Manifest", "Manifests"]
 
@@ -103,7 +103,7 @@ class Manifests:
         """Make it so, durably: the batch will be published, whatever happens."""
         folder = self._of(manifest.writer)
         if not folder.is_dir():
-            folder.mkdir(mode=0o700, parents=True)
+            make_folders(folder)
             sync_folder(folder.parent)
             sync_folder(folder.parent.parent)
         document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}

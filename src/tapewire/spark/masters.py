@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from tapewire.errors import InvalidOption
 
-__all__ = ["is_loopback", "local_cores", "require_connect"]
+__all__ = ["connect_endpoint", "is_loopback", "local_cores", "require_connect"]
 
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
@@ -72,6 +72,26 @@ def require_connect(master: str) -> None:
     """
     if importlib.util.find_spec("grpc") is None:
         raise ImportError("Spark Connect needs its client: pip install 'pyspark[connect]'")
+    endpoint = connect_endpoint(master)
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InvalidOption(
+            f"no Spark Connect server answers: master={master} ({error})",
+            hint="start one with sbin/start-connect-server.sh of Spark, or correct the address",
+        ) from error
+
+
+def connect_endpoint(master: str) -> str:
+    """Host and port of a Connect address; of any other master, itself.
+
+    Example:
+        >>> connect_endpoint("sc://10.0.0.5"), connect_endpoint("local[*]")
+        ('10.0.0.5:15002', 'local[*]')
+    """
+    if not master.startswith("sc://"):
+        return master
     try:
         parts = urlsplit(master)
         host, port = parts.hostname, parts.port or _CONNECT_PORT
@@ -79,10 +99,4 @@ def require_connect(master: str) -> None:
         raise InvalidOption(f"not an address: master={master!r} ({error})") from error
     if not host:
         raise InvalidOption(f"not an address: master={master!r}", hint="sc://HOST:15002")
-    try:
-        socket.create_connection((host, port), _CONNECT_SECONDS).close()
-    except OSError as error:
-        raise InvalidOption(
-            f"no Spark Connect server answers: master={master} ({error})",
-            hint="start one with sbin/start-connect-server.sh of Spark, or correct the address",
-        ) from error
+    return f"{host}:{port}"

@@ -20,7 +20,7 @@ import errno
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,11 @@ from tapewire.config import WriterConfig
 from tapewire.errors import (
     BatchConflict,
     CorruptMetadata,
+    GapDetected,
     InvalidOption,
     NotALog,
     PayloadTooLarge,
+    SequenceNotRising,
     StorageError,
 )
 from tapewire.protocol import types_file
@@ -42,8 +44,16 @@ from tapewire.queue import open_reader
 from tapewire.queue._native import Upkeep
 from tapewire.spark.manifest import ONCE, Action, Manifest, Manifests
 from tapewire.spark.sink_jobs import Jobs, commit_lock
-from tapewire.spark.sink_rows import plain, twin
-from tapewire.spark.staging import Run, append, batches, columns_of, merge, sync_folder
+from tapewire.spark.sink_rows import Columns, plain
+from tapewire.spark.staging import (
+    Run,
+    append,
+    batches,
+    columns_of,
+    make_folders,
+    merge,
+    sync_folder,
+)
 
 __all__ = ["CONTROL", "Archive"]
 
@@ -69,11 +79,11 @@ class Archive:
     def __repr__(self) -> str:
         return f"<Archive {os.fspath(self.root)!r}>"
 
-    def recover(self, job: str) -> None:
-        """Finish what was decided, sweep what dead jobs left."""
+    def recover(self, job: str | None = None) -> None:
+        """Finish what was decided, sweep what dead jobs left; `job` is the caller's own."""
         if not self.control.is_dir():
             return
-        with commit_lock(self.control, job):
+        with commit_lock(self.control, job or "none"):
             self._recover(job)
 
     def commit(
@@ -136,7 +146,7 @@ class Archive:
             if not any(one.job == job for one in self.manifests.decided()):
                 self.jobs.remove(job)
 
-    def _recover(self, job: str) -> None:
+    def _recover(self, job: str | None) -> None:
         for manifest in list(self.manifests.decided()):
             self._publish(manifest)
         self.jobs.sweep(job)
@@ -177,7 +187,7 @@ class Archive:
         for number, (log, of_log) in enumerate(sorted(by_log.items())):
             if len(of_log) > 1:
                 into = folder / "merged" / f"{number:06d}"
-                into.parent.mkdir(mode=0o700, exist_ok=True)
+                make_folders(into.parent)
                 made = merge(log, [folder / run.folder for run in of_log], into, config, drop=drop)
                 run = made.closed(folder)
             else:
@@ -221,7 +231,12 @@ class Archive:
                 )
             keep = False
         elif keep and run.first_seq < next_seq and not drop:
-            raise twin(run.log, run.first_seq, os.fspath(place))
+            raise SequenceNotRising(
+                f"numbers of a log rise: seq={run.first_seq}, last={next_seq - 1}, log={run.log}",
+                path=os.fspath(place),
+                hint="these rows came late, or a second time: to leave such out, "
+                'option("duplicates", "drop")',
+            )
         return Action(run.log, "append", run.folder, run.records, next_seq, keep)
 
     def _publish(self, manifest: Manifest) -> None:
@@ -285,30 +300,62 @@ def _first(staged: Path) -> int:
 
 
 def _appended(place: Path, staged: Path, action: Action, next_seq: int) -> int | None:
-    """How many of the staged records the log has; None when what it has is something else."""
+    """How many of the staged records the log has; None when one is missing among them.
+
+    Raises:
+        CorruptMetadata: It has others, too.
+    """
     if next_seq == action.next_seq:
         return 0
-    done = 0
+    first = action.next_seq if action.keep_seq else _first(staged)
+    done = last = 0
     with tw.open_log(place) as there, tw.open_log(staged) as wanted:
         there.seek_seq(action.next_seq)
-        if action.keep_seq:
-            wanted.seek_seq(action.next_seq)
-        while len(found := there.read_batch(4096)):
-            want = wanted.read_batch(len(found))
-            if len(want) < len(found) or not _same(found, want, action.keep_seq):
-                return None
-            done += len(found)
-    return done
+        for found in _past_gaps(there):
+            numbers = found.numbers() - (action.next_seq - first)  # as they are staged
+            at = 0
+            while at < len(found):
+                wanted.seek_seq(int(numbers[at]))
+                want = columns_of(wanted.read_batch(4096))
+                reach = int(want.numbers()[-1]) if want else -1
+                stop = at + int(np.searchsorted(numbers[at:], reach, side="right"))
+                if stop == at or not _are_among(found.part(at, stop), numbers[at:stop], want):
+                    raise _foreign(place, staged, action, int(found.numbers()[at]))
+                at = stop
+            done, last = done + len(found), int(numbers[-1])
+        wanted.seek_seq(first)
+        expected = sum(int((part.numbers() <= last).sum()) for part in batches(wanted))
+    return done if done == expected else None
 
 
-def _same(found: Any, want: Any, numbers: bool) -> bool:
-    one, two = columns_of(found), columns_of(want)
+def _past_gaps(reader: Any) -> Iterator[Columns]:
+    """What is there, whatever is missing in between."""
+    while True:
+        try:
+            yield from batches(reader)
+            return
+        except GapDetected:
+            continue  # told once; the next read goes on behind it
+
+
+def _are_among(found: Columns, numbers: Any, want: Columns) -> bool:
+    rows = np.searchsorted(want.numbers(), numbers)
+    chosen = want.take(rows)
     return (
-        np.array_equal(one.timestamp_ns, two.timestamp_ns)
-        and np.array_equal(one.type_id, two.type_id)
-        and np.array_equal(one.flags, two.flags)
-        and (not numbers or np.array_equal(one.numbers(), two.numbers()))
-        and plain(one.payload).equals(plain(two.payload))
+        np.array_equal(chosen.numbers(), numbers)
+        and np.array_equal(found.timestamp_ns, chosen.timestamp_ns)
+        and np.array_equal(found.type_id, chosen.type_id)
+        and np.array_equal(found.flags, chosen.flags)
+        and bool(plain(found.payload).equals(plain(chosen.payload)))
+    )
+
+
+def _foreign(place: Path, staged: Path, action: Action, seq: int) -> CorruptMetadata:
+    return CorruptMetadata(
+        f"somebody else wrote to the log after a batch for it was decided: log={action.log}, "
+        f"from seq={seq}",
+        path=os.fspath(place),
+        hint=f"to give the batch up, move its manifest away; its records are in {staged}",
     )
 
 
@@ -332,7 +379,7 @@ def _rebuild(place: Path, staged: Path, action: Action) -> None:
             for columns in batches(old):
                 stop = int(np.searchsorted(columns.numbers(), action.next_seq))
                 append(writer, columns.part(0, stop))
-                if stop < len(columns):
+                if writer.next_seq == action.next_seq:
                     break
             if writer.next_seq != action.next_seq:
                 raise CorruptMetadata(
@@ -357,7 +404,7 @@ def _rebuild(place: Path, staged: Path, action: Action) -> None:
 
 def _create(place: Path, staged: Path, action: Action) -> None:
     if os.path.lexists(staged):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(place.parent)
         try:
             os.rename(staged, place)
         except OSError as error:

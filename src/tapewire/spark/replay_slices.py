@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
-from tapewire.errors import InvalidOption
-from tapewire.log import open_log
+from tapewire.errors import InvalidOption, TapewireError
+from tapewire.log import Record, open_log
 from tapewire.protocol.instruments import Instrument, Instruments
+from tapewire.protocol.market import BookEvent, L3Type, decode
 from tapewire.queue.status import status
 from tapewire.replay import snapshots
 from tapewire.replay.start import first_seq_after, next_record, warm_book
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tapewire.spark.logs import LogRef
     from tapewire.spark.options import ReadOptions
 
-__all__ = ["ReplayLog", "ReplaySlice", "needed", "plan", "price_scale", "stream_options"]
+__all__ = ["ReplayLog", "ReplaySlice", "needed", "plan", "stream_options"]
 
 _NEVER = 2**63 - 1
 # Beyond so many looks for a log's latest time, it is taken to go on for ever.
@@ -51,6 +52,8 @@ class ReplayLog:
         first_ns: Time of its first record.
         last_ns: The latest time in it.
         end: Number behind its last record: it is read up to there; None where that is not known.
+        anew_ns: Of a book of orders whose log begins with a reset: time of the first order behind
+            it, since when the book depends on no other log. Else None.
     """
 
     name: str
@@ -58,6 +61,7 @@ class ReplayLog:
     first_ns: int
     last_ns: int
     end: int | None
+    anew_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class ReplaySlice(InputPartition):
         instrument: Of the unit; None: all that the logs hold.
         time_from: None: from the beginning.
         time_to: None: to the end.
-        price_scale: The largest of all instruments of the query: of prices as decimals.
+        price_scale: Of prices as decimals: the largest of all instruments of the query.
         bytes: About how many bytes of log it has.
     """
 
@@ -86,6 +90,8 @@ def plan(
     units: Sequence[Unit],
     wanted: int,
     look_back_ns: int,
+    *,
+    price_scale: int = 0,
     span_ns: int | None = None,
 ) -> list[ReplaySlice]:
     """Slices of all units, in the order of the units and of time.
@@ -95,11 +101,11 @@ def plan(
         units: What is replayed.
         wanted: How many slices, about.
         look_back_ns: How far back a row looks, but through the book.
+        price_scale: Of prices as decimals.
         span_ns: Cut at whole multiples of this time instead.
     """
     tapes = [tape for unit in units if (tape := _Tape.of(unit, options)).logs]
     total = sum(tape.bytes for tape in tapes) or 1
-    scale = price_scale(units)
     found: list[ReplaySlice] = []
     for tape in tapes:
         if span_ns is not None:
@@ -111,13 +117,8 @@ def plan(
                 if look_back_ns:
                     count = min(count, tape.length_ns // (_LOOK_BACKS * look_back_ns))
             cuts = tape.cuts(count, look_back_ns) if count > 1 else []
-        found += tape.slices(cuts, scale)
+        found += tape.slices(cuts, price_scale)
     return found
-
-
-def price_scale(units: Sequence[Unit]) -> int:
-    """The largest of all instruments: of prices as decimals."""
-    return max((u.instrument.price_scale for u in units if u.instrument is not None), default=0)
 
 
 def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
     return {
         "logs": {log.name: log.path for log in logs},
         "symbols": None if part.instrument is None else [part.instrument],
-        "instruments": instruments_of(part.instrument, options),
+        "instruments": _instruments(part.instrument, options),
         "time_from": part.time_from,
         "time_to": part.time_to,
         "seq_to": {log.name: log.end for log in logs if log.end is not None},
@@ -137,7 +138,7 @@ def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
     }
 
 
-def instruments_of(instrument: Instrument | None, options: ReadOptions) -> Instruments | None:
+def _instruments(instrument: Instrument | None, options: ReadOptions) -> Instruments | None:
     """Those that an executor needs: the one, or the option's; None: those beside the logs."""
     if instrument is not None:
         return Instruments([instrument])
@@ -147,15 +148,18 @@ def instruments_of(instrument: Instrument | None, options: ReadOptions) -> Instr
 def needed(part: ReplaySlice, look_back_ns: int) -> list[ReplayLog]:
     """The logs to open for a slice: those that reach back to the snapshot it begins with.
 
-    Of all logs, when there is none that holds; and of books of orders, where whether a snapshot
-    holds depends on all logs.
+    All of them, when none is there that holds. Of books of orders, those back to the log that last
+    began anew: whether a snapshot holds depends on every log since.
     """
     logs = list(part.logs)
     one = part.instrument
-    if part.time_from is None or one is None or one.book_mode == "l3":
+    if part.time_from is None or one is None:
         return logs
     start_ns = part.time_from - look_back_ns
     since_ns: int | None = None
+    if one.book_mode == "l3":
+        anew = [log.first_ns for log in logs if log.anew_ns is not None and log.anew_ns < start_ns]
+        return [log for log in logs if not anew or log.last_ns >= max(anew)]
     # The latest ones first: those that end before a snapshot that was found have no later one.
     for log in sorted(logs, key=lambda each: each.last_ns, reverse=True):
         if since_ns is not None and log.last_ns < since_ns:
@@ -232,7 +236,10 @@ class _Tape:
             return []  # snapshots are of no use
         books = self.books
         if self.unit.instrument.book_mode == "l3":
-            books = books[:1]  # later logs lack the orders of this one, and so do their snapshots
+            # The others lack the orders of those before them, and so do their snapshots.
+            books = tuple(
+                book for i, book in enumerate(books) if i == 0 or book.log.anew_ns is not None
+            )
         places: list[float] = []
         marks: list[tuple[_BookLog, int]] = []
         low = high = before = 0.0
@@ -269,7 +276,7 @@ class _Tape:
 
 @dataclass(frozen=True)
 class _BookLog:
-    """A log, and the records behind which its book was saved, rising."""
+    """A log, and the records behind which its book was saved, or began anew; rising."""
 
     log: ReplayLog
     bytes: int
@@ -322,14 +329,33 @@ def _look(log: LogRef, unit: Unit, options: ReadOptions) -> _BookLog | None:
         first = next_record(reader)
         if first is None:
             return None
-        last_ns = _latest(reader, max(last_ns, first.timestamp_ns))
-    seqs: list[int] = []
-    one = unit.instrument
+        one = unit.instrument
+        start = first.seq, first.timestamp_ns
+        anew = None
+        if one is not None and one.book_mode == "l3" and _is_reset(first, one):
+            second = next_record(reader)
+            if second is not None and _is_reset(second, one) is False:
+                anew = second.seq, second.timestamp_ns
+        last_ns = _latest(reader, max(last_ns, start[1]))
+    seqs = [] if anew is None else [anew[0]]
     if one is not None and log.kind == "queue":
         files = snapshots.files(log.path, one.venue_id, one.market_id)
-        seqs = [file.seq for file in files if end is None or file.seq < end]
-    made = ReplayLog(log.name, log.path, first.timestamp_ns, last_ns, end)
-    return _BookLog(made, size, first.seq, tuple(seqs))
+        seqs += [file.seq for file in files if end is None or file.seq < end]
+    anew_ns = None if anew is None else anew[1]
+    made = ReplayLog(log.name, log.path, start[1], last_ns, end, anew_ns)
+    return _BookLog(made, size, start[0], tuple(seqs))
+
+
+def _is_reset(record: Record, instrument: Instrument) -> bool | None:
+    """Whether a record resets the instrument's book of orders; None when it is no event of it."""
+    try:
+        event = decode(record)
+    except TapewireError:
+        return None  # who reads the log says what is wrong with it
+    ids = (instrument.venue_id, instrument.market_id)
+    if not isinstance(event, BookEvent) or (event.venue_id, event.market_id) != ids:
+        return None
+    return None if event.order is None else event.order.event_type == L3Type.RESET
 
 
 def _latest(reader: Any, last_ns: int) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.core.context import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from tapewire.errors import InvalidOption
 from tapewire.spark import environment as packed
@@ -63,7 +63,7 @@ def session(
     conf = {name: str(value) for name, value in (conf or {}).items()}
     if environment is not None:
         conf |= packed.conf_for(environment, conf)
-    if master is not None and master.startswith("sc://"):
+    if is_remote() or (master is not None and master.startswith("sc://")):
         spark = _remote(app, master, conf)
     elif SparkContext._active_spark_context is not None:
         spark = _reused(master, conf)
@@ -86,6 +86,7 @@ def _started(
             own["spark.master"] = master
     else:
         require_java()
+        _end_jvm()
         own = settings.of(master or LOCAL, ui=ui)
         if "spark.driver.extraJavaOptions" in given:
             # Both; of two that say the same thing Java takes the last.
@@ -96,6 +97,7 @@ def _started(
         builder = builder.config(name, value)
     with _launching({**settings.environment(own | given, os.environ), **variables}):
         spark = builder.getOrCreate()
+    atexit.unregister(_end)
     atexit.register(_end, own.get("spark.sql.warehouse.dir"))
     if ui and spark.sparkContext.uiWebUrl:
         print(f"Spark's page: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
@@ -127,20 +129,36 @@ def _apply(spark: SparkSession, conf: Mapping[str, str]) -> None:
         spark.conf.set(name, value)
 
 
-def _remote(app: str, master: str, conf: Mapping[str, str]) -> SparkSession:
-    if SparkContext._active_spark_context is not None:
+def _remote(app: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """A Connect session: that under way, when it is of this server."""
+    has = _under_way()
+    if has is not None and master is not None and masters.connect_endpoint(master) != has:
         raise InvalidOption(
-            f"a process has one Spark at a time: master={master}, "
-            f"under way={SparkContext._active_spark_context.master}",
-            hint="stop() that session first",
+            f"a process has one Spark at a time: master={master}, under way={has}",
+            hint="stop() that session first, or leave `master` out to use it",
         )
-    masters.require_connect(master)
-    spark = SparkSession.builder.appName(app).remote(master).getOrCreate()
-    for name, value in settings.EVERYWHERE.items():
-        if name not in conf and spark.conf.isModifiable(name):
-            spark.conf.set(name, value)
+    builder = SparkSession.builder.appName(app)
+    if master is not None and has is None:
+        masters.require_connect(master)
+        builder = builder.remote(master)
+    spark = builder.getOrCreate()
+    if has is None:
+        for name, value in settings.EVERYWHERE.items():
+            if name not in conf and spark.conf.isModifiable(name):
+                spark.conf.set(name, value)
     _apply(spark, conf)
     return spark
+
+
+def _under_way() -> str | None:
+    """Master of a plain session, ``host:port`` of a Connect session, or None."""
+    if SparkContext._active_spark_context is not None:
+        return str(SparkContext._active_spark_context.master)
+    if not is_remote():
+        return None
+    # Of no session, the mode alone: SPARK_REMOTE has the address.
+    found = SparkSession.getActiveSession()
+    return None if found is None else str(found.client._builder.endpoint)  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -200,14 +218,24 @@ def _end(warehouse: str | None) -> None:
     """At the interpreter's exit: stop what runs, and stay until the JVM is gone."""
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context.stop()
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is not None:
-        process.stdin.close()  # what its JVM waits for to end
-        for child in (process, *_filters):
-            try:
-                child.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+    _end_jvm()
     if warehouse is not None:
         shutil.rmtree(warehouse, ignore_errors=True)  # is there only if a table was saved
+
+
+def _end_jvm() -> None:
+    """End the JVM that a stopped session leaves: it has the memory and variables of that one."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    process.stdin.close()  # what its JVM waits for to end
+    for child in (process, *_filters):
+        try:
+            child.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    _filters.clear()

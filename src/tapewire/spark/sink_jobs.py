@@ -20,6 +20,7 @@ from tapewire.bus.markers import Lease, boot_id
 from tapewire.bus.names import check_name, folders_below, path_below
 from tapewire.errors import ConcurrentUse, CorruptMetadata
 from tapewire.protocol.json_file import Wrong, load, members, parse_checked
+from tapewire.spark.staging import make_folders
 
 __all__ = ["Jobs", "commit_lock"]
 
@@ -47,12 +48,14 @@ class Jobs:
 
     def create(self, writer: str | None) -> str:
         """Make the folder of a new job of this driver; its name."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(self._folder)
         name = f"job-{uuid.uuid4().hex}"
         temporary = self._folder / f"{_NEW}{name}"
         temporary.mkdir(mode=0o700)
         document = {**dataclasses.asdict(_driver()), "writer": writer or ""}
-        (temporary / _JOB_FILE).write_text(json.dumps(document))
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(temporary / _JOB_FILE, how, 0o600), "w") as file:
+            json.dump(document, file)
         temporary.rename(self._folder / name)
         return name
 
@@ -64,17 +67,17 @@ class Jobs:
         """Take a job's folder away; an attempt that still writes to it fails."""
         shutil.rmtree(self.folder(job), ignore_errors=True)
 
-    def sweep(self, mine: str) -> None:
+    def sweep(self, mine: str | None) -> None:
         """Take away what jobs left that can never commit it.
 
         Those are jobs whose driver is dead, and earlier batches of the query that `mine` is of. A
         driver of another host cannot be looked at: its job counts as dead when nothing was written
         to its folder for a week.
         """
-        try:
-            me = self._read(mine)
-        except FileNotFoundError:
-            me = None  # no job is under way, or a stream's commit was done before
+        me = None
+        if mine is not None:
+            with contextlib.suppress(FileNotFoundError):  # its batch was found to be there already
+                me = self._read(mine)
         for name in folders_below(self._folder):
             if name == mine:
                 continue
@@ -172,7 +175,7 @@ def commit_lock(control: Path, job: str) -> Iterator[None]:
     Raises:
         ConcurrentUse: Another job did not end within `LOCK_SECONDS`; the message names it.
     """
-    control.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(control)
     path = control / "commit.lock"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

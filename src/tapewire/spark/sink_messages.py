@@ -51,7 +51,7 @@ def layout_of(name: str, module: str | None) -> Layout:
                 hint="name a module that the driver's Python finds",
             ) from error
     layouts = [
-        cls.layout() for versions in registry._messages.values() for cls in versions.values()
+        cls.layout() for type_id in registry.type_ids() for cls in registry.known(type_id).values()
     ]
     wanted = _number(name)
     found = [one for one in layouts if one.name == name or one.type_id == wanted]

@@ -31,6 +31,9 @@ _NAMES = (
     *KEYS,
 )
 
+# What Spark hands on of its own with a streaming query.
+_SPARKS = frozenset({"checkpointlocation", "queryname"})
+
 
 @dataclass(frozen=True)
 class WriteOptions:
@@ -79,6 +82,8 @@ class WriteOptions:
             InvalidName: A writer, batch or key is no name of a folder.
         """
         given = {name.lower(): str(value).strip() for name, value in options.items()}
+        if streaming:
+            given = {name: value for name, value in given.items() if name not in _SPARKS}
         for name in given:
             if name not in _NAMES:
                 raise InvalidOption(f"no such option: {name}", hint=_nearest(name))

@@ -397,11 +397,10 @@ class Rows:
         )
 
 
-def twin(log: str, seq: int, path: str | None = None) -> SequenceNotRising:
+def twin(log: str, seq: int) -> SequenceNotRising:
     """The error for a number that a log would have twice."""
     return SequenceNotRising(
         f"a log has each number once: seq={seq}, log={log}",
-        path=path,
         hint='drop the duplicates, or leave them to the sink: option("duplicates", "drop")',
     )
 

@@ -25,7 +25,7 @@ from tapewire.protocol import types_file
 from tapewire.protocol.layout import Layout
 from tapewire.spark.sink_rows import Columns, Digest, RowPlan, Rows, plain, twin
 
-__all__ = ["Run", "Stage", "columns_of", "merge", "sync_folder"]
+__all__ = ["Run", "Stage", "columns_of", "make_folders", "merge", "sync_folder"]
 
 BUFFER_BYTES = 16 << 20  # of rows that are sorted by log and number at a time
 MAX_OPEN = 64  # writers open at a time: each holds four descriptors and a mapping
@@ -357,3 +357,13 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def make_folders(folder: Path) -> None:
+    """The folder and those above it that are not there, for their owner alone."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)

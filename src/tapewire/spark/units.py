@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tapewire.protocol.instruments import FILE_NAME, Instrument, Instruments
 from tapewire.replay.names import Names
+from tapewire.spark.instruments import instruments_of
 
 if TYPE_CHECKING:
     from tapewire.spark.logs import LogRef
@@ -78,19 +79,15 @@ class _Known:
     """The instruments beside logs; each file is read once, however many logs are below it."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._given: Instruments | None = None
-        if options.instruments is not None:
-            self._given = Instruments.load(options.instruments)
+        self._options = options
         self._files: dict[str | None, Instruments] = {}
 
     def beside(self, logs: Sequence[LogRef]) -> Instruments:
-        if self._given is not None:
-            return self._given
         found: dict[str | None, Instruments] = {}
         for log in logs:
-            nearest = _nearest(log.path)
+            nearest = _nearest(log.path) if self._options.instruments is None else None
             if nearest not in self._files:
-                self._files[nearest] = Instruments.load(log.path)
+                self._files[nearest] = instruments_of(log, self._options)
             found[nearest] = self._files[nearest]
         first, *others = found.values()
         if not others:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tapewire import archive
 from tapewire.demo.measure import Hop, measure
+from tapewire.demo.pipeline import archived
 from tapewire.demo.report import page, write_page
 from tapewire.demo.run import Restart, audited
 from tapewire.demo.summary import show, summary
@@ -20,7 +22,8 @@ from tests.unit.demo.small_bus import play
 def session(module_tmp):
     places, story = play(module_tmp / "bus")
     books, measures = audited(places.root, story), measure(places, story)
-    return places, story, measures, summary(story, books, measures)
+    archive.tap(places.root, places.archive).run(follow=False)
+    return places, story, measures, summary(story, books, measures, archived(places))
 
 
 def test_every_order_is_a_sample_of_each_hop_on_its_way(session):
@@ -114,5 +117,5 @@ def test_an_exchange_that_was_killed_before_its_first_checkpoint_is_told_of(sess
     early = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
     facts = {"checkpoint": None, "replayed": 5, "published": 0, "seconds": 0.1}
     early.restarts = [Restart("exchange", 0, 1, 2, facts)]
-    [told] = summary(early, audited(places.root, story), measures)["recoveries"]
+    [told] = summary(early, audited(places.root, story), measures, archived(places))["recoveries"]
     assert told["found"].startswith("no checkpoint yet, 5 inputs replayed")

@@ -114,6 +114,6 @@ def test_an_empty_column_appends_nothing(writer):
 
 @pytest.mark.parametrize("rows", [pa.array([1, 2]), pa.table({"data": [b"a"]}), pa.array([[b"a"]])])
 def test_what_is_no_column_of_payloads_is_refused(writer, rows):
-    with pytest.raises(tw.InvalidOption, match="format=|name=payload"):
+    with pytest.raises(tw.InvalidOption, match=r"format=|name=payload"):
         writer.append_batch(7, rows)
     assert writer.next_seq == 0

@@ -5,8 +5,23 @@ target; a job that was killed goes on with the others when it is run again, and 
 or options have changed is done anew. `Summary` says what was done.
 """
 
+from tapewire.spark.jobs.bars import bars
+from tapewire.spark.jobs.compact import compact
+from tapewire.spark.jobs.features import features
 from tapewire.spark.jobs.import_files import import_files
 from tapewire.spark.jobs.progress import Progress
+from tapewire.spark.jobs.quality import quality
+from tapewire.spark.jobs.refine import refine
 from tapewire.spark.jobs.summary import Finding, Summary
 
-__all__ = ["Finding", "Progress", "Summary", "import_files"]
+__all__ = [
+    "Finding",
+    "Progress",
+    "Summary",
+    "bars",
+    "compact",
+    "features",
+    "import_files",
+    "quality",
+    "refine",
+]

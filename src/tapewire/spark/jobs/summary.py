@@ -53,6 +53,7 @@ class Summary:
         failed: Parts that could not be done; `findings` says why.
         findings: What a person should know, those of skipped parts included.
         counts: Numbers of the job's own, by name: what was dropped, how many gaps there are.
+        report: The page that it wrote; empty where it writes none.
 
     Example:
         >>> print(Summary("refine", "raw", "clean", rows=1_200_000, bytes=96 << 20, seconds=2.5,
@@ -74,6 +75,7 @@ class Summary:
     failed: int = 0
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    report: str = ""
 
     @property
     def clean(self) -> bool:
@@ -114,6 +116,8 @@ class Summary:
             lines += textwrap.wrap(
                 ", ".join(shown), WIDTH, initial_indent="  ", subsequent_indent="  "
             )
+        if self.report:
+            lines.append(f"  report: {self.report}")
         for finding in self.findings[:FINDINGS_SHOWN]:
             mark = "!" if finding.kind == "finding" else "✗"
             lines.append(f"  {mark} {finding}")

@@ -27,6 +27,7 @@ TABLES: dict[str, pa.Schema] = {
     "days": _schema(
         records=_LONG,
         book_events=_LONG,
+        book_begin_ns=_LONG,
         book_ns=_LONG,
         **{
             f"{state}_{unit}": _LONG for state in ("crossed", "locked") for unit in ("events", "ns")
@@ -158,6 +159,7 @@ def rows_of(
     days = {
         "records": day.records,
         "book_events": book.events if book else 0,
+        "book_begin_ns": book.begin_ns if book else None,
         "book_ns": book.ns if book else 0,
         **counts,
         "auction_ns": book.ns_of["auction"] if book else 0,

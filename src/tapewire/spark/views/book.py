@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as sql
 
-from tapewire.errors import InvalidOption
 from tapewire.replay import BookStream
 from tapewire.replay.row_stream import look_back_ns
 from tapewire.spark import replay_slices
-from tapewire.spark.columns import bigint, timestamps
+from tapewire.spark.columns import bigint, decimals, timestamps
+from tapewire.spark.instruments import price_scale
 from tapewire.spark.schemas import Column
 from tapewire.spark.units import Unit, units_of
 
@@ -46,7 +46,9 @@ def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[Column]:
     kinds = ["price", "size"]
     if any(unit.instrument is not None and unit.instrument.book_mode == "l3" for unit in units):
         kinds.append("orders")
-    price = sql.DecimalType(38, _decimals(units)) if options.prices == "decimal" else sql.LongType()
+    price: sql.DataType = sql.LongType()
+    if options.prices == "decimal":
+        price = sql.DecimalType(38, _scale(options, units))
     columns = list(FIXED)
     for side in SIDES:
         types = [(kind, price if kind == "price" else sql.LongType()) for kind in kinds]
@@ -68,21 +70,24 @@ def _list_name(side: str, kind: str) -> str:
     return f"{side}_{kind}" if kind.endswith("s") else f"{side}_{kind}s"
 
 
-def _decimals(units: Sequence[Unit]) -> int:
-    for unit in units:
-        if unit.instrument is None:
-            raise InvalidOption(
-                "decimals need the scale of every instrument, and it is not known whose this is: "
-                f"queue={unit.logs[0].name}",
-                path=unit.logs[0].path,
-                hint="name the symbols, and have an instruments.json above the logs",
-            )
-    return replay_slices.price_scale(units)
+def _scale(options: ReadOptions, units: Sequence[Unit]) -> int:
+    """The largest scale of prices of all instruments that a query can meet."""
+    return max(
+        (
+            price_scale(options, unit.logs)
+            if unit.instrument is None
+            else unit.instrument.price_scale
+            for unit in units
+        ),
+        default=0,
+    )
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[ReplaySlice]:
     """Slices of time of each instrument."""
-    return replay_slices.plan(options, units_of(options, logs), wanted, 0)
+    units = units_of(options, logs)
+    scale = _scale(options, units) if options.prices == "decimal" else 0
+    return replay_slices.plan(options, units, wanted, 0, price_scale=scale)
 
 
 def read(part: ReplaySlice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -99,16 +104,16 @@ def open_stream(options: ReadOptions, **bounds: Any) -> BookStream:
     return BookStream(levels=options.levels, sample=options.sample, orders=orders, **bounds)
 
 
-def shape(batch: pa.RecordBatch, options: ReadOptions, price_scale: int) -> pa.RecordBatch:
+def shape(batch: pa.RecordBatch, options: ReadOptions, scale: int) -> pa.RecordBatch:
     """A batch of `open_stream` with the columns that `options.columns` names.
 
     Args:
         batch: The rows.
         options: With the columns.
-        price_scale: Of prices as decimals.
+        scale: Of prices as decimals.
     """
     assert options.columns is not None
-    made = _Levels(batch, price_scale if options.prices == "decimal" else None)
+    made = _Levels(batch, scale if options.prices == "decimal" else None)
     return pa.record_batch(
         [made.column(name) for name in options.columns], names=list(options.columns)
     )
@@ -153,27 +158,11 @@ class _Levels:
         if name not in self._values:
             values = self._batch[name].values
             if self._decimals is not None and name.endswith("_prices"):
-                values = self._as_decimals(name, values)
+                values = self._as_decimals(name, values, self._decimals)
             self._values[name] = values
         return self._values[name]
 
-    def _as_decimals(self, name: str, values: pa.Array) -> pa.Array:
+    def _as_decimals(self, name: str, values: pa.Array, scale: int) -> pa.Array:
         counts = np.diff(self._batch[name].offsets.to_numpy())
         scales = np.repeat(self._batch["price_scale"].to_numpy(), counts)
-        to = pa.decimal128(38, self._decimals)
-        found = np.unique(scales).tolist()
-        if len(found) <= 1:
-            return decimals(values, found[0] if found else 0).cast(to)
-        # A batch may have rows of several instruments.
-        parts = [decimals(values.filter(pa.array(scales == one)), one).cast(to) for one in found]
-        order = np.argsort(np.argsort(scales, kind="stable"), kind="stable")
-        return pa.concat_arrays(parts).take(pa.array(order))
-
-
-def decimals(values: pa.Array, scale: int) -> pa.Array:
-    """Scaled integers as decimals of that scale: the same digits, with a point."""
-    whole = values.to_numpy()
-    wide = np.empty((len(whole), 2), "<i8")
-    wide[:, 0] = whole
-    wide[:, 1] = whole >> 63  # the sign
-    return pa.Array.from_buffers(pa.decimal128(38, scale), len(whole), [None, pa.py_buffer(wide)])
+        return decimals(values.to_numpy(), scales, scale)

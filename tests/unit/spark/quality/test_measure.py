@@ -9,70 +9,19 @@ import pytest
 
 import tapewire as tw
 from tapewire.book.gaps import Gap
-from tapewire.bus import ArchiveLayout
-from tapewire.protocol.instruments import Instruments
-from tapewire.protocol.market import l2_diff, l2_snapshot, reset
+from tapewire.protocol.market import l2_snapshot, reset
 from tapewire.spark.quality import DayLogs, Limits, measure
 from tapewire.spark.quality.clocks import ClockMeasure
 from tapewire.spark.quality.findings import TABLES, findings_of, rows_of
-from tests.support.book_tapes import BTC, START_NS, L2Feed, trade
+from tests.support.book_tapes import BTC, START_NS
+from tests.support.faulty_days import MS, Day
 
-MS = 10**6
 HOUR = 3600 * 10**9
 
 
-class Day:
-    """One symbol's day to be written record by record, a millisecond apart, 3 ms on their way."""
-
-    def __init__(self, root, date="2023-11-14", start_ns=START_NS, feed=None):
-        Instruments([BTC]).save(root)
-        self._layout, self._date = ArchiveLayout(root), date
-        self._writers, self.paths = {}, {}
-        self.time = start_ns
-        self.feed = feed or L2Feed(BTC, seed=3)
-
-    def append(self, stream, type_id, payload, time):
-        if stream not in self._writers:
-            self.paths[stream] = str(self._layout.log("binance", "BTCUSDT", self._date, stream))
-            writer = tw.open_publisher(self.paths[stream], segment_bytes=1 << 20)
-            self._writers[stream] = writer
-        return self._writers[stream].append(type_id, payload, timestamp_ns=time)
-
-    def event(self, payload, *, way=3 * MS, stream="book", after=MS):
-        """A book event; its exchange time is put into the header, where the encoders leave 0."""
-        self.time += after
-        changed = bytearray(payload)
-        changed[24:32] = self.time.to_bytes(8, "little")
-        changed[32:40] = (self.time - way).to_bytes(8, "little")
-        self.append(stream, 0x1000, bytes(changed), self.time)
-        return self.time
-
-    def snapshot(self, **options):
-        return self.event(self.feed.snapshot(self.time), **options)
-
-    def diffs(self, count):
-        for _ in range(count):
-            self.event(self.feed.diff(self.time))
-
-    def lose(self, count):
-        for _ in range(count):
-            self.feed.diff(self.time)
-
-    def own_diff(self, bids=(), asks=(), **options):
-        self.feed.update += 1
-        ids = {"first": self.feed.update, "last": self.feed.update, "prev": self.feed.update - 1}
-        for side, levels in ((self.feed.bids, bids), (self.feed.asks, asks)):
-            for price, size in levels:
-                side.pop(price, None)
-                if size:
-                    side[price] = size
-        payload = l2_diff(BTC, self.time, bids=list(bids), asks=list(asks), **ids)
-        return self.event(payload, **options)
-
-    def logs(self, **options):
-        for writer in self._writers.values():
-            writer.close()
-        return DayLogs("binance", "BTCUSDT", self.paths, **options)
+def logs(day, **options):
+    day.close()
+    return DayLogs("binance", "BTCUSDT", day.paths, **options)
 
 
 @pytest.fixture
@@ -90,8 +39,8 @@ def kinds(found, gaps=(), limits=None):
 def test_a_day_without_faults_has_no_findings(day):
     day.snapshot()
     day.diffs(50)
-    day.append("trades", 0x1004, trade(BTC, day.time, 10_000, 5, 1), day.time + 3 * MS)
-    found = measure(day.logs())
+    day.trade(10_000, 5)
+    found = measure(logs(day))
     assert kinds(found) == []
     assert found.records == 153
     assert found.book.events == 152
@@ -106,7 +55,7 @@ def test_a_lost_diff_leaves_the_book_untrusted_until_the_next_snapshot(day):
     day.diffs(10)
     end = day.snapshot()
     day.diffs(10)
-    found = measure(day.logs())
+    found = measure(logs(day))
     [span] = found.book.spans
     assert (span.state, span.begin_ns, span.end_ns, span.events) == ("untrusted", begin, end, 10)
     assert span.cause
@@ -120,7 +69,7 @@ def test_time_before_the_first_snapshot_is_no_fault(tmp):
     day.diffs(5)
     day.snapshot()
     day.diffs(5)
-    found = measure(day.logs())
+    found = measure(logs(day))
     assert [(span.state, span.events) for span in found.book.spans] == [("start", 5)]
     assert kinds(found) == []
 
@@ -129,7 +78,7 @@ def test_a_reset_by_the_venue_is_untrusted_time(day):
     day.event(reset(BTC, day.time))
     day.diffs(3)
     day.snapshot()
-    [span] = measure(day.logs()).book.spans
+    [span] = measure(logs(day)).book.spans
     assert (span.state, span.cause, span.events) == ("untrusted", "reset by the venue", 4)
 
 
@@ -139,7 +88,7 @@ def test_a_bid_at_or_above_the_ask_is_found_with_its_time(day, over, state):
     begin = day.own_diff(bids=[(best + over, 1)])
     day.own_diff(asks=[(best + 90, 1)])
     end = day.own_diff(bids=[(best + over, 0)])
-    found = measure(day.logs())
+    found = measure(logs(day))
     [span] = found.book.spans
     assert (span.state, span.begin_ns, span.end_ns, span.events) == (state, begin, end, 2)
     assert span.worst == over
@@ -152,7 +101,7 @@ def test_a_book_that_differs_from_a_snapshot_on_the_tape_is_found(day):
     wrong = {**day.feed.bids, best: day.feed.bids[best] + 7}
     sides = {"bids": sorted(wrong.items(), reverse=True), "asks": sorted(day.feed.asks.items())}
     day.event(l2_snapshot(BTC, day.time, **sides, native_seq=day.feed.update))
-    found = measure(day.logs())
+    found = measure(logs(day))
     [one] = found.drift.differences
     assert (one.price, one.venue_size - one.book_size, one.differing) == (best, 7, 1)
     assert kinds(found) == ["drift"]
@@ -161,7 +110,7 @@ def test_a_book_that_differs_from_a_snapshot_on_the_tape_is_found(day):
 def test_a_snapshot_of_another_moment_is_not_compared(day):
     sides = {"bids": [(1, 1)], "asks": [(99_999, 1)]}
     day.event(l2_snapshot(BTC, day.time, **sides, native_seq=day.feed.update + 3))
-    found = measure(day.logs())
+    found = measure(logs(day))
     assert (found.drift.compared, found.drift.not_comparable) == (0, 1)
 
 
@@ -180,7 +129,7 @@ def test_a_stream_of_snapshots_is_compared_with_the_book_of_its_moment(tmp):
                 asks[4] = (asks[4][0], asks[4][1] + 1)
             payload = l2_snapshot(BTC, day.time, bids=bids, asks=asks, native_seq=n)
             day.event(payload, stream="book_snapshot_5", after=0)
-    found = measure(day.logs())
+    found = measure(logs(day))
     assert found.drift.compared > 50
     assert {one.timestamp_ns for one in found.drift.differences} == wrong
     assert found.drift.differing == len(wrong) > 5
@@ -191,14 +140,14 @@ def test_records_early_late_and_behind_are_counted_apart(day):
     day.own_diff(way=-2 * MS)
     day.own_diff(way=11_000 * MS)
     day.own_diff(after=-40 * MS)
-    found = measure(day.logs())
+    found = measure(logs(day))
     clock = found.clocks["book"]
     assert (clock.early, clock.late, clock.behind) == (1, 1, 1)
     assert (clock.least_ns, clock.greatest_ns) == (-2 * MS, 11_000 * MS)
     assert clock.worst_behind_ns == 40 * MS
     assert kinds(found) == ["early", "late", "behind"]
     loose = replace(Limits(), late_ns=60_000 * MS, early_ns=5 * MS, behind_ns=50 * MS)
-    assert kinds(measure(day.logs(), loose), limits=loose) == []
+    assert kinds(measure(logs(day), loose), limits=loose) == []
 
 
 def test_a_clock_that_runs_away_is_found_by_the_shortest_ways_of_hours(tmp):
@@ -208,7 +157,7 @@ def test_a_clock_that_runs_away_is_found_by_the_shortest_ways_of_hours(tmp):
         day.own_diff(way=(5 + 300 * hour) * MS)
         day.own_diff(way=2_000 * MS)  # load, not drift
         day.time = START_NS + (hour + 1) * HOUR
-    found = measure(day.logs())
+    found = measure(logs(day))
     assert found.clocks["book"].drift_ns == 602 * MS
     assert kinds(found) == ["clock-drift"]
 
@@ -216,14 +165,14 @@ def test_a_clock_that_runs_away_is_found_by_the_shortest_ways_of_hours(tmp):
 def test_damage_is_told_of_and_the_book_is_not_trusted_after_it(day):
     day.diffs(400)
     day.snapshot()
-    logs = day.logs()
-    with tw.open_log(logs.streams["book"]) as log:
+    where = logs(day)
+    with tw.open_log(where.streams["book"]) as log:
         payload = bytes(next(r for r in log if r.seq == 200).payload)
-    segment = min(Path(logs.streams["book"]).glob("*.q"))  # the next one is there beforehand
+    segment = min(Path(where.streams["book"]).glob("*.q"))  # the next one is there beforehand
     data = bytearray(segment.read_bytes())
     data[data.index(payload) + 3] ^= 0xFF
     segment.write_bytes(data)
-    found = measure(logs)
+    found = measure(where)
     assert [one.stream for one in found.damage] == ["book"]
     assert found.book.events == 501
     assert kinds(found)[:2] == ["damage", "untrusted"]
@@ -235,7 +184,7 @@ def test_a_day_begins_with_the_book_of_the_day_before(tmp):
     first.diffs(50)
     second = Day(tmp, "2023-11-15", first.time + HOUR, first.feed)
     second.diffs(50)
-    before, after = first.logs(), second.logs()
+    before, after = logs(first), logs(second)
     alone = measure(after)
     assert alone.book.events_of == {"start": 50}
     found = measure(replace(after, before=(before.streams["book"],)))
@@ -259,7 +208,7 @@ def test_percentiles_are_within_a_percent_of_the_exact_ones():
 def test_rows_fit_their_tables(day):
     import pyarrow as pa
 
-    found = measure(day.logs())
+    found = measure(logs(day))
     gaps = [Gap("venue", "binance", "BTCUSDT", "book", 5, 2**64 - 1, 7, 8, "cause")]
     rows = rows_of(found, gaps, findings_of(found, gaps, Limits()))
     assert rows.keys() == TABLES.keys()

@@ -1,0 +1,82 @@
+"""Books replayed and features computed by Spark with one core and with two.
+
+The job: features of one symbol's day at several spans, one DataFrame each, united, so that it is a
+minute's work on one core with a tape that fits in memory. Each number of cores has a process of its
+own; a round over a part of the tape first starts Python workers and compilers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import scratch
+from benchmarks.spark import sessions, tape
+
+FEATURES = "mid,spread_bps,microprice,imbalance5,bid_depth10,ask_depth10,ofi"
+SPANS_MS = (50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
+LONG_ENOUGH_S = 60.0
+AIM_S = 75.0
+TAPE_BYTES = 2 << 30
+
+
+def job(spark: Any, path: str, passes: int) -> list[int | None]:
+    """As many passes over the tape, each at a span of its own."""
+    frames = []
+    for i in range(passes):
+        span = SPANS_MS[i % len(SPANS_MS)] * (1 + i // len(SPANS_MS))
+        reader = spark.read.format("tapewire").option("view", "features")
+        frames.append(reader.options(features=FEATURES, sample=f"{span}ms").load(path))
+    united = frames[0]
+    for frame in frames[1:]:
+        united = united.union(frame)
+    return sessions.everything(united)
+
+
+def measure(spark: Any, path: Path | str, passes: int) -> dict[str, Any]:
+    """Seconds of the job, warm; `passes` 0: as many as make it long enough."""
+    for _ in range(2):
+        once = sessions.seconds(lambda: job(spark, str(path), 1))
+    passes = passes or math.ceil(AIM_S / once)
+    told: list[Any] = []
+    took = sessions.seconds(lambda: told.extend(job(spark, str(path), passes)))
+    cores = spark.sparkContext.defaultParallelism
+    return {"cores": cores, "passes": passes, "seconds": [took], "told": told}
+
+
+def compare() -> dict[str, Any]:
+    """One core, then two, then each again: a busy minute hits one of them alone."""
+    with scratch(Path("/var/tmp")) as folder:
+        made = tape.write_books(folder / "archive", TAPE_BYTES)
+        one = _in_process(made.path, 1, 0)
+        two = _in_process(made.path, sessions.CORES, one["passes"])
+        for side in (one, two):
+            side["seconds"] += _in_process(made.path, side["cores"], one["passes"])["seconds"]
+    return result(made, one, two)
+
+
+def _in_process(path: Path, cores: int, passes: int) -> Any:
+    return sessions.in_process("benchmarks.spark.speedup", path, cores, passes)
+
+
+def smoke(spark: Any) -> dict[str, Any]:
+    """The same in one session, tiny: both sides have its cores."""
+    with scratch() as folder:
+        made = tape.write_books(folder / "archive", 4 << 20)
+        one, two = (measure(spark, made.path, 1) for _ in range(2))
+    return result(made, one, two)
+
+
+def result(made: tape.Tape, one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+    if one["told"] != two["told"]:
+        raise RuntimeError(f"features differ with the cores: {one['told']}, {two['told']}")
+    return {"records": made.records, "bytes": made.bytes, "one": one, "two": two}
+
+
+if __name__ == "__main__":
+    where, wanted_cores, wanted_passes = sys.argv[1:]
+    with sessions.session(int(wanted_cores)) as spark:
+        print(json.dumps(measure(spark, where, int(wanted_passes))))

@@ -1,0 +1,303 @@
+"""`compact`: small Parquet files into right-sized ones; archive logs into Parquet, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tapewire.config import check_whole
+from tapewire.errors import ConcurrentUse, CorruptSource, InvalidOption
+from tapewire.protocol.instruments import Instruments
+from tapewire.spark.jobs.done import FOLDER
+from tapewire.spark.jobs.parquet_logs import (
+    Files,
+    log_to_parquet,
+    parquet_files,
+    parquet_to_log,
+)
+from tapewire.spark.jobs.parts import Part, PartResult, run_parts
+from tapewire.spark.jobs.progress import Progress
+from tapewire.spark.jobs.publishing import Workshop
+from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.logs import LogRef, resolve
+from tapewire.spark.options import ReadOptions
+from tapewire.spark.slices import Slice, plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["compact"]
+
+JOB = "compact"
+TARGET_BYTES = 256 << 20
+CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
+TO = ("parquet", "archive")
+
+
+def compact(
+    spark: SparkSession,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    to: str = "parquet",
+    target_bytes: int = TARGET_BYTES,
+    codec: str = "zstd",
+    yes: bool = False,
+    progress: Progress | None = None,
+) -> Summary:
+    """Rewrite a tree of logs or of Parquet files; each log or folder is a task.
+
+    * Logs, `to="parquet"`: each log becomes a folder of Parquet files at the same place below the
+      target, with all columns of its records and venue, symbol, stream and date.
+    * Such a tree, `to="archive"`: the same logs again, record for record.
+    * Any other tree of Parquet files: the rows of each folder in the same order, in files of about
+      `target_bytes`. The target may be the source, with `yes`: then each folder is exchanged for
+      the new one in one step, and the old files are removed after that.
+
+    Args:
+        spark: The session. Its workers see source and target by the same paths.
+        source: An archive, a part of one, a log; or a folder with Parquet files below it.
+        target: Where to.
+        to: "parquet" or "archive".
+        target_bytes: Of a Parquet file, about.
+        codec: Of Parquet: zstd, snappy, gzip, lz4 or none.
+        yes: Replace what is in the source itself.
+        progress: Shows how far it is.
+
+    Example:
+        >>> from tapewire import spark as tws
+        >>> spark = tws.session()  # doctest: +SKIP
+        >>> tws.jobs.compact(spark, "archive/", "parquet/")  # doctest: +SKIP
+        >>> tws.jobs.compact(spark, "parquet/", "again/", to="archive")  # doctest: +SKIP
+    """
+    started = time.monotonic()
+    if to not in TO:
+        raise InvalidOption(f"not a target: to={to!r}", hint=f"one of {', '.join(TO)}")
+    if codec not in CODECS:
+        raise InvalidOption(f"not a codec: codec={codec!r}", hint=f"one of {', '.join(CODECS)}")
+    check_whole("target_bytes", target_bytes, 4096)
+    top, place = Path(os.path.abspath(source)), Path(os.path.abspath(target))
+    if not top.exists():
+        raise FileNotFoundError(2, "nothing there", os.fspath(top))
+    options = {"to": to, "target_bytes": target_bytes, "codec": codec}
+    summary = Summary(JOB, os.fspath(source), os.fspath(target))
+    folders = _parquet_folders(top)
+    work: _Work
+    if to == "archive":
+        if not folders:
+            raise FileNotFoundError(2, "no Parquet files there", os.fspath(top))
+        parts, work = _folder_parts(top, folders), _ToLog(place)
+    elif folders:
+        _refuse_in_place(top, place, yes)
+        parts, work = _folder_parts(top, folders), _Rewrite(place, target_bytes, codec)
+    else:
+        parts, work = _log_parts(top), _ToParquet(place, target_bytes, codec)
+    with Workshop(place, JOB).alone():
+        run_parts(
+            spark,
+            JOB,
+            place,
+            parts,
+            work,
+            options=options,
+            summary=summary,
+            progress=progress if progress is not None else Progress(JOB, quiet=True),
+        )
+        _take_instruments(top, place, to)
+    summary.seconds = time.monotonic() - started
+    return summary
+
+
+class _Work:
+    """What all three have in common: a folder made aside, then published."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __call__(self, part: Part) -> PartResult:
+        shop = Workshop(self.target, JOB)
+        with shop.folder() as made:
+            result = self.make(part, made)
+            if result.outputs:
+                self.check(part)
+                shop.publish(made, self.target / result.outputs[0])
+        return result
+
+    def make(self, part: Part, made: Path) -> PartResult:
+        """Fill the folder; a result without outputs leaves everything as it is."""
+        raise NotImplementedError
+
+    def check(self, part: Part) -> None:
+        """The last look before the folder takes its place."""
+
+
+class _ToParquet(_Work):
+    def __init__(self, target: Path, target_bytes: int, codec: str) -> None:
+        super().__init__(target)
+        self._options = {"target_bytes": target_bytes, "codec": codec}
+
+    def make(self, part: Part, made: Path) -> PartResult:
+        log, slice_, place = part.work
+        files = log_to_parquet(log, slice_, made, **self._options)
+        return PartResult(files.rows, files.bytes, outputs=[place], counts={"logs": 1})
+
+
+class _ToLog(_Work):
+    def make(self, part: Part, made: Path) -> PartResult:
+        folder, place = part.work
+        rows = parquet_to_log(parquet_files(Path(folder)), made)
+        size = sum(f.stat().st_blocks * 512 for f in made.iterdir() if f.is_file())
+        return PartResult(rows, size, outputs=[place], counts={"logs": 1})
+
+
+class _Rewrite(_Work):
+    def __init__(self, target: Path, target_bytes: int, codec: str) -> None:
+        super().__init__(target)
+        self._target_bytes, self._codec = target_bytes, codec
+
+    def make(self, part: Part, made: Path) -> PartResult:
+        folder, place = Path(part.work[0]), part.work[1]
+        here = self.target / place == folder
+        files = parquet_files(folder)
+        size = sum(path.stat().st_size for path in files)
+        if here and len(files) <= max(1, -(-size // self._target_bytes)):
+            return PartResult(counts={"folders_right_already": 1})
+        if here and any(entry.is_dir() for entry in folder.iterdir()):
+            finding = Finding(part.name, "has folders beside its files: left as it is")
+            return PartResult(findings=[finding])
+        schema = _schema_of(files)
+        with Files(made, schema, self._target_bytes, self._codec) as out:
+            for path in files:
+                for batch in _batches(path, schema):
+                    out.add(batch)
+        for entry in sorted(folder.iterdir()):
+            # Notes that lie beside; hidden files are Spark's checksums of the old ones.
+            if entry.name[0] != "." and entry not in files and not entry.is_symlink():
+                os.link(entry, made / entry.name)
+        counts = {"files_before": len(files), "files_after": len(out.names)}
+        return PartResult(out.rows, out.bytes, outputs=[place], counts=counts)
+
+    def check(self, part: Part) -> None:
+        if tuple(_states(Path(part.work[0]))) != part.inputs:
+            raise ConcurrentUse(
+                "its files changed while they were read",
+                path=part.work[0],
+                hint="run again when nobody writes to it",
+            )
+
+
+def _log_parts(top: Path) -> list[Part]:
+    parts = []
+    for log in resolve(os.fspath(top), ReadOptions()):
+        slices = plan([log], ReadOptions(partitions=1), 1)
+        slice_ = slices[0] if slices else None
+        place = _place_of(log, top)
+        inputs = ({"path": log.path, **_range(slice_)},)
+        parts.append(Part(_part_name(place), inputs, (log, slice_, place)))
+    return parts
+
+
+def _range(part: Slice | None) -> dict[str, Any]:
+    if part is None:
+        return {"first_seq": None, "next_seq": None}
+    return {"first_seq": part.seq_from, "next_seq": part.seq_to}
+
+
+def _place_of(log: LogRef, top: Path) -> str:
+    """Where a log lies below an archive, whatever part of it was given."""
+    if log.venue and log.symbol and log.date and log.stream:
+        return f"v1/{log.venue}/{log.symbol}/{log.date}/{log.stream}"
+    if log.venue and log.date and log.stream == "raw":
+        return f"raw/v1/{log.venue}/{log.date}/raw"
+    relative = os.path.relpath(log.path, top)
+    return os.path.basename(log.path) if relative == "." else relative
+
+
+def _folder_parts(top: Path, folders: list[Path]) -> list[Part]:
+    parts = []
+    for folder in folders:
+        place = os.path.relpath(folder, top)
+        if place == ".":
+            raise InvalidOption(
+                "there are Parquet files in the source itself, which cannot be exchanged whole",
+                path=os.fspath(top),
+                hint="give the folder above it as source and target",
+            )
+        work = (os.fspath(folder), place)
+        parts.append(Part(_part_name(place), tuple(_states(folder)), work))
+    return parts
+
+
+def _part_name(place: str) -> str:
+    """The place as the name of a part, whose characters are fewer than those of ``date=…``."""
+    name = re.sub(r"[^A-Za-z0-9._/-]|(?<![^/])[.]", "-", place)
+    if name == place:
+        return place
+    return f"{name}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+
+
+def _states(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in parquet_files(folder):
+        seen = path.stat()
+        yield {"path": os.fspath(path), "size": seen.st_size, "mtime_ns": seen.st_mtime_ns}
+
+
+def _parquet_folders(top: Path) -> list[Path]:
+    found = []
+    for parent, folders, _ in os.walk(top):
+        folders[:] = sorted(name for name in folders if name[0] not in "._" and name != FOLDER)
+        if parquet_files(Path(parent)):
+            found.append(Path(parent))
+    return found
+
+
+def _refuse_in_place(top: Path, place: Path, yes: bool) -> None:
+    if os.path.realpath(top) == os.path.realpath(place) and not yes:
+        raise InvalidOption(
+            "the files of the source itself would be replaced",
+            path=os.fspath(top),
+            hint="say so with yes=True (--yes), or give another target",
+        )
+
+
+def _schema_of(files: list[Path]) -> pa.Schema:
+    first: pa.Schema = None
+    for path in files:
+        try:
+            schema = pq.read_schema(path)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptSource(f"cannot be read: {error}", path=os.fspath(path)) from error
+        if first is None:
+            first = schema
+        elif not schema.equals(first):
+            raise CorruptSource(
+                "its columns are not those of the first file of the folder",
+                path=os.fspath(path),
+                hint="rewrite it with the schema of the others",
+            )
+    return first
+
+
+def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(65_536):
+                yield batch.cast(schema)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptSource(f"cannot be read: {error}", path=os.fspath(path)) from error
+
+
+def _take_instruments(top: Path, place: Path, to: str) -> None:
+    """The instruments travel too; beside Parquet files in the folder that others pass over."""
+    aside = top / FOLDER
+    instruments = Instruments.load(aside if aside.is_dir() else top)
+    if len(instruments):
+        instruments.save(place / FOLDER if to == "parquet" else place)

@@ -1,0 +1,226 @@
+"""`features`: books and trades into tables of numbers, by venue, date and symbol."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapewire.errors import InvalidOption
+from tapewire.page import write_file
+from tapewire.replay.row_stream import look_back_ns
+from tapewire.spark.jobs.day_tables import KEYS, refuse_live_days, utc_date, write_day_tables
+from tapewire.spark.jobs.days import (
+    REPORT,
+    Day,
+    day_bounds,
+    days_of,
+    folder_of,
+    is_chosen,
+    symbols_option,
+)
+from tapewire.spark.jobs.progress import Progress
+from tapewire.spark.jobs.summary import Summary
+from tapewire.spark.options import ReadOptions
+from tapewire.spark.report.features_page import DayFeatures, FeatureFacts, features_page
+from tapewire.spark.report.picture import PICTURE_LEVELS, PICTURE_POINTS, BookPicture, span_for
+from tapewire.spark.report.plots import Series
+from tapewire.spark.views.features import names_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tapewire.spark.jobs.parts import PartResult
+
+__all__ = ["features"]
+
+JOB = "features"
+STREAMS = ("book", "trades")
+PLOTS = 6
+
+
+def features(
+    spark: SparkSession,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    names: Iterable[str] | None = None,
+    sample: str = "1s",
+    symbols: Iterable[str] | None = None,
+    dates: Iterable[str] | None = None,
+    instruments: str | None = None,
+    plots: int = PLOTS,
+    progress: Progress | None = None,
+) -> Summary:
+    """Compute features of an archive: Parquet by venue, date and symbol, and ``_report.html``.
+
+    Books and trades of a symbol are one tape, ordered by the time they were received. Rows are
+    sorted by time within each file, and are the same, to the bit, for any number of partitions.
+
+    Args:
+        spark: The session.
+        source: An archive with clean logs.
+        target: Where the table goes.
+        names: As `replay.describe_features` lists them; None: all of them.
+        sample: "event", "trade", or a span such as "1s": when there is a row.
+        symbols: Only these; SYMBOL or VENUE:SYMBOL.
+        dates: Only these days, ``YYYY-MM-DD``.
+        instruments: Path of an `instruments.json`; None takes those above the logs.
+        plots: How many symbols' days the report draws: those with the most rows.
+        progress: Shows how far it is.
+
+    Example:
+        >>> from tapewire import spark as tws
+        >>> spark = tws.session()  # doctest: +SKIP
+        >>> tws.jobs.features(spark, "clean/", "features/", names=["mid", "ofi"])  # doctest: +SKIP
+    """
+    started = time.monotonic()
+    asked = None if names is None else tuple(names)
+    if asked == ():
+        raise InvalidOption("no feature is named", hint="replay.describe_features() lists them")
+    options = ReadOptions(
+        view="features",
+        sample=sample,
+        symbols=symbols_option(symbols),
+        instruments=instruments,
+        features=asked,
+    )
+    columns = names_of(options)
+    look_back_ns(columns, sample)  # raises where a name or the sample is none
+    days = [
+        day
+        for day in days_of(source, options)
+        if is_chosen(day, dates) and any(stream in day.logs for stream in STREAMS)
+    ]
+    refuse_live_days(days, source)
+    summary = Summary(JOB, os.fspath(source), os.fspath(target))
+    views = _Views(spark, os.fspath(source), instruments)
+
+    def rows_of(date: str, group: Sequence[Day]) -> DataFrame:
+        rows = views.load("features", date, group, sample=sample, features=",".join(columns))
+        return _in_order(rows.withColumn("date", utc_date()))
+
+    results = write_day_tables(
+        JOB,
+        target,
+        days,
+        rows_of,
+        streams=STREAMS,
+        options={"names": list(columns), "sample": sample, "instruments": instruments},
+        summary=summary,
+        progress=progress if progress is not None else Progress(JOB, quiet=True),
+    )
+    summary.seconds = time.monotonic() - started
+    report = Path(os.path.abspath(os.fspath(target))) / REPORT
+    if summary.done or not report.exists():
+        shown = _Shown(views, report.parent, columns, sample)
+        there = [day for day in days if day.name in results]
+        drawn = sorted(there, key=lambda day: -results[day.name].rows)[:plots]
+        facts = [_facts(day, results) for day in there]
+        pictures = [shown.day(day) for day in drawn if results[day.name].rows]
+        write_file(report, features_page(facts, pictures, columns, sample, os.fspath(source)))
+        summary.seconds = time.monotonic() - started
+    summary.report = os.path.join(os.fspath(target), REPORT)
+    return summary
+
+
+def _in_order(rows: DataFrame) -> DataFrame:
+    """As the source gives them, which is by time; the writer's own sort may not keep that."""
+    from pyspark.sql import functions as F
+
+    numbered = rows.withColumn("_row", F.monotonically_increasing_id())
+    return numbered.sortWithinPartitions(*KEYS, "_row").drop("_row")
+
+
+def _facts(day: Day, results: Mapping[str, PartResult]) -> FeatureFacts:
+    result = results[day.name]
+    return FeatureFacts(day.venue, day.symbol, day.date, result.rows, result.bytes)
+
+
+class _Views:
+    """Reads views of symbols' days of one source."""
+
+    def __init__(self, spark: SparkSession, source: str, instruments: str | None) -> None:
+        self.spark, self._source, self._instruments = spark, source, instruments
+
+    def load(self, view: str, date: str, days: Sequence[Day], **options: str) -> DataFrame:
+        """Rows of these symbols on one day."""
+        bounds = day_bounds(date)
+        assert bounds is not None
+        given = {
+            "view": view,
+            "symbols": ",".join(f"{day.venue}:{day.symbol}" for day in days),
+            "time_from": str(bounds[0]),
+            "time_to": str(bounds[1]),
+            **options,
+        }
+        if self._instruments is not None:
+            given["instruments"] = self._instruments
+        return self.spark.read.format("tapewire").options(**given).load(self._source)
+
+
+class _Shown:
+    """What the report draws of a day: some hundred points, whatever the day has."""
+
+    def __init__(self, views: _Views, target: Path, names: Sequence[str], sample: str) -> None:
+        self._views, self._target, self._names, self._sample = views, target, names, sample
+
+    def day(self, day: Day) -> DayFeatures:
+        """Its book and its features."""
+        from pyspark.sql import functions as F
+
+        rows = self._views.spark.read.parquet(os.fspath(folder_of(self._target, day)))
+        edges = rows.agg(F.min("timestamp_ns"), F.max("timestamp_ns"), F.count("*")).collect()[0]
+        begin, end, count = int(edges[0]), int(edges[1]), int(edges[2])
+        series, known = self._series(rows, begin, end)
+        return DayFeatures(
+            f"{day.symbol} · {day.venue} · {day.date}",
+            count,
+            series,
+            {name: known[name] / count for name in self._names},
+            self._picture(day, begin, end),
+        )
+
+    def _series(self, rows: DataFrame, begin: int, end: int) -> tuple[list[Series], dict[str, int]]:
+        from pyspark.sql import functions as F
+
+        width = max(1, -(-(end - begin + 1) // PICTURE_POINTS))
+        place = F.expr(f"(timestamp_ns - {begin}L) div {width}L").alias("place")
+        columns = [
+            function(name).alias(f"{label} {name}")
+            for name in self._names
+            for label, function in (
+                ("low", F.min),
+                ("mean", F.mean),
+                ("high", F.max),
+                ("known", F.count),
+            )
+        ]
+        found = rows.groupBy(place).agg(*columns).orderBy("place").toArrow()
+        times = begin + found["place"].to_numpy() * width
+        series = [
+            Series(
+                name,
+                times,
+                *(
+                    found[f"{label} {name}"].to_numpy().astype(np.float64)
+                    for label in ("low", "mean", "high")
+                ),
+            )
+            for name in self._names
+        ]
+        known = {name: int(np.sum(found[f"known {name}"].to_numpy())) for name in self._names}
+        return series, known
+
+    def _picture(self, day: Day, begin: int, end: int) -> BookPicture | None:
+        if "book" not in day.logs:
+            return None
+        grid: dict[str, str] = {"sample": span_for(begin, end), "levels": str(PICTURE_LEVELS)}
+        table = self._views.load("book", day.date, [day], **grid).toArrow()
+        columns: dict[str, Any] = table.sort_by("timestamp_ns").to_pydict()
+        picture = BookPicture.of(f"{day.symbol} · {day.venue} · {day.date}", columns)
+        return picture if len(picture) > 1 else None

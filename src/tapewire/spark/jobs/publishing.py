@@ -1,0 +1,134 @@
+"""Folders that appear whole: made aside, and put in their place in one step.
+
+A kill leaves the old folder or the new one, never a part of one; what it leaves aside is swept by
+the next run of the same job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from tapewire.bus.names import path_below
+from tapewire.errors import ConcurrentUse, InvalidOption
+from tapewire.spark.jobs.done import FOLDER
+
+__all__ = ["Workshop"]
+
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2
+_AT_FDCWD = -100
+
+
+class Workshop:
+    """Where a job makes folders for its target: `<target>/_tapewire/<job>`.
+
+    Example:
+        >>> shop = Workshop(tmp, "compact")
+        >>> with shop.folder() as made:
+        ...     _ = (made / "a.txt").write_text("new")
+        ...     shop.publish(made, tmp / "x" / "y")
+        >>> (tmp / "x" / "y" / "a.txt").read_text()
+        'new'
+    """
+
+    def __init__(self, target: str | os.PathLike[str], job: str) -> None:
+        self.target = Path(target)
+        self._shop = path_below(self.target, FOLDER, job)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else runs this job at this target; what killed runs left is swept.
+
+        Raises:
+            ConcurrentUse: Somebody does.
+        """
+        _make_private(self.target, self._shop)
+        fd = os.open(self._shop, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConcurrentUse(
+                    f"this job is running at this target already: job={self._shop.name}",
+                    path=os.fspath(self.target),
+                    hint="wait for it",
+                ) from None
+            for name in os.listdir(self._shop):
+                shutil.rmtree(self._shop / name, ignore_errors=True)
+            yield
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        """A new folder; gone at the end, unless it was published."""
+        _make_private(self.target, self._shop)
+        made = self._shop / uuid.uuid4().hex
+        made.mkdir(mode=0o700)
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    def publish(self, made: Path, place: Path) -> None:
+        """Put a folder into its place, durably; what was there is removed afterwards.
+
+        Raises:
+            InvalidName: A link leads the place out of the target.
+            InvalidOption: The filesystem cannot exchange two folders in one step.
+        """
+        path_below(self.target, os.path.relpath(place, self.target))
+        _sync_tree(made)
+        _make_private(self.target, place.parent)
+        try:
+            os.rename(made, place)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            _exchange(made, place)
+        _sync(place.parent)
+        shutil.rmtree(made, ignore_errors=True)  # what was there before
+
+
+def _exchange(one: Path, other: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    paths = os.fsencode(one), os.fsencode(other)
+    if libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _EXCHANGE) == 0:
+        return
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS):
+        raise InvalidOption(
+            "this filesystem cannot exchange two folders in one step",
+            path=os.fspath(other),
+            hint="write to a new target, and move it yourself",
+        )
+    raise OSError(number, os.strerror(number), os.fspath(other))
+
+
+def _make_private(root: Path, folder: Path) -> None:
+    """Folders down to `folder`, private; mkdir gives its mode to the last one alone."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in [*reversed(folder.relative_to(root).parents), folder.relative_to(root)]:
+        (root / name).mkdir(mode=0o700, exist_ok=True)
+
+
+def _sync_tree(folder: Path) -> None:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            _sync(Path(parent, name))
+        _sync(Path(parent))
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

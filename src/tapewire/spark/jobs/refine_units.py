@@ -1,0 +1,141 @@
+"""What is refined at once: the raw logs of a venue's day, and how much of them is new."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tapewire.errors import InvalidOption, NotALog
+from tapewire.spark.jobs.done import Mark
+from tapewire.spark.logs import LogRef, resolve
+from tapewire.spark.options import ReadOptions
+from tapewire.spark.slices import Slice, plan
+
+__all__ = ["Unit", "raw_logs", "units_of"]
+
+
+@dataclass
+class Unit:
+    """Raw logs that are refined together: the same record may be in several of them.
+
+    Attributes:
+        name: ``venue/date``, or ``venue`` where a log holds many days.
+        date: The day that all its records must have, or None.
+        logs: The raw logs.
+        slices: Of each log, those that are to be read now.
+        state: Of each log what is to be refined after this run: path, first and next number.
+        clocks: Of each log the highest time before its slices.
+        replace: Whether the clean logs are to be made anew.
+    """
+
+    name: str
+    date: str | None
+    logs: list[LogRef]
+    slices: list[list[Slice]] = field(default_factory=list)
+    state: list[dict[str, Any]] = field(default_factory=list)
+    clocks: list[int] = field(default_factory=list)
+    replace: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """About how much there is to read."""
+        return sum(part.bytes for parts in self.slices for part in parts)
+
+    def look(self, options: ReadOptions, wanted: int) -> None:
+        """Plan the slices of all its logs, up to the last record that is there now."""
+        self.slices, self.state = [], []
+        for log in self.logs:
+            parts = plan([log], options, wanted)
+            if any(part.count is not None for part in parts):
+                raise InvalidOption(
+                    "the numbers of this log begin again: its records cannot be told by them",
+                    path=log.path,
+                    hint="archive the log with `tapewire archive tap` and refine that",
+                )
+            self.slices.append(parts)
+            first = parts[0].seq_from if parts else None
+            last = parts[-1].seq_to if parts else None
+            self.state.append({"path": log.path, "first_seq": first, "next_seq": last})
+
+    def go_on(self, mark: Mark, options: Mapping[str, Any], read: ReadOptions, wanted: int) -> None:
+        """Leave out what an earlier run has refined; all of it again where that is not to be told.
+
+        Raises:
+            InvalidOption: All would have to be refined again, and some of it is gone.
+        """
+        before = {each.get("path"): each for each in mark.inputs}
+        grown = len(self.logs) == 1 and mark.options == dict(options)
+        gone = False
+        for state in self.state:
+            old = before.pop(state["path"], None)
+            if old is None or old["next_seq"] is None:
+                continue
+            lost = state["first_seq"] is None or state["first_seq"] > old["first_seq"]
+            gone |= lost
+            grown &= state["next_seq"] is not None and state["next_seq"] >= old["next_seq"]
+        if grown and not before:
+            self._leave_out(mark, read, wanted)
+            return
+        if gone or before:
+            raise InvalidOption(
+                f"raw records that were refined before are gone, and cannot be refined again: "
+                f"unit={self.name}",
+                path=self.logs[0].path,
+                hint="use the options of the run before, or a new target",
+            )
+        self.replace = True
+
+    def _leave_out(self, mark: Mark, read: ReadOptions, wanted: int) -> None:
+        import dataclasses
+
+        (log,), (state,), (old,) = self.logs, self.state, mark.inputs
+        self.clocks = [int(clock) for clock in mark.result.get("clocks", [])]
+        if old["next_seq"] is None:
+            return
+        later = dataclasses.replace(read, seq_from=old["next_seq"], seq_to=state["next_seq"])
+        self.slices = [plan([log], later, wanted)]
+        state["first_seq"] = old["first_seq"]
+
+
+def raw_logs(source: str | os.PathLike[str]) -> list[LogRef]:
+    """The multiplexed logs of a path: those of an archive or a bus, or the logs that it names.
+
+    Raises:
+        NotALog: There is none; logs of one symbol each need no refinement.
+    """
+    logs = [log for log in resolve(os.fspath(source), ReadOptions()) if log.symbol is None]
+    raw = [log for log in logs if log.stream == "raw"] or [log for log in logs if not log.stream]
+    if not raw:
+        raise NotALog(
+            "there is no raw log here",
+            path=os.fspath(source),
+            hint="give a log, an archive with raw/v1/VENUE/DATE/raw, or a bus with streams/raw",
+        )
+    return raw
+
+
+def units_of(logs: Sequence[LogRef]) -> list[Unit]:
+    """Logs by venue and day; all of a venue together where one of them holds many days.
+
+    Example:
+        >>> raw = [LogRef(f"raw/okx/{day}", f"/a/{day}", "okx", date=day) for day in ("d1", "d2")]
+        >>> [unit.name for unit in units_of(raw)]
+        ['okx/d1', 'okx/d2']
+        >>> [unit.name for unit in units_of([*raw, LogRef("raw/okx", "/bus/okx", "okx")])]
+        ['okx']
+    """
+    by_venue: dict[str, list[LogRef]] = {}
+    for log in logs:
+        by_venue.setdefault(log.venue or "logs", []).append(log)
+    units = []
+    for venue, of_venue in sorted(by_venue.items()):
+        days = {log.date for log in of_venue}
+        if None in days:
+            units.append(Unit(venue, None, sorted(of_venue)))
+            continue
+        for day in sorted(day for day in days if day is not None):
+            of_day = sorted(log for log in of_venue if log.date == day)
+            units.append(Unit(f"{venue}/{day}", day, of_day))
+    return units

@@ -1,0 +1,216 @@
+"""The pictures of reports."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapewire.page import Panel, Scale, duration, figure
+from tapewire.spark.report.picture import BookPicture
+
+__all__ = ["Mark", "Series", "book", "clocks", "features", "flaws_over_time", "spread", "time_axis"]
+
+Array = np.ndarray[Any, Any]
+WIDTH, LEFT, RIGHT = 1040, 86, 1024
+_COLUMNS, _ROWS = 260, 64  # of the heat map
+_STEPS_S = (
+    *(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600),
+    *(2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400, 30 * 86_400),
+    *(90 * 86_400, 365 * 86_400),
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A while on the time axis. `css`: "flaw" for what is wrong, "dim" for what is not known."""
+
+    begin_ns: int
+    end_ns: int
+    css: str = "flaw"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One feature over time: the least, mean and greatest of each piece of it."""
+
+    name: str
+    times_ns: Array
+    low: Array
+    mean: Array
+    high: Array
+
+
+def time_axis(begin_ns: int, end_ns: int) -> tuple[Scale, list[tuple[float, str]]]:
+    """A scale of nanoseconds, and its labels: UTC, as fine as the axis needs.
+
+    Example:
+        >>> _, ticks = time_axis(1_700_006_400 * 10**9, 1_700_010_000 * 10**9)
+        >>> [text for _, text in ticks][:3]
+        ['2023-11-15', '00:10', '00:20']
+    """
+    scale = Scale(begin_ns, max(end_ns, begin_ns + 1), LEFT, RIGHT)
+    seconds = (end_ns - begin_ns) / 1e9
+    step_s = next((s for s in _STEPS_S if seconds / s <= 8), _STEPS_S[-1])
+    step = int(step_s * 10**9)
+    first = -(-begin_ns // step) * step
+    return scale, [(tick, _label(tick, step)) for tick in range(first, end_ns + 1, step)]
+
+
+def _label(time_ns: int, step_ns: int) -> str:
+    seconds, rest = divmod(time_ns, 10**9)
+    when = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    if step_ns >= 86_400 * 10**9 or (time_ns % (86_400 * 10**9) == 0):
+        return when.strftime("%Y-%m-%d")
+    if step_ns >= 60 * 10**9:
+        return when.strftime("%H:%M")
+    text = when.strftime("%H:%M:%S")
+    return text if step_ns >= 10**9 else f"{text}.{rest // 10**6:03d}"
+
+
+def _marked(panel: Panel, marks: Iterable[Mark]) -> None:
+    low, high = panel.x.low, panel.x.high
+    for mark in marks:
+        if mark.end_ns >= low and mark.begin_ns <= high:
+            panel.span(max(mark.begin_ns, low), min(mark.end_ns, high), mark.css)
+
+
+def _number(value: float) -> str:
+    """A tick: with the digits that it has, and never as a power of ten where people would not."""
+    if value and not 1e-4 <= abs(value) < 1e12:
+        return f"{value:.3g}"
+    text = f"{value:,.8f}".rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text
+
+
+def _range(*values: Array) -> tuple[float, float]:
+    known = np.concatenate([v[np.isfinite(v)] for v in values])
+    if not len(known):
+        return 0.0, 1.0
+    low, high = float(known.min()), float(known.max())
+    room = (high - low) * 0.06 or max(abs(high) * 0.01, 1e-9)
+    return low - room, high + room
+
+
+def book(picture: BookPicture, marks: Sequence[Mark] = ()) -> str:
+    """What rests in the book, and where: shades by size, the best prices as lines."""
+    thin = picture.thin(_COLUMNS)
+    begin, end = int(thin.times_ns[0]), int(picture.times_ns[-1])
+    x, ticks = time_axis(begin, max(end, begin + 1))
+    bid, ask = picture.best("bid"), picture.best("ask")
+    low, high = _range(bid, ask)
+    gap = np.nanmedian(ask - bid) if np.isfinite(ask - bid).any() else 0.0
+    reach = max((high - low) * 0.25, 12 * gap)
+    panel = Panel(x, Scale(low - reach, high + reach, 330, 24), "price, and what rests there")
+    edges = np.linspace(low - reach, high + reach, _ROWS + 1)
+    step = (thin.times_ns[-1] - thin.times_ns[0]) / max(1, len(thin) - 1)
+    columns = np.append(thin.times_ns, min(end, thin.times_ns[-1] + step))
+    shades = {
+        "c1": _sizes(thin.bid_prices, thin.bid_sizes, edges),
+        "c2": _sizes(thin.ask_prices, thin.ask_sizes, edges),
+    }
+    known = np.concatenate([s[s > 0] for s in shades.values()])
+    if len(known):
+        least, most = np.log(np.percentile(known, 5)), np.log(np.percentile(known, 99))
+        for css, sizes in shades.items():
+            with np.errstate(divide="ignore"):
+                depth = (np.log(sizes) - least) / ((most - least) or 1.0)
+            # The faintest shade is still a level; nothing is no shade at all.
+            shown = np.where(sizes > 0, np.clip(0.12 + 0.6 * depth, 0.12, 0.72), 0)
+            panel.cells(columns, edges, shown, css)
+    _marked(panel, marks)
+    panel.steps(picture.times_ns, bid, "c1")
+    panel.steps(picture.times_ns, ask, "c2")
+    label = f"Book of {picture.name} over time"
+    return figure(WIDTH, 358, label, panel.axes(_number, ticks), *panel.parts)
+
+
+def _sizes(prices: Array, sizes: Array, edges: Array) -> Array:
+    """Size between each two edges, at each point of time."""
+    made = np.zeros((len(edges) - 1, len(prices)))
+    rows = np.searchsorted(edges, prices, "right") - 1
+    inside = np.isfinite(prices) & (rows >= 0) & (rows < len(made))
+    points = np.broadcast_to(np.arange(len(prices))[:, None], prices.shape)
+    np.add.at(made, (rows[inside], points[inside]), sizes[inside])
+    return made
+
+
+def spread(picture: BookPicture, marks: Sequence[Mark] = ()) -> str:
+    """The distance of the best prices, in basis points; below zero the book is crossed."""
+    x, ticks = time_axis(int(picture.times_ns[0]), int(picture.times_ns[-1]))
+    values = picture.spread_bps
+    low, high = _range(values, np.zeros(1))
+    panel = Panel(x, Scale(min(low, 0), high, 150, 24), "spread, basis points")
+    _marked(panel, marks)
+    panel.steps(picture.times_ns, values, "c4")
+    label = f"Spread of {picture.name} over time"
+    axes = panel.axes(_number, ticks, panel.y.ticks(3))
+    return figure(WIDTH, 178, label, axes, *panel.parts)
+
+
+def features(series: Sequence[Series], label: str) -> str:
+    """A strip for each feature: its mean as a line, its range as a band around it."""
+    begin = min(int(one.times_ns[0]) for one in series if len(one.times_ns))
+    end = max(int(one.times_ns[-1]) for one in series if len(one.times_ns))
+    x, ticks = time_axis(begin, end)
+    parts, top = [], 30
+    for number, one in enumerate(series):
+        css = f"c{(1, 4, 2, 3)[number % 4]}"
+        panel = Panel(x, Scale(*_range(one.low, one.high), top + 84, top), one.name)
+        known = np.isfinite(one.low) & np.isfinite(one.high)
+        panel.ribbon(one.times_ns, np.where(known, one.low, np.nan), one.high, css)
+        panel.steps(one.times_ns, one.mean, css)
+        last = number == len(series) - 1
+        axes = panel.axes(_number, ticks if last else (), panel.y.ticks(3))
+        parts += [axes, *panel.parts]
+        top += 124
+    return figure(WIDTH, top - 124 + 114, label, *parts)
+
+
+def clocks(streams: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> str:
+    """Time on the way, of each stream: least, median and 99th percentile of five minutes."""
+    rows = [row for one in streams.values() for row in one]
+    begin = min(row["timestamp_ns"] for row in rows)
+    end = max(row["timestamp_ns"] for row in rows) + 300 * 10**9
+    x, ticks = time_axis(begin, end)
+    parts, top = [], 30
+    for number, (stream, own) in enumerate(sorted(streams.items())):
+        times = np.array([row["timestamp_ns"] for row in own] + [own[-1]["timestamp_ns"] + 3e11])
+        lines = {}
+        for key in ("least_ns", "p50_ns", "p99_ns"):
+            values = [np.nan if row[key] is None else row[key] / 1e6 for row in own]
+            lines[key] = np.array([*values, values[-1]])
+        low, high = _range(*lines.values())
+        panel = Panel(x, Scale(low, high, top + 78, top), f"{stream}: time on the way")
+        panel.ribbon(times, lines["least_ns"], lines["p99_ns"], "c1")
+        panel.steps(times, lines["least_ns"], "c0")
+        panel.steps(times, lines["p50_ns"], "c1")
+        last = number == len(streams) - 1
+        axes = panel.axes(
+            lambda v: duration(v * 1e6) if v else "0", ticks if last else (), panel.y.ticks(3)
+        )
+        parts += [axes, *panel.parts]
+        top += 116
+    return figure(WIDTH, top - 116 + 108, label, *parts)
+
+
+def flaws_over_time(
+    rows: Sequence[tuple[str, int, int, Sequence[Mark]]], begin_ns: int, end_ns: int
+) -> str:
+    """A line for each symbol: from when to when it was recorded, and what was wrong when."""
+    x, ticks = time_axis(begin_ns, end_ns)
+    x = Scale(x.low, x.high, 230, RIGHT)
+    panel = Panel(x, Scale(0, 1, 20 + 26 * len(rows), 16))
+    for number, (name, begin, end, marks) in enumerate(rows):
+        top = 18 + 26 * number
+        lane = Panel(x, Scale(0, 1, top + 16, top))
+        lane.span(begin, end, "lane")
+        _marked(lane, marks)
+        panel.parts += lane.parts
+        panel.text(218, top + 13, name, "", "end")
+    axes = panel.axes(lambda _: "", ticks, [])
+    label = "When each symbol was recorded, and what was wrong"
+    return figure(WIDTH, 46 + 26 * len(rows), label, axes, *panel.parts)

@@ -1,0 +1,276 @@
+"""The page of the job `quality`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tapewire.page import cards, document, duration, legend, section, table
+from tapewire.spark.report import plots
+from tapewire.spark.report.picture import BookPicture
+from tapewire.spark.report.plots import Mark
+
+if TYPE_CHECKING:
+    from tapewire.spark.jobs.summary import Summary
+    from tapewire.spark.quality import Limits
+
+__all__ = ["DayReport", "quality_page"]
+
+Rows = list[dict[str, Any]]
+_LEAST_TIMES = 4  # pieces of five minutes: fewer are no picture
+_MOST_ROWS = 200  # of a table on the page; the Parquet tables have all
+
+
+@dataclass(frozen=True)
+class DayReport:
+    """Rows of the tables, of one symbol's day; a picture of its book where one is drawn."""
+
+    venue: str
+    symbol: str
+    date: str
+    facts: dict[str, Any]
+    findings: Rows
+    gaps: Rows
+    spans: Rows
+    clocks: Rows
+    clock_times: Rows
+    picture: BookPicture | None = None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.symbol} · {self.venue} · {self.date}"
+
+    def marks(self) -> list[Mark]:
+        """What was wrong when."""
+        wrong = [
+            Mark(span["begin_ns"], span["end_ns"], "dim" if span["state"] == "start" else "flaw")
+            for span in self.spans
+            if span["state"] != "empty"
+        ]
+        return wrong + [
+            Mark(gap["timestamp_ns"], gap["timestamp_ns"])
+            for gap in self.gaps
+            if gap["timestamp_ns"]
+        ]
+
+
+def quality_page(days: Sequence[DayReport], source: str, summary: Summary, limits: Limits) -> str:
+    """The whole page."""
+    found = [(day, one) for day in days for one in day.findings]
+    parts = [
+        "<header><h1>Quality of the tape</h1>",
+        f'<p class="lead"><code>{html.escape(source)}</code></p></header>',
+        _verdict(days, found, summary),
+        _cards(days),
+    ]
+    if summary.failed:
+        failed = [(f.part, str(f.what)) for f in summary.findings if f.kind == "failed"]
+        parts.append("<h2>What could not be measured</h2>" + _text_table(["part", "why"], failed))
+    parts += [_findings(found), _lanes(days)]
+    for day in days:
+        if day.picture is not None:
+            parts.append(_drawn(day))
+    parts += [_gaps(days), _books(days), _clocks(days), _limits(limits)]
+    parts.append("<footer>Written by <code>tapewire etl quality</code>.</footer>")
+    return document("Quality of the tape", "".join(parts))
+
+
+def _when(time_ns: int | None) -> str:
+    if not time_ns:
+        return "–"
+    seconds, rest = divmod(time_ns, 10**9)
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{rest // 10**6:03d}"
+
+
+def _verdict(days: Sequence[DayReport], found: Sequence[Any], summary: Summary) -> str:
+    count = sum(1 for day in days if day.findings)
+    if not found and not summary.failed:
+        return '<p class="verdict">Nothing was found: every day is as it should be.</p>'
+    text = f"{len(found):,} findings in {count:,} of {len(days):,} symbols' days."
+    if summary.failed:
+        text += f" {summary.failed:,} could not be measured."
+    return f'<p class="verdict bad">{html.escape(text)}</p>'
+
+
+def _total(days: Sequence[DayReport], name: str) -> int:
+    return sum(day.facts[name] for day in days)
+
+
+def _cards(days: Sequence[DayReport]) -> str:
+    ns = _total(days, "book_ns")
+    known = ns - _total(days, "start_ns")
+    crossed = _total(days, "crossed_events")
+    compared, wrong = _total(days, "snapshots_compared"), _total(days, "snapshots_differing")
+    trusted = 1 - _total(days, "untrusted_ns") / known if known else 1.0
+    return cards(
+        [
+            (f"{_total(days, 'records'):,}", "records"),
+            (f"{len({(d.venue, d.symbol) for d in days}):,}", "symbols"),
+            (f"{_total(days, 'gaps'):,}", "gaps"),
+            (f"{trusted:.4%}".replace("100.0000%", "100%"), "of the time with a trusted book"),
+            (duration(_total(days, "crossed_ns")) if crossed else "never", "crossed"),
+            (f"{compared - wrong:,} of {compared:,}", "venue snapshots equal the book"),
+        ]
+    )
+
+
+def _text_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    return f'<div class="text">{table(heads, rows)}</div>'
+
+
+def _more(rows: Sequence[Any]) -> str:
+    left = len(rows) - _MOST_ROWS
+    return f"<p>… and {left:,} more in the tables.</p>" if left > 0 else ""
+
+
+def _findings(found: Sequence[tuple[DayReport, dict[str, Any]]]) -> str:
+    if not found:
+        return ""
+    rows = [
+        [day.symbol, day.venue, day.date, _when(one["first_ns"]), one["what"]]
+        for day, one in found[:_MOST_ROWS]
+    ]
+    heads = ["symbol", "venue", "day", "first at, UTC", "what"]
+    return f"<h2>Findings</h2>{_text_table(heads, rows)}{_more(found)}"
+
+
+def _lanes(days: Sequence[DayReport]) -> str:
+    """When what was recorded, a lane for each symbol."""
+    by_symbol: dict[str, list[DayReport]] = {}
+    for day in days:
+        if day.facts["book_events"]:
+            by_symbol.setdefault(f"{day.symbol} · {day.venue}", []).append(day)
+    if not by_symbol:
+        return ""
+    rows = []
+    for name, own in sorted(by_symbol.items())[:40]:
+        begin, end = _recorded(own)
+        marks = [mark for day in own for mark in day.marks()]
+        rows.append((name, begin, end, marks))
+    begin, end = min(row[1] for row in rows), max(row[2] for row in rows)
+    keys = [
+        ("recorded", "c1"),
+        ("gap, untrusted, crossed or locked", "flaw"),
+        ("before the first snapshot", "dim"),
+    ]
+    text = "Each symbol from its first book event to its last. Red: something was wrong then."
+    return section("Over time", plots.flaws_over_time(rows, begin, end), text, keys)
+
+
+def _recorded(days: Sequence[DayReport]) -> tuple[int, int]:
+    begin = min(day.facts["book_begin_ns"] for day in days)
+    end = max(day.facts["book_begin_ns"] + day.facts["book_ns"] for day in days)
+    return begin, end
+
+
+def _drawn(day: DayReport) -> str:
+    assert day.picture is not None
+    marks = day.marks()
+    keys = [("bids", "c1"), ("asks", "c2")]
+    seen = {mark.css for mark in marks}
+    keys += [("gap, untrusted, crossed or locked", "flaw")] * ("flaw" in seen)
+    keys += [("before the first snapshot", "dim")] * ("dim" in seen)
+    streams: dict[str, Rows] = {}
+    for row in day.clock_times:
+        streams.setdefault(row["stream"], []).append(row)
+    if max((len(rows) for rows in streams.values()), default=0) < _LEAST_TIMES:
+        streams = {}  # the table of clocks says it all
+    parts = [
+        f"<h2>{html.escape(day.name)}</h2>",
+        "<p>The book at points of the day: the darker, the more rests at a price.</p>",
+        legend(keys),
+        f"<figure>{plots.book(day.picture, marks)}</figure>",
+        f"<figure>{plots.spread(day.picture, marks)}</figure>",
+    ]
+    if streams:
+        label = f"Clocks of {day.name}"
+        grey = [("least", "c0"), ("median; the band reaches to the 99th percentile", "c1")]
+        parts += [legend(grey), f"<figure>{plots.clocks(streams, label)}</figure>"]
+    return "".join(parts)
+
+
+def _gaps(days: Sequence[DayReport]) -> str:
+    rows = [(day, gap) for day in days for gap in day.gaps]
+    if not rows:
+        return ""
+    lines = [
+        [
+            f"{day.symbol} · {day.venue}",
+            _when(gap["timestamp_ns"]),
+            gap["stream"],
+            gap["kind"],
+            "–" if gap["first"] is None else f"{gap['first']} … {gap['last']}",
+            gap["cause"] + (f" ({gap['action']})" if gap["action"] else ""),
+        ]
+        for day, gap in rows[:_MOST_ROWS]
+    ]
+    heads = ["symbol", "seen at, UTC", "stream", "kind", "missing", "cause"]
+    return f"<h2>Gaps</h2>{_text_table(heads, lines)}{_more(rows)}"
+
+
+def _share(part: int, whole: int) -> str:
+    return "–" if not part else f"{part / whole:.4%}" if whole else "0"
+
+
+def _books(days: Sequence[DayReport]) -> str:
+    own = [day for day in days if day.facts["book_events"]]
+    if not own:
+        return ""
+    rows = []
+    for day in own[:_MOST_ROWS]:
+        facts = day.facts
+        rows.append(
+            [
+                day.name,
+                f"{facts['book_events']:,}",
+                duration(facts["book_ns"]),
+                _share(facts["untrusted_ns"], facts["book_ns"]),
+                _share(facts["crossed_events"], facts["book_events"]),
+                _share(facts["crossed_ns"], facts["book_ns"]),
+                _share(facts["locked_ns"], facts["book_ns"]),
+                f"{facts['snapshots_differing']:,} of {facts['snapshots_compared']:,}",
+            ]
+        )
+    heads = ["book", "events", "time", "untrusted", "crossed, events", "crossed, time"]
+    heads += ["locked, time", "snapshots that differ"]
+    return f"<h2>Books</h2>{table(heads, rows)}{_more(own)}"
+
+
+def _clocks(days: Sequence[DayReport]) -> str:
+    own = [(day, clock) for day in days for clock in day.clocks]
+    if not own:
+        return ""
+
+    def time(value: int | None) -> str:
+        return "–" if value is None else duration(value)
+
+    rows = [
+        [
+            f"{day.name} · {clock['stream']}",
+            f"{clock['records']:,}",
+            *(time(clock[key]) for key in ("least_ns", "p50_ns", "p99_ns", "greatest_ns")),
+            *(f"{clock[key]:,}" for key in ("early", "late", "behind")),
+        ]
+        for day, clock in own[:_MOST_ROWS]
+    ]
+    heads = ["stream", "records", "least", "median", "p99", "greatest", "early", "late", "behind"]
+    text = (
+        "Receive time less exchange time. Below zero a record came before it was sent: the clocks "
+        "disagree. Behind: it bears a time before one that is on the tape already."
+    )
+    return f"<h2>Clocks</h2><p>{text}</p>{table(heads, rows)}{_more(own)}"
+
+
+def _limits(limits: Limits) -> str:
+    text = (
+        f"Late: more than {duration(limits.late_ns)} after the exchange time. Let pass: "
+        f"{duration(limits.early_ns)} before it, {duration(limits.behind_ns)} behind the tape, "
+        f"{duration(limits.clock_drift_ns)} between the shortest ways of two hours. Snapshots of "
+        f"the venue are compared to {limits.levels} levels."
+    )
+    return f"<h2>Limits</h2><p>{html.escape(text)}</p>"

@@ -1,0 +1,50 @@
+"""Writes of the Spark sink, without Spark, in processes of their own, to be killed."""
+
+import os
+import signal
+
+from tapewire.spark import publish
+from tests.support.staged import Job, rows
+
+
+def job_of(root, batch, *, overwrite=False):
+    """A batch of two tasks: a log that goes on, and one that is new with each batch."""
+    first = 0 if overwrite else batch * 100
+    job = Job(root, batch=batch, overwrite=overwrite, segment_bytes="8192")
+    job.task(rows(range(first, first + 60), payload=b"%060d"))
+    job.task(
+        rows(range(first + 60, first + 100), payload=b"%060d"),
+        rows([1], symbol=f"NEW-{batch}"),
+    )
+    return job
+
+
+def commit_until(line, step, root, batch, overwrite=False):
+    """Commits a batch, and kills itself at the `step`-th step that leaves a trace on disk.
+
+    Steps are before and after each sync of a file or folder, each rename, and each append.
+    """
+    steps = 0
+
+    def count():
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def stepping(function):
+        def stepped(*arguments, **options):
+            count()
+            result = function(*arguments, **options)
+            count()
+            return result
+
+        return stepped
+
+    job = job_of(root, batch, overwrite=overwrite)
+    os.fsync = stepping(os.fsync)
+    os.rename = stepping(os.rename)
+    publish.append = stepping(publish.append)
+    publish._exchange = stepping(publish._exchange)
+    job.commit()
+    line.say("steps", steps)

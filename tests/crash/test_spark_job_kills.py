@@ -1,0 +1,96 @@
+"""Jobs whose driver is killed anywhere, and run again, leave what an undisturbed run leaves."""
+
+import glob
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tapewire import ingest
+from tests.crash.crew import ROOT
+from tests.support.captures import content_of, futures_lines
+from tests.support.raw_tapes import archive_raw, clean_logs, plain_split, raw_rows
+
+RAW = raw_rows(6_000, late_every=60)
+PATIENCE = 400.0  # a driver takes seconds to start, and more where others are at work
+
+# What is there first when a job has come so far: the driver is killed when it sees the light.
+POINTS = [
+    "archive/imports/*.json",
+    "archive/_tapewire/done/import/*/*.json",
+    "clean/_tapewire/done/refine-begun/*/*.json",
+    "clean/_tapewire/staging/*/*",
+    "clean/v1/*/*/*/*/control.meta",
+    "clean/_tapewire/done/refine-split/*/*.json",
+    "clean/_tapewire/done/refine/*/*/*/*.json",
+    "parquet/_tapewire/compact/*",
+    "parquet/v1/*/*/*/*/*.parquet",
+    "again/v1/*/*/*/*/control.meta",
+]
+
+
+@pytest.fixture
+def sources(tmp_path):
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    for seed, symbols in enumerate([("AAA", "BBB"), ("CCC", "DDD")]):
+        lines = futures_lines(4_000, seed=seed, symbols=symbols, gap_at=2_000)
+        name = "".join(symbols).lower()
+        (folder / f"{name}_20231114.gz").write_bytes(gzip.compress(b"\n".join(lines)))
+    archive_raw(tmp_path / "raw", RAW)
+    return tmp_path
+
+
+def driver(root):
+    env = dict(os.environ, PYTHONPATH=str(ROOT), OPENBLAS_NUM_THREADS="1")
+    command = [sys.executable, "-m", "tests.crash.spark_jobs", str(root)]
+    return subprocess.Popen(
+        command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def killed_at(root, point):
+    """Run until something fits the point, then kill; whether it was killed before its end."""
+    with driver(root) as process:
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and not glob.glob(str(root / point)):
+            assert time.monotonic() < deadline, f"nothing there: {point}"
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        said = process.stdout.read()
+    assert process.returncode == -signal.SIGKILL, said
+    return said
+
+
+def survives(root, points):
+    for point in points:
+        killed_at(root, point)
+    with driver(root) as process:
+        said = process.stdout.read()
+    assert process.returncode == 0, said
+
+    for capture in sorted((root / "captures").iterdir()):
+        ingest.run("binance-usdm", [capture], root / "plain")
+    assert content_of(root / "archive") == content_of(root / "plain")
+    want = plain_split(RAW, late="separate")
+    assert clean_logs(root / "clean") == want
+    assert clean_logs(root / "again") == want
+    for target in ("clean", "parquet", "again"):
+        left = glob.glob(str(root / target / "_tapewire" / "compact" / "*"))
+        left += glob.glob(str(root / target / "_tapewire" / "staging" / "*" / "task-*"))
+        assert left == [], "what killed runs left is swept"
+
+
+@pytest.mark.timeout(600)  # three drivers of Spark's, one after the other
+def test_two_kills_of_the_driver_change_nothing(sources):
+    survives(sources, [POINTS[1], POINTS[4]])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_ten_kills_of_the_driver_change_nothing(sources):
+    survives(sources, POINTS)

@@ -1,0 +1,164 @@
+"""The Spark sink, killed at any step: nothing lost, nothing twice, nothing torn."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tapewire as tw
+from tapewire.queue import find_queues
+from tapewire.spark.publish import Archive
+from tests.crash.crew import ROOT
+from tests.crash.sinks import job_of
+from tests.support.records import stored
+from tests.support.staged import LOG, rows
+
+FIRST_STEPS = 30  # every batch has more
+AGE = 1_700_000_000
+
+
+def content(archive):
+    found = {}
+    for path in find_queues(archive):
+        name = os.path.relpath(path, archive)
+        assert not name.startswith("_tapewire/batches")
+        if not name.startswith("_tapewire"):
+            found[name] = stored(path)
+    return found
+
+
+def whole(folder, batches, **options):
+    for batch in range(batches):
+        job_of(folder, batch).commit()
+    if options:
+        job_of(folder, batches, **options).commit()
+    return content(folder)
+
+
+def killed_at(crew, step, archive, batch, **options):
+    """Whether it died at that step; else it came to its end."""
+    child = crew.start("sinks.commit_until", step=step, root=str(archive), batch=batch, **options)
+    return child.wait() != 0
+
+
+def is_clean(archive):
+    return os.listdir(archive / "_tapewire" / "staging") == []
+
+
+def survives_kills(crew, tmp, steps):
+    """Each batch is killed at one step, seen to be whole or not there, then done again."""
+    expected = whole(tmp / "whole", len(steps))
+    archive = tmp / "archive"
+    for batch, step in enumerate(steps):
+        killed_at(crew, step, archive, batch)
+        Archive(archive).recover()
+        seen = content(archive).get(LOG, [])
+        assert len(seen) in (batch * 100, batch * 100 + 100), f"torn by a kill at step {step}"
+        job_of(archive, batch).commit()
+        assert is_clean(archive)
+    assert content(archive) == expected
+
+
+def test_two_kills_at_any_step_change_nothing(crew, tmp):
+    rng = random.Random(7)
+    survives_kills(crew, tmp, [rng.randrange(1, FIRST_STEPS) for _ in range(2)])
+
+
+def test_two_kills_in_mid_publish_change_nothing(crew, tmp):
+    survives_kills(crew, tmp, [22, 26])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_kill_at_each_step_changes_nothing(crew, tmp):
+    survives_kills(crew, tmp, list(range(1, 60)))
+
+
+def overwriting_survives(crew, tmp, steps):
+    expected = whole(tmp / "whole", 1, overwrite=True)
+    for step in steps:
+        archive = tmp / f"archive-{step}"
+        job_of(archive, 0).commit()
+        old = content(archive)[LOG]
+        killed_at(crew, step, archive, 1, overwrite=True)
+        assert content(archive)[LOG] in (old, expected[LOG]), f"torn by a kill at step {step}"
+        job_of(archive, 1, overwrite=True).commit()
+        assert content(archive) == expected
+        assert is_clean(archive)
+
+
+def test_two_kills_while_replacing_leave_the_old_or_the_new_log(crew, tmp):
+    overwriting_survives(crew, tmp, [15, 19])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_kill_at_each_step_while_replacing_leaves_the_old_or_the_new_log(crew, tmp):
+    overwriting_survives(crew, tmp, range(1, 50))
+
+
+# The same with Spark: its driver is killed, and its workers.
+
+
+def drive(folder, batch=-1, where="never"):
+    """Whether the query came to its end."""
+    script = ROOT / "tests" / "crash" / "spark_driver.py"
+    with open(folder / "driver.log", "wb") as log:  # not a pipe, which workers would keep open
+        code = subprocess.run(
+            [sys.executable, script, str(folder), str(batch), where],
+            env=dict(os.environ, PYTHONPATH=str(ROOT)),
+            stdout=log,
+            stderr=log,
+            timeout=500,
+            check=False,
+        ).returncode
+    assert code in (0, -signal.SIGKILL), (folder / "driver.log").read_text()[-4000:]
+    return code == 0
+
+
+def a_query_survives(tmp, kills):
+    folder = tmp / "in"
+    folder.mkdir()
+    batches = len(kills) + 2
+    for number in range(batches):
+        table = pa.Table.from_batches(
+            [
+                rows(range(number * 100, number * 100 + 100)),
+                rows([1], symbol=f"NEW-{number}"),
+            ]
+        )
+        pq.write_table(table, folder / f"{number}.parquet")
+        os.utime(folder / f"{number}.parquet", (AGE + number, AGE + number))
+    for batch, where in enumerate(kills):
+        assert not drive(tmp, batch, where), f"batch {batch} was not killed: {where}"
+        if (tmp / "out" / LOG).exists():
+            with tw.open_log(tmp / "out" / LOG) as log:
+                found = [record.seq for record in log]
+            assert found == list(range(len(found))), "a reader sees a whole log at any time"
+    assert drive(tmp)
+    assert [entry.seq for entry in stored(tmp / "out" / LOG)] == list(range(batches * 100))
+    assert [entry.payload for entry in stored(tmp / "out" / LOG)] == [
+        b"%d" % n for n in range(batches * 100)
+    ]
+    for number in range(batches):
+        assert len(stored(tmp / "out" / LOG.replace("BTC-USDT", f"NEW-{number}"))) == 1
+    assert (tmp / "worker-killed").exists(), "a worker was killed, too"
+    assert is_clean(tmp / "out")
+
+
+@pytest.mark.timeout(900)
+def test_a_driver_killed_before_in_and_behind_publishing_writes_each_row_once(tmp):
+    a_query_survives(tmp, ["staged", "half", "published"])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_driver_killed_ten_times_at_each_place_writes_each_row_once(tmp):
+    places = ["staged", "half", "published"] * 10
+    random.Random(3).shuffle(places)
+    a_query_survives(tmp, places)

@@ -1,0 +1,195 @@
+"""Refined logs equal a plain split in one pass, to the byte; nothing twice, nothing unsaid."""
+
+import itertools
+
+import pytest
+
+from tapewire import bus, replay
+from tapewire.book.gaps import Gap, GapLedger
+from tapewire.errors import NotALog
+from tapewire.protocol.instruments import Instruments
+from tapewire.queue.status import status
+from tapewire.replay import snapshots
+from tapewire.spark import jobs
+from tests.support.raw_tapes import (
+    INSTRUMENTS,
+    SECOND,
+    VENUE,
+    archive_raw,
+    clean_logs,
+    plain_split,
+    raw_rows,
+    write_raw,
+)
+
+ROWS = raw_rows(4_000)
+
+
+def test_an_archive_of_raw_days_is_split_as_in_one_plain_pass(spark, tmp_path):
+    archive_raw(tmp_path / "raw", ROWS)
+    summary = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+
+    want = plain_split(ROWS)
+    assert clean_logs(tmp_path / "clean") == want
+    assert len(want) == 3 * 3 * 2  # symbols, streams, days
+    assert summary.rows == sum(len(log) for log in want.values())
+    assert (summary.done, summary.failed) == (len(want), 0)
+    assert summary.counts["of_other_types"] == sum(row[1] in (0x10FF, 0x7777) for row in ROWS)
+    assert set(Instruments.load(tmp_path / "clean")) == set(INSTRUMENTS)
+    log = bus.ArchiveLayout(tmp_path / "clean").log(VENUE, "000001", "2024-01-01", "book")
+    assert status(log).sparse
+
+
+def test_books_have_snapshots_every_minute_of_tape_that_replay_believes(spark, tmp_path):
+    archive_raw(tmp_path / "raw", ROWS)
+    jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", snapshot_seconds=20)
+
+    log = bus.ArchiveLayout(tmp_path / "clean").log(VENUE, "BTC-USDT", "2024-01-01", "book")
+    (market,) = snapshots.markets(log)
+    times = [snapshots.info(file.path).ingest_end_ns for file in snapshots.files(log, *market)]
+    assert len(times) == 6  # of 100 s: at the first event, every 20 s, and at the end
+    steps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert all(20 * SECOND <= step < 22 * SECOND for step in steps[:-1])
+    cold = replay.book_at(log, times[3] + SECOND, "BTC-USDT", snapshots=False)
+    warm = replay.book_at(log, times[3] + SECOND, "BTC-USDT")
+    assert warm.hash() == cold.hash()
+    assert status(log).readers == ()
+
+
+def test_run_again_it_does_nothing(spark, tmp_path):
+    archive_raw(tmp_path / "raw", ROWS)
+    first = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+    before = clean_logs(tmp_path / "clean")
+    again = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+
+    assert (again.done, again.skipped, again.rows) == (0, first.done, 0)
+    assert again.counts == first.counts
+    assert clean_logs(tmp_path / "clean") == before
+
+
+def test_what_a_raw_queue_has_had_since_is_taken_in(spark, tmp_path):
+    raw = bus.Layout(tmp_path / "bus").streams.raw(VENUE)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    rows = raw_rows(3_000, late_every=50)
+    write_raw(raw, rows[:1_900])
+    options = {"late": "separate", "lateness": 1.0}
+    jobs.refine(spark, tmp_path / "bus", tmp_path / "clean", **options)
+    write_raw(raw, rows)
+    summary = jobs.refine(spark, tmp_path / "bus", tmp_path / "clean", **options)
+
+    want = plain_split(rows, late="separate")
+    assert clean_logs(tmp_path / "clean") == want
+    assert summary.rows < sum(len(log) for log in want.values()) / 2
+    assert summary.counts["late"] == sum(len(log) for n, log in want.items() if "_late" in n)
+
+
+@pytest.mark.parametrize("late", ["keep", "drop", "separate"])
+def test_late_records_go_where_the_policy_says(spark, tmp_path, late):
+    rows = raw_rows(2_000, late_every=40)
+    write_raw(tmp_path / "raw", rows)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    summary = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", late=late)
+
+    assert clean_logs(tmp_path / "clean") == plain_split(rows, late=late)
+    kept, dropped = plain_split(rows), plain_split(rows, late="drop")
+    count = sum(map(len, kept.values())) - sum(map(len, dropped.values()))
+    assert count > 20
+    assert summary.counts["late_dropped" if late == "drop" else "late"] == count
+
+
+def test_another_policy_makes_the_logs_anew(spark, tmp_path):
+    rows = raw_rows(1_000, late_every=40)
+    write_raw(tmp_path / "raw", rows)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    for late in ("separate", "drop"):
+        jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", late=late)
+        assert clean_logs(tmp_path / "clean") == plain_split(rows, late=late)
+
+
+def test_a_record_of_two_raw_logs_is_written_once(spark, tmp_path):
+    """By its number; and, in a log that numbers otherwise, by its venue's."""
+    rows = raw_rows(1_500)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    root = tmp_path / "bus" / "streams" / "raw"
+    write_raw(root / VENUE / "queue", rows)
+    write_raw(tmp_path / "more" / "streams" / "raw" / VENUE / "queue", rows[:1_000])
+    numbered = [r for r in rows if r[1] in (0x1000, 0x1004)]  # these have numbers of the venue
+    write_raw(tmp_path / "zz" / "streams" / "raw" / VENUE / "queue", numbered, first_seq=10_000)
+    summary = jobs.refine(spark, str(tmp_path / "*" / "streams"), tmp_path / "clean")
+
+    assert clean_logs(tmp_path / "clean") == plain_split(rows)
+    copies = sum(map(len, plain_split(rows[:1_000]).values())) + len(numbered)
+    assert summary.counts["duplicates"] == copies
+    assert summary.counts["conflicts"] == 0
+
+
+def test_numbers_that_two_logs_give_to_different_records_are_told(spark, tmp_path):
+    one, other = raw_rows(600, seed=1), raw_rows(600, seed=2)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    write_raw(tmp_path / "a" / "streams" / "raw" / VENUE / "queue", one)
+    write_raw(tmp_path / "b" / "streams" / "raw" / VENUE / "queue", other)
+    summary = jobs.refine(spark, str(tmp_path / "*" / "streams"), tmp_path / "clean")
+
+    assert summary.counts["conflicts"] > 0
+    assert summary.exit_code == 3
+
+
+def test_missing_raw_records_are_in_the_ledgers_of_that_day(spark, tmp_path):
+    rows = list(ROWS)
+    rows[700:710] = [None] * 10
+    archive_raw(tmp_path / "raw", rows)
+    known = Gap("venue", VENUE, "BTC-USDT", "book", 5, 6, seq=30, timestamp_ns=rows[30][0])
+    GapLedger(bus.ArchiveLayout(tmp_path / "raw").raw(VENUE, "2024-01-01")).add(known)
+    summary = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+
+    layout = bus.ArchiveLayout(tmp_path / "clean")
+    for symbol in ("BTC-USDT", "000001"):
+        for stream in ("book", "trades", "quotes"):
+            ledger = GapLedger(layout.log(VENUE, symbol, "2024-01-01", stream)).read()
+            lost = [gap for gap in ledger if gap.kind == "record"]
+            assert [(gap.first, gap.last, gap.seq) for gap in lost] == [(700, 709, 710)]
+            assert (known in ledger) == (symbol == "BTC-USDT" and stream == "book")
+            assert not GapLedger(layout.log(VENUE, symbol, "2024-01-02", stream)).read() or (
+                stream == "book"
+            )
+    assert clean_logs(tmp_path / "clean") == plain_split(rows)
+    assert summary.exit_code == 1
+    assert summary.counts["gaps"] >= 9
+
+
+def test_records_of_no_known_instrument_are_told(spark, tmp_path):
+    rows = raw_rows(600, stranger_every=10)
+    archive_raw(tmp_path / "raw", rows)
+    summary = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+
+    assert clean_logs(tmp_path / "clean") == plain_split(rows)
+    assert summary.counts["of_no_known_instrument"] == 60 - 1  # the first is a snapshot
+    assert any("market_id=" in finding.what for finding in summary.findings)
+    assert any("symbol_hash=" in finding.what for finding in summary.findings)
+
+
+def test_damage_fails_its_day_alone_or_is_passed_over_and_told(spark, tmp_path):
+    archive_raw(tmp_path / "raw", ROWS)
+    raw = bus.ArchiveLayout(tmp_path / "raw").raw(VENUE, "2024-01-01")
+    segment = sorted(raw.glob("*.q"))[0]
+    data = bytearray(segment.read_bytes())
+    at = data.index(b'{"wire":"bytes"}', len(data) // 2)
+    data[at] ^= 0xFF
+    segment.write_bytes(data)
+
+    failed = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+    assert (failed.failed, failed.exit_code) == (1, 3)
+    (damage,) = [finding for finding in failed.findings if finding.kind == "failed"]
+    assert str(raw) in damage.where
+    want = plain_split(ROWS)
+    assert clean_logs(tmp_path / "clean") == {k: v for k, v in want.items() if "01-02" in k}
+
+    skipped = jobs.refine(spark, tmp_path / "raw", tmp_path / "skipped", on_damage="skip")
+    assert clean_logs(tmp_path / "skipped") == want  # the wire's bytes go nowhere anyway
+    assert (skipped.failed, skipped.exit_code) == (0, 3)
+
+
+def test_a_tree_without_raw_logs_is_refused(spark, tmp_path):
+    write_raw(bus.ArchiveLayout(tmp_path).log("v", "s", "2024-01-01", "book"), ROWS[:10])
+    with pytest.raises(NotALog, match="no raw log"):
+        jobs.refine(spark, tmp_path, tmp_path / "clean")

@@ -1,0 +1,149 @@
+"""Reports from small tables: whole pages, whatever is missing in them."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.quality import Limits
+from tapewire.spark.quality.findings import TABLES
+from tapewire.spark.report import plots
+from tapewire.spark.report.features_page import DayFeatures, FeatureFacts, features_page
+from tapewire.spark.report.picture import PICTURE_POINTS, BookPicture, span_for
+from tapewire.spark.report.plots import Mark, Series
+from tapewire.spark.report.quality_page import DayReport, quality_page
+
+START = 1_700_000_000 * 10**9
+FETCHES = re.compile(r"(src|href)=|url\((?!#)|@import|https?:|\bnan\b|\binf\b")
+
+
+def picture_of(points=50, name="SYM", *, empty=()):
+    """A book that walks; at the points in `empty` it has no levels."""
+    columns = {
+        "timestamp_ns": [START + i * 10**9 for i in range(points)],
+        "trusted": [i not in empty for i in range(points)],
+        "price_scale": [2] * points,
+        "size_scale": [0] * points,
+    }
+    for side, way in (("bid", -1), ("ask", 1)):
+        columns[f"{side}_prices"] = [
+            [] if i in empty else [10_000 + i % 7 + way * (1 + n) for n in range(5)]
+            for i in range(points)
+        ]
+        columns[f"{side}_sizes"] = [
+            [] if i in empty else [10 * (n + 1) for n in range(5)] for i in range(points)
+        ]
+    return BookPicture.of(name, columns)
+
+
+def facts(**values):
+    return dict.fromkeys(TABLES["days"].names, 0) | values
+
+
+def day_report(**values):
+    rows = {"findings": [], "gaps": [], "spans": [], "clocks": [], "clock_times": []}
+    named = {"venue": "venue", "symbol": "SYM", "date": "2023-11-14", "facts": facts()}
+    return DayReport(**named | rows | values)
+
+
+def test_prices_and_sizes_of_a_picture_are_in_their_units():
+    picture = picture_of(3)
+    assert picture.best("bid").tolist() == [99.99, 100.0, 100.01]
+    assert picture.best("ask").tolist() == pytest.approx([100.01, 100.02, 100.03])
+    assert picture.spread_bps[0] == pytest.approx(2.0)
+
+
+def test_a_book_without_levels_breaks_the_lines_and_is_no_number():
+    picture = picture_of(20, empty={5, 6, 7})
+    for svg in (plots.book(picture), plots.spread(picture)):
+        assert not FETCHES.search(svg)
+    assert len(re.findall(r"M\d", plots.spread(picture))) == 2
+
+
+@pytest.mark.parametrize("empty", [set(), set(range(20))], ids=["all there", "none there"])
+def test_a_picture_of_any_book_can_be_drawn(empty):
+    picture = picture_of(20, empty=empty)
+    assert "<svg" in plots.book(picture, [Mark(START, START + 10**9)])
+    assert "<svg" in plots.spread(picture)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 3, 61, 3600, 86_400, 40 * 86_400])
+def test_a_picture_has_no_more_points_than_a_page_has_room_for(seconds):
+    from tapewire.replay._features import parse_span
+
+    span = parse_span(span_for(START, START + int(seconds * 1e9)))
+    assert seconds * 1e9 / span <= PICTURE_POINTS
+
+
+@pytest.mark.parametrize("seconds", [0, 0.004, 1, 47, 600, 5_000, 86_400, 4 * 86_400, 10**8])
+def test_the_time_axis_has_a_few_labels_in_order(seconds):
+    _, ticks = plots.time_axis(START, START + int(seconds * 1e9))
+    times = [time for time, _ in ticks]
+    assert times == sorted(times)
+    assert len(ticks) <= 9
+    assert all(START <= time <= START + seconds * 1e9 for time in times)
+
+
+def test_marks_outside_the_picture_are_not_drawn():
+    inside = Mark(START + 10**9, START + 2 * 10**9)
+    outside = Mark(START - 10**12, START - 10**11)
+    assert plots.book(picture_of(), [inside, outside]).count('class="flaw') == 1
+
+
+def test_a_quality_page_shows_findings_gaps_and_plots():
+    gap = {"stream": "book", "kind": "venue", "first": 5, "last": 7, "seq": 3, "cause": "lost"}
+    finding = {"kind": "gaps", "stream": "book", "count": 1, "first_ns": START, "what": "1 gap <b>"}
+    day = day_report(
+        facts=facts(book_events=50, book_begin_ns=START, book_ns=49 * 10**9, gaps=1),
+        findings=[finding],
+        gaps=[{**gap, "timestamp_ns": START + 10**9, "action": "untrusted"}],
+        spans=[
+            {"state": "untrusted", "begin_ns": START + 10**9, "end_ns": START + 3 * 10**9},
+            {"state": "start", "begin_ns": START, "end_ns": START + 10**9},
+        ],
+        picture=picture_of(),
+    )
+    text = quality_page([day, day_report()], "archive/", Summary("quality", "a", "b"), Limits())
+    assert "1 findings in 1 of 2" in text
+    assert "1 gap &lt;b&gt;" in text
+    assert "5 … 7" in text
+    assert text.count("<svg") == 3
+    assert 'class="flaw' in text
+    assert not FETCHES.search(text)
+
+
+def test_a_quality_page_of_nothing_says_that_nothing_was_found():
+    text = quality_page([], "archive/", Summary("quality", "a", "b"), Limits())
+    assert "Nothing was found" in text
+    assert "<svg" not in text
+
+
+def test_parts_that_failed_are_on_the_page():
+    summary = Summary("quality", "a", "b", failed=1, findings=[Finding("p", "why", kind="failed")])
+    text = quality_page([], "archive/", summary, Limits())
+    assert "1 could not be measured" in text
+    assert "<td>why</td>" in text
+
+
+def test_a_features_page_has_a_strip_for_each_feature_with_values():
+    times = START + np.arange(30) * 10**9
+    values = np.sin(np.arange(30.0))
+    none = np.full(30, np.nan)
+    series = [
+        Series("mid", times, values - 1, values, values + 1),
+        Series("vwap_5s", times, none, none, none),
+    ]
+    day = DayFeatures("SYM · venue", 30, series, {"mid": 1.0, "vwap_5s": 0.0}, picture_of(30))
+    written = [FeatureFacts("venue", "SYM", "2023-11-14", 30, 2_048)]
+    text = features_page(written, [day], ["mid", "vwap_5s"], "1s", "clean/")
+    assert text.count("<svg") == 3
+    assert ">mid</text>" in text
+    assert ">vwap_5s</text>" not in text
+    assert "weighted by size" in text
+    assert "every 1s" in text
+    assert not FETCHES.search(text)
+
+
+def test_a_features_page_of_nothing_is_a_page():
+    assert "<table>" in features_page([], [], ["mid"], "event", "clean/")
