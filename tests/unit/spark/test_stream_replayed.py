@@ -197,6 +197,15 @@ def test_new_days_go_on_with_the_book_of_the_old_one(tmp):
     same(found, batch(root, partitions=1, **options_of("book", "event", root)))
 
 
+@pytest.mark.parametrize("flat", [False, True])
+def test_prices_as_decimals_are_those_of_a_batch(tmp, flat):
+    with Feed(tmp / "bus", 9, apart=False, count=200) as feed:
+        feed.append()
+    asked = {"prices": "decimal", "flat": flat}
+    query = query_over(tmp / "bus", "book", "event", max_rows=30, **asked).run()
+    same(query.rows, whole(tmp / "bus", "book", "event", **asked))
+
+
 def test_times_bound_the_rows_as_they_do_in_a_batch(tmp):
     with Feed(tmp / "bus", 4, apart=True) as feed:
         feed.append()
