@@ -108,12 +108,13 @@ class Query:
     def __exit__(self, *exc):
         self.kill()
 
-    def rows(self, columns):
+    def rows(self, columns, key=None):
         """All rows of all batches, sorted."""
         import pyarrow.dataset as ds
 
         table = ds.dataset(self.order["target"], format="parquet", partitioning=None).to_table()
-        return sorted(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
+        rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+        return sorted(rows, key=key)
 
 
 if __name__ == "__main__":

@@ -103,3 +103,44 @@ def test_workers_killed_while_they_read_lose_and_repeat_nothing(tmp, eventually)
 @pytest.mark.long
 def test_workers_killed_ten_times_lose_and_repeat_nothing(tmp, eventually):
     kill_workers(tmp, 10, eventually)
+
+
+@pytest.mark.long
+def test_a_driver_killed_while_books_are_followed_gives_the_rows_of_one_pass(tmp):
+    from tapewire import bus
+    from tapewire.protocol.instruments import Instruments
+    from tests.support.feature_tapes import TRADE_TICK, TapeWriter, instrument, random_tape
+    from tests.support.micro_batches import batch
+
+    one, root = instrument(), tmp / "bus"
+    root.mkdir()
+    Instruments([one]).save(root)
+    encode = TapeWriter(tmp / "x", one).payload
+    layout = bus.Layout(root)
+    asked = {"view": "features", "features": "mid,ofi,vwap_5s"}
+    names = ("timestamp_ns", "mid", "ofi", "vwap_5s")
+    tape = random_tape(21, 2400)
+    with contextlib.ExitStack() as stack:
+        writers = {
+            name: stack.enter_context(
+                tw.open_publisher(
+                    layout.streams.clean(one.venue, one.symbol, name), segment_bytes=1 << 16
+                )
+            )
+            for name in ("book", "trades")
+        }
+        options = {"reader": "q", "state": tmp / "state", "max_rows": 300, **asked}
+        query = stack.enter_context(Query(tmp, root, **options))
+        for round_ in range(6):
+            for event in tape[400 * round_ : 400 * round_ + 400]:
+                type_id, payload = encode(event)
+                name = "trades" if type_id == TRADE_TICK else "book"
+                writers[name].append(type_id, payload, timestamp_ns=event.time)
+            step = ("begun", "written")[round_ % 2]
+            query.start(hold_at=[step, round_])
+            query.await_step(step, round_)
+            query.kill()
+    query.start().await_end()
+    expected = batch(root, **asked)
+    rows = sorted(zip(*(expected.column(name).to_pylist() for name in names), strict=True), key=str)
+    assert query.rows(names, key=str) == rows

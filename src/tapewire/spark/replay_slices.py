@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tapewire.spark.logs import LogRef
     from tapewire.spark.options import ReadOptions
 
-__all__ = ["ReplayLog", "ReplaySlice", "needed", "plan", "stream_options"]
+__all__ = ["ReplayLog", "ReplaySlice", "instruments_of", "needed", "plan", "stream_options"]
 
 _NEVER = 2**63 - 1
 # Beyond so many looks for a log's latest time, it is taken to go on for ever.
@@ -128,7 +128,7 @@ def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
     return {
         "logs": {log.name: log.path for log in logs},
         "symbols": None if part.instrument is None else [part.instrument],
-        "instruments": _instruments(part.instrument, options),
+        "instruments": instruments_of(part.instrument, options),
         "time_from": part.time_from,
         "time_to": part.time_to,
         "seq_to": {log.name: log.end for log in logs if log.end is not None},
@@ -138,7 +138,7 @@ def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
     }
 
 
-def _instruments(instrument: Instrument | None, options: ReadOptions) -> Instruments | None:
+def instruments_of(instrument: Instrument | None, options: ReadOptions) -> Instruments | None:
     """Those that an executor needs: the one, or the option's; None: those beside the logs."""
     if instrument is not None:
         return Instruments([instrument])

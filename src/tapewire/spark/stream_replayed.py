@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import types as sql
+
 from tapewire.errors import InvalidOption
 from tapewire.spark import schemas, slices
 from tapewire.spark.batch import relabel, wanted_parts
 from tapewire.spark.horizons import SeenLog, next_mark, reach_ns
 from tapewire.spark.limits import Limit, cut
 from tapewire.spark.offsets import Offset
-from tapewire.spark.replay_slices import price_scale
 from tapewire.spark.replay_steps import ReplayStep, read_step, states_of
 from tapewire.spark.states import Mark
 from tapewire.spark.stream import StreamReader
@@ -93,7 +94,7 @@ class ReplayedStreamReader(StreamReader):
         logs = self._logs.find()
         self._logs.hold(logs, begin.logs)
         units = {name_of(unit): unit for unit in self._units(logs)}
-        scale = price_scale(list(units.values()))
+        scale = _decimals(self._columns)
         steps = []
         for name, time_ns in until.times.items():
             unit = units.get(name)
@@ -169,6 +170,15 @@ def name_of(unit: Unit) -> str:
     """How an offset names a unit: by its instrument, or as all there is."""
     one = unit.instrument
     return "*" if one is None else f"{one.venue}:{one.symbol}"
+
+
+def _decimals(columns: Sequence[schemas.Column]) -> int:
+    """The scale of prices as decimals, which the schema of the query has fixed; 0 without them."""
+    for column in columns:
+        of = column.type.elementType if isinstance(column.type, sql.ArrayType) else column.type
+        if isinstance(of, sql.DecimalType):
+            return of.scale
+    return 0
 
 
 def _mark(unit: Unit, offset: Offset) -> Mark | None:

@@ -237,6 +237,18 @@ def test_two_queries_of_one_name_are_refused_by_name(md, monkeypatch):
         on(md).run(lambda point, number: point == "task" and second(point, number))
 
 
+def test_a_batch_that_is_run_again_holds_the_name_before_it_reads(md, monkeypatch):
+    monkeypatch.setattr(pinned, "PATIENCE_S", 0.05)
+    query = on(md, max_rows=100)
+    with pytest.raises(Killed):
+        query.run(lambda point, number: (point, number) == ("offset", 1))
+    with tw.open_subscriber(md.path, "q", pinned=True):
+        with pytest.raises(ReaderAlreadyActive, match="reader='q'"):
+            query.run()
+        assert sorted(query.batches) == [0]
+    assert query.run().column("seq") == list(range(500))
+
+
 def test_a_query_stopped_for_long_loses_nothing_though_retention_would(tmp):
     retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
     with tw.open_publisher(tmp / "md", segment_bytes=8192, retention=retention) as writer:
