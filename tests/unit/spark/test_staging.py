@@ -122,9 +122,10 @@ def test_a_digest_does_not_depend_on_order_or_tasks(tmp):
         rows([1, 3]),
         rows([1, 2], payload=b"x%d"),
         rows([1, 2], times=[DAY_NS, DAY_NS + 1]),
+        rows([1, 2], times=[DAY_NS + 2, DAY_NS + 1]),
         rows([1, 2], symbol="ETH-USDT"),
     ],
-    ids=["number", "payload", "time", "log"],
+    ids=["number", "payload", "time", "times exchanged", "log"],
 )
 def test_a_digest_depends_on_all_of_a_row(tmp, other):
     digests = [Job(tmp, batch=1).task(batch).tasks[0][2] for batch in (rows([1, 2]), other)]
