@@ -85,7 +85,7 @@ class Manifests:
 
     Example:
         >>> manifests = Manifests(tmp)
-        >>> manifests.decide(Manifest("bars", "7", "job-1", 0, "", ()))
+        >>> manifests.decide(Manifest("bars", "7", "job-1", 0, "00", ()))
         >>> [one.batch for one in manifests.decided()]
         ['7']
         >>> manifests.published(manifests.find("bars", "7"))

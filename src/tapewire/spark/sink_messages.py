@@ -39,8 +39,8 @@ def layout_of(name: str, module: str | None) -> Layout:
         InvalidOption: No such module, or no such message in this program.
 
     Example:
-        >>> layout_of("NewOrder", None).title
-        'NewOrder version 1'
+        >>> layout_of("NewOrder", None).name
+        'NewOrder'
     """
     for each in (*_OWN_MODULES, *((module,) if module else ())):
         try:

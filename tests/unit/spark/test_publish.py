@@ -261,6 +261,19 @@ def test_killed_behind_the_decision_the_next_finishes_it(
     assert finished(tmp)
 
 
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_killed_while_appending_rows_without_numbers_the_next_goes_on_there(
+    tmp, monkeypatch, times
+):
+    monkeypatch.setattr(publish, "batches", small_batches(publish.batches))
+    Job(tmp, seq=False).task(rows([0, 1], seq=False)).commit()
+    with monkeypatch.context() as patch:
+        before(patch, publish, "append", times)
+        killed(Job(tmp, seq=False).task(rows(range(2, 50), seq=False)))
+    Archive(tmp).recover()
+    assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(n, b"%d" % n) for n in range(50)]
+
+
 def small_batches(whole):
     def batches(reader):
         for columns in whole(reader):

@@ -122,10 +122,18 @@ def test_a_digest_does_not_depend_on_order_or_tasks(tmp):
         rows([1, 3]),
         rows([1, 2], payload=b"x%d"),
         rows([1, 2], times=[DAY_NS, DAY_NS + 1]),
+        rows([1, 2], times=[DAY_NS + 2, DAY_NS + 1]),
         rows([1, 2], symbol="ETH-USDT"),
     ],
-    ids=["number", "payload", "time", "log"],
+    ids=["number", "payload", "time", "times exchanged", "log"],
 )
 def test_a_digest_depends_on_all_of_a_row(tmp, other):
     digests = [Job(tmp, batch=1).task(batch).tasks[0][2] for batch in (rows([1, 2]), other)]
+    assert str(digests[0]) != str(digests[1])
+
+
+def test_what_one_column_gains_and_another_loses_changes_a_digest(tmp):
+    one = rows([1, 2], payload=b"x", times=[DAY_NS + 1, DAY_NS + 2])
+    two = rows([1, 3], payload=b"x", times=[DAY_NS + 1, DAY_NS + 1])
+    digests = [Job(tmp, batch=1).task(batch).tasks[0][2] for batch in (one, two)]
     assert str(digests[0]) != str(digests[1])
