@@ -25,6 +25,13 @@ def row(log, seq, source=0, native=0, payload=b"x", venue_ns=5, kind=1, late=Fal
     }
 
 
+def verdicts(judge, rows, size):
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    batches = table.to_batches(max_chunksize=size)
+    empty = pa.RecordBatch.from_pylist([], SCHEMA)
+    return [v for batch in judge([empty, *batches]) for v in batch["verdict"].to_pylist()]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_a_number_that_comes_twice_is_kept_once(size):
     rows = [
