@@ -122,10 +122,11 @@ class Progress:
             text.append(f"{min(parts, total):,} of {total:,} parts")
         text.append(f"{rows:,} rows")
         text.append(rate_text(rows, seconds))
-        left = _left(rows, expected, seconds)
-        if left is None:
-            left = _left(parts, total or None, seconds)
-        text.append("? left" if left is None else f"{span_text(left)} left")
+        known = [_left(rows, expected, seconds), _left(parts, total or None, seconds)]
+        if (expected and not rows) or (total and not parts and rows == expected):
+            known = [None]  # a step has just begun: nothing tells how long it takes
+        lefts = [each for each in known if each is not None]
+        text.append(f"{span_text(max(lefts))} left" if lefts else "? left")
         return "  ".join(text)
 
     def _run(self) -> None:

@@ -21,7 +21,7 @@ from tapewire.spark.jobs.raw_keys import Keys
 from tapewire.spark.jobs.refine_finish import Finish
 from tapewire.spark.jobs.refine_rows import Tape
 from tapewire.spark.jobs.refine_survey import DAY_NS, NO_CLOCK, Survey, day_of, survey
-from tapewire.spark.jobs.refine_units import Unit, raw_logs, units_of
+from tapewire.spark.jobs.refine_units import Unit, missing_of, raw_logs, units_of
 from tapewire.spark.jobs.summary import Finding, Summary
 from tapewire.spark.logs import refuse_live
 from tapewire.spark.options import ReadOptions
@@ -365,7 +365,9 @@ def _taken_in(unit: Unit, seen: Sequence[Sequence[Survey]], source: int) -> _Sur
             gaps = list(each.gaps)
             if last is not None and each.first_seq is not None and each.first_seq > last + 1:
                 gaps.append([last + 1, each.first_seq - 1, each.first_seq, each.clock_ns])
-            found.gaps += [_raw_gap(*gap) for gap in gaps]
+            found.gaps += [
+                _raw_gap(*rest) for gap in gaps for rest in missing_of(gap, unit.neighbours)
+            ]
             last = each.last_seq if each.last_seq is not None else last
         found.clocks.append(clock)
         found.gaps += [asdict(gap) for gap in GapLedger(log.path).read()]

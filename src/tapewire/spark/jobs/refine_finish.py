@@ -60,7 +60,7 @@ class Finish:
         gaps = len(GapLedger(log).read())
         result.counts["gaps"] = gaps
         if gaps:
-            result.findings.append(Finding(part.name, f"gaps: {gaps:,}", result.outputs[0]))
+            result.findings.append(Finding(part.name, f"gaps: {gaps:,}"))
         with os.scandir(log) as entries:
             result.bytes = sum(entry.stat().st_blocks * 512 for entry in entries if entry.is_file())
         return result

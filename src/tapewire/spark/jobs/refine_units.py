@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tapewire.errors import InvalidOption, NotALog
+from tapewire.log import open_log
 from tapewire.spark.jobs.done import Mark
 from tapewire.spark.logs import LogRef, resolve
 from tapewire.spark.options import ReadOptions
 from tapewire.spark.slices import Slice, plan
 
-__all__ = ["Unit", "raw_logs", "units_of"]
+__all__ = ["Unit", "missing_of", "raw_logs", "units_of"]
 
 
 @dataclass
@@ -28,6 +30,7 @@ class Unit:
         state: Of each log what is to be refined after this run: path, first and next number.
         clocks: Of each log the highest time before its slices.
         replace: Whether the clean logs are to be made anew.
+        neighbours: Raw logs of the venue's other days, which may have numbers that this lacks.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Unit:
     state: list[dict[str, Any]] = field(default_factory=list)
     clocks: list[int] = field(default_factory=list)
     replace: bool = False
+    neighbours: list[LogRef] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -120,9 +124,10 @@ def units_of(logs: Sequence[LogRef]) -> list[Unit]:
     """Logs by venue and day; all of a venue together where one of them holds many days.
 
     Example:
-        >>> raw = [LogRef(f"raw/okx/{day}", f"/a/{day}", "okx", date=day) for day in ("d1", "d2")]
+        >>> days = ("2024-01-01", "2024-01-02")
+        >>> raw = [LogRef(f"raw/okx/{day}", f"/a/{day}", "okx", date=day) for day in days]
         >>> [unit.name for unit in units_of(raw)]
-        ['okx/d1', 'okx/d2']
+        ['okx/2024-01-01', 'okx/2024-01-02']
         >>> [unit.name for unit in units_of([*raw, LogRef("raw/okx", "/bus/okx", "okx")])]
         ['okx']
     """
@@ -138,4 +143,29 @@ def units_of(logs: Sequence[LogRef]) -> list[Unit]:
         for day in sorted(day for day in days if day is not None):
             of_day = sorted(log for log in of_venue if log.date == day)
             units.append(Unit(f"{venue}/{day}", day, of_day))
+            units[-1].neighbours = sorted(log for log in of_venue if _is_near(log.date, day))
     return units
+
+
+def missing_of(gap: Sequence[int], neighbours: Sequence[LogRef]) -> Iterator[list[int]]:
+    """What of a gap (first, last, number and time behind it) is in none of these logs.
+
+    A day's raw log lacks the numbers of records whose time is of the day before or after.
+    """
+    first, last, *behind = gap
+    there: list[int] = []
+    for log in neighbours:
+        with open_log(log.path) as reader:
+            found = reader.seek_seq(first)
+            while found and len(batch := reader.read_batch(4096)):
+                there += batch.seq[batch.seq <= last].tolist()
+                found = int(batch.seq[-1]) < last
+    for number in [*sorted(set(there)), last + 1]:
+        if number > first:
+            yield [first, number - 1, *behind]
+        first = number + 1
+
+
+def _is_near(date: str | None, day: str) -> bool:
+    apart = dt.date.fromisoformat(date or day) - dt.date.fromisoformat(day)
+    return abs(apart.days) == 1

@@ -11,11 +11,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_time_left_follows_the_rows_that_are_expected():
+def test_time_left_is_that_of_rows_or_of_parts_whichever_is_longer():
     progress = Progress("bars", quiet=True)
     progress.expect(parts=10, rows=1000)
     progress.add(rows=250, parts=1)
-    assert progress.line(seconds=5) == "bars  1 of 10 parts  250 rows  50 rows/s  15.0 s left"
+    assert progress.line(seconds=5) == "bars  1 of 10 parts  250 rows  50 rows/s  45.0 s left"
 
 
 def test_time_left_follows_the_parts_where_no_rows_are_expected():
@@ -24,6 +24,16 @@ def test_time_left_follows_the_parts_where_no_rows_are_expected():
     assert progress.line(seconds=5).endswith("? left")
     progress.add(parts=1)
     assert progress.line(seconds=5).endswith("15.0 s left")
+
+
+def test_rows_that_are_all_there_do_not_end_the_time_while_parts_are_left():
+    progress = Progress("refine", quiet=True)
+    progress.expect(rows=100)
+    progress.add(rows=100)
+    progress.expect(parts=4)
+    assert progress.line(seconds=5).endswith("? left")
+    progress.add(parts=2)
+    assert progress.line(seconds=5).endswith("5.0 s left")
 
 
 def test_a_terminal_has_one_line_which_is_wiped_away(eventually, monkeypatch):

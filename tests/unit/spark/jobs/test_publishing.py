@@ -1,0 +1,75 @@
+"""Folders that appear whole."""
+
+import os
+
+import pytest
+
+from tapewire.errors import ConcurrentUse, InvalidName
+from tapewire.spark.jobs.publishing import Workshop
+
+
+def made(shop, text):
+    folder = shop.folder()
+    path = folder.__enter__()
+    (path / "file").write_text(text)
+    return folder, path
+
+
+def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path, monkeypatch):
+    shop = Workshop(tmp_path, "compact")
+    place = tmp_path / "a" / "b"
+    with shop.folder() as path:
+        (path / "file").write_text("old")
+        (path / "gone").write_text("old")
+        shop.publish(path, place)
+    removed = []
+    monkeypatch.setattr("shutil.rmtree", lambda path, **_: removed.append(sorted(os.listdir(path))))
+    with shop.folder() as path:
+        (path / "file").write_text("new")
+        shop.publish(path, place)
+    assert sorted(os.listdir(place)) == ["file"]
+    assert (place / "file").read_text() == "new"
+    assert removed[0] == ["file", "gone"]  # the old one, whole, after the new one was in its place
+
+
+def test_a_folder_that_is_not_published_is_gone(tmp_path):
+    shop = Workshop(tmp_path, "compact")
+    with shop.folder() as path:
+        (path / "file").write_text("half")
+    assert not path.exists()
+
+
+def test_what_a_killed_run_left_is_swept_by_the_next(tmp_path):
+    shop = Workshop(tmp_path, "compact")
+    _folder, path = made(shop, "half")
+    with Workshop(tmp_path, "compact").alone():
+        assert not path.exists()
+
+
+def test_one_run_at_a_time(tmp_path):
+    with (
+        Workshop(tmp_path, "compact").alone(),
+        pytest.raises(ConcurrentUse),
+        Workshop(tmp_path, "compact").alone(),
+    ):
+        pass
+    with Workshop(tmp_path, "compact").alone(), Workshop(tmp_path, "refine").alone():
+        pass
+
+
+def test_a_place_outside_the_target_is_refused(tmp_path):
+    (tmp_path / "target").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "target" / "link").symlink_to(tmp_path / "out")
+    shop = Workshop(tmp_path / "target", "compact")
+    for place in (tmp_path / "target" / "link" / "x", tmp_path / "target" / ".." / "out" / "x"):
+        with shop.folder() as path, pytest.raises(InvalidName):
+            shop.publish(path, place)
+
+
+def test_folders_are_private(tmp_path):
+    shop = Workshop(tmp_path / "t", "compact")
+    with shop.folder() as path:
+        shop.publish(path, tmp_path / "t" / "a" / "b")
+    for folder in ("t", "t/a", "t/a/b", "t/_tapewire", "t/_tapewire/compact"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
