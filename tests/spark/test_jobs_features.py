@@ -117,7 +117,7 @@ def test_spark_polars_and_duckdb_read_the_same_table(spark, tmp):
     count = frame.count()
     where = f"{tmp}/out/venue=*/**/*.parquet"
     assert pl.scan_parquet(where).select(pl.len()).collect().item() == count > 30
-    assert duckdb.sql(f"select count(*) from '{where}'").fetchone() == (count,)
+    assert duckdb.sql(f"select count(*) from '{where}'").fetchall() == [(count,)]
 
 
 def test_what_is_done_is_not_done_again_and_what_has_changed_is(spark, tmp):

@@ -95,7 +95,7 @@ def bars(
     summary = Summary(JOB, os.fspath(source), os.fspath(target))
 
     def rows_of(date: str, group: Sequence[Day]) -> DataFrame:
-        return _rows(spark, os.fspath(source), date, group, spec)
+        return _rows(spark, os.path.abspath(os.fspath(source)), date, group, spec)
 
     write_day_tables(
         JOB,

@@ -98,7 +98,7 @@ def features(
     ]
     refuse_live_days(days, source)
     summary = Summary(JOB, os.fspath(source), os.fspath(target))
-    views = _Views(spark, os.fspath(source), instruments)
+    views = _Views(spark, os.path.abspath(os.fspath(source)), instruments)
 
     def rows_of(date: str, group: Sequence[Day]) -> DataFrame:
         rows = views.load("features", date, group, sample=sample, features=",".join(columns))

@@ -9,7 +9,7 @@ import pytest
 
 import tapewire as tw
 from tapewire.book.gaps import Gap
-from tapewire.protocol.market import l2_snapshot, reset
+from tapewire.protocol.market import l2_diff, l2_snapshot, reset
 from tapewire.spark.quality import DayLogs, Limits, measure
 from tapewire.spark.quality.clocks import ClockMeasure
 from tapewire.spark.quality.findings import TABLES, findings_of, rows_of
@@ -30,6 +30,16 @@ def day(tmp):
     made.snapshot()
     made.diffs(100)
     return made
+
+
+def flip(path, seq):
+    """Damage one record."""
+    with tw.open_log(path) as log:
+        payload = bytes(next(record for record in log if record.seq == seq).payload)
+    segment = min(Path(path).glob("*.q"))  # the next one is there beforehand
+    data = bytearray(segment.read_bytes())
+    data[data.index(payload) + 3] ^= 0xFF
+    segment.write_bytes(data)
 
 
 def kinds(found, gaps=(), limits=None):
@@ -166,16 +176,24 @@ def test_damage_is_told_of_and_the_book_is_not_trusted_after_it(day):
     day.diffs(400)
     day.snapshot()
     where = logs(day)
-    with tw.open_log(where.streams["book"]) as log:
-        payload = bytes(next(r for r in log if r.seq == 200).payload)
-    segment = min(Path(where.streams["book"]).glob("*.q"))  # the next one is there beforehand
-    data = bytearray(segment.read_bytes())
-    data[data.index(payload) + 3] ^= 0xFF
-    segment.write_bytes(data)
+    flip(where.streams["book"], 200)
     found = measure(where)
     assert [one.stream for one in found.damage] == ["book"]
     assert found.book.events == 501
     assert kinds(found)[:2] == ["damage", "untrusted"]
+
+
+def test_damage_is_distrusted_where_the_venue_has_no_numbers_to_tell_of_it(tmp):
+    day = Day(tmp)
+    day.event(l2_snapshot(BTC, day.time, bids=[(10_000, 1)], asks=[(10_010, 1)], native_seq=0))
+    for size in range(1, 20):
+        levels = {"bids": [(9_000, size)], "asks": []}
+        day.event(l2_diff(BTC, day.time, **levels, first=0, last=0, prev=0))
+    where = logs(day)
+    flip(where.streams["book"], 10)
+    found = measure(where)
+    assert kinds(found) == ["damage", "untrusted"]
+    assert found.book.events_of == {"fine": 10, "untrusted": 9}
 
 
 def test_a_day_begins_with_the_book_of_the_day_before(tmp):

@@ -1,0 +1,76 @@
+"""`tapewire etl features | bars | quality`: what is typed reaches the job as it was meant."""
+
+import pytest
+from typer.testing import CliRunner
+
+from tapewire.cli import etl_tables
+from tapewire.cli.app import app
+
+pytest.importorskip("pyspark", reason="needs pyspark")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Run a command without Spark; ``(job, source, target, options)`` that it asks for."""
+    from tapewire.spark import jobs
+
+    found = []
+    for name in ("features", "bars", "quality"):
+        # The function, not the module of the same name.
+        monkeypatch.setattr(
+            jobs,
+            name,
+            lambda spark, source, target, _name=name, **options: found.append(
+                (_name, source, target, options)
+            ),
+        )
+    monkeypatch.setattr(
+        etl_tables, "run_job", lambda name, master, conf, as_json, job: job(None, None)
+    )
+
+    def run(*words):
+        result = CliRunner().invoke(app, ["etl", *words])
+        assert result.exit_code == 0, result.output
+        [(name, source, target, options)] = found
+        assert (source, target) == ("in", "out")
+        return name, {key: value for key, value in options.items() if value is not None}
+
+    return run
+
+
+def test_features(asked):
+    name, options = asked("features", "in", "out", "--names", "mid, ofi", "--sample", "100ms")
+    assert name == "features"
+    assert options == {"names": ["mid", "ofi"], "sample": "100ms", "plots": 6}
+
+
+def test_bars(asked):
+    words = ["--kind", "volume", "--size", "2.5", "--symbol", "a:X", "--symbol", "Y"]
+    name, options = asked("bars", "in", "out", *words, "--date", "2024-03-01")
+    assert name == "bars"
+    assert options == {
+        "kind": "volume",
+        "size": "2.5",
+        "symbols": ["a:X", "Y"],
+        "dates": ["2024-03-01"],
+    }
+
+
+def test_quality(asked):
+    words = ["--late", "2s", "--early", "1ms", "--behind", "3ms", "--clock-drift", "4ms"]
+    name, options = asked("quality", "in", "out", *words, "--levels", "5", "--plots", "0")
+    assert name == "quality"
+    assert options == {
+        "late": "2s",
+        "early": "1ms",
+        "behind": "3ms",
+        "clock_drift": "4ms",
+        "levels": 5,
+        "plots": 0,
+    }
+
+
+def test_help_names_every_job():
+    text = CliRunner().invoke(app, ["etl", "--help"]).output
+    for job in ("features", "bars", "quality"):
+        assert job in text
