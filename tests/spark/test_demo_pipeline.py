@@ -9,6 +9,8 @@ from tapewire.demo.computing import FEATURES, run_jobs
 from tapewire.demo.pipeline import Computed, finish
 from tests.unit.demo.small_bus import play
 
+pytestmark = pytest.mark.timeout(300)  # three jobs, and the first is charged for Spark's start
+
 
 @pytest.fixture(scope="module")
 def session(spark, module_tmp):
