@@ -144,8 +144,8 @@ def headlines(result: dict[str, Any]) -> list[str]:
 def _spark_lines(computed: dict[str, Any] | None) -> list[str]:
     if computed is None:
         return []
-    rows, names = computed["features"]["rows"], ", ".join(computed["features"]["names"])
-    return [f"{rows:,} rows by Spark ({names}): those of a replay, bit for bit"]
+    rows = computed["features"]["rows"]
+    return [f"{rows:,} rows of features by Spark from that: those of a replay, bit for bit"]
 
 
 def show(console: Console, result: dict[str, Any]) -> None:

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
+from tapewire import archive
 from tapewire.cli.app import app
-from tapewire.demo import run
+from tapewire.demo import pipeline, run
 from tapewire.demo.audit import Disagreement
 from tapewire.demo.stage import DemoFailed
+from tests.unit.demo.small_bus import play
 
 TAPEWIRE = [sys.executable, "-m", "tapewire.cli"]
 
@@ -76,6 +79,49 @@ def test_it_writes_a_page_and_prints_one_object(tmp):
     assert len(result["recoveries"]) == 4
     assert result["joiner"]["snapshot"] > 0
     assert (tmp / "out" / "index.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def run_without_sparks_needs(monkeypatch, tmp, *arguments):
+    """A session that is over at once, where Spark is not to be had."""
+    places, story = play(tmp / "bus")
+    archive.tap(places.root, places.archive).run(follow=False)
+    monkeypatch.setattr(run, "perform", lambda *arguments: story)
+    monkeypatch.setattr(run, "scratch", lambda keep: contextlib.nullcontext(places.root))
+    monkeypatch.setattr(pipeline, "why_no_spark", lambda: "Spark is an extra")
+    return CliRunner().invoke(app, ["demo", "--json", "--out", str(tmp / "out"), *arguments])
+
+
+def test_without_spark_it_says_so_and_goes_on(monkeypatch, tmp):
+    result = run_without_sparks_needs(monkeypatch, tmp)
+    assert result.exit_code == 0
+    assert "without Spark: Spark is an extra" in result.stderr
+    told = json.loads(result.stdout)
+    assert told["spark"] is None
+    assert told["archive"]["records"] > 100
+
+
+def test_without_spark_by_wish_it_says_nothing(monkeypatch, tmp):
+    result = run_without_sparks_needs(monkeypatch, tmp, "--no-spark")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_it_goes_all_the_way_to_tables(tmp):
+    pytest.importorskip("pyspark")
+    done = subprocess.run(
+        [*TAPEWIRE, "demo", "--seconds", "4", "--json", "--out", tmp / "out"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    result = json.loads(done.stdout)
+    assert [job["job"] for job in result["spark"]["jobs"]] == ["refine", "features", "quality"]
+    assert result["spark"]["features"]["rows"] > 20
+    for name in result["spark"]["pages"].values():
+        assert f'href="{name}"' in (tmp / "out" / "index.html").read_text(encoding="utf-8")
+        assert (tmp / "out" / name).exists()
 
 
 def test_ctrl_c_leaves_no_process_and_no_bus(tmp, eventually):

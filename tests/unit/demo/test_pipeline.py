@@ -11,7 +11,7 @@ import tapewire as tw
 from tapewire import archive, replay
 from tapewire.demo import pipeline
 from tapewire.demo.audit import Disagreement
-from tapewire.demo.computing import FEATURES, SAMPLE
+from tapewire.demo.computing import FEATURES
 from tapewire.demo.measure import measure
 from tapewire.demo.pipeline import Computed, archived, why_no_spark
 from tapewire.demo.report import page
@@ -28,9 +28,10 @@ def session(module_tmp):
 
 
 @pytest.fixture
-def found(session):
-    """What Spark would have found."""
-    table = replay.features(session[0].raw, list(FEATURES), sample=SAMPLE)
+def found(session, monkeypatch):
+    """What Spark would have found; the session is over in some tenths of a second."""
+    monkeypatch.setattr(pipeline, "SAMPLE", "1ms")
+    table = replay.features(session[0].raw, list(FEATURES), sample="1ms")
     return table.append_column("venue", pa.array(["demo"] * len(table)))
 
 
@@ -67,7 +68,7 @@ def test_a_damaged_archive_is_a_disagreement(session, tmp):
 def test_features_of_a_replay_agree(session, found):
     done = Computed()
     pipeline._compare(session[0], found, done)
-    assert done.rows == len(found) > 3
+    assert done.rows == len(found) > 20
     assert len(done.checks) == 1 + len(FEATURES)
     assert done.times[0] == 0
 
