@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,7 @@ class Origins:
             raise InvalidOption("nothing to follow: sources=[]", hint="give a queue or a bus")
         self._buses: list[Layout] = []
         self._queues: list[Origin] = []
+        self._found: dict[Stream, Origin] = {}
         named = _named(venue, symbol, stream)
         if named is not None:
             if len(given) != 1 or not _is_queue(Path(given[0])):
@@ -56,13 +57,14 @@ class Origins:
         else:
             for source in given:
                 self._take(Path(source))
+        self._found.update((origin.stream, origin) for origin in self._queues)
 
     def look(self) -> Sequence[Origin]:
-        """Every queue there is now, each once, in the order of their streams."""
-        found = {origin.stream: origin for bus in self._buses for origin in _of_bus(bus)}
-        for origin in self._queues:
-            found[origin.stream] = origin
-        return [found[stream] for stream in sorted(found, key=str)]
+        """Every queue there is or was, each once, those that came since at the end."""
+        for bus in self._buses:
+            for origin in _of_bus(bus, self._found):
+                self._found[origin.stream] = origin
+        return list(self._found.values())
 
     @property
     def grows(self) -> bool:
@@ -121,10 +123,13 @@ def _of_path(queue: Path) -> Stream:
     )
 
 
-def _of_bus(bus: Layout) -> Iterable[Origin]:
+def _of_bus(bus: Layout, known: Collection[Stream]) -> Iterable[Origin]:
+    """Those that are not known: to look at each of hundreds every second would cost."""
     found = [Stream(venue) for venue in bus.streams.venues()]
     found += [Stream(*names) for names in bus.streams.clean_streams()]
     for stream in found:
+        if stream in known:
+            continue
         try:
             queue = (
                 bus.streams.raw(stream.venue)
