@@ -50,8 +50,9 @@ def test_books_have_snapshots_every_minute_of_tape_that_replay_believes(spark, t
     assert len(times) == 6  # of 100 s: at the first event, every 20 s, and at the end
     steps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert all(20 * SECOND <= step < 22 * SECOND for step in steps[:-1])
-    cold = replay.book_at(log, times[3] + SECOND, "BTC-USDT", snapshots=False)
-    warm = replay.book_at(log, times[3] + SECOND, "BTC-USDT")
+    cold = replay.book_at(log, "BTC-USDT", times[3] + SECOND, snapshots=False)
+    warm = replay.book_at(log, "BTC-USDT", times[3] + SECOND)
+    assert warm.trusted
     assert warm.hash() == cold.hash()
     assert status(log).readers == ()
 
