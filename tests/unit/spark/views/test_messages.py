@@ -190,3 +190,10 @@ def test_the_columns_do_not_depend_on_rows(tmp):
     asked = parsed(tmp / "q", view="messages", type="Fill", seq_from=5)
     logs = reader(tmp / "q", view="messages", type="Fill")._logs
     assert [column.name for column in messages.schema(asked, logs)][-1] == "n"
+
+
+def test_the_log_says_which_type_has_a_name_that_this_program_uses_for_another(tmp):
+    fill = defined(price=tw.i64)
+    write(tmp / "q", fill(7))
+    tw.message(0x2002)(type("Fill", (), {"__annotations__": {"other": tw.i64}}))
+    assert table(tmp / "q", view="messages", type="Fill").column("price").to_pylist() == [7]
