@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tapewire.errors import InvalidOption, NotALog
@@ -105,7 +105,7 @@ def _below(top: str, above: str | None) -> Iterator[LogRef]:
     except NotALog:
         kind = None
     if kind is not None:
-        yield _described(top, _relative(top, above) or os.path.basename(top), kind)
+        yield _renamed(_described(top, os.path.basename(top), kind), above)
         return
     if not os.path.isdir(top):
         raise NotALog("this is a file, not a log", path=top)
@@ -117,24 +117,20 @@ def _below(top: str, above: str | None) -> Iterator[LogRef]:
             hint="give a queue (it holds control.meta), an archive (v1/…) or a bus (streams/…)",
         )
     for path in queues:
-        log = _described(path, _relative(path, above or top), "queue")
-        # A glob may meet two archives; a path cannot.
-        yield log if above is None else LogRef(_relative(path, above), *_tail(log))
+        yield _renamed(_described(path, _relative(path, above or top), "queue"), above)
 
 
-def _tail(log: LogRef) -> tuple[str, str | None, str | None, str | None, str | None, str]:
-    return log.path, log.venue, log.symbol, log.date, log.stream, log.kind
+def _renamed(log: LogRef, above: str | None) -> LogRef:
+    """Named from `above` on, where that is given: a glob may meet two archives, a path cannot."""
+    return log if above is None else replace(log, name=_relative(log.path, above))
 
 
 def _parts(path: str, top: str) -> list[str]:
     return os.path.relpath(path, top).split(os.sep)
 
 
-def _relative(path: str, above: str | None) -> str:
-    if above is None:
-        return ""
-    relative = os.path.relpath(path, above)
-    return relative.removesuffix("/queue")
+def _relative(path: str, above: str) -> str:
+    return os.path.relpath(path, above).removesuffix("/queue")
 
 
 def _literal_prefix(pattern: str) -> str:

@@ -87,6 +87,17 @@ def test_a_glob_over_two_archives_keeps_their_logs_apart(tmp):
     ]
 
 
+def test_a_glob_of_the_logs_of_two_archives_keeps_them_apart(tmp):
+    for root in ("one", "two"):
+        make(bus.ArchiveLayout(tmp / root).log("okx", "BTC", "2026-01-31", "book"))
+    logs = found(tmp / "*" / "v1" / "okx" / "BTC" / "2026-01-31" / "book")
+    assert [log.name for log in logs] == [
+        "one/v1/okx/BTC/2026-01-31/book",
+        "two/v1/okx/BTC/2026-01-31/book",
+    ]
+    assert {log.symbol for log in logs} == {"BTC"}
+
+
 def test_two_logs_of_one_name_are_refused(tmp):
     for root in ("one", "two"):
         make(tmp / root / "md")
