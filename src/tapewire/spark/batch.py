@@ -86,8 +86,7 @@ def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_null(column.type) and field.nullable:
         return pa.nulls(len(column), field.type)  # a field that this version does not have
     if pa.types.is_list(column.type) and pa.types.is_list(field.type):
-        if column.type.value_type == field.type.value_type:
-            return column.cast(field.type)
+        return column.cast(field.type)  # the same, but for its nullability
     if not (pa.types.is_decimal(column.type) and pa.types.is_decimal(field.type)):
         raise TypeError(f"a view gave another type: {field.name}, {column.type}, {field.type}")
     try:
