@@ -319,7 +319,8 @@ def _look(log: LogRef, unit: Unit, options: ReadOptions) -> _BookLog | None:
     if log.kind == "queue":
         seen = status(log.path)
         size = len(seen.segments) * seen.segment_bytes
-        if seen.last_seq is not None:
+        begun_again = seen.records is None and not seen.sparse  # the last number says nothing
+        if seen.last_seq is not None and not begun_again:
             end = seen.last_seq + 1
         if seen.last_timestamp_ns is not None:
             last_ns = seen.last_timestamp_ns

@@ -11,6 +11,7 @@ from tapewire import bus, replay
 from tapewire.errors import InvalidOption
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import l2_snapshot, reset
+from tests.support import queue_format as qf
 from tests.support.archive_tapes import SYMBOL, VENUE, save_books, write_archive, write_orders
 from tests.support.book_tapes import BTC, ETH, ORDERS
 from tests.support.feature_tapes import BOOK_EVENT, instrument, write_three
@@ -183,6 +184,23 @@ def test_what_is_appended_after_the_plan_is_in_no_slice(tmp):
                 writer.append(BOOK_EVENT, payload, timestamp_ns=last + late)
     assert_same_rows(asked.read(parts), want)
     assert asked.one_pass().num_rows > want.num_rows
+
+
+def test_where_numbers_begin_again_every_run_is_read(tmp):
+    events = [
+        (run * 100 + n, l2_snapshot(BTC, run * 100 + n, bids=[(9, 1)], asks=[(11, n + 1)]))
+        for run, count in ((1, 20), (2, 20), (3, 5))
+        for n in range(count)
+    ]
+    records = [
+        qf.record(time % 100, payload, type_id=BOOK_EVENT, timestamp_ns=time, checked=False)
+        for time, payload in events
+    ]
+    qf.write_queue(tmp / "q", [records[:20], records[20:40], records[40:]], segment_bytes=16384)
+    Instruments([BTC]).save(tmp)
+    asked = Query(tmp / "q", "book", symbols=BTC.symbol)
+    found = asked.read(asked.parts(4))
+    assert found["timestamp_ns"].to_pylist() == [time for time, _ in events]
 
 
 def test_what_looks_back_beyond_the_start_is_one_slice(days):
