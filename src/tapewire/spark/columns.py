@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tapewire.errors import InvalidMessage
-from tapewire.protocol.instruments import MAX_SCALE
+from tapewire.protocol._native import MAX_SCALE
 
 if TYPE_CHECKING:
     from tapewire.log import Batch

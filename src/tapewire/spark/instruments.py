@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from tapewire.spark.logs import LogRef
     from tapewire.spark.options import ReadOptions
 
-__all__ = ["InstrumentNames", "instruments_of", "price_scale"]
+__all__ = ["InstrumentNames", "KnownInstruments", "given_instruments", "price_scale"]
 
 
-def instruments_of(log: LogRef, options: ReadOptions) -> Instruments:
-    """Those of the option `instruments`, else those of the file nearest to the log.
+def given_instruments(options: ReadOptions) -> Instruments | None:
+    """Those of the option `instruments`; None without it.
 
     Raises:
         InvalidOption: The option names no instruments.json.
     """
     if options.instruments is None:
-        return Instruments.load(log.path)
+        return None
     path = os.path.abspath(options.instruments)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     if not os.path.isfile(os.path.join(folder, FILE_NAME)) or (
@@ -36,17 +36,71 @@ def instruments_of(log: LogRef, options: ReadOptions) -> Instruments:
     return Instruments.load(folder)
 
 
+class KnownInstruments:
+    """The instruments of logs: of the option, else of the file nearest to each.
+
+    Each file is read once, however many logs are below it.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._given = given_instruments(options)
+        self._files: dict[str | None, Instruments] = {}
+
+    def beside(self, *logs: LogRef) -> Instruments:
+        """Those that these logs may hold.
+
+        Raises:
+            InvalidOption: Files of theirs give an instrument different ids.
+        """
+        if self._given is not None:
+            return self._given
+        found: dict[str | None, Instruments] = {}
+        for log in logs:
+            nearest = _nearest(log.path)
+            if nearest not in self._files:
+                self._files[nearest] = Instruments.load(log.path)
+            found[nearest] = self._files[nearest]
+        first, *others = found.values()
+        if not others:
+            return first
+        merged = Instruments(first)
+        for each in others:
+            for one in each:
+                _merge(merged, one, each.path)
+        return merged
+
+
+def _merge(known: Instruments, one: Instrument, path: str | None) -> None:
+    """Records name an instrument by its ids: those of one file must be those of the others."""
+    added = known.add(one)
+    if (added.venue_id, added.market_id) != (one.venue_id, one.market_id):
+        raise InvalidOption(
+            f"logs that are read together have other ids for an instrument: instrument={one}, "
+            f"market_id={added.market_id} and {one.market_id}",
+            path=path,
+            hint="read them apart",
+        )
+
+
+def _nearest(folder: str) -> str | None:
+    """The instruments.json that a log's folder has, or one above it."""
+    while not os.path.exists(os.path.join(folder, FILE_NAME)):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return folder
+
+
 def price_scale(options: ReadOptions, logs: Sequence[LogRef]) -> int:
     """The largest scale of the prices of all instruments that a query can meet.
 
     Raises:
         InvalidOption: No instrument is known.
     """
+    known = KnownInstruments(options)
     scales = [
-        one.price_scale
-        for log in logs
-        for one in instruments_of(log, options)
-        if _may_meet(one, log, options)
+        one.price_scale for log in logs for one in known.beside(log) if _may_meet(one, log, options)
     ]
     if not scales:
         raise InvalidOption(
@@ -74,7 +128,7 @@ class InstrumentNames:
     def __init__(self, log: LogRef, options: ReadOptions) -> None:
         self._log = log
         self._options = options
-        self._known = instruments_of(log, options)
+        self._known = KnownInstruments(options).beside(log)
         self._found: dict[tuple[int, int], tuple[str, str]] = {}
 
     def name(self, market_id: int, hash_: int) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from tapewire.protocol.market import BookEvent, L3Type, decode
 from tapewire.queue.status import status
 from tapewire.replay import snapshots
 from tapewire.replay.start import first_seq_after, next_record, warm_book
+from tapewire.spark.instruments import given_instruments
 from tapewire.spark.slices import SLICE_BYTES
 from tapewire.spark.units import Unit
 
@@ -142,7 +143,7 @@ def instruments_of(instrument: Instrument | None, options: ReadOptions) -> Instr
     """Those that an executor needs: the one, or the option's; None: those beside the logs."""
     if instrument is not None:
         return Instruments([instrument])
-    return None if options.instruments is None else Instruments.load(options.instruments)
+    return given_instruments(options)
 
 
 def needed(part: ReplaySlice, look_back_ns: int) -> list[ReplayLog]:

@@ -187,3 +187,19 @@ def test_a_live_queue_that_every_worker_sees_is_read(tmp):
 def test_a_closed_queue_is_read_anywhere(tmp):
     make(tmp / "md")
     refuse_live(found(tmp / "md"), ReadOptions(), REMOTE)
+
+
+@pytest.mark.parametrize("view", ["trades", "book", "features"])
+def test_what_clean_logs_have_is_not_read_from_raw_ones_again(tmp, view):
+    layout = bus.ArchiveLayout(tmp)
+    for date in ("2026-01-30", "2026-01-31"):
+        make(layout.raw("okx", date))
+        make(layout.raw("cme", date))
+    make(layout.log("okx", "BTC", "2026-01-30", "book"))
+    assert names(tmp, view=view) == [
+        "okx/BTC/2026-01-30/book",
+        "raw/cme/2026-01-30",
+        "raw/cme/2026-01-31",
+        "raw/okx/2026-01-31",
+    ]
+    assert "raw/okx/2026-01-30" in names(tmp, view="records")

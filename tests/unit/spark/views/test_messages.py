@@ -190,3 +190,10 @@ def test_the_columns_do_not_depend_on_rows(tmp):
     asked = parsed(tmp / "q", view="messages", type="Fill", seq_from=5)
     logs = reader(tmp / "q", view="messages", type="Fill")._logs
     assert [column.name for column in messages.schema(asked, logs)][-1] == "n"
+
+
+def test_a_name_is_what_the_log_says_whatever_else_has_it(tmp):
+    write(tmp / "q", defined(n=tw.i64)(7))
+    tw.message(0x2002)(type("Fill", (), {"__annotations__": {"other": tw.i32}}))
+    found = table(tmp / "q", view="messages", type="Fill")
+    assert found.column("n").to_pylist() == [7]
