@@ -89,7 +89,7 @@ def _named(
         found.update(dict.fromkeys(matches))
         if not matches and not any(of == symbol and venue in (None, at) for at, of in elsewhere):
             known.find(symbol if venue is None else f"{venue}:{symbol}")  # says which there are
-    return list(found)
+    return sorted(found, key=lambda one: (one.venue, one.symbol))
 
 
 def _replayed(logs: list[LogRef]) -> list[LogRef]:

@@ -50,7 +50,7 @@ def test_a_raw_log_is_replayed_where_there_is_no_clean_one(tmp, view, symbols, r
 def test_a_symbol_of_several_venues_is_one_of_each(tmp):
     Instruments([OKX, CME, ETH]).save(tmp)
     write(tmp / "q", OKX, CME, ETH)
-    assert units(tmp / "q", symbols="BTC") == [("okx:BTC", ["q"]), ("cme:BTC", ["q"])]
+    assert units(tmp / "q", symbols="BTC") == [("cme:BTC", ["q"]), ("okx:BTC", ["q"])]
     assert units(tmp / "q", symbols="cme:BTC") == [("cme:BTC", ["q"])]
     assert table(tmp / "q", view="book", symbols="BTC").num_rows == 10
 
@@ -60,7 +60,7 @@ def test_raw_logs_of_other_venues_are_not_of_a_unit(tmp):
     layout = bus.Layout(tmp)
     write(layout.streams.raw("okx"), OKX, ETH)
     write(layout.streams.raw("cme"), CME)
-    assert units(tmp, symbols="BTC") == [("okx:BTC", ["raw/okx"]), ("cme:BTC", ["raw/cme"])]
+    assert units(tmp, symbols="BTC") == [("cme:BTC", ["raw/cme"]), ("okx:BTC", ["raw/okx"])]
 
 
 def test_a_symbol_that_nothing_knows_is_told(tmp):
