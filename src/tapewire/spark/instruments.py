@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tapewire.errors import InvalidOption
@@ -129,6 +130,7 @@ class InstrumentNames:
         self._log = log
         self._options = options
         self._known = KnownInstruments(options).beside(log)
+        self._by_hash = {one.symbol_hash: one for one in self._known}
         self._found: dict[tuple[int, int], tuple[str, str]] = {}
 
     def name(self, market_id: int, hash_: int) -> tuple[str, str]:
@@ -143,18 +145,38 @@ class InstrumentNames:
         return self._found[key]
 
     def _look(self, market_id: int, hash_: int) -> tuple[str, str]:
-        one = self._known.by_market(market_id)
+        # As a replay has it: the hash is of the names themselves, ids are given by a file.
+        one = self._by_hash.get(hash_) if hash_ else self._known.by_market(market_id)
         if one is not None:
             return one.venue, one.symbol
         venue, symbol = self._log.venue, self._log.symbol
         if venue is not None and symbol is not None and symbol_hash(venue, symbol) == hash_:
             return venue, symbol
         raise UnknownInstrument(
-            f"no instrument has this number: market_id={market_id}, queue={self._log.name}",
+            f"no instrument has this number: market_id={market_id}, symbol_hash=0x{hash_:016X}, "
+            f"queue={self._log.name}",
             path=self._known.path or self._log.path,
             hint=f"name an {FILE_NAME} that has it by option instruments",
         )
 
     def wanted(self, market_id: int, hash_: int) -> bool:
-        """Whether the option `symbols` asks for it."""
-        return self._options.symbols is None or _chosen(*self.name(market_id, hash_), self._options)
+        """Whether the option `symbols` asks for it.
+
+        Raises:
+            UnknownInstrument: It is not known, and neither is one that is asked for: it may be it.
+        """
+        if self._options.symbols is None:
+            return True
+        try:
+            return _chosen(*self.name(market_id, hash_), self._options)
+        except UnknownInstrument:
+            if self._all_known:
+                return False
+            raise
+
+    @cached_property
+    def _all_known(self) -> bool:
+        return all(
+            any(one.symbol == symbol and venue in (None, one.venue) for one in self._known)
+            for venue, symbol in self._options.symbols or ()
+        )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
-from tapewire.errors import InvalidOption, TapewireError
+from tapewire.errors import InvalidOption, SegmentMissing, TapewireError
 from tapewire.log import Record, open_log
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import BookEvent, L3Type, decode
@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from tapewire.spark.logs import LogRef
     from tapewire.spark.options import ReadOptions
 
-__all__ = ["ReplayLog", "ReplaySlice", "instruments_of", "needed", "plan", "stream_options"]
+__all__ = [
+    "ReplayLog",
+    "ReplaySlice",
+    "instruments_of",
+    "needed",
+    "plan",
+    "refuse_retired",
+    "stream_options",
+]
 
 _NEVER = 2**63 - 1
 # Beyond so many looks for a log's latest time, it is taken to go on for ever.
@@ -55,6 +63,7 @@ class ReplayLog:
         end: Number behind its last record: it is read up to there; None where that is not known.
         anew_ns: Of a book of orders whose log begins with a reset: time of the first order behind
             it, since when the book depends on no other log. Else None.
+        first_seq: Number of its first record.
     """
 
     name: str
@@ -63,6 +72,7 @@ class ReplayLog:
     last_ns: int
     end: int | None
     anew_ns: int | None = None
+    first_seq: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,15 +162,44 @@ def needed(part: ReplaySlice, look_back_ns: int) -> list[ReplayLog]:
     All of them, when none is there that holds. Of books of orders, those back to the log that last
     began anew: whether a snapshot holds depends on every log since.
     """
+    return _needed(part, look_back_ns)[0]
+
+
+def refuse_retired(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -> None:
+    """Raise where a slice reads logs from their start, and that is gone since it was planned.
+
+    To be called when the logs are open: what is retired later, their readers meet.
+
+    Raises:
+        SegmentMissing: Unless damage is to be skipped.
+    """
+    logs, from_start = _needed(part, look_back_ns)
+    if not from_start or options.on_damage == "skip":
+        return
+    for log in logs:
+        with open_log(log.path) as reader:
+            first = next_record(reader)
+        there = None if first is None else first.seq
+        if there != log.first_seq:
+            raise SegmentMissing(
+                "records were retired after the read was planned: "
+                f"first_wanted={log.first_seq}, first_there={there}",
+                path=log.path,
+                hint="have a pinned reader keep them, or read an archive",
+            )
+
+
+def _needed(part: ReplaySlice, look_back_ns: int) -> tuple[list[ReplayLog], bool]:
+    """The logs, and whether they are read from their start, for want of a snapshot."""
     logs = list(part.logs)
     one = part.instrument
     if part.time_from is None or one is None:
-        return logs
+        return logs, True
     start_ns = part.time_from - look_back_ns
     since_ns: int | None = None
     if one.book_mode == "l3":
         anew = [log.first_ns for log in logs if log.anew_ns is not None and log.anew_ns < start_ns]
-        return [log for log in logs if not anew or log.last_ns >= max(anew)]
+        return [log for log in logs if not anew or log.last_ns >= max(anew)], False
     # The latest ones first: those that end before a snapshot that was found have no later one.
     for log in sorted(logs, key=lambda each: each.last_ns, reverse=True):
         if since_ns is not None and log.last_ns < since_ns:
@@ -175,8 +214,8 @@ def needed(part: ReplaySlice, look_back_ns: int) -> list[ReplayLog]:
         if book is not None:
             since_ns = max(book.timestamp_ns, since_ns or 0)
     if since_ns is None:
-        return logs
-    return [log for log in logs if log.last_ns >= since_ns]
+        return logs, True
+    return [log for log in logs if log.last_ns >= since_ns], False
 
 
 @dataclass(frozen=True)
@@ -344,7 +383,7 @@ def _look(log: LogRef, unit: Unit, options: ReadOptions) -> _BookLog | None:
         files = snapshots.files(log.path, one.venue_id, one.market_id)
         seqs += [file.seq for file in files if end is None or file.seq < end]
     anew_ns = None if anew is None else anew[1]
-    made = ReplayLog(log.name, log.path, start[1], last_ns, end, anew_ns)
+    made = ReplayLog(log.name, log.path, start[1], last_ns, end, anew_ns, start[0])
     return _BookLog(made, size, start[0], tuple(seqs))
 
 
