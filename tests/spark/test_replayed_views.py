@@ -5,6 +5,7 @@ import pytest
 from tapewire import replay
 from tapewire import spark as tws
 from tests.support.archive_tapes import write_archive
+from tests.support.faulty_days import Day
 from tests.support.replayed import Query, assert_same_rows
 
 NAMES = "mid,imbalance3,ofi,vwap_300ms,trade_flow_1s"
@@ -80,3 +81,21 @@ def test_every_feature_that_there_is_can_be_read(source, archive):
     frame = load(source, archive, view="features", sample="1s")
     assert len(frame.columns) == 4 + len(replay.describe_features())
     assert frame.count() > 10
+
+
+def test_a_schema_of_ddl_text_chooses_lists(source, archive):
+    reader = source.read.format("tapewire").option("view", "book").option("levels", "2")
+    chosen = reader.schema("ask_sizes array<bigint>, timestamp_ns bigint").load(str(archive))
+    whole = load(source, archive, view="book", levels=2).select("ask_sizes", "timestamp_ns")
+    assert chosen.collect() == whole.collect()
+
+
+def test_venue_gaps_of_an_archive_without_ledgers_are_rows(source, tmp):
+    day = Day(tmp / "a")
+    day.snapshot()
+    day.diffs(3)
+    day.lose(2)
+    day.diffs(1)
+    day.close()
+    (gap,) = load(source, tmp / "a", view="gaps").collect()
+    assert (gap.kind, gap.symbol, gap.first, gap.last) == ("venue", "BTCUSDT", 104, 105)

@@ -68,7 +68,9 @@ def wanted_parts(options: ReadOptions, parallelism: int | None) -> int:
 
 
 def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch under exactly the schema that Spark was told: nulls get a type, decimals a scale.
+    """The batch under exactly the schema that Spark was told.
+
+    Nulls get a type, decimals a scale, and lists may be called nullable inside.
 
     Raises:
         InvalidMessage: A decimal does not fit.
@@ -81,8 +83,10 @@ def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
-    if pa.types.is_null(column.type):
+    if pa.types.is_null(column.type) and field.nullable:
         return pa.nulls(len(column), field.type)  # a field that this version does not have
+    if pa.types.is_list(column.type) and pa.types.is_list(field.type):
+        return column.cast(field.type)  # the same, but for its nullability
     if not (pa.types.is_decimal(column.type) and pa.types.is_decimal(field.type)):
         raise TypeError(f"a view gave another type: {field.name}, {column.type}, {field.type}")
     try:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tapewire.errors import InvalidMessage
+from tapewire.protocol._native import MAX_SCALE
 
 if TYPE_CHECKING:
     from tapewire.log import Batch
@@ -162,12 +163,12 @@ def decimals(values: _Array, scales: _Array, scale: int) -> pa.Array:
     """Integers with a scale each as DECIMAL(38, scale).
 
     Raises:
-        InvalidMessage: One has more decimals than that.
+        InvalidMessage: One has more decimals than that, or than any instrument may have.
     """
-    if len(scales) and int(scales.max()) > scale:
+    if len(scales) and int(scales.max()) > min(scale, MAX_SCALE):
         raise InvalidMessage(
             f"a price has more decimals than the column: price_scale={int(scales.max())}, "
-            f"column={scale}",
+            f"column={scale}, most={MAX_SCALE}",
             hint="mend instruments.json, or read prices as scaled",
         )
     factors = np.int64(10) ** (scale - scales.astype("i8")) if len(scales) else np.ones(0, "i8")

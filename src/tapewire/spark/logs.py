@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tapewire.errors import InvalidOption, NotALog
@@ -20,6 +20,8 @@ __all__ = ["LogRef", "refuse_live", "resolve"]
 
 # What the sink keeps beside its logs: staged ones are not there yet.
 PRIVATE = "_tapewire"
+RAW = "raw"
+_OF_MARKETS = ("trades", "book", "features")
 
 
 @dataclass(frozen=True, order=True)
@@ -50,7 +52,9 @@ def resolve(paths: str | tuple[str, ...], options: ReadOptions) -> list[LogRef]:
     """The logs that paths mean, sorted by name.
 
     A path is a log, a folder with logs at any depth below (an archive, a part of one, a bus), or a
-    glob of those. `options.symbols` leaves out the logs whose path says another symbol.
+    glob of those. `options.symbols` leaves out the logs whose path says another symbol. Views of
+    market data leave out a raw log where there are clean ones of its venue and day, which have the
+    same again.
 
     Raises:
         FileNotFoundError: There is nothing at a path.
@@ -76,7 +80,8 @@ def resolve(paths: str | tuple[str, ...], options: ReadOptions) -> list[LogRef]:
                     f"two logs have one name: name={log.name}, {known.path} and {log.path}",
                     hint="read them apart, or by a glob above both",
                 )
-    return sorted(log for log in found.values() if _wanted(log, options))
+    logs = found.values() if options.view not in _OF_MARKETS else _without_raw(found.values())
+    return sorted(log for log in logs if _wanted(log, options))
 
 
 def _logs_of(text: str) -> Iterator[LogRef]:
@@ -105,7 +110,7 @@ def _below(top: str, above: str | None) -> Iterator[LogRef]:
     except NotALog:
         kind = None
     if kind is not None:
-        yield _described(top, _relative(top, above) or os.path.basename(top), kind)
+        yield _renamed(_described(top, os.path.basename(top), kind), above)
         return
     if not os.path.isdir(top):
         raise NotALog("this is a file, not a log", path=top)
@@ -117,24 +122,20 @@ def _below(top: str, above: str | None) -> Iterator[LogRef]:
             hint="give a queue (it holds control.meta), an archive (v1/…) or a bus (streams/…)",
         )
     for path in queues:
-        log = _described(path, _relative(path, above or top), "queue")
-        # A glob may meet two archives; a path cannot.
-        yield log if above is None else LogRef(_relative(path, above), *_tail(log))
+        yield _renamed(_described(path, _relative(path, above or top), "queue"), above)
 
 
-def _tail(log: LogRef) -> tuple[str, str | None, str | None, str | None, str | None, str]:
-    return log.path, log.venue, log.symbol, log.date, log.stream, log.kind
+def _renamed(log: LogRef, above: str | None) -> LogRef:
+    """Named from `above` on, where that is given: a glob may meet two archives, a path cannot."""
+    return log if above is None else replace(log, name=_relative(log.path, above))
 
 
 def _parts(path: str, top: str) -> list[str]:
     return os.path.relpath(path, top).split(os.sep)
 
 
-def _relative(path: str, above: str | None) -> str:
-    if above is None:
-        return ""
-    relative = os.path.relpath(path, above)
-    return relative.removesuffix("/queue")
+def _relative(path: str, above: str) -> str:
+    return os.path.relpath(path, above).removesuffix("/queue")
 
 
 def _literal_prefix(pattern: str) -> str:
@@ -168,6 +169,11 @@ def _is_day(text: str) -> bool:
         return dt.date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
+
+
+def _without_raw(logs: Iterable[LogRef]) -> list[LogRef]:
+    clean = {(log.venue, log.date) for log in logs if log.symbol is not None}
+    return [log for log in logs if log.stream != RAW or (log.venue, log.date) not in clean]
 
 
 def _wanted(log: LogRef, options: ReadOptions) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -128,6 +129,12 @@ class ReadOptions:
             raise InvalidOption(
                 "the view messages is of one type", hint='name it by option("type", NAME or id)'
             )
+
+    def from_here(self) -> ReadOptions:
+        """With the file of instruments as an absolute path: executors may run in other folders."""
+        if self.instruments is None:
+            return self
+        return replace(self, instruments=os.path.abspath(self.instruments))
 
     def replace(self, **changes: Any) -> ReadOptions:
         """The same with other values."""

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
-from tapewire.errors import InvalidOption, TapewireError
+from tapewire.errors import InvalidOption, SegmentMissing, TapewireError
 from tapewire.log import Record, open_log
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import BookEvent, L3Type, decode
 from tapewire.queue.status import status
 from tapewire.replay import snapshots
 from tapewire.replay.start import first_seq_after, next_record, warm_book
+from tapewire.spark.instruments import given_instruments
 from tapewire.spark.slices import SLICE_BYTES
 from tapewire.spark.units import Unit
 
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from tapewire.spark.logs import LogRef
     from tapewire.spark.options import ReadOptions
 
-__all__ = ["ReplayLog", "ReplaySlice", "instruments_of", "needed", "plan", "stream_options"]
+__all__ = [
+    "ReplayLog",
+    "ReplaySlice",
+    "instruments_of",
+    "needed",
+    "plan",
+    "refuse_retired",
+    "stream_options",
+]
 
 _NEVER = 2**63 - 1
 # Beyond so many looks for a log's latest time, it is taken to go on for ever.
@@ -54,6 +63,7 @@ class ReplayLog:
         end: Number behind its last record: it is read up to there; None where that is not known.
         anew_ns: Of a book of orders whose log begins with a reset: time of the first order behind
             it, since when the book depends on no other log. Else None.
+        first_seq: Number of its first record.
     """
 
     name: str
@@ -62,6 +72,7 @@ class ReplayLog:
     last_ns: int
     end: int | None
     anew_ns: int | None = None
+    first_seq: int = 0
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,7 @@ def instruments_of(instrument: Instrument | None, options: ReadOptions) -> Instr
     """Those that an executor needs: the one, or the option's; None: those beside the logs."""
     if instrument is not None:
         return Instruments([instrument])
-    return None if options.instruments is None else Instruments.load(options.instruments)
+    return given_instruments(options)
 
 
 def needed(part: ReplaySlice, look_back_ns: int) -> list[ReplayLog]:
@@ -151,15 +162,44 @@ def needed(part: ReplaySlice, look_back_ns: int) -> list[ReplayLog]:
     All of them, when none is there that holds. Of books of orders, those back to the log that last
     began anew: whether a snapshot holds depends on every log since.
     """
+    return _needed(part, look_back_ns)[0]
+
+
+def refuse_retired(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -> None:
+    """Raise where a slice reads logs from their start, and that is gone since it was planned.
+
+    To be called when the logs are open: what is retired later, their readers meet.
+
+    Raises:
+        SegmentMissing: Unless damage is to be skipped.
+    """
+    logs, from_start = _needed(part, look_back_ns)
+    if not from_start or options.on_damage == "skip":
+        return
+    for log in logs:
+        with open_log(log.path) as reader:
+            first = next_record(reader)
+        there = None if first is None else first.seq
+        if there != log.first_seq:
+            raise SegmentMissing(
+                "records were retired after the read was planned: "
+                f"first_wanted={log.first_seq}, first_there={there}",
+                path=log.path,
+                hint="have a pinned reader keep them, or read an archive",
+            )
+
+
+def _needed(part: ReplaySlice, look_back_ns: int) -> tuple[list[ReplayLog], bool]:
+    """The logs, and whether they are read from their start, for want of a snapshot."""
     logs = list(part.logs)
     one = part.instrument
     if part.time_from is None or one is None:
-        return logs
+        return logs, True
     start_ns = part.time_from - look_back_ns
     since_ns: int | None = None
     if one.book_mode == "l3":
         anew = [log.first_ns for log in logs if log.anew_ns is not None and log.anew_ns < start_ns]
-        return [log for log in logs if not anew or log.last_ns >= max(anew)]
+        return [log for log in logs if not anew or log.last_ns >= max(anew)], False
     # The latest ones first: those that end before a snapshot that was found have no later one.
     for log in sorted(logs, key=lambda each: each.last_ns, reverse=True):
         if since_ns is not None and log.last_ns < since_ns:
@@ -174,8 +214,8 @@ def needed(part: ReplaySlice, look_back_ns: int) -> list[ReplayLog]:
         if book is not None:
             since_ns = max(book.timestamp_ns, since_ns or 0)
     if since_ns is None:
-        return logs
-    return [log for log in logs if log.last_ns >= since_ns]
+        return logs, True
+    return [log for log in logs if log.last_ns >= since_ns], False
 
 
 @dataclass(frozen=True)
@@ -319,7 +359,8 @@ def _look(log: LogRef, unit: Unit, options: ReadOptions) -> _BookLog | None:
     if log.kind == "queue":
         seen = status(log.path)
         size = len(seen.segments) * seen.segment_bytes
-        if seen.last_seq is not None:
+        begun_again = seen.records is None and not seen.sparse  # the last number says nothing
+        if seen.last_seq is not None and not begun_again:
             end = seen.last_seq + 1
         if seen.last_timestamp_ns is not None:
             last_ns = seen.last_timestamp_ns
@@ -342,7 +383,7 @@ def _look(log: LogRef, unit: Unit, options: ReadOptions) -> _BookLog | None:
         files = snapshots.files(log.path, one.venue_id, one.market_id)
         seqs += [file.seq for file in files if end is None or file.seq < end]
     anew_ns = None if anew is None else anew[1]
-    made = ReplayLog(log.name, log.path, start[1], last_ns, end, anew_ns)
+    made = ReplayLog(log.name, log.path, start[1], last_ns, end, anew_ns, start[0])
     return _BookLog(made, size, start[0], tuple(seqs))
 
 

@@ -105,7 +105,7 @@ def take(columns: Sequence[Column], asked: sql.StructType) -> tuple[Column, ...]
     """
     found = []
     for column, field in zip(select(columns, asked.names), asked.fields, strict=True):
-        if column.type != field.dataType:
+        if not _may_be(column.type, field.dataType):
             raise InvalidOption(
                 f"the schema asks for another type: column={column.name}, "
                 f"type={field.dataType.simpleString()}",
@@ -115,6 +115,16 @@ def take(columns: Sequence[Column], asked: sql.StructType) -> tuple[Column, ...]
             raise InvalidOption(f"the schema calls not null what may be null: column={column.name}")
         found.append(Column(field.name, field.dataType, field.nullable))
     return tuple(found)
+
+
+def _may_be(own: sql.DataType, asked: sql.DataType) -> bool:
+    """Whether a column may be called this: the same, or with nulls in lists that have none.
+
+    DDL text cannot say that a list has none.
+    """
+    if isinstance(own, sql.ArrayType) and isinstance(asked, sql.ArrayType):
+        return own.elementType == asked.elementType and own.containsNull <= asked.containsNull
+    return own == asked
 
 
 def struct_type(columns: Sequence[Column]) -> sql.StructType:

@@ -7,12 +7,12 @@ import os
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
-from tapewire.damage import DAMAGE
+from tapewire.damage import DAMAGE, Passed
 from tapewire.log import Reader, open_log
 from tapewire.queue.status import QueueStatus, QueueWatch, SegmentStatus
 from tapewire.spark.logs import LogRef
@@ -123,6 +123,7 @@ class _Range:
     count: int | None
     seen: QueueStatus | None
     bytes: int
+    exact: bool = True  # there is a record numbered `first`
 
     def cut(self, count: int) -> list[Slice]:
         cuts: list[int] = []
@@ -131,7 +132,7 @@ class _Range:
         numbers = [self.first, *cuts, self.end]
         size = self.bytes // (len(numbers) - 1)
         return [
-            Slice(self.log, low, high, self.count, bytes=size)
+            Slice(self.log, low, high, self.count, self.exact or low != self.first, size)
             for low, high in itertools.pairwise(numbers)
         ]
 
@@ -166,25 +167,42 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
         first = _number_at(reader, reader.seek_seq(low), options)
         if options.time_from is not None and first is not None:
             late = _number_at(reader, reader.seek_time(options.time_from), options)
-            first = None if late is None else max(first, late)
+            first = None if late is None else max(first, late, key=lambda each: each.seq)
         # After the first: what was last before it may be retired by now, and then so is all else.
         seen = watch.look()
         last = high if seen.last_seq is None else min(high, seen.last_seq + 1)
         if options.time_to is not None:
             beyond = _number_at(reader, reader.seek_time(options.time_to), options)
-            last = last if beyond is None else min(last, beyond)
-    if first is None or first >= last:
+            last = last if beyond is None else min(last, beyond.seq)
+    if first is None or first.seq >= last:
         return None
-    share = (last - first) / max(1, (seen.last_seq or 0) + 1 - (seen.first_available_seq or 0))
-    return _Range(log, first, last, None, seen, max(1, int(size * min(share, 1))))
+    share = (last - first.seq) / max(1, (seen.last_seq or 0) + 1 - (seen.first_available_seq or 0))
+    bytes_ = max(1, int(size * min(share, 1)))
+    return _Range(log, first.seq, last, None, seen, bytes_, first.exact)
 
 
-def _number_at(reader: Reader, found: bool, options: ReadOptions) -> int | None:
-    """Number of the record that a seek found; None when there is none."""
+class _Place(NamedTuple):
+    """Where a seek came to."""
+
+    seq: int
+    exact: bool  # there is a right record of this number
+
+
+def _number_at(reader: Reader, found: bool, options: ReadOptions) -> _Place | None:
+    """Number of the record that a seek found; None when there is none.
+
+    Of a damaged one that is to be passed over, where it can be known, the number that is lost: so
+    whoever reads from there on meets the damage, and tells.
+    """
     if not found:
         return None
-    batch = next(walk(reader, Damage(options.on_damage == "skip"), 1), None)
-    return None if batch is None else int(batch.seq[0])
+    lost: list[Passed] = []
+    batch = next(walk(reader, Damage(options.on_damage == "skip", lost.append), 1), None)
+    if batch is None:
+        return None
+    seq = int(batch.seq[0])
+    first = min((each.first for each in lost if each.first is not None), default=seq)
+    return _Place(min(seq, first), first >= seq)
 
 
 def _count(log: LogRef, options: ReadOptions) -> int:

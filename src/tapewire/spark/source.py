@@ -78,7 +78,7 @@ class TapewireSource(DataSource):
         known = views.find(options.view).schema(options, logs)
         columns = schemas.take(known, schema)
         names = tuple(column.name for column in columns)
-        return options.replace(columns=names), columns, logs
+        return options.from_here().replace(columns=names), columns, logs
 
 
 def register(spark: SparkSession) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tapewire.protocol.instruments import FILE_NAME, Instrument, Instruments
-from tapewire.replay.names import Names
-from tapewire.spark.instruments import instruments_of
+from tapewire.protocol.instruments import Instrument, Instruments
+from tapewire.spark.instruments import KnownInstruments
 
 if TYPE_CHECKING:
     from tapewire.spark.logs import LogRef
@@ -17,8 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Unit", "units_of"]
 
-# Streams that hold what venues and strategies said, and not what became of it.
-_OTHER_STREAMS = ("raw", "orders_in", "orders_out")
+_OTHER_STREAMS = ("orders_in", "orders_out")
 _REPLAYED_STREAMS = ("book", "trades")
 
 
@@ -42,9 +39,9 @@ def units_of(options: ReadOptions, logs: Sequence[LogRef]) -> list[Unit]:
     instruments, each that `options.symbols` names is a unit; without that, all are one.
 
     Raises:
-        UnknownInstrument: A symbol of `options.symbols` is none, or is one of several venues.
+        UnknownInstrument: No log is of a symbol of `options.symbols`, and no file knows it.
     """
-    known = _Known(options)
+    known = KnownInstruments(options)
     by_name: dict[tuple[str, str], list[LogRef]] = {}
     mixed: list[LogRef] = []
     for log in logs:
@@ -55,55 +52,47 @@ def units_of(options: ReadOptions, logs: Sequence[LogRef]) -> list[Unit]:
         else:
             mixed.append(log)
     units = [
-        Unit(known.beside(chosen).get(venue, symbol), tuple(chosen))
+        Unit(known.beside(*chosen).get(venue, symbol), tuple(chosen))
         for (venue, symbol), all_of_it in sorted(by_name.items())
         if (chosen := _replayed(all_of_it))
     ]
     if mixed and options.symbols is None:
         units.append(Unit(None, tuple(mixed)))
     elif mixed:
-        names = Names(known.beside(mixed), [log.path for log in mixed])
-        asked = options.symbols or ()
-        wanted = [f"{venue}:{symbol}" if venue else symbol for venue, symbol in asked]
-        units += [Unit(one, tuple(mixed)) for one in names.find(wanted)]
+        units += [
+            Unit(one, tuple(log for log in mixed if log.venue in (None, one.venue)))
+            for one in _named(options, known.beside(*mixed), mixed, set(by_name))
+        ]
     return units
+
+
+def _named(
+    options: ReadOptions,
+    known: Instruments,
+    logs: Sequence[LogRef],
+    elsewhere: set[tuple[str, str]],
+) -> list[Instrument]:
+    """The instruments of `options.symbols` that logs of many may hold.
+
+    A symbol without a venue is that of every venue, or of those whose logs these are.
+    """
+    venues = {log.venue for log in logs}
+    found: dict[Instrument, None] = {}
+    for venue, symbol in options.symbols or ():
+        matches = [
+            one
+            for one in known
+            if one.symbol == symbol
+            and venue in (None, one.venue)
+            and (None in venues or one.venue in venues)
+        ]
+        found.update(dict.fromkeys(matches))
+        if not matches and not any(of == symbol and venue in (None, at) for at, of in elsewhere):
+            known.find(symbol if venue is None else f"{venue}:{symbol}")  # says which there are
+    return sorted(found, key=lambda one: (one.venue, one.symbol))
 
 
 def _replayed(logs: list[LogRef]) -> list[LogRef]:
     """Books and trades, where streams have these names; else all."""
     named = [log for log in logs if log.stream in _REPLAYED_STREAMS]
     return named or logs
-
-
-class _Known:
-    """The instruments beside logs; each file is read once, however many logs are below it."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._files: dict[str | None, Instruments] = {}
-
-    def beside(self, logs: Sequence[LogRef]) -> Instruments:
-        found: dict[str | None, Instruments] = {}
-        for log in logs:
-            nearest = _nearest(log.path) if self._options.instruments is None else None
-            if nearest not in self._files:
-                self._files[nearest] = instruments_of(log, self._options)
-            found[nearest] = self._files[nearest]
-        first, *others = found.values()
-        if not others:
-            return first
-        merged = Instruments(first)
-        for one in (one for each in others for one in each):
-            if one not in merged:
-                merged.add(one)
-        return merged
-
-
-def _nearest(folder: str) -> str | None:
-    """The instruments.json that a log's folder has, or one above it."""
-    while not os.path.exists(os.path.join(folder, FILE_NAME)):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return folder

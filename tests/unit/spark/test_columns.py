@@ -69,3 +69,9 @@ def test_no_rows_are_no_trouble():
     assert columns.decimals(np.array([], "i8"), np.array([], "u1"), 2).to_pylist() == []
     assert columns.texts(np.array([], "S4")).to_pylist() == []
     assert len(columns.structs(views(), np.dtype("<i8"))) == 0
+
+
+@pytest.mark.parametrize("scale", [19, 38, 255])
+def test_more_decimals_than_any_instrument_has_are_refused(scale):
+    with pytest.raises(tw.InvalidMessage, match=f"price_scale={scale}, column={scale}, most=18"):
+        columns.decimals(np.array([5, 7], "i8"), np.array([0, scale], "u1"), scale)

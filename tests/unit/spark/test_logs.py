@@ -87,6 +87,17 @@ def test_a_glob_over_two_archives_keeps_their_logs_apart(tmp):
     ]
 
 
+def test_a_glob_of_the_logs_of_two_archives_keeps_them_apart(tmp):
+    for root in ("one", "two"):
+        make(bus.ArchiveLayout(tmp / root).log("okx", "BTC", "2026-01-31", "book"))
+    logs = found(tmp / "*" / "v1" / "okx" / "BTC" / "2026-01-31" / "book")
+    assert [log.name for log in logs] == [
+        "one/v1/okx/BTC/2026-01-31/book",
+        "two/v1/okx/BTC/2026-01-31/book",
+    ]
+    assert {log.symbol for log in logs} == {"BTC"}
+
+
 def test_two_logs_of_one_name_are_refused(tmp):
     for root in ("one", "two"):
         make(tmp / root / "md")
@@ -176,3 +187,19 @@ def test_a_live_queue_that_every_worker_sees_is_read(tmp):
 def test_a_closed_queue_is_read_anywhere(tmp):
     make(tmp / "md")
     refuse_live(found(tmp / "md"), ReadOptions(), REMOTE)
+
+
+@pytest.mark.parametrize("view", ["trades", "book", "features"])
+def test_what_clean_logs_have_is_not_read_from_raw_ones_again(tmp, view):
+    layout = bus.ArchiveLayout(tmp)
+    for date in ("2026-01-30", "2026-01-31"):
+        make(layout.raw("okx", date))
+        make(layout.raw("cme", date))
+    make(layout.log("okx", "BTC", "2026-01-30", "book"))
+    assert names(tmp, view=view) == [
+        "okx/BTC/2026-01-30/book",
+        "raw/cme/2026-01-30",
+        "raw/cme/2026-01-31",
+        "raw/okx/2026-01-31",
+    ]
+    assert "raw/okx/2026-01-30" in names(tmp, view="records")

@@ -151,3 +151,24 @@ def test_a_gap_part_can_tell_its_ledger_from_its_records(tmp):
     kinds = [type(part) for part in slices(queue, view="gaps", partitions=2)]
     assert kinds[0] is gaps.LedgerPart
     assert gaps.LedgerPart not in kinds[1:]
+
+
+@pytest.mark.parametrize("partitions", PARTITIONS)
+@pytest.mark.parametrize("by", ["number", "time"])
+def test_damage_at_which_a_range_begins_is_told(tmp, caplog, partitions, by):
+    queue, parts = full_queue(tmp)
+    crafted.damage(queue, 1, crafted.offset_of(parts[1], 30))
+    at = {"seq_from": 93} if by == "number" else {"time_from": 1_000_093}
+    assert numbers(queue, on_damage="skip", partitions=partitions, **at)[:2] == [94, 95]
+    assert "record 93" in caplog.text
+    (gap,) = table(queue, view="gaps", partitions=partitions, **at).to_pylist()
+    assert (gap["first"], gap["last"], gap["seq"]) == (93, 93, 94)
+
+
+@pytest.mark.parametrize("time", [1_000_093, 1_000_094])
+def test_two_ranges_that_meet_at_damage_tell_of_it_once(tmp, time):
+    queue, parts = full_queue(tmp)
+    crafted.damage(queue, 1, crafted.offset_of(parts[1], 30))
+    before = table(queue, view="gaps", time_to=time).to_pylist()
+    behind = table(queue, view="gaps", time_from=time).to_pylist()
+    assert [gap["first"] for gap in before + behind] == [93]

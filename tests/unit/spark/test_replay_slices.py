@@ -11,8 +11,9 @@ from tapewire import bus, replay
 from tapewire.errors import InvalidOption
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import l2_snapshot, reset
+from tests.support import queue_format as qf
 from tests.support.archive_tapes import SYMBOL, VENUE, save_books, write_archive, write_orders
-from tests.support.book_tapes import BTC, ETH, ORDERS
+from tests.support.book_tapes import BTC, ETH, ORDERS, write_l2
 from tests.support.feature_tapes import BOOK_EVENT, instrument, write_three
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -183,6 +184,45 @@ def test_what_is_appended_after_the_plan_is_in_no_slice(tmp):
                 writer.append(BOOK_EVENT, payload, timestamp_ns=last + late)
     assert_same_rows(asked.read(parts), want)
     assert asked.one_pass().num_rows > want.num_rows
+
+
+@pytest.mark.parametrize("view", [{"view": "book"}, {"view": "features", "features": "mid"}])
+def test_what_retention_removed_after_the_plan_is_told(tmp, view):
+    write_l2(tmp / "q", 2_000, snapshot_every=400)
+    asked = Query(tmp / "q", symbols=BTC.symbol, **view)
+    parts = asked.parts(1)
+    (tmp / "q" / "000000000.q").unlink()
+    with pytest.raises(tw.SegmentMissing, match=r"first_wanted=0, first_there=\d+"):
+        asked.read(parts)
+    passing = Query(tmp / "q", symbols=BTC.symbol, on_damage="skip", **view)
+    assert 0 < passing.read(parts).num_rows < 2_000
+
+
+def test_a_slice_that_begins_with_a_snapshot_needs_nothing_before(tmp):
+    write_l2(tmp / "q", 2_000, snapshot_every=400)
+    save_books(tmp / "q", 200)
+    asked = Query(tmp / "q", "book", symbols=BTC.symbol, partitions=4)
+    last = asked.parts(4)[-1]
+    before = asked.read([last])
+    (tmp / "q" / "000000000.q").unlink()
+    assert_same_rows(asked.read([last]), before)
+
+
+def test_where_numbers_begin_again_every_run_is_read(tmp):
+    events = [
+        (run * 100 + n, l2_snapshot(BTC, run * 100 + n, bids=[(9, 1)], asks=[(11, n + 1)]))
+        for run, count in ((1, 20), (2, 20), (3, 5))
+        for n in range(count)
+    ]
+    records = [
+        qf.record(time % 100, payload, type_id=BOOK_EVENT, timestamp_ns=time, checked=False)
+        for time, payload in events
+    ]
+    qf.write_queue(tmp / "q", [records[:20], records[20:40], records[40:]], segment_bytes=16384)
+    Instruments([BTC]).save(tmp)
+    asked = Query(tmp / "q", "book", symbols=BTC.symbol)
+    found = asked.read(asked.parts(4))
+    assert found["timestamp_ns"].to_pylist() == [time for time, _ in events]
 
 
 def test_what_looks_back_beyond_the_start_is_one_slice(days):

@@ -1,9 +1,11 @@
+import pyarrow as pa
 import pytest
 from pyspark.sql import types as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import tapewire as tw
 from tapewire.spark import schemas
+from tapewire.spark.batch import relabel
 from tapewire.spark.schemas import GAPS, RECORDS, TRADES, arrow_schema, select, struct_type, take
 
 VIEWS = {"records": RECORDS, "trades": TRADES, "gaps": GAPS}
@@ -53,3 +55,21 @@ def test_a_schema_of_another_type_is_refused_with_the_right_one():
     asked = sql.StructType([sql.StructField("seq", sql.IntegerType())])
     with pytest.raises(tw.InvalidOption, match=r"column=seq, type=int; it is bigint"):
         take(RECORDS, asked)
+
+
+def test_a_list_without_nulls_may_be_called_one_with_nulls():
+    """As DDL text does, which has no words for lists without."""
+    known = [schemas.Column("sizes", sql.ArrayType(sql.LongType(), containsNull=False))]
+    loose = sql.StructType([sql.StructField("sizes", sql.ArrayType(sql.LongType()))])
+    (column,) = schemas.take(known, loose)
+    made = pa.array([[1, 2], []], pa.list_(pa.field("element", pa.int64(), nullable=False)))
+    batch = relabel(pa.record_batch([made], names=["sizes"]), schemas.arrow_schema([column]))
+    assert batch.schema == schemas.arrow_schema([column])
+    assert batch["sizes"].to_pylist() == [[1, 2], []]
+
+
+def test_a_list_with_nulls_may_not_be_called_one_without():
+    known = [schemas.Column("sizes", sql.ArrayType(sql.LongType()))]
+    strict = sql.StructType([sql.StructField("sizes", sql.ArrayType(sql.LongType(), False))])
+    with pytest.raises(tw.InvalidOption, match="another type: column=sizes"):
+        schemas.take(known, strict)

@@ -94,6 +94,7 @@ def read(part: ReplaySlice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a slice."""
     bounds = replay_slices.stream_options(part, options, 0)
     with open_stream(options, **bounds) as stream:
+        replay_slices.refuse_retired(part, options, 0)
         for batch in stream:
             yield shape(batch, options, part.price_scale)
 

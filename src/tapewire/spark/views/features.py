@@ -64,6 +64,7 @@ def read(part: ReplaySlice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     look_back = look_back_ns(names_of(options), options.sample)
     bounds = replay_slices.stream_options(part, options, look_back)
     with open_stream(options, **bounds) as stream:
+        replay_slices.refuse_retired(part, options, look_back)
         for batch in stream:
             yield shape(batch, options)
 

@@ -1,7 +1,13 @@
-"""The view `gaps`: what is missing in the logs, by their ledgers and by reading them through."""
+"""The view `gaps`: what is missing in the logs.
+
+Three ways lead to it: the ledger of a log, its records read through for numbers that are missing
+and damage, and its books replayed for what the venue's own numbers leave out. What the ledger has
+told is not told again.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,15 +19,21 @@ from pyspark.sql.datasource import InputPartition
 from tapewire.book.gaps import Gap, GapLedger, LedgerScan
 from tapewire.damage import Passed
 from tapewire.log import open_log
+from tapewire.replay.names import Names
+from tapewire.replay.playback import gaps_of, open_engine
+from tapewire.replay.sources import Sources
 from tapewire.spark import schemas, slices
+from tapewire.spark.instruments import given_instruments
 from tapewire.spark.reading import batches
 
 if TYPE_CHECKING:
+    from tapewire.protocol.instruments import Instruments
     from tapewire.spark.logs import LogRef
     from tapewire.spark.options import ReadOptions
     from tapewire.spark.slices import Slice
 
 __all__ = [
+    "BookPart",
     "LedgerPart",
     "as_batch",
     "damaged_lines",
@@ -34,6 +46,7 @@ __all__ = [
 
 _NAMES = tuple(column.name for column in schemas.GAPS)
 _BIGINT_MAX = 2**63 - 1
+_WITHOUT_BOOKS = ("trades", "orders_in", "orders_out")
 
 
 @dataclass(frozen=True)
@@ -46,34 +59,63 @@ class LedgerPart(InputPartition):
     bytes: int = 1
 
 
+@dataclass(frozen=True)
+class BookPart(InputPartition):
+    """The books of one log: its records from the start on, and the gaps that these numbers show.
+
+    Attributes:
+        log: The log.
+        seq_from: Gaps seen at this record or a later one.
+        seq_to: And below this number.
+        end: Number behind the last record that was there; None where that is not known.
+        bytes: About how many bytes of log it has.
+    """
+
+    log: LogRef
+    seq_from: int
+    seq_to: int
+    end: int | None
+    bytes: int = 1
+
+
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.Column]:
     """The fields of a gap in the ledger, and the log."""
     return schemas.GAPS
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Any]:
-    """Of each log its ledger, then its records in slices."""
+    """Of each log its ledger, then its records in slices, then its books."""
     passing = options.replace(on_damage="skip")
     parts: list[Any] = []
     for log in logs:
         found = slices.plan([log], passing, max(1, wanted // len(logs)))
-        if found:
-            parts.append(LedgerPart(log, *_ledger_range(found, options)))
+        low, high = _range(found, options)
+        if low < high:
+            parts.append(LedgerPart(log, low, high))
         parts += found
+        if found and log.stream not in _WITHOUT_BOOKS:
+            last = found[-1]
+            end = None if last.count is not None or last.seq_to >= slices.END else last.seq_to
+            parts.append(BookPart(log, low, high, end, sum(part.bytes for part in found)))
     return parts
 
 
-def _ledger_range(found: list[Slice], options: ReadOptions) -> tuple[int, int]:
+def _range(found: list[Slice], options: ReadOptions) -> tuple[int, int]:
     """The numbers at which gaps are of interest; all where nothing was chosen by number or time."""
+    if not found:
+        bounds = (options.seq_from, options.seq_to, options.time_from, options.time_to)
+        return 0, slices.END if bounds == (None,) * 4 else 0
     low = found[0].seq_from if (options.seq_from or options.time_from is not None) else 0
     chosen = options.seq_to is not None or options.time_to is not None
     return low, found[-1].seq_to if chosen else slices.END
 
 
-def read(part: LedgerPart | Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read(part: LedgerPart | BookPart | Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The gaps of one part. Damage is what is looked for: it never raises here."""
     if isinstance(part, LedgerPart):
         yield from as_batch(_of_ledger(part), options)
+    elif isinstance(part, BookPart):
+        yield from as_batch(_of_books(part, options), options)
     else:
         yield from as_batch(found_in(part, options, GapLedger(part.log.path).read()), options)
 
@@ -96,6 +138,40 @@ def _of_ledger(part: LedgerPart) -> Iterator[dict[str, Any]]:
         if part.seq_from <= gap.seq < part.seq_to:
             yield row_of(part.log, gap)
     yield from damaged_lines(part.log, scan)
+
+
+def _of_books(part: BookPart, options: ReadOptions) -> Iterator[dict[str, Any]]:
+    """What replaying the books finds, but missing records, which reading them finds."""
+    told = {_event(gap) for gap in GapLedger(part.log.path).read()}
+    with contextlib.closing(Sources(part.log.path)) as sources:
+        names = _PathNames(part.log, given_instruments(options), sources.folders)
+        engine = open_engine(sources, names, None, seq_to=part.end, skip_damaged=True)
+        engine.run()
+        found = gaps_of(engine)
+    for gap in sorted(found, key=lambda each: each.seq):
+        seen_here = part.seq_from <= gap.seq < part.seq_to
+        if seen_here and gap.kind != "record" and _event(gap) not in told:
+            yield row_of(part.log, gap)
+
+
+def _event(gap: Gap) -> tuple[str, str, str, int, int]:
+    """What tells gaps of one log apart, whoever told them."""
+    return gap.kind, gap.venue, gap.symbol, gap.first, gap.last
+
+
+class _PathNames(Names):
+    """Names of instruments; of one that no file knows, what the log's path says."""
+
+    def __init__(self, log: LogRef, known: Instruments | None, folders: Iterable[str]) -> None:
+        super().__init__(known, folders)
+        self._log = log
+
+    def of(self, venue_id: int, market_id: int) -> tuple[str, str]:
+        """Venue and symbol."""
+        venue, symbol = super().of(venue_id, market_id)
+        if self.instruments.by_id(venue_id, market_id) is not None:
+            return venue, symbol
+        return self._log.venue or venue, self._log.symbol or symbol
 
 
 def damaged_lines(log: LogRef, scan: LedgerScan) -> Iterator[dict[str, Any]]:

@@ -250,9 +250,8 @@ def _layouts_of(path: str, wanted: str, module: str | None) -> tuple[int | None,
     known = types_file.read(path)
     number = _number(wanted)
     if number is None:
-        # The log's own word goes first: a program may have imported a message of the same name.
         ids = {layout.type_id for layout in known if layout.name == wanted}
-        if not ids:
+        if not ids:  # what a log says of itself goes before what this process happens to know
             ids = {cls.type_id for cls in _registered() if cls.layout().name == wanted}
         if len(ids) > 1:
             texts_ = ", ".join(f"0x{type_id:04X}" for type_id in sorted(ids))

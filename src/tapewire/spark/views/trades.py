@@ -75,8 +75,12 @@ class _Ticks:
         markets, self._market = np.unique(ids, axis=0, return_inverse=True)
         self._market = self._market.reshape(-1)
         pairs: list[tuple[int, int]] = [(int(a), int(b)) for a, b in markets.tolist()]
-        self._names = [instruments.name(*pair) for pair in pairs]
-        wanted = np.array([instruments.wanted(*pair) for pair in pairs], bool)[self._market]
+        asked = [instruments.wanted(*pair) for pair in pairs]
+        self._names = [
+            instruments.name(*pair) if yes else ("", "")
+            for pair, yes in zip(pairs, asked, strict=True)
+        ]
+        wanted = np.array(asked, bool)[self._market]
         if not wanted.all():
             chosen[chosen] = wanted
             rows, ticks, self._market = (

@@ -1,9 +1,11 @@
 import pytest
 
 import tapewire as tw
+from tapewire import replay
 from tapewire.book.gaps import Gap, GapLedger
 from tests.support import crafted
-from tests.support.spark_views import table
+from tests.support.faulty_days import Day
+from tests.support.spark_views import reader, table, table_of
 
 VENUE_GAP = Gap("venue", "okx", "BTC", "book", 11, 14, 3, 2_000, "numbers skip", "untrusted")
 
@@ -80,3 +82,68 @@ def test_damaged_lines_of_the_ledger_are_told(queue):
 
 def test_columns_come_as_asked(queue):
     assert rows(queue, columns="last,kind")[0] == {"last": 14, "kind": "venue"}
+
+
+def lossy_day(root):
+    """A day whose book lacks three diffs and, after a snapshot, two; no snapshotter has seen it."""
+    day = Day(root)
+    day.snapshot()
+    day.diffs(5)
+    day.lose(3)
+    day.diffs(4)
+    day.snapshot()
+    day.diffs(3)
+    day.lose(2)
+    day.diffs(1)
+    day.close()
+    return day
+
+
+def test_what_the_venues_numbers_leave_out_is_found_without_a_ledger(tmp):
+    day = lossy_day(tmp / "a")
+    found = rows(tmp / "a")
+    assert [(row["kind"], row["first"], row["last"], row["action"]) for row in found] == [
+        ("venue", 106, 108, "resynced"),
+        ("venue", 116, 117, "untrusted"),
+    ]
+    assert {(row["venue"], row["symbol"], row["cause"]) for row in found} == {
+        ("binance", "BTCUSDT", "venue gap")
+    }
+    replay.Snapshotter(day.paths["book"]).run(follow=False)
+    assert GapLedger(day.paths["book"]).read()
+    assert rows(tmp / "a") == found  # the ledger's now, and once
+
+
+def test_a_range_has_the_venue_gaps_that_its_records_show(tmp):
+    lossy_day(tmp / "a")
+    (first, second) = rows(tmp / "a")
+    assert rows(tmp / "a", seq_from=first["seq"] + 1) == [second]
+    assert [row["first"] for row in rows(tmp / "a", seq_to=first["seq"] + 1)] == [106]
+    assert [row["first"] for row in rows(tmp / "a", time_from=second["timestamp_ns"])] == [116]
+    assert rows(tmp / "a", seq_to=first["seq"]) == []
+
+
+def test_a_path_names_the_instrument_that_no_file_knows(tmp):
+    lossy_day(tmp / "a")
+    (tmp / "a" / "instruments.json").unlink()
+    assert {(row["venue"], row["symbol"]) for row in rows(tmp / "a")} == {("binance", "BTCUSDT")}
+
+
+def test_records_behind_the_plan_are_not_replayed(tmp):
+    day = Day(tmp / "a")
+    day.snapshot()
+    day.diffs(2)
+    planned = reader(tmp / "a", view="gaps")
+    parts = planned.partitions()
+    day.lose(1)
+    day.diffs(1)
+    assert len(table_of(planned, parts)) == 0
+    assert len(rows(tmp / "a")) == 1
+    day.close()
+
+
+def test_a_log_without_records_has_the_gaps_of_its_ledger(tmp):
+    tw.open_publisher(tmp / "q", segment_bytes=1 << 20).close()
+    GapLedger(tmp / "q").add(VENUE_GAP)
+    assert [row["first"] for row in rows(tmp / "q")] == [11]
+    assert rows(tmp / "q", seq_from=4) == []
