@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tapewire.damage import DAMAGE, pass_damage
 from tapewire.log import open_log
 from tapewire.replay.start import first_seq_after, next_record
+from tapewire.spark.damaged import DAMAGE, pass_damage, seek_seq
 from tapewire.spark.limits import Ahead
 from tapewire.spark.states import Mark
 
@@ -157,7 +157,7 @@ def _clock_ns(ahead: Ahead, end: int) -> int | None:
     """The latest time of the records from `ahead.first` up to `end`."""
     latest: int | None = None
     with open_log(ahead.path) as reader:
-        reader.seek_seq(ahead.first)
+        seek_seq(reader, ahead.first)
         while True:
             try:
                 batch = reader.read_batch()
