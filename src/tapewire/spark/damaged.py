@@ -36,14 +36,14 @@ def pass_damage(reader: Reader, error: TapewireError, first: int | None = None) 
         return damage.pass_damage(reader, error)
     if first is None and reader.last_seq is not None:
         first = reader.last_seq + 1
-    segments = status(reader.path).segments if reader.kind == "queue" else ()
+    path = error.path or ""
     behind = False
-    for segment in segments:
+    for segment in status(os.path.dirname(path)).segments if path.endswith(".q") else ():
         if behind and segment.readable and segment.first_seq is not None:
             reader.seek_seq(segment.first_seq)
-            lost = os.path.basename(error.path or "")
-            return Passed(f"{said(error)} (skipped: {lost})", first, segment.first_seq - 1)
-        behind = behind or segment.path == error.path
+            lost = f"{said(error)} (skipped: {os.path.basename(path)})"
+            return Passed(lost, first, segment.first_seq - 1)
+        behind = behind or segment.path == path
     return None
 
 
