@@ -1,14 +1,17 @@
 """Streaming books and features: the rows of one pass, whatever the micro-batches and the states."""
 
 import contextlib
+import hashlib
+import json
 import random
 import shutil
+from pathlib import Path
 
 import pytest
 
 import tapewire as tw
 from tapewire import bus
-from tapewire.errors import InvalidOption
+from tapewire.errors import InvalidOption, SegmentMissing
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue import status
 from tests.support.feature_tapes import TRADE_TICK, TapeWriter, instrument, random_tape
@@ -156,6 +159,104 @@ def test_retention_waits_for_what_the_states_need(tmp):
     query.run()
     assert status(feed.paths["book"]).first_available_seq > 0
     same(query.rows, whole(tmp / "kept", "features", "event"))
+
+
+@contextlib.contextmanager
+def retired(tmp, **options):
+    """A live tape whose front is gone, a query that has read it, and the same tape kept whole."""
+    retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
+    live = {"segment_bytes": 8192, "retention": retention}
+    with (
+        Feed(tmp / "bus", 8, apart=True, count=1500, **live) as feed,
+        Feed(tmp / "kept", 8, apart=True, count=1500) as kept,
+    ):
+        query = query_over(tmp / "bus", "book", "event", max_rows=200, **options)
+        for _ in range(6):
+            feed.append(150)
+            query.run()
+        assert status(feed.paths["book"]).first_available_seq > 0
+        kept.append()
+        yield feed, query
+
+
+def rewrite_states(folder, state):
+    """Whole files, of something else."""
+    for path in folder.rglob("*.state"):
+        magic, header, _ = path.read_bytes().split(b"\n", 2)
+        document = json.loads(header)
+        document |= {"bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()}
+        path.write_bytes(b"\n".join([magic, json.dumps(document).encode(), state]))
+
+
+def test_states_of_another_release_are_built_again(tmp):
+    with Feed(tmp / "bus", 5, apart=True) as feed:
+        query = query_over(tmp / "bus", "book", "event", max_rows=100)
+        while feed.append(300):
+            query.run()
+            rewrite_states(tmp / "state", b"a state of another release")
+    query.run()
+    same(query.rows, whole(tmp / "bus", "book", "event"))
+
+
+def lose_folder(query):
+    shutil.rmtree(query.options["state"])
+
+
+def change_levels(query):
+    query.options["levels"] = "2"
+
+
+def be_another_release(query):
+    rewrite_states(Path(query.options["state"]), b"a state of another release")
+
+
+@pytest.mark.parametrize("lose", [lose_folder, change_levels, be_another_release])
+def test_a_book_that_cannot_be_built_again_is_told_and_not_made_up(tmp, lose):
+    with retired(tmp) as (feed, query):
+        lose(query)
+        feed.append(200)
+        done = len(query.batches)
+        with pytest.raises(SegmentMissing, match="the state of a book is gone") as error:
+            query.run()
+        assert error.value.path in map(str, feed.paths.values())
+        assert len(query.batches) == done
+        query.options["on_damage"] = "skip"
+        feed.append(200)
+        query.run()
+        assert len(query.batches) > done
+
+
+def test_a_query_that_begins_behind_what_was_retired_needs_no_state_to_go_on(tmp):
+    with retired(tmp) as (feed, first):
+        query = MicroBatches(**{**first.options, "reader": "late", "max_rows": "40"})
+        query.run()
+        for path in (tmp / "state").rglob("*.state"):
+            path.unlink()
+        query.committed -= 1  # the last batch once more: nothing was let go behind its beginning
+        before = query.rows
+        status_before = status(feed.paths["book"]).first_available_seq
+        query.run()
+        assert status(feed.paths["book"]).first_available_seq == status_before
+        same(query.rows, before)
+
+
+def test_damage_skipped_by_option_goes_on_with_the_same_book(tmp, caplog):
+    with retired(tmp) as (feed, query):
+        query.options["on_damage"] = "skip"
+        feed.append()
+    query.run()
+    assert "the state of a book is gone" not in caplog.text
+    same(query.rows, whole(tmp / "kept", "book", "event"))
+
+
+def test_two_queries_may_share_a_folder_of_states(tmp):
+    with retired(tmp) as (feed, book):
+        other = MicroBatches(**{**book.options, "reader": "other", "levels": "1"})
+        while feed.append(50):
+            other.run()
+            book.run()
+    book.run()
+    same(book.rows, whole(tmp / "kept", "book", "event"))
 
 
 def test_what_one_log_has_waits_for_the_other(tmp):

@@ -8,7 +8,7 @@ from tests.support.archive_tapes import write_archive
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-from tapewire.spark.views import book  # noqa: E402 - needs pyspark
+from tapewire.spark.views import book
 
 
 @pytest.fixture(scope="module")
