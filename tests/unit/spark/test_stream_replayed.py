@@ -44,6 +44,13 @@ class Feed:
         for path in dict.fromkeys(self.paths.values()):
             self._writers[path] = tw.open_publisher(path, **self._options)
 
+    def append_only(self, stream):
+        """The next event, if it is of this stream: others are not said at all."""
+        event = next(self._tape)
+        type_id, payload = self._encode.payload(event)
+        if stream == ("trades" if type_id == TRADE_TICK else "book"):
+            self._writers[self.paths[stream]].append(type_id, payload, timestamp_ns=event.time)
+
     def append(self, count=None):
         """So many events, or all that are left; whether there was one."""
         done = 0
@@ -255,6 +262,9 @@ def test_two_queries_may_share_a_folder_of_states(tmp):
         while feed.append(50):
             other.run()
             book.run()
+            folders = list((tmp / "state").iterdir())
+            assert len(folders) == 2
+            assert all(len(list(folder.glob("*.state"))) >= 2 for folder in folders)
     book.run()
     same(book.rows, whole(tmp / "kept", "book", "event"))
 
@@ -359,6 +369,45 @@ def test_what_was_sent_twice_changes_nothing_that_a_batch_does_not_change(tmp):
             query.run()
     query.run()
     same(query.rows, whole(tmp / "bus", "book", "event"))
+
+
+@pytest.mark.parametrize("limit", [7, 1000])
+def test_late_records_come_though_nothing_newer_does(tmp, limit):
+    with Feed(tmp / "bus", 7, apart=True, count=400) as feed:
+        feed.append()
+    query = query_over(tmp / "bus", "features", "event", max_rows=limit).run()
+    late = [event for event in random_tape(7, 400) if event.kind == "trade"][-30:-5]
+    for round_ in range(2):
+        with tw.open_publisher(feed.paths["trades"]) as writer:
+            for event in late:
+                type_id, payload = feed.encode(event)
+                writer.append(type_id, payload, timestamp_ns=event.time)
+        query.run()
+        records = sum(status(path).records for path in feed.paths.values())
+        assert query.rows.num_rows == records, round_
+    batches = len(query.batches)
+    assert len(query.run().batches) == batches
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_a_silent_stream_is_waited_for_as_long_as_the_query_says(tmp, now):
+    with Feed(tmp / "bus", 1, apart=True) as feed:
+        feed.append(300)
+        writers = feed.paths["book"], feed.paths["trades"]
+        quiet = status(writers[1]).last_timestamp_ns
+        for _ in range(400):
+            feed.append_only("book")
+        last = status(writers[0]).last_timestamp_ns
+        waiting = query_over(tmp / "bus", "features", "event").run(now=now)
+        assert max(waiting.column("timestamp_ns")) <= quiet
+        assert last - quiet > 20 * 10**9
+        query = MicroBatches(**{**waiting.options, "reader": "other", "max_skew": "5s"})
+        query.run(now=now)
+        assert list(query.offsets[-1]["times"].values()) == [last - 5 * 10**9]
+        assert quiet < max(query.column("timestamp_ns")) < last - 5 * 10**9
+        feed.append()
+    query.run()
+    same(query.rows, whole(tmp / "bus", "features", "event"))
 
 
 @pytest.mark.parametrize("lose_states", [False, True])
