@@ -1,7 +1,8 @@
 """A streaming query in a process of its own, to be killed: `python -m tests.crash.spark_query`.
 
-Its one argument is JSON: where to read, with which options, and where to write. It says each step
-on a line of standard output and, where it is told to hold there, waits to be killed.
+It starts Spark, then reads its order, a line of JSON: where to read, with which options, and where
+to write. So the next one can be started while the one before it is still to be killed. It says each
+step on a line of standard output and, where it is told to hold there, waits to be killed.
 
 What it writes is exactly once by construction: a batch that is run again overwrites its own folder.
 """
@@ -16,12 +17,23 @@ import time
 from tests.crash.crew import ROOT
 
 PATIENCE = 90.0
+# A task that fails is run again: so many times in all.
+MASTER = "local[2,8]"
+# It lives for seconds: what takes long to start is left out.
+QUICK = {
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 
-def main(order):
+def main():
     from tapewire import spark as tws
 
-    spark = tws.session("query", master=order.get("master", "local[2]"))
+    spark = tws.session("query", master=MASTER, conf=QUICK)
+    order = json.loads(sys.stdin.readline() or "null")
+    if order is None:
+        return  # nobody needs it
+    spark.dataSource.register(pausing(spark, order["target"], order.get("pause_at", [])))
     hold_at = order.get("hold_at")
 
     def say(*words):
@@ -38,42 +50,96 @@ def main(order):
     frame = spark.readStream.format("tapewire").options(**order["options"]).load(order["path"])
     writer = frame.writeStream.foreachBatch(write)
     writer = writer.option("checkpointLocation", order["checkpoint"])
-    if order.get("follow"):
-        query = writer.trigger(processingTime="20 milliseconds").start()
-    else:
-        query = writer.trigger(availableNow=True).start()
-    say("started")
+    query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     say("ended")
     spark.stop()
 
 
-class Query:
-    """The test's side: start it, hear it, kill it, and look at what it has written."""
+def pausing(spark, folder, numbers):
+    """The source of this session; a task that has read one of these records waits, once.
 
-    def __init__(self, folder, path, **options):
+    It says so, with the process that runs it, by a file ``<folder>.reading-<number>``.
+    """
+    from tapewire.spark.source import source_for
+
+    source = source_for(spark)
+    made = source.streamReader
+
+    def pause(number):
+        path = f"{folder}.reading-{number}"
+        if os.path.exists(path):
+            return
+        with open(f"{path}.{os.getpid()}", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(file.name, path)
+        time.sleep(10 * PATIENCE)
+
+    def stream_reader(self, schema):
+        reader = made(self, schema)
+        plain = type(reader)
+
+        def read(self, partition):
+            for rows in plain.read(self, partition):
+                yield rows
+                for part in partition.slices:
+                    for number in numbers:
+                        if part.seq_from <= number < part.seq_to:
+                            pause(number)
+
+        reader.__class__ = type("Pausing", (plain,), {"read": read})
+        return reader
+
+    if numbers:
+        source.streamReader = stream_reader
+    return source
+
+
+class Query:
+    """The test's side: start it, hear it, kill it, and look at what it has written.
+
+    Args:
+        folder: For all it writes.
+        path: What it reads.
+        runs: How often it will be started: one is warmed up while another is running.
+        options: Of the source.
+    """
+
+    def __init__(self, folder, path, *, runs=1, **options):
         self.order = {
             "path": str(path),
             "options": {name: str(value) for name, value in options.items()},
             "target": str(folder / "out"),
             "checkpoint": str(folder / "checkpoint"),
         }
+        self._folder = folder
+        self._left = runs
         self._process = None
-        self._errors = folder / "errors"
+        self._warm = None
 
     def start(self, **changes):
-        env = dict(os.environ, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1")
-        with open(self._errors, "w") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.spark_query", json.dumps(self.order | changes)],
+        self._process = self._warm or self._spawn()
+        self._warm = None
+        self._process.stdin.write(json.dumps(self.order | changes) + "\n")
+        self._process.stdin.close()
+        if self._left > 0:
+            self._warm = self._spawn()
+        return self
+
+    def _spawn(self):
+        self._left -= 1
+        self._errors = self._folder / "errors"
+        with open(self._errors, "a") as errors:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.crash.spark_query"],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=env,
+                env=dict(os.environ, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1"),
                 cwd=ROOT,
                 start_new_session=True,  # its JVM and workers are killed with it
                 text=True,
             )
-        return self
 
     def hear(self):
         """What it says next; None: it has ended."""
@@ -85,28 +151,32 @@ class Query:
         while (heard := self.hear()) != list(step):
             assert heard is not None, f"it ended before {step}:\n{self._errors.read_text()[-4000:]}"
 
+    def await_task(self, number):
+        """Until a task has read this record and waits; the process that runs it."""
+        path = f"{self.order['target']}.reading-{number}"
+        deadline = time.monotonic() + PATIENCE
+        while not os.path.exists(path):
+            assert time.monotonic() < deadline, self._errors.read_text()[-4000:]
+            assert self._process.poll() is None, self._errors.read_text()[-4000:]
+            time.sleep(0.01)
+        with open(path) as file:
+            return int(file.read())
+
     def await_end(self):
         self.await_step("ended")
         assert self._process.wait(PATIENCE) == 0
         self._process.stdout.close()
 
-    @property
-    def pid(self):
-        return self._process.pid
-
     def kill(self):
         """The driver, at once: Python, the JVM, and with it everything."""
-        if self._process is None or self._process.returncode is not None:
-            return
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._process.stdout.close()
+        _kill(self._process)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exc):
-        self.kill()
+        _kill(self._process)
+        _kill(self._warm)
 
     def rows(self, columns, key=None):
         """All rows of all batches, sorted."""
@@ -117,5 +187,14 @@ class Query:
         return sorted(rows, key=key)
 
 
+def _kill(process):
+    if process is None or process.returncode is not None:
+        return
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main()

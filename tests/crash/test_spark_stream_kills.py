@@ -25,84 +25,55 @@ def expected(count):
     return [(seq, b"%d" % seq + bytes(100)) for seq in range(count)]
 
 
-def kill_drivers(tmp, rounds):
-    """Each round: killed in the middle of a batch, then between a batch and its checkpoint."""
+def kill(tmp, rounds):
+    """Each round: the driver in the middle of a task, then between a batch and its checkpoint.
+
+    In the run that comes to the end at last, as many workers in the middle of a task.
+    """
     with (
         tw.open_publisher(tmp / "md", segment_bytes=65536, retention=IMPATIENT) as writer,
-        Query(tmp, tmp / "md", reader="q", max_rows=400) as query,
+        Query(tmp, tmp / "md", runs=2 * rounds + 1, reader="q", max_rows=400) as query,
     ):
         append(writer, 1000)
         batch = 1  # the first one has gone through when it is killed
         for _ in range(rounds):
-            for step in ("begun", "written"):
-                query.start(hold_at=[step, batch] if step == "written" else None)
-                query.await_step(step, batch)
-                append(writer, 300)
-                query.kill()
-                (reader,) = status(tmp / "md").readers
-                assert reader.pinned
-                assert reader.next_seq <= 400 * batch
+            inside = 400 * batch + 100
+            query.start(pause_at=[inside])
+            query.await_task(inside)
+            killed(query, writer, batch)
+            query.start(hold_at=["written", batch])
+            query.await_step("written", batch)
+            killed(query, writer, batch)
             batch += 1
         append(writer, 1000)
-        query.start().await_end()
+        # Each of these is of a batch of its own.
+        places = [400 * (batch + n) + 100 for n in range(rounds)]
+        append(writer, max(0, places[-1] + 400 - writer.next_seq))
+        query.start(pause_at=places)
+        for number in places:
+            os.kill(query.await_task(number), signal.SIGKILL)
+        query.await_end()
         assert query.rows(["seq", "payload"]) == expected(writer.next_seq)
         assert status(tmp / "md").first_available_seq > 0  # retention was at work all the time
 
 
-def test_a_driver_killed_in_a_batch_and_before_its_checkpoint_loses_and_repeats_nothing(tmp):
-    kill_drivers(tmp, rounds=2)
+def killed(query, writer, batch):
+    """Kill the driver in this batch, while the queue goes on."""
+    append(writer, 300)
+    query.kill()
+    (reader,) = status(writer.path).readers
+    assert reader.pinned
+    assert reader.next_seq <= 400 * batch
+
+
+def test_drivers_and_workers_killed_twice_each_way_lose_and_repeat_nothing(tmp):
+    kill(tmp, rounds=2)
 
 
 @pytest.mark.long
-def test_a_driver_killed_ten_times_each_way_loses_and_repeats_nothing(tmp):
-    kill_drivers(tmp, rounds=10)
-
-
-def workers(session):
-    """Processes of a query that run tasks: children of the daemons that Spark forks them from."""
-    found = []
-    parents = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        with contextlib.suppress(OSError, IndexError):
-            with open(f"/proc/{entry}/stat") as file:
-                fields = file.read().rpartition(")")[2].split()
-            with open(f"/proc/{entry}/cmdline") as file:
-                parents[int(entry)] = (int(fields[1]), int(fields[3]), file.read())
-    for pid, (parent, sid, command) in parents.items():
-        above = parents.get(parent, (0, 0, ""))
-        if sid == session and "pyspark.daemon\0pyspark.worker" in command and command == above[2]:
-            found.append(pid)
-    return found
-
-
-def kill_workers(tmp, kills, eventually):
-    with tw.open_publisher(tmp / "md", segment_bytes=1 << 20) as writer:
-        append(writer, 2000 * (kills + 2))
-        total = writer.next_seq
-    with Query(tmp, tmp / "md", reader="q", max_rows=2000, partitions=2) as query:
-        # A task that fails is run again: so many times in all.
-        query.start(master="local[2,8]")
-        killed = 0
-        for batch in range(kills):
-            query.await_step("begun", batch)
-            for pid in eventually(lambda: workers(query.pid), timeout=60):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
-        query.await_end()
-        assert killed >= kills
-        assert query.rows(["seq", "payload"]) == expected(total)
-
-
-def test_workers_killed_while_they_read_lose_and_repeat_nothing(tmp, eventually):
-    kill_workers(tmp, 2, eventually)
-
-
-@pytest.mark.long
-def test_workers_killed_ten_times_lose_and_repeat_nothing(tmp, eventually):
-    kill_workers(tmp, 10, eventually)
+@pytest.mark.timeout(1800)
+def test_drivers_and_workers_killed_ten_times_each_way_lose_and_repeat_nothing(tmp):
+    kill(tmp, rounds=10)
 
 
 @pytest.mark.long
@@ -120,27 +91,27 @@ def test_a_driver_killed_while_books_are_followed_gives_the_rows_of_one_pass(tmp
     asked = {"view": "features", "features": "mid,ofi,vwap_5s"}
     names = ("timestamp_ns", "mid", "ofi", "vwap_5s")
     tape = random_tape(21, 2400)
-    with contextlib.ExitStack() as stack:
-        writers = {
-            name: stack.enter_context(
-                tw.open_publisher(
-                    layout.streams.clean(one.venue, one.symbol, name), segment_bytes=1 << 16
+    options = {"reader": "q", "state": tmp / "state", "max_rows": 300, **asked}
+    with Query(tmp, root, runs=7, **options) as query:
+        with contextlib.ExitStack() as stack:
+            writers = {
+                name: stack.enter_context(
+                    tw.open_publisher(
+                        layout.streams.clean(one.venue, one.symbol, name), segment_bytes=1 << 16
+                    )
                 )
-            )
-            for name in ("book", "trades")
-        }
-        options = {"reader": "q", "state": tmp / "state", "max_rows": 300, **asked}
-        query = stack.enter_context(Query(tmp, root, **options))
-        for round_ in range(6):
-            for event in tape[400 * round_ : 400 * round_ + 400]:
-                type_id, payload = encode(event)
-                name = "trades" if type_id == TRADE_TICK else "book"
-                writers[name].append(type_id, payload, timestamp_ns=event.time)
-            step = ("begun", "written")[round_ % 2]
-            query.start(hold_at=[step, round_])
-            query.await_step(step, round_)
-            query.kill()
-    query.start().await_end()
+                for name in ("book", "trades")
+            }
+            for round_ in range(6):
+                for event in tape[400 * round_ : 400 * round_ + 400]:
+                    type_id, payload = encode(event)
+                    name = "trades" if type_id == TRADE_TICK else "book"
+                    writers[name].append(type_id, payload, timestamp_ns=event.time)
+                step = ("begun", "written")[round_ % 2]
+                query.start(hold_at=[step, round_])
+                query.await_step(step, round_)
+                query.kill()
+        query.start().await_end()
     expected = batch(root, **asked)
     rows = sorted(zip(*(expected.column(name).to_pylist() for name in names), strict=True), key=str)
     assert query.rows(names, key=str) == rows

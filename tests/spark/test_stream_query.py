@@ -22,9 +22,9 @@ def append(writer, count):
 def test_runs_go_on_where_the_last_one_ended_and_equal_a_batch(spark, tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 500)
-        query = Query(spark, tmp / "md", tmp / "checkpoint", reader="q", max_rows=200).run()
-        assert [rows.num_rows for rows in query.batches.values()] == [200, 200, 100]
-        assert status(tmp / "md").readers[0].next_seq == 400  # Spark tells of all but the last
+        query = Query(spark, tmp / "md", tmp / "checkpoint", reader="q", max_rows=300).run()
+        assert [rows.num_rows for rows in query.batches.values()] == [300, 200]
+        assert status(tmp / "md").readers[0].next_seq == 300  # Spark tells of all but the last
         append(writer, 300)
         query.run()
         assert query.column("seq") == list(range(800))
@@ -37,7 +37,7 @@ def test_a_live_queue_is_followed_while_it_rolls_and_retires(spark, tmp, eventua
         append(writer, 100)
         query = Query(spark, tmp / "md", tmp / "checkpoint", reader="q", max_rows=700)
         with query.running() as running:
-            while writer.next_seq < 3000:
+            while writer.next_seq < 1500:
                 append(writer, 500)
                 eventually(lambda: len(query.column("seq")) > writer.next_seq - 800, timeout=60)
             eventually(lambda: len(query.column("seq")) == writer.next_seq, timeout=60)
@@ -77,12 +77,13 @@ def market(module_tmp):
 @pytest.mark.parametrize(
     "asked",
     [
-        {"view": "trades"},
-        {"view": "book", "levels": 3, "sample": "100ms"},
-        {"view": "features", "features": "mid,ofi,vwap_5s"},
-        {"view": "gaps"},
+        pytest.param({"view": "trades"}, marks=pytest.mark.long, id="trades"),
+        pytest.param(
+            {"view": "book", "levels": 3, "sample": "100ms"}, marks=pytest.mark.long, id="book"
+        ),
+        pytest.param({"view": "features", "features": "mid,ofi,vwap_5s"}, id="features"),
+        pytest.param({"view": "gaps"}, marks=pytest.mark.long, id="gaps"),
     ],
-    ids=lambda asked: asked["view"],
 )
 def test_each_view_in_micro_batches_is_that_of_a_batch(spark, market, tmp, asked):
     options = {"reader": f"q-{asked['view']}", "max_rows": 350, **asked}
@@ -98,8 +99,10 @@ def test_each_view_in_micro_batches_is_that_of_a_batch(spark, market, tmp, asked
     ("options", "says"),
     [
         ({}, r'option\("reader", NAME\)'),
-        ({"reader": "q", "view": "book"}, r'option\("state", DIR\)'),
-        ({"reader": "../q"}, "not a valid reader"),
+        pytest.param(
+            {"reader": "q", "view": "book"}, r'option\("state", DIR\)', marks=pytest.mark.long
+        ),
+        pytest.param({"reader": "../q"}, "not a valid reader", marks=pytest.mark.long),
     ],
 )
 def test_what_is_wrong_is_told_by_the_query(spark, tmp, options, says):
@@ -119,7 +122,7 @@ def test_a_damaged_segment_is_named_or_passed_over(spark, tmp):
     content = bytearray(segment.read_bytes())
     content[place.offset : place.offset + 24] = b"\xff" * 24
     segment.write_bytes(content)
-    query = Query(spark, tmp / "md", tmp / "checkpoint", reader="q", max_rows=50)
+    query = Query(spark, tmp / "md", tmp / "checkpoint", reader="q", max_rows=200)
     with pytest.raises(StreamingQueryException, match=segment.name):
         query.run()
     query.options["on_damage"] = "skip"
@@ -127,6 +130,7 @@ def test_a_damaged_segment_is_named_or_passed_over(spark, tmp):
     assert query.column("seq") == [n for n in range(300) if n != 130]
 
 
+@pytest.mark.long
 def test_a_changed_checkpoint_is_refused(spark, tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 10)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from tapewire.damage import DAMAGE, pass_damage
 from tapewire.errors import CorruptMetadata, InvalidOption, SegmentMissing
 from tapewire.log import open_log
 from tapewire.queue.status import QueueStatus, QueueWatch
+from tapewire.spark.damaged import DAMAGE, pass_damage, seek_seq
 from tapewire.spark.limits import Ahead
 from tapewire.spark.logs import LogRef, refuse_live, resolve
 from tapewire.spark.options import ReadOptions
@@ -148,7 +148,7 @@ class FollowedLogs:
         low = options.seq_from or 0
         with open_log(log.path) as reader:
             if options.time_from is None:
-                reader.seek_seq(low)
+                seek_seq(reader, low)
             else:
                 reader.seek_time(options.time_from)
             while True:

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tapewire.damage import DAMAGE, pass_damage
 from tapewire.log import open_log
 from tapewire.replay.start import first_seq_after, next_record
+from tapewire.spark.damaged import DAMAGE, pass_damage, seek_seq
 from tapewire.spark.limits import Ahead
 from tapewire.spark.states import Mark
 
@@ -42,12 +42,13 @@ class SeenLog:
     last_ns: int | None
 
 
-def reach_ns(logs: Sequence[SeenLog]) -> int | None:
+def reach_ns(logs: Sequence[SeenLog], max_skew_ns: int | None = None) -> int | None:
     """The time up to which a tape of several logs is complete; None: nothing is.
 
     As long as one of its logs is being written, every stream of them (book, trades) counts, by its
     newest log: what it has not yet said may be about any time behind its last record. Once nobody
-    writes any of them, all there is is complete.
+    writes any of them, all there is is complete. With `max_skew_ns`, a stream that is so far behind
+    the others is waited for no longer.
     """
     if not any(each.alive for each in logs):
         times = [_latest_ns(each) for each in logs if each.last_ns is not None]
@@ -56,8 +57,12 @@ def reach_ns(logs: Sequence[SeenLog]) -> int | None:
     for each in sorted(logs, key=lambda one: (one.log.date or "", one.log.name)):
         key = each.log.stream if each.log.date is not None else each.log.name
         newest[key] = each
-    reached = [each.last_ns for each in newest.values()]
-    return None if None in reached else min(time for time in reached if time is not None)
+    reached = [each.last_ns for each in newest.values() if each.last_ns is not None]
+    said_by_all = min(reached) if len(reached) == len(newest) else None
+    if max_skew_ns is None or not reached:
+        return said_by_all
+    enough = max(reached) - max_skew_ns
+    return enough if said_by_all is None else max(said_by_all, enough)
 
 
 def next_mark(
@@ -90,7 +95,10 @@ def next_mark(
     if first is not None and horizon <= first:
         horizon = min(first + 1, reach)  # more of one time than the limit: they come together
     if horizon <= begin_ns:
-        return None
+        waits = reach < begin_ns and any(each.alive for each in logs)
+        if first is None or first >= begin_ns or waits:
+            return None
+        horizon = begin_ns + 1  # too late for their time: they come, though nothing newer does
     places = dict(before)
     for each in logs:
         places[each.log.name] = max(before.get(each.log.name, 0), _cut_at(each, horizon))
@@ -157,7 +165,7 @@ def _clock_ns(ahead: Ahead, end: int) -> int | None:
     """The latest time of the records from `ahead.first` up to `end`."""
     latest: int | None = None
     with open_log(ahead.path) as reader:
-        reader.seek_seq(ahead.first)
+        seek_seq(reader, ahead.first)
         while True:
             try:
                 batch = reader.read_batch()

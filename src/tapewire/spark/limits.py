@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from tapewire.damage import DAMAGE, pass_damage
 from tapewire.errors import InvalidOption
 from tapewire.log import Batch, open_log
+from tapewire.spark.damaged import DAMAGE, pass_damage, seek_seq
 
 __all__ = ["Ahead", "Limit", "cut"]
 
@@ -131,7 +131,7 @@ class _Share:
             return log.first + self.rows
         reached = log.first
         with open_log(log.path) as reader:
-            reader.seek_seq(log.first)
+            seek_seq(reader, log.first)
             while self.rows < self._most_rows:
                 try:
                     batch = reader.read_batch(min(_STEP, self._most_rows - self.rows))

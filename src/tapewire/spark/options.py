@@ -27,6 +27,7 @@ _ONLY_IN = {
     "features": ("features",),
     "on_gap": ("book", "features"),
     "prices": ("trades", "book"),
+    "max_skew": ("book", "features"),
 }
 
 
@@ -60,6 +61,7 @@ class ReadOptions:
         state: Folder for the state of a streaming query.
         max_rows: Rows of a micro-batch, at most.
         max_bytes: Bytes of log of a micro-batch, at most.
+        max_skew: Nanoseconds of tape that a silent log of an instrument holds back the others.
 
     Example:
         >>> options = ReadOptions.parse({"path": "bus/md", "Types": "0x2001, 7", "seq_from": "10"})
@@ -96,6 +98,7 @@ class ReadOptions:
     state: str | None = None
     max_rows: int | None = None
     max_bytes: int | None = None
+    max_skew: int | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -260,6 +263,15 @@ def _symbols(name: str, text: str) -> tuple[tuple[str | None, str], ...]:
     return tuple(sorted(found, key=lambda each: (each[1], each[0] or "")))
 
 
+def _span(name: str, text: str) -> int:
+    from tapewire.replay._features import parse_span
+
+    try:
+        return parse_span(text)
+    except InvalidOption as error:
+        raise InvalidOption(f"{name}={text!r:.80}: {error.args[0]}", hint=error.hint) from None
+
+
 _COUNT = _number(1, 2**63 - 1)
 
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
@@ -287,6 +299,7 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "state": _text,
     "max_rows": _COUNT,
     "max_bytes": _COUNT,
+    "max_skew": _span,
 }
 # One table cannot forget what the other has.
 assert {"paths", *_PARSERS} == {field.name for field in fields(ReadOptions)}

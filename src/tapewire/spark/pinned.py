@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from tapewire.bus.names import check_name
-from tapewire.errors import ReaderAlreadyActive
+from tapewire.errors import CorruptMetadata, ReaderAlreadyActive
 from tapewire.queue import Reader, open_subscriber
 
 __all__ = ["PinnedReaders"]
@@ -62,9 +62,11 @@ class PinnedReaders:
         reader = self._open(path)
         try:
             committed = reader.committed
-            reader.seek_seq(seq)
-            if committed is None or reader.position < committed:
-                reader.commit()
+            if _stands(reader, seq):
+                if committed is None or reader.position < committed:
+                    reader.commit()
+            elif committed is None:
+                reader.commit()  # at the front: rather too much is kept than too little
         except BaseException:
             reader.close()
             raise
@@ -77,8 +79,7 @@ class PinnedReaders:
             if reader is None:
                 continue
             committed = reader.committed
-            reader.seek_seq(seq)
-            if committed is None or reader.position > committed:
+            if _stands(reader, seq) and (committed is None or reader.position > committed):
                 reader.commit()
 
     def _open(self, path: str) -> Reader:
@@ -109,3 +110,12 @@ class PinnedReaders:
 
     def __repr__(self) -> str:
         return f"<PinnedReaders {self.name!r} in {len(self._readers)} queues>"
+
+
+def _stands(reader: Reader, seq: int) -> bool:
+    """Whether the reader could be put there: not where the header of the segment is damaged."""
+    try:
+        reader.seek_seq(seq)
+    except CorruptMetadata:
+        return False
+    return True

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tapewire.damage import DAMAGE, Passed, pass_damage, said
-from tapewire.errors import CorruptRecord, SegmentMissing, TapewireError
+from tapewire.damage import Passed, said
+from tapewire.errors import CorruptMetadata, CorruptRecord, SegmentMissing, TapewireError
 from tapewire.log import Batch, Reader, open_log
+from tapewire.spark.damaged import DAMAGE, pass_damage
 
 if TYPE_CHECKING:
     from tapewire.spark.columns import RowColumns
@@ -35,13 +36,26 @@ class Damage:
         self._skip = skip
         self._tell = tell
 
-    def passed(self, reader: Reader, error: TapewireError) -> bool:
+    def passed(self, reader: Reader, error: TapewireError, first: int | None = None) -> bool:
         """Whether the reader stands behind it now and there is more to read."""
         if not self._skip:
             raise error
-        lost = pass_damage(reader, error)
+        lost = pass_damage(reader, error, first)
         self._tell(lost or Passed(f"{said(error)} (nothing right behind it)"))
         return lost is not None
+
+    def sought(self, reader: Reader, seq: int) -> bool:
+        """Whether the reader stands before a record of this number or a later one."""
+        try:
+            return reader.seek_seq(seq)
+        except CorruptMetadata as error:
+            return self.passed(reader, error, seq)
+
+    def unreadable(self, error: CorruptMetadata) -> None:
+        """A segment cannot be read, and nothing behind it is asked for."""
+        if not self._skip:
+            raise error
+        _log.warning("damaged: %s", said(error))
 
     def missing(self, error: SegmentMissing, first: int, last: int) -> None:
         """Numbers that were there are gone; the reader stands behind them already."""
@@ -96,10 +110,15 @@ def walk(reader: Reader, damage: Damage, most: int | None = None) -> Iterator[Ba
 
 
 def _by_number(part: Slice, reader: Reader, damage: Damage) -> Iterator[Batch]:
-    reader.seek_seq(part.seq_from)
-    if part.exact:
-        _check_first(part, reader, damage)
+    try:
         reader.seek_seq(part.seq_from)
+    except CorruptMetadata as error:
+        if not damage.passed(reader, error, part.seq_from):
+            return
+    else:
+        if part.exact:
+            _check_first(part, reader, damage)
+            reader.seek_seq(part.seq_from)
     for batch in walk(reader, damage):
         end = int(np.searchsorted(batch.seq, np.uint64(part.seq_to)))
         if end:

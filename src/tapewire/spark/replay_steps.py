@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
-from tapewire.errors import InvalidOption
+from tapewire.errors import InvalidOption, SegmentMissing
 from tapewire.log import open_log
+from tapewire.queue import status
+from tapewire.replay._features import positions_in
 from tapewire.replay.start import next_record
 from tapewire.spark.replay_slices import instruments_of
-from tapewire.spark.states import Mark, States
+from tapewire.spark.states import Found, Mark, States
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tapewire.protocol.instruments import Instrument
+    from tapewire.queue.status import QueueStatus
     from tapewire.replay.row_stream import RowStream
     from tapewire.spark.options import ReadOptions
 
@@ -61,11 +64,11 @@ def states_of(options: ReadOptions) -> States:
     meaning = {
         name: getattr(options, name)
         for name in (
-            *("view", "sample", "levels", "features", "columns", "on_gap", "on_damage"),
-            *("time_from", "seq_from", "symbols", "instruments"),
+            *("view", "sample", "levels", "features", "columns", "on_gap"),
+            *("time_from", "seq_from", "symbols", "instruments", "reader"),
         )
     }
-    return States(options.state, meaning)
+    return States(options.state, meaning, positions_in)
 
 
 def read_step(step: ReplayStep, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -85,16 +88,55 @@ def read_step(step: ReplayStep, options: ReadOptions) -> Iterator[pa.RecordBatch
 def _begin(step: ReplayStep, options: ReadOptions, states: States) -> tuple[bytes | None, int]:
     """A state to go on from, and how many rows come of it that were given before."""
     if step.start is None:
+        fronts = {name: _front(status(step.paths[name])) for name in step.end.logs}
+        states.begin(step.unit, fronts)
         return None, 0
     found = states.find(step.unit, step.start)
     if found is not None and found.mark == step.start:
         return found.state, 0
     _log.info("no state of %s at %d: it is built again", step.unit, step.start.time_ns)
+    _check_there(step, found, options, states)
     before = None if found is None else found.state
     with _open(step, step.start, options, before) as stream:
         rows = sum(batch.num_rows for batch in stream)
         state = _save(states, step.unit, step.start, stream)
     return (before, rows) if state is None else (state, 0)
+
+
+def _front(seen: QueueStatus) -> int:
+    """Number of the first record there is."""
+    there = seen.first_available_seq
+    return seen.first_seq if there is None else there
+
+
+def _check_there(
+    step: ReplayStep, found: Found | None, options: ReadOptions, states: States
+) -> None:
+    """What a state is built again from must be there: else the book would be another one.
+
+    Raises:
+        SegmentMissing: It was retired.
+    """
+    assert step.start is not None
+    places = states.began(step.unit) if found is None else found.mark.logs
+    for name in step.start.logs:
+        seen = status(step.paths[name])
+        wanted, there = places.get(name, seen.first_seq), _front(seen)
+        # Behind a state, a sparse log may have its next number anywhere.
+        if there <= wanted or (seen.sparse and found is not None):
+            continue
+        missing = SegmentMissing(
+            f"the state of a book is gone, and so is what it was built from: queue={name}, "
+            f"instrument={step.unit}, first_wanted={wanted}, first_there={there}",
+            path=step.paths[name],
+            hint="put the folder of states back, with the options and the release it was written "
+            'by; or begin with a new checkpoint; or by option("on_damage", "skip") with a book '
+            "that waits for a snapshot",
+        )
+        missing.first_available_seq = there
+        if options.on_damage == "raise":
+            raise missing
+        _log.warning("%s", missing)
 
 
 def _save(states: States, unit: str, mark: Mark, stream: RowStream) -> bytes | None:

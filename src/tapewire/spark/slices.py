@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
-from tapewire.damage import DAMAGE, Passed
+from tapewire.damage import Passed
+from tapewire.errors import CorruptMetadata
 from tapewire.log import Reader, open_log
 from tapewire.queue.status import QueueStatus, QueueWatch, SegmentStatus
+from tapewire.spark.damaged import DAMAGE
 from tapewire.spark.logs import LogRef
 from tapewire.spark.reading import Damage, walk
 
@@ -164,7 +166,8 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
         # None where an end is damaged, too: counting comes to it, and says so.
         return _Range(log, low, high, _count(log, options), seen, size)
     with open_log(log.path) as reader:
-        first = _number_at(reader, reader.seek_seq(low), options)
+        damage = Damage(options.on_damage == "skip")
+        first = _number_at(reader, damage.sought(reader, low), options)
         if options.time_from is not None and first is not None:
             late = _number_at(reader, reader.seek_time(options.time_from), options)
             first = None if late is None else max(first, late, key=lambda each: each.seq)
@@ -174,11 +177,28 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
         if options.time_to is not None:
             beyond = _number_at(reader, reader.seek_time(options.time_to), options)
             last = last if beyond is None else min(last, beyond.seq)
+    if seen.last_seq is not None and seen.last_seq < last < high:
+        _check_end(log, seen, damage)
     if first is None or first.seq >= last:
         return None
     share = (last - first.seq) / max(1, (seen.last_seq or 0) + 1 - (seen.first_available_seq or 0))
     bytes_ = max(1, int(size * min(share, 1)))
     return _Range(log, first.seq, last, None, seen, bytes_, first.exact)
+
+
+def _check_end(log: LogRef, seen: QueueStatus, damage: Damage) -> None:
+    """Tell of segments at the end of a log that cannot be read: no slice comes to them."""
+    for segment in reversed(seen.segments):
+        if segment.readable:
+            return
+        damage.unreadable(
+            CorruptMetadata(
+                f"a segment at the end of the log is damaged: queue={log.name}",
+                path=segment.path,
+                hint="`tapewire verify` says more; "
+                'option("on_damage", "skip") goes on with what can be read',
+            )
+        )
 
 
 class _Place(NamedTuple):

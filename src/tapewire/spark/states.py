@@ -5,8 +5,10 @@ it, or when it is damaged, the batch is rebuilt from an older one or from the lo
 rows. So nothing here is believed that does not prove itself, and nothing here can make a query
 fail but a folder that cannot be written.
 
-A file is ``<folder>/<instrument>/<time>-<digest>.state``: the digest is of the place in the logs
-that the state belongs to. It appears whole or not at all.
+A file is ``<folder>/<instrument>-<digest>/<time>-<digest>.state``. The first digest is of the
+instrument and of the query with its options, so that two queries never take each other's; the
+second of the place in the logs that the state belongs to. It appears whole or not at all. Beside
+them lies ``origin.json``: the numbers at which the query has begun.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +35,7 @@ KEPT = 2  # states that stay behind the committed place: the newest may turn out
 _MAGIC = b"tapewire state 1\n"
 _MAX_BYTES = 4 << 30
 _HEADER_MOST = 1 << 20
+_ORIGIN = "origin.json"
 _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{16})\.state")
 _REMEDY = "remove it: the state is built again from the log"
 _log = logging.getLogger("tapewire.spark")
@@ -76,13 +79,20 @@ class States:
     Args:
         folder: Where they lie: of this query alone, and seen by all workers.
         meaning: What a row depends on beside the logs (view, features, levels, …). A state of
-            another meaning is passed over.
+            another meaning is not seen.
+        check: Raises where a state, whole as it is, is of another release.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], meaning: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        meaning: Mapping[str, Any],
+        check: Callable[[bytes], object] = len,
+    ) -> None:
         self.folder = Path(os.path.abspath(os.fspath(folder)))
         text = json.dumps(meaning, sort_keys=True)
         self._meaning = hashlib.sha256(text.encode()).hexdigest()
+        self._check = check
 
     def save(self, unit: str, mark: Mark, state: bytes) -> Path:
         """Keep a state: on disk, whole, when this returns. Twice, or by two at once, is fine."""
@@ -94,14 +104,42 @@ class States:
             "bytes": len(state),
             "sha256": hashlib.sha256(state).hexdigest(),
         }
+        return self._store(
+            unit, mark.file_name, _MAGIC + json.dumps(header).encode() + b"\n" + state
+        )
+
+    def begin(self, unit: str, logs: Mapping[str, int]) -> None:
+        """Note the numbers at which a query begins: without a state it must begin there again."""
+        self._store(unit, _ORIGIN, json.dumps(dict(sorted(logs.items()))).encode())
+
+    def began(self, unit: str) -> Mapping[str, int]:
+        """What `begin` has noted; nothing where that is lost."""
+        path = os.fspath(self._of(unit) / _ORIGIN)
+
+        def check(document: Any) -> dict[str, int]:
+            if not isinstance(document, dict) or not all(
+                type(number) is int and number >= 0 for number in document.values()
+            ):
+                raise Wrong(f"not numbers of logs: {short(document)}")
+            return document
+
+        try:
+            return parse_checked(load(path, _HEADER_MOST), path, check, _REMEDY)
+        except FileNotFoundError:
+            return {}
+        except (TapewireError, OSError) as error:
+            _log.warning("passed over: %s", error)
+            return {}
+
+    def _store(self, unit: str, name: str, content: bytes) -> Path:
         folder = self._of(unit)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = folder / mark.file_name
+        path = folder / name
         # A task that Spark runs a second time writes beside the first: each has its own file.
         own = f"{path}.{uuid.uuid4().hex}"
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            store(own, _MAGIC + json.dumps(header).encode() + b"\n" + state, fd)
+            store(own, content, fd)
             os.replace(own, path)
             os.fsync(fd)
         finally:
@@ -179,14 +217,18 @@ class States:
                 raise Wrong(f"cut short: bytes={len(state)}, expected={document['bytes']}")
             if document["sha256"] != hashlib.sha256(state).hexdigest():
                 raise Wrong("the checksum is wrong")
-            return Found(mark, state) if document["meaning"] == self._meaning else None
+            if document["meaning"] != self._meaning:
+                return None
+            self._check(state)
+            return Found(mark, state)
 
         return parse_checked(content[len(_MAGIC) : end], os.fspath(path), check, _REMEDY)
 
     def _of(self, unit: str) -> Path:
         """The folder of an instrument: readable, and never a name that leads elsewhere."""
         readable = re.sub(r"[^A-Za-z0-9_-]+", "_", unit)[:64]
-        return self.folder / f"{readable}-{hashlib.sha256(unit.encode()).hexdigest()[:12]}"
+        digest = hashlib.sha256(f"{unit}\n{self._meaning}".encode()).hexdigest()[:12]
+        return self.folder / f"{readable}-{digest}"
 
     def _names(self, unit: str) -> list[str]:
         try:

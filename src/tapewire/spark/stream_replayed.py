@@ -55,7 +55,9 @@ class ReplayedStreamReader(StreamReader):
         units = self._units(self._logs.find())
         self._goal = {log.name: self._look(log, nothing) for unit in units for log in unit.logs}
         for unit in units:
-            self._goal_reach[name_of(unit)] = reach_ns([self._goal[log.name] for log in unit.logs])
+            self._goal_reach[name_of(unit)] = reach_ns(
+                [self._goal[log.name] for log in unit.logs], self._options.max_skew
+            )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` itself when there is nothing for one."""
@@ -77,7 +79,10 @@ class ReplayedStreamReader(StreamReader):
             if not of_unit:
                 continue
             name = name_of(unit)
-            reach = self._goal_reach.get(name) if self._goal is not None else reach_ns(of_unit)
+            if self._goal is not None:
+                reach = self._goal_reach.get(name)
+            else:
+                reach = reach_ns(of_unit, self._options.max_skew)
             mark = next_mark(of_unit, _mark(unit, begin), ends, reach, self._options.time_to)
             if mark is not None:
                 times[name] = mark.time_ns

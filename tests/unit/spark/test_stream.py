@@ -400,13 +400,47 @@ def test_damage_in_the_range_is_told_or_passed_over(tmp):
         assert set(range(300)) - set(query.column("seq")) == {130}
 
 
+def break_header(path):
+    with open(path, "r+b") as file:
+        file.write(b"\xff" * 64)
+
+
+def test_a_segment_whose_header_is_damaged_is_passed_over(tmp):
+    with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
+        append(writer, 300)
+    first, last = (status(tmp / "md").segments[n].first_seq for n in (1, 2))
+    break_header(status(tmp / "md").segments[1].path)
+    left = [n for n in range(300) if not first <= n < last]
+    for limit in (7, first, 100, 1000):
+        query = MicroBatches(tmp / "md", reader=f"q{limit}", max_rows=limit, on_damage="skip").run()
+        assert query.column("seq") == left
+    query = MicroBatches(tmp / "md", reader="bytes", max_bytes=3000, on_damage="skip").run()
+    assert query.column("seq") == left
+    for parts in (1, 16):
+        found = batch(tmp / "md", on_damage="skip", partitions=parts)
+        assert found.column("seq").to_pylist() == left
+    inside = batch(tmp / "md", on_damage="skip", seq_from=first + 5, seq_to=last + 5)
+    assert inside.column("seq").to_pylist() == list(range(last, last + 5))
+
+
+def test_a_batch_tells_of_a_damaged_header_at_the_end_of_a_log(tmp):
+    with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
+        append(writer, 300)
+    ahead = [part for part in status(tmp / "md").segments if part.holds_records][-1]
+    break_header(ahead.path)
+    with pytest.raises(CorruptMetadata, match="at the end") as error:
+        batch(tmp / "md")
+    assert error.value.path == ahead.path
+    for asked in ({"on_damage": "skip"}, {"seq_to": ahead.first_seq}):
+        assert batch(tmp / "md", **asked).num_rows == ahead.first_seq
+
+
 @pytest.mark.parametrize("which", [0, -1])
 def test_a_segment_that_cannot_be_read_is_told(tmp, which):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300, 100)
     path = [part.path for part in status(tmp / "md").segments if part.holds_records][which]
-    with open(path, "r+b") as file:
-        file.write(b"\xff" * 64)
+    break_header(path)
     with pytest.raises(CorruptMetadata, match="damaged") as error:
         MicroBatches(tmp / "md", reader="q").run()
     assert error.value.path == path
@@ -416,7 +450,6 @@ def test_a_segment_that_was_read_before_may_be_damaged(tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300, 100)
         query = MicroBatches(tmp / "md", reader="q").run()
-        with open(status(tmp / "md").segments[1].path, "r+b") as file:
-            file.write(b"\xff" * 64)
+        break_header(status(tmp / "md").segments[1].path)
         append(writer, 10)
         assert query.run().counts() == [300, 10]

@@ -1,14 +1,17 @@
 """Streaming books and features: the rows of one pass, whatever the micro-batches and the states."""
 
 import contextlib
+import hashlib
+import json
 import random
 import shutil
+from pathlib import Path
 
 import pytest
 
 import tapewire as tw
 from tapewire import bus
-from tapewire.errors import InvalidOption
+from tapewire.errors import InvalidOption, SegmentMissing
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue import status
 from tests.support.feature_tapes import TRADE_TICK, TapeWriter, instrument, random_tape
@@ -40,6 +43,13 @@ class Feed:
     def open(self):
         for path in dict.fromkeys(self.paths.values()):
             self._writers[path] = tw.open_publisher(path, **self._options)
+
+    def append_only(self, stream):
+        """The next event, if it is of this stream: others are not said at all."""
+        event = next(self._tape)
+        type_id, payload = self._encode.payload(event)
+        if stream == ("trades" if type_id == TRADE_TICK else "book"):
+            self._writers[self.paths[stream]].append(type_id, payload, timestamp_ns=event.time)
 
     def append(self, count=None):
         """So many events, or all that are left; whether there was one."""
@@ -158,6 +168,107 @@ def test_retention_waits_for_what_the_states_need(tmp):
     same(query.rows, whole(tmp / "kept", "features", "event"))
 
 
+@contextlib.contextmanager
+def retired(tmp, **options):
+    """A live tape whose front is gone, a query that has read it, and the same tape kept whole."""
+    retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
+    live = {"segment_bytes": 8192, "retention": retention}
+    with (
+        Feed(tmp / "bus", 8, apart=True, count=1500, **live) as feed,
+        Feed(tmp / "kept", 8, apart=True, count=1500) as kept,
+    ):
+        query = query_over(tmp / "bus", "book", "event", max_rows=200, **options)
+        for _ in range(6):
+            feed.append(150)
+            query.run()
+        assert status(feed.paths["book"]).first_available_seq > 0
+        kept.append()
+        yield feed, query
+
+
+def rewrite_states(folder, state):
+    """Whole files, of something else."""
+    for path in folder.rglob("*.state"):
+        magic, header, _ = path.read_bytes().split(b"\n", 2)
+        document = json.loads(header)
+        document |= {"bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()}
+        path.write_bytes(b"\n".join([magic, json.dumps(document).encode(), state]))
+
+
+def test_states_of_another_release_are_built_again(tmp):
+    with Feed(tmp / "bus", 5, apart=True) as feed:
+        query = query_over(tmp / "bus", "book", "event", max_rows=100)
+        while feed.append(300):
+            query.run()
+            rewrite_states(tmp / "state", b"a state of another release")
+    query.run()
+    same(query.rows, whole(tmp / "bus", "book", "event"))
+
+
+def lose_folder(query):
+    shutil.rmtree(query.options["state"])
+
+
+def change_levels(query):
+    query.options["levels"] = "2"
+
+
+def be_another_release(query):
+    rewrite_states(Path(query.options["state"]), b"a state of another release")
+
+
+@pytest.mark.parametrize("lose", [lose_folder, change_levels, be_another_release])
+def test_a_book_that_cannot_be_built_again_is_told_and_not_made_up(tmp, lose):
+    with retired(tmp) as (feed, query):
+        lose(query)
+        feed.append(200)
+        done = len(query.batches)
+        with pytest.raises(SegmentMissing, match="the state of a book is gone") as error:
+            query.run()
+        assert error.value.path in map(str, feed.paths.values())
+        assert len(query.batches) == done
+        query.options["on_damage"] = "skip"
+        feed.append(200)
+        query.run()
+        assert len(query.batches) > done
+
+
+def test_a_query_that_begins_behind_what_was_retired_needs_no_state_to_go_on(tmp):
+    with retired(tmp) as (feed, first):
+        query = MicroBatches(**{**first.options, "reader": "late", "max_rows": "40"})
+        query.run()
+        for path in (tmp / "state").rglob("*.state"):
+            path.unlink()
+        query.committed -= 1  # the last batch once more: nothing was let go behind its beginning
+        before = query.rows
+        status_before = status(feed.paths["book"]).first_available_seq
+        query.run()
+        assert status(feed.paths["book"]).first_available_seq == status_before
+        same(query.rows, before)
+
+
+def test_damage_skipped_by_option_goes_on_with_the_same_book(tmp, caplog):
+    with retired(tmp) as (feed, query):
+        query.options["on_damage"] = "skip"
+        feed.append()
+    query.run()
+    assert "the state of a book is gone" not in caplog.text
+    same(query.rows, whole(tmp / "kept", "book", "event"))
+
+
+def test_two_queries_may_share_a_folder_of_states(tmp):
+    with retired(tmp) as (feed, book):
+        other = MicroBatches(**{**book.options, "reader": "other", "levels": "1"})
+        while feed.append(50):
+            other.run()
+            book.run()
+            folders = list((tmp / "state").iterdir())
+            assert len(folders) == 2
+            assert all(len(list(folder.glob("*.state"))) >= 2 for folder in folders)
+    book.run()
+    same(book.rows, whole(tmp / "kept", "book", "event"))
+
+
 def test_what_one_log_has_waits_for_the_other(tmp):
     with Feed(tmp / "bus", 1, apart=True) as feed:
         feed.append(300)
@@ -258,6 +369,45 @@ def test_what_was_sent_twice_changes_nothing_that_a_batch_does_not_change(tmp):
             query.run()
     query.run()
     same(query.rows, whole(tmp / "bus", "book", "event"))
+
+
+@pytest.mark.parametrize("limit", [7, 1000])
+def test_late_records_come_though_nothing_newer_does(tmp, limit):
+    with Feed(tmp / "bus", 7, apart=True, count=400) as feed:
+        feed.append()
+    query = query_over(tmp / "bus", "features", "event", max_rows=limit).run()
+    late = [event for event in random_tape(7, 400) if event.kind == "trade"][-30:-5]
+    for round_ in range(2):
+        with tw.open_publisher(feed.paths["trades"]) as writer:
+            for event in late:
+                type_id, payload = feed.encode(event)
+                writer.append(type_id, payload, timestamp_ns=event.time)
+        query.run()
+        records = sum(status(path).records for path in feed.paths.values())
+        assert query.rows.num_rows == records, round_
+    batches = len(query.batches)
+    assert len(query.run().batches) == batches
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_a_silent_stream_is_waited_for_as_long_as_the_query_says(tmp, now):
+    with Feed(tmp / "bus", 1, apart=True) as feed:
+        feed.append(300)
+        writers = feed.paths["book"], feed.paths["trades"]
+        quiet = status(writers[1]).last_timestamp_ns
+        for _ in range(400):
+            feed.append_only("book")
+        last = status(writers[0]).last_timestamp_ns
+        waiting = query_over(tmp / "bus", "features", "event").run(now=now)
+        assert max(waiting.column("timestamp_ns")) <= quiet
+        assert last - quiet > 20 * 10**9
+        query = MicroBatches(**{**waiting.options, "reader": "other", "max_skew": "5s"})
+        query.run(now=now)
+        assert list(query.offsets[-1]["times"].values()) == [last - 5 * 10**9]
+        assert quiet < max(query.column("timestamp_ns")) < last - 5 * 10**9
+        feed.append()
+    query.run()
+    same(query.rows, whole(tmp / "bus", "features", "event"))
 
 
 @pytest.mark.parametrize("lose_states", [False, True])

@@ -120,11 +120,21 @@ def shape(batch: pa.RecordBatch, options: ReadOptions, scale: int) -> pa.RecordB
     )
 
 
+def _unsliced(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows in buffers that hold no others: lists are put together out of their buffers."""
+    whole = all(
+        column.offset == 0
+        and (not pa.types.is_list(column.type) or len(column.values) == column.offsets[-1].as_py())
+        for column in batch.columns
+    )
+    return batch if whole else batch.take(pa.array(np.arange(batch.num_rows)))
+
+
 class _Levels:
     """The columns of a batch, made when they are asked for."""
 
     def __init__(self, batch: pa.RecordBatch, decimals: int | None) -> None:
-        self._batch = batch
+        self._batch = _unsliced(batch)
         self._decimals = decimals
         self._values: dict[str, pa.Array] = {}
 
