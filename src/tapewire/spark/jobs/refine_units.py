@@ -69,20 +69,40 @@ class Unit:
         Raises:
             InvalidOption: All would have to be refined again, and some of it is gone.
         """
+        grown, gone = self._since(mark)
+        if grown and mark.options == dict(options):
+            self._leave_out(mark, read, wanted)
+            return
+        self._replace(gone)
+
+    def begin_again(self, mark: Mark, options: Mapping[str, Any]) -> None:
+        """Go on with what a killed run began, which may have published all of it, or nothing.
+
+        Records are passed over by number where they are there, unless that run was to replace
+        what it found, made it otherwise, or made it of other logs: then all of it is replaced.
+
+        Raises:
+            InvalidOption: All would have to be refined again, and some of it is gone.
+        """
+        grown, gone = self._since(mark)
+        again = grown or mark.inputs == self.state
+        if mark.result.get("replace") or mark.options != dict(options) or not again:
+            self._replace(gone)
+
+    def _since(self, mark: Mark) -> tuple[bool, bool]:
+        """Whether there is one log, which has only grown; and whether records are gone."""
         before = {each.get("path"): each for each in mark.inputs}
-        grown = len(self.logs) == 1 and mark.options == dict(options)
-        gone = False
+        grown, gone = len(self.logs) == 1, False
         for state in self.state:
             old = before.pop(state["path"], None)
             if old is None or old["next_seq"] is None:
                 continue
-            lost = state["first_seq"] is None or state["first_seq"] > old["first_seq"]
-            gone |= lost
+            gone |= state["first_seq"] is None or state["first_seq"] > old["first_seq"]
             grown &= state["next_seq"] is not None and state["next_seq"] >= old["next_seq"]
-        if grown and not before:
-            self._leave_out(mark, read, wanted)
-            return
-        if gone or before:
+        return grown and not before, gone or bool(before)
+
+    def _replace(self, gone: bool) -> None:
+        if gone:
             raise InvalidOption(
                 f"raw records that were refined before are gone, and cannot be refined again: "
                 f"unit={self.name}",
