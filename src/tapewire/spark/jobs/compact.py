@@ -15,10 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tapewire.config import check_whole
-from tapewire.errors import ConcurrentUse, CorruptMetadata, CorruptSource, InvalidOption
+from tapewire.errors import (
+    ConcurrentUse,
+    CorruptMetadata,
+    CorruptSource,
+    InvalidOption,
+    UnsupportedVersion,
+)
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue._native import Upkeep
-from tapewire.spark.jobs.done import FOLDER
+from tapewire.spark.jobs.done import FOLDER, Done
 from tapewire.spark.jobs.parquet_logs import (
     Files,
     copy_file,
@@ -108,6 +114,7 @@ def compact(
     else:
         parts, work = _log_parts(top), _ToParquet(place, yes, target_bytes, codec)
     with Workshop(place, JOB).alone():
+        _forget_removed(place, parts)
         run_parts(
             spark,
             JOB,
@@ -239,6 +246,19 @@ class _Rewrite(_Work):
                 path=part.work[0],
                 hint="run again when nobody writes to it",
             )
+
+
+def _forget_removed(target: Path, parts: list[Part]) -> None:
+    """Parts whose folders somebody has removed are to be done again, whatever their marks say."""
+    done = Done(target, JOB)
+    for part in parts:
+        with contextlib.suppress(
+            CorruptMetadata, UnsupportedVersion
+        ):  # such a mark counts for none
+            mark = done.read(part.name)
+            made = [] if mark is None else PartResult.from_dict(mark.result).outputs
+            if not all(os.path.lexists(target / output) for output in made):
+                done.forget(part.name)
 
 
 def _is_in(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:

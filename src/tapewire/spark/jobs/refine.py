@@ -36,6 +36,7 @@ SPLIT = "refine-split"  # marks of units whose records are in their clean logs
 BEGUN = "refine-begun"  # marks of units that a killed run may have left anywhere
 LATE = ("keep", "drop", "separate")
 LATENESS = 1.0
+MAX_LATENESS = 1e9  # of the 9.2e9 seconds that a time has room for
 SNAPSHOT_SECONDS = 60.0
 MAX_TOLD = 20_000  # gaps, and findings, that the mark of a unit has room for
 BATCH_BYTES = 8 << 30  # of raw logs that go through one shuffle
@@ -81,6 +82,8 @@ def refine(
     if late not in LATE:
         raise InvalidOption(f"not a policy: late={late!r}", hint=f"one of {', '.join(LATE)}")
     check_at_least("lateness", lateness, 0)
+    if lateness > MAX_LATENESS:
+        raise InvalidOption(f"lateness must be at most {MAX_LATENESS:g} s: lateness={lateness!r}")
     options = {
         "late": late,
         "lateness": float(lateness),

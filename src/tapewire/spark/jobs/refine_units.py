@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import heapq
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tapewire.errors import InvalidOption, NotALog
+import numpy as np
+
+from tapewire.errors import InvalidOption, NotALog, TapewireError
 from tapewire.log import open_log
 from tapewire.spark.jobs.done import Mark
 from tapewire.spark.logs import LogRef, resolve
@@ -173,17 +176,30 @@ def missing_of(gap: Sequence[int], neighbours: Sequence[LogRef]) -> Iterator[lis
     A day's raw log lacks the numbers of records whose time is of the day before or after.
     """
     first, last, *behind = gap
-    there: list[int] = []
-    for log in neighbours:
+    for start, end in heapq.merge(*(_runs_of(log, first, last) for log in neighbours)):
+        if start > first:
+            yield [first, start - 1, *behind]
+        first = max(first, end + 1)
+    if first <= last:
+        yield [first, last, *behind]
+
+
+def _runs_of(log: LogRef, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """First and last of the numbers that follow each other, of those from `first` to `last`.
+
+    What cannot be read is not there; it is told with the log's own day.
+    """
+    try:
         with open_log(log.path) as reader:
             found = reader.seek_seq(first)
             while found and len(batch := reader.read_batch(4096)):
-                there += batch.seq[batch.seq <= last].tolist()
+                numbers = batch.seq[batch.seq <= last]
+                for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
+                    if len(run):
+                        yield int(run[0]), int(run[-1])
                 found = int(batch.seq[-1]) < last
-    for number in [*sorted(set(there)), last + 1]:
-        if number > first:
-            yield [first, number - 1, *behind]
-        first = number + 1
+    except (TapewireError, OSError):
+        return
 
 
 def _is_near(date: str | None, day: str) -> bool:
