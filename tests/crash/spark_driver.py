@@ -1,32 +1,45 @@
-"""A streaming query into the sink, whose driver ends by kill -9 where it is told to.
+"""Streaming queries into the sink, whose driver ends by kill -9 when each is where it shall die.
 
-Arguments: folder, a checkpoint and the like in it; the batch at which to die; and where:
-"staged", "half", "published", or "never". A worker of batch 1 is killed in mid-task, once.
+Arguments: a folder, with everything in it, and the batch at which to die, or "never". There is a
+query for each of `PLACES`, with an archive of its name: at that batch it waits at its place until
+the others are at theirs, so that one end of a driver is a kill at each place. A worker of the
+first query is killed in mid-task, once.
 """
 
+import contextlib
 import os
 import signal
 import sys
+import time
 
 from tapewire import spark as tws
 from tapewire.spark import sink
 from tapewire.spark.source import source_for
 
+PLACES = ("staged", "half", "published")
+PATIENCE = 300.0  # for the others: a first batch takes seconds, and more where others are at work
 SCHEMA = (
     "timestamp_ns bigint, type_id int, flags int, payload binary, seq bigint, "
     "venue string, symbol string, stream string"
 )
-folder, batch, where = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+folder, batch = sys.argv[1], sys.argv[2]
 me = os.getpid()
 
 
-def end(driver=me):
+def end(place, driver=me):
     """Of the driver: its Python, its JVM, and the worker that commits for it."""
     from tapewire.spark.sink_jobs import _driver
 
     jvm = _driver().pid
-    os.kill(driver, signal.SIGKILL)
-    os.kill(jvm, signal.SIGKILL)
+    open(os.path.join(folder, f"{place}-{batch}"), "w").close()
+    deadline = time.monotonic() + PATIENCE
+    while not all(os.path.exists(os.path.join(folder, f"{each}-{batch}")) for each in PLACES):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the other queries do not come to batch {batch}")
+        time.sleep(0.005)
+    for pid in (driver, jvm):
+        with contextlib.suppress(ProcessLookupError):  # another query was faster
+            os.kill(pid, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -36,13 +49,15 @@ class Doomed(sink.StreamWriter):
     def commit(self, messages, batchId):
         from tapewire.spark import publish
 
-        if batchId == batch and where == "staged":
-            publish.Manifests.decide = lambda *_: end()
-        if batchId == batch and where == "half":
-            publish._create = lambda *_: end()
+        place = os.path.basename(self._sink.options.path)
+        doomed = str(batchId) == batch
+        if doomed and place == "staged":
+            publish.Manifests.decide = lambda *_: end(place)
+        if doomed and place == "half":
+            publish._create = lambda *_: end(place)
         super().commit(messages, batchId)
-        if batchId == batch and where == "published":
-            end()
+        if doomed and place == "published":
+            end(place)
 
 
 def lose_a_worker(batches):
@@ -55,22 +70,30 @@ def lose_a_worker(batches):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-spark = tws.session("killed", master="local[2,4]", conf={"spark.sql.shuffle.partitions": "2"})
+spark = tws.session(
+    "killed",
+    master="local[2,4]",
+    conf={"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"},
+)
 source = source_for(spark)
 source.streamWriter = lambda self, schema, overwrite: Doomed(self.options, schema, overwrite)
 spark.dataSource.register(source)
-rows = (
-    spark.readStream.schema(SCHEMA)
-    .option("maxFilesPerTrigger", 1)
-    .parquet(os.path.join(folder, "in"))
-)
-query = (
-    rows.mapInArrow(lose_a_worker, rows.schema)
-    .writeStream.format("tapewire")
-    .option("writer", "q")
-    .option("checkpointLocation", os.path.join(folder, "checkpoint"))
-    .trigger(availableNow=True)
-    .start(os.path.join(folder, "out"))
-)
-query.awaitTermination()
+queries = []
+for place in PLACES:
+    rows = (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(os.path.join(folder, "in"))
+    )
+    if place == PLACES[0]:
+        rows = rows.mapInArrow(lose_a_worker, rows.schema)
+    queries.append(
+        rows.writeStream.format("tapewire")
+        .option("writer", "q")
+        .option("checkpointLocation", os.path.join(folder, f"checkpoint-{place}"))
+        .trigger(availableNow=True)
+        .start(os.path.join(folder, place))
+    )
+for query in queries:
+    query.awaitTermination()
 spark.stop()

@@ -1,6 +1,8 @@
 """Refined logs equal a plain split in one pass, to the byte; nothing twice, nothing unsaid."""
 
+import importlib
 import itertools
+import json
 
 import pytest
 
@@ -23,6 +25,11 @@ from tests.support.raw_tapes import (
 )
 
 ROWS = raw_rows(4_000)
+refine_job = importlib.import_module("tapewire.spark.jobs.refine")  # hidden by its function
+
+
+def killed(*_, **__):
+    raise KeyboardInterrupt("as kill -9 would end it here")
 
 
 def test_an_archive_of_raw_days_is_split_as_in_one_plain_pass(spark, tmp_path):
@@ -105,6 +112,51 @@ def test_another_policy_makes_the_logs_anew(spark, tmp_path):
     for late in ("separate", "drop"):
         jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", late=late)
         assert clean_logs(tmp_path / "clean") == plain_split(rows, late=late)
+
+
+def test_another_policy_that_is_killed_before_it_publishes_is_carried_out_by_the_next_run(
+    spark, tmp_path, monkeypatch
+):
+    rows = raw_rows(1_000, late_every=40)
+    write_raw(tmp_path / "raw", rows)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", late="separate")
+    with monkeypatch.context() as patched:
+        patched.setattr(refine_job, "_save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", late="drop")
+    jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", late="drop")
+    assert clean_logs(tmp_path / "clean") == plain_split(rows, late="drop")
+
+
+def test_raw_logs_that_grew_behind_a_kill_lose_no_record(spark, tmp_path, monkeypatch):
+    """The second log has what the first one lacks, with numbers that were passed by then."""
+    rows = raw_rows(1_000)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    holed = [None if 300 <= i < 400 else row for i, row in enumerate(rows)]
+    write_raw(tmp_path / "a" / "streams" / "raw" / VENUE / "queue", holed)
+    other = tmp_path / "b" / "streams" / "raw" / VENUE / "queue"
+    write_raw(other, rows[:200])
+    with monkeypatch.context() as patched:
+        patched.setattr(refine_job._Run, "_mark", killed)
+        with pytest.raises(KeyboardInterrupt):
+            jobs.refine(spark, str(tmp_path / "*" / "streams"), tmp_path / "clean")
+    write_raw(other, rows[:600])
+    jobs.refine(spark, str(tmp_path / "*" / "streams"), tmp_path / "clean")
+    assert clean_logs(tmp_path / "clean") == plain_split(rows)
+
+
+def test_the_ledger_of_a_raw_queue_is_told_once_however_often_it_is_refined(spark, tmp_path):
+    raw = bus.Layout(tmp_path / "bus").streams.raw(VENUE)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    rows = raw_rows(400)
+    for end in (200, 400):
+        write_raw(raw, rows[:end])
+        gap = Gap("venue", VENUE, "BTC-USDT", "trades", 5, 6, seq=30, timestamp_ns=rows[30][0])
+        GapLedger(raw).add(gap)
+        jobs.refine(spark, tmp_path / "bus", tmp_path / "clean")
+    (told,) = (tmp_path / "clean" / "_tapewire" / "done" / "refine-split").glob("*.json")
+    assert len(json.loads(told.read_text())["result"]["gaps"]) == 1
 
 
 def test_a_record_of_two_raw_logs_is_written_once(spark, tmp_path):

@@ -166,7 +166,7 @@ def compact(
         str, typer.Option(metavar="NAME", help="zstd, snappy, gzip, lz4 or none.")
     ] = "zstd",
     yes: Annotated[
-        bool, typer.Option("--yes", help="Replace files of the source, when it is the target.")
+        bool, typer.Option("--yes", help="Replace the source itself, or what a target has more.")
     ] = False,
     master: MasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,

@@ -135,7 +135,14 @@ class Archive:
                 _sync_staged(folder, actions)
                 manifest = Manifest(writer, batch, job, rows, digest, tuple(actions))
                 self.manifests.decide(manifest)
-                self._publish(manifest)
+                try:
+                    self._publish(manifest)
+                except Exception as error:
+                    error.add_note(
+                        "The batch was decided: do not write it again. The next write to this "
+                        "archive finishes it, once the cause is gone."
+                    )
+                    raise
             else:
                 self.jobs.remove(job)
         return True
@@ -156,15 +163,16 @@ class Archive:
         if known is not None:
             if known.same_rows(rows, digest):
                 return True
-            detail = f"rows={rows}, rows before={known.rows}"
+            what = f"this batch was published before, with other rows: rows={rows}, "
+            what += f"rows before={known.rows}"
         else:
             newest = self.manifests.newest(writer)
             if newest is None or not batch.isdecimal() or int(batch) > newest or not rows:
                 return False
-            detail = f"the newest batch is {newest}"
+            what = "numbers of batches rise, and nobody can tell whether this one was published "
+            what += f"before: newest={newest}"
         raise BatchConflict(
-            f"this batch was published before, with other rows: writer={writer}, batch={batch}, "
-            f"{detail}",
+            f"{what}, writer={writer}, batch={batch}",
             path=os.fspath(self.root),
             hint="a new checkpoint, or another query, needs a name of its own: "
             'option("writer", ANOTHER NAME)',
@@ -432,6 +440,9 @@ def _replace(place: Path, staged: Path) -> None:
                 _exchange(staged, place, aside)
         else:  # killed between the two renames
             os.rename(staged, place)
+        # Before the token goes: without it, nobody would exchange them again behind a power cut.
+        sync_folder(place.parent)
+        sync_folder(staged.parent)
     (place / _TOKEN).unlink(missing_ok=True)
     sync_folder(place)
 

@@ -76,11 +76,14 @@ class _Sink:
         self.keyed = self.options.writer is not None
         self.plan = plan_rows(self.options, types, layout, keyed=self.keyed)
         self.overwrite = overwrite
+        self.streaming = streaming
 
     def begin(self) -> str:
         """Finish what others left, and make the folder of a new job; its name."""
         archive = Archive(self.options.path)
-        job = archive.jobs.create(self.options.writer)
+        # A query's batches follow each other: one that begins has no other one beside it. Batch
+        # writes of one name may run side by side, each with a batch of its own.
+        job = archive.jobs.create(self.options.writer if self.streaming else None)
         archive.recover(job)
         if self.options.instruments is not None:
             _put_instruments(self.options.instruments, archive)

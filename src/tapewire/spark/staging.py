@@ -59,6 +59,7 @@ class _OpenRun:
     records: int = 0
     first_seq: int = -1
     last_seq: int = -1
+    level: int = 0  # how often its rows were merged
 
     def closed(self, job: Path) -> Run:
         folder = self.folder.relative_to(job).as_posix()
@@ -139,7 +140,9 @@ class Stage:
         self._drain()
         runs = []
         for log in self._logs.values():
-            self._fold(log, 1)
+            if log.done:
+                log.current = self._merged([*log.done, log.current])
+                log.done = []
             runs.append(log.current.closed(self._job))
         self.close()
         sync_folder(self.folder)
@@ -160,9 +163,9 @@ class Stage:
         if at is None:
             at = self._logs[log] = _Log(self._new_run(log))
         elif columns.seq is not None and columns.seq[0] <= at.current.last_seq:
-            self._fold(at, MAX_RUNS - 1)
             at.done.append(at.current)
             at.current = self._new_run(log)
+            self._fold(at)
         run = at.current
         append(self._writer(run), columns)
         if run.first_seq < 0:
@@ -170,25 +173,25 @@ class Stage:
         run.records += len(columns)
         run.last_seq = run.records - 1 if columns.seq is None else int(columns.seq[-1])
 
-    def _fold(self, log: _Log, most: int) -> None:
-        """Merge the runs of a log when there are more than so many."""
-        runs = [*log.done, log.current]
-        if len(runs) <= most:
-            return
+    def _fold(self, log: _Log) -> None:
+        """Merge runs when there are many of a level: a row is merged once a level, not each time.
+
+        Neighbours alone: of rows with one number the first one stays.
+        """
+        while len(last := log.done[-MAX_RUNS:]) == MAX_RUNS and last[0].level == last[-1].level:
+            log.done[-MAX_RUNS:] = [self._merged(last)]
+
+    def _merged(self, runs: Sequence[_OpenRun]) -> _OpenRun:
         for run in runs:
             writer = self._writers.pop(os.fspath(run.folder), None)
             if writer is not None:
                 _close(writer)
-        made = merge(
-            log.current.log,
-            [run.folder for run in runs],
-            self._new_folder(),
-            self._config,
-            drop=self._plan.drop,
-        )
-        for run in runs:
-            shutil.rmtree(run.folder)
-        log.current, log.done = made, []
+        folders = [run.folder for run in runs]
+        made = merge(runs[0].log, folders, self._new_folder(), self._config, drop=self._plan.drop)
+        made.level = runs[0].level + 1
+        for folder in folders:
+            shutil.rmtree(folder)
+        return made
 
     def _new_folder(self) -> Path:
         self._made += 1
@@ -238,11 +241,16 @@ def merge(
     """
     runs = list(runs)
     spare: list[Path] = []
-    while len(runs) > MAX_RUNS:
-        part = into.with_name(f"{into.name}-{len(spare)}")
-        merge(log, runs[:MAX_RUNS], part, config, drop=drop)
-        spare.append(part)
-        runs = [part, *runs[MAX_RUNS:]]
+    count = 0
+    while len(runs) > MAX_RUNS:  # neighbours into one, so that each row is copied once a round
+        fewer: list[Path] = []
+        for start in range(0, len(runs), MAX_RUNS):
+            fewer.append(into.with_name(f"{into.name}-{count}"))
+            merge(log, runs[start : start + MAX_RUNS], fewer[-1], config, drop=drop)
+            count += 1
+        for part in spare:
+            shutil.rmtree(part)
+        runs = spare = fewer
     made = _OpenRun(log, into)
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(tw.open_log(run)) for run in runs]

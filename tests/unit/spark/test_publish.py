@@ -4,12 +4,14 @@ import json
 import os
 
 import pytest
+from pyspark.sql.types import StructType
 
 import tapewire as tw
 from tapewire.protocol import fields, types_file
 from tapewire.protocol.layout import Layout
 from tapewire.spark import publish, sink_jobs
 from tapewire.spark.publish import Archive
+from tapewire.spark.sink import BatchWriter
 from tests.support.records import stored
 from tests.support.staged import DAY_NS, LOG, Job, rows
 
@@ -161,7 +163,7 @@ def test_a_batch_done_again_is_not_written_again(tmp):
 @pytest.mark.parametrize("batch", [3, 2])
 def test_a_batch_of_that_number_with_other_rows_is_refused_with_the_remedy(tmp, batch):
     Job(tmp, batch=3).task(rows([1, 2])).commit()
-    with pytest.raises(tw.BatchConflict, match=rf"batch={batch}, .*needs a name of its own"):
+    with pytest.raises(tw.BatchConflict, match=rf"batch={batch} .*needs a name of its own"):
         Job(tmp, batch=batch).task(rows([5])).commit()
     assert seqs_of(tmp / LOG) == [1, 2]
 
@@ -172,7 +174,7 @@ def test_old_manifests_are_forgotten_and_their_batches_are_not(tmp, monkeypatch)
         Job(tmp, batch=batch).task(rows([batch])).commit()
     kept = sorted(os.listdir(tmp / "_tapewire" / "batches" / "w"))
     assert kept == ["2.json", "3.json"]
-    with pytest.raises(tw.BatchConflict, match="the newest batch is 3"):
+    with pytest.raises(tw.BatchConflict, match="newest=3"):
         Job(tmp, batch=0).task(rows([0])).commit()
 
 
@@ -354,6 +356,38 @@ def test_a_decided_batch_is_not_taken_away_by_spark_aborting(tmp, two_logs, monk
     assert finished(tmp)
 
 
+def test_an_error_behind_the_decision_says_that_the_batch_is_not_to_be_written_again(
+    tmp, monkeypatch
+):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    job = Job(tmp).task(rows([1]))
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "_create", full)
+        with pytest.raises(OSError, match="No space") as caught:
+            job.commit()
+    assert "do not write it again" in caught.value.__notes__[0]
+    Archive(tmp).recover()
+    assert seqs_of(tmp / LOG) == [1]
+
+
+def test_an_exchange_is_durable_before_its_token_goes(tmp, monkeypatch):
+    """Behind a power cut that forgot the exchange alone, the batch would count as published."""
+    Job(tmp).task(rows([1, 2])).commit()
+    synced = []
+
+    def sync(folder, sync_folder=publish.sync_folder):
+        held = (tmp / LOG / publish._TOKEN).exists()
+        synced.append((os.path.relpath(folder, tmp).split("/")[0], held))
+        sync_folder(folder)
+
+    monkeypatch.setattr(publish, "sync_folder", sync)
+    Job(tmp, overwrite=True).task(rows([7])).commit()
+    assert ("v1", True) in synced
+    assert ("_tapewire", True) in synced
+
+
 def test_an_aborted_job_leaves_nothing(tmp):
     job = Job(tmp).task(rows([1]))
     Archive(tmp).abort(job.job)
@@ -389,6 +423,20 @@ def test_earlier_batches_of_the_same_query_are_swept(tmp):
     Job(tmp, batch=1).task(rows([1]))  # its commit never came
     Job(tmp, batch=2).task(rows([2])).commit()
     assert staging_of(tmp) == []
+
+
+def test_batch_writes_of_one_name_run_side_by_side(tmp):
+    def writer(batch):
+        schema = StructType().add("seq", "long").add("timestamp_ns", "long")
+        schema = schema.add("type_id", "integer").add("payload", "binary")
+        keys = {"venue": "v", "symbol": str(batch), "stream": "book"}
+        options = {"path": str(tmp), "writer": "days", "batch": str(batch), **keys}
+        return BatchWriter(options, schema, False)
+
+    one, two = writer(1), writer(2)
+    for each in (one, two):
+        each.commit([each.write(iter([rows([1])]))])
+    assert sorted(os.listdir(tmp / "v1" / "v")) == ["1", "2"]
 
 
 def test_who_commits_is_named_to_who_waits_too_long(tmp, monkeypatch):

@@ -137,3 +137,25 @@ def test_what_one_column_gains_and_another_loses_changes_a_digest(tmp):
     two = rows([1, 3], payload=b"x", times=[DAY_NS + 1, DAY_NS + 1])
     digests = [Job(tmp, batch=1).task(batch).tasks[0][2] for batch in (one, two)]
     assert str(digests[0]) != str(digests[1])
+
+
+@pytest.mark.parametrize("tasks", [1, 64])
+def test_a_row_of_many_runs_is_copied_once_a_round(tmp, monkeypatch, tasks):
+    """Runs that are merged again with every few new ones would cost rows times runs."""
+    written = 0
+
+    def counted(writer, columns, append=staging.append):
+        nonlocal written
+        written += len(columns)
+        append(writer, columns)
+
+    monkeypatch.setattr(staging, "append", counted)
+    monkeypatch.setattr(staging, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(staging, "MAX_RUNS", 4)
+    batches = [rows(range(i, 640, 64)) for i in reversed(range(64))]
+    job = Job(tmp)
+    for batch in batches if tasks > 1 else [batches]:
+        job.task(*(batch if tasks == 1 else [batch]))
+    job.commit()
+    assert seqs_of(tmp / LOG) == list(range(640))
+    assert written <= 640 * 5  # staged, then 64 runs by 4, 16 and 64, and the last ones

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -14,13 +15,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tapewire.config import check_whole
-from tapewire.errors import ConcurrentUse, CorruptSource, InvalidOption
+from tapewire.errors import (
+    ConcurrentUse,
+    CorruptMetadata,
+    CorruptSource,
+    InvalidOption,
+    UnsupportedVersion,
+)
 from tapewire.protocol.instruments import Instruments
-from tapewire.spark.jobs.done import FOLDER
+from tapewire.queue._native import Upkeep
+from tapewire.spark.jobs.done import FOLDER, Done
 from tapewire.spark.jobs.parquet_logs import (
     Files,
+    copy_file,
+    log_range,
     log_to_parquet,
     parquet_files,
+    parquet_range,
     parquet_to_log,
 )
 from tapewire.spark.jobs.parts import Part, PartResult, run_parts
@@ -40,6 +51,7 @@ JOB = "compact"
 TARGET_BYTES = 256 << 20
 CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 TO = ("parquet", "archive")
+_OWN = re.compile(r"part-\d{5,}\.parquet")
 
 
 def compact(
@@ -69,7 +81,8 @@ def compact(
         to: "parquet" or "archive".
         target_bytes: Of a Parquet file, about.
         codec: Of Parquet: zstd, snappy, gzip, lz4 or none.
-        yes: Replace what is in the source itself.
+        yes: Replace what is in the source itself; and what is in the target, also where that has
+            records which the source lacks.
         progress: Shows how far it is.
 
     Example:
@@ -94,13 +107,14 @@ def compact(
     if to == "archive":
         if not folders:
             raise FileNotFoundError(2, "no Parquet files there", os.fspath(top))
-        parts, work = _folder_parts(top, folders), _ToLog(place)
+        parts, work = _folder_parts(top, folders), _ToLog(place, yes)
     elif folders:
         _refuse_in_place(top, place, yes)
-        parts, work = _folder_parts(top, folders), _Rewrite(place, target_bytes, codec)
+        parts, work = _folder_parts(top, folders), _Rewrite(place, yes, target_bytes, codec)
     else:
-        parts, work = _log_parts(top), _ToParquet(place, target_bytes, codec)
+        parts, work = _log_parts(top), _ToParquet(place, yes, target_bytes, codec)
     with Workshop(place, JOB).alone():
+        _forget_removed(place, parts)
         run_parts(
             spark,
             JOB,
@@ -119,16 +133,26 @@ def compact(
 class _Work:
     """What all three have in common: a folder made aside, then published."""
 
-    def __init__(self, target: Path) -> None:
-        self.target = target
+    def __init__(self, target: Path, yes: bool) -> None:
+        self.target, self.yes = target, yes
 
     def __call__(self, part: Part) -> PartResult:
         shop = Workshop(self.target, JOB)
-        with shop.folder() as made:
+        with shop.folder() as made, contextlib.ExitStack() as held:
             result = self.make(part, made)
             if result.outputs:
+                place = self.target / result.outputs[0]
                 self.check(part)
-                shop.publish(made, self.target / result.outputs[0])
+                if os.path.lexists(place):
+                    if not self.yes and not self.is_in(place, made):
+                        raise InvalidOption(
+                            "what is there would be replaced by something that does not have "
+                            "all of it",
+                            path=os.fspath(place),
+                            hint="give another target, or say so with yes=True (--yes)",
+                        )
+                    self.hold(place, held)
+                shop.publish(made, place)
         return result
 
     def make(self, part: Part, made: Path) -> PartResult:
@@ -138,16 +162,29 @@ class _Work:
     def check(self, part: Part) -> None:
         """The last look before the folder takes its place."""
 
+    def is_in(self, there: Path, made: Path) -> bool:
+        """Whether a folder that is there may go: what it has is in the one that was made."""
+        raise NotImplementedError
+
+    def hold(self, there: Path, until: contextlib.ExitStack) -> None:
+        """Keep others from changing what is about to go."""
+
 
 class _ToParquet(_Work):
-    def __init__(self, target: Path, target_bytes: int, codec: str) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, yes: bool, target_bytes: int, codec: str) -> None:
+        super().__init__(target, yes)
         self._options = {"target_bytes": target_bytes, "codec": codec}
 
     def make(self, part: Part, made: Path) -> PartResult:
         log, slice_, place = part.work
         files = log_to_parquet(log, slice_, made, **self._options)
         return PartResult(files.rows, files.bytes, outputs=[place], counts={"logs": 1})
+
+    def is_in(self, there: Path, made: Path) -> bool:
+        try:
+            return _is_in(parquet_range(there), parquet_range(made))
+        except (CorruptSource, CorruptMetadata, NotADirectoryError):
+            return False  # something else
 
 
 class _ToLog(_Work):
@@ -157,10 +194,19 @@ class _ToLog(_Work):
         size = sum(f.stat().st_blocks * 512 for f in made.iterdir() if f.is_file())
         return PartResult(rows, size, outputs=[place], counts={"logs": 1})
 
+    def is_in(self, there: Path, made: Path) -> bool:
+        if os.path.lexists(there / "control.meta"):
+            return _is_in(log_range(there), log_range(made))
+        return there.is_dir() and not os.listdir(there)
+
+    def hold(self, there: Path, until: contextlib.ExitStack) -> None:
+        if os.path.lexists(there / "control.meta"):
+            until.enter_context(Upkeep(there))  # nobody writes to it
+
 
 class _Rewrite(_Work):
-    def __init__(self, target: Path, target_bytes: int, codec: str) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, yes: bool, target_bytes: int, codec: str) -> None:
+        super().__init__(target, yes)
         self._target_bytes, self._codec = target_bytes, codec
 
     def make(self, part: Part, made: Path) -> PartResult:
@@ -180,18 +226,44 @@ class _Rewrite(_Work):
                     out.add(batch)
         for entry in sorted(folder.iterdir()):
             # Notes that lie beside; hidden files are Spark's checksums of the old ones.
-            if entry.name[0] != "." and entry not in files and not entry.is_symlink():
-                os.link(entry, made / entry.name)
+            beside = entry.is_file() and not entry.is_symlink()
+            if beside and entry.name[0] != "." and entry not in files:
+                copy_file(entry, made / entry.name)
         counts = {"files_before": len(files), "files_after": len(out.names)}
         return PartResult(out.rows, out.bytes, outputs=[place], counts=counts)
 
+    def is_in(self, there: Path, made: Path) -> bool:
+        if not there.is_dir():
+            return False
+        own = [_OWN.fullmatch(path.name) for path in parquet_files(there)]
+        return there == self._source or all(own)  # files of other names are not of this job
+
     def check(self, part: Part) -> None:
+        self._source = Path(part.work[0])
         if tuple(_states(Path(part.work[0]))) != part.inputs:
             raise ConcurrentUse(
                 "its files changed while they were read",
                 path=part.work[0],
                 hint="run again when nobody writes to it",
             )
+
+
+def _forget_removed(target: Path, parts: list[Part]) -> None:
+    """Parts whose folders somebody has removed are to be done again, whatever their marks say."""
+    done = Done(target, JOB)
+    for part in parts:
+        with contextlib.suppress(
+            CorruptMetadata, UnsupportedVersion
+        ):  # such a mark counts for none
+            mark = done.read(part.name)
+            made = [] if mark is None else PartResult.from_dict(mark.result).outputs
+            if not all(os.path.lexists(target / output) for output in made):
+                done.forget(part.name)
+
+
+def _is_in(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
+    """Whether the numbers of a log, first and last, are among those of another."""
+    return one is None or (other is not None and other[0] <= one[0] and one[1] <= other[1])
 
 
 def _log_parts(top: Path) -> list[Part]:

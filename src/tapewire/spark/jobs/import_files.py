@@ -123,7 +123,7 @@ class _Unit:
             jobs = list(PartResult.from_dict(mark.result).notes["jobs"])
             states = {each["path"]: each for each in mark.inputs}
             for job in jobs:
-                here = [file for file in job["files"] if os.path.lexists(file.partition("!")[0])]
+                here = [file for file in job["files"] if os.path.lexists(_on_disk(file))]
                 if here == job["files"] and any(_state(f) != states.get(f) for f in here):
                     self._refuse_other_content(job)
         except (KeyError, TypeError) as error:
@@ -211,9 +211,13 @@ def _plain(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _state(file: str) -> dict[str, Any]:
     """What tells one state of a file from another without reading it."""
-    path = file if os.path.lexists(file) else file.rpartition("!")[0]
-    status = os.stat(path)
+    status = os.stat(_on_disk(file))
     return {"path": file, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def _on_disk(file: str) -> str:
+    """The file itself, or the zip whose member is named."""
+    return file if os.path.lexists(file) else file.rpartition("!")[0] or file
 
 
 def _bytes_of(log: str) -> int:

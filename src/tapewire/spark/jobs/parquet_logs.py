@@ -6,9 +6,11 @@ others pass over: `_types.json`, `_gaps.jsonl`.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +32,16 @@ from tapewire.spark.options import ReadOptions
 from tapewire.spark.reading import batches
 from tapewire.spark.slices import Slice
 
-__all__ = ["SCHEMA", "Files", "log_to_parquet", "parquet_files", "parquet_to_log"]
+__all__ = [
+    "SCHEMA",
+    "Files",
+    "copy_file",
+    "log_range",
+    "log_to_parquet",
+    "parquet_files",
+    "parquet_range",
+    "parquet_to_log",
+]
 
 SCHEMA = pa.schema(
     [
@@ -150,7 +161,7 @@ def log_to_parquet(log: LogRef, part: Slice | None, folder: Path, **options: Any
                 columns += [_named(name, rows.rows) for name in names]
                 files.add(pa.record_batch(columns, schema=SCHEMA))
     for name, beside in BESIDE.items():
-        _copy(Path(log.path, name), folder / beside)
+        copy_file(Path(log.path, name), folder / beside)
     return files
 
 
@@ -161,6 +172,41 @@ def parquet_files(folder: Path) -> list[Path]:
         for path in folder.iterdir()
         if path.name.endswith(".parquet") and path.name[0] not in "._" and path.is_file()
     )
+
+
+def parquet_range(folder: Path) -> tuple[int, int] | None:
+    """First and last number in files of `log_to_parquet`; None where there is no row.
+
+    Raises:
+        CorruptSource: There is something else.
+    """
+    files = parquet_files(folder)
+    if not files and os.listdir(folder):
+        raise CorruptSource("not the rows of a log", path=os.fspath(folder))
+    found: list[int] = []
+    for path in files:
+        _read_about(path)
+        try:
+            with pq.ParquetFile(path) as file:
+                for i in range(file.metadata.num_row_groups):
+                    told = file.metadata.row_group(i).column(0).statistics
+                    if told is not None and told.has_min_max:
+                        found += [int(told.min), int(told.max)]
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise CorruptSource(f"cannot be read: {error}", path=os.fspath(path)) from error
+    return (min(found), max(found)) if found else None
+
+
+def log_range(folder: Path) -> tuple[int, int] | None:
+    """First and last number of a log; None where it has no record."""
+    with open_log(folder) as reader:
+        first = reader.next()
+        if first is None:
+            return None
+        number = last = int(first.seq)
+        while len(batch := reader.read_batch(65_536)):
+            last = int(batch.seq[-1])
+        return number, last
 
 
 def parquet_to_log(files: Sequence[Path], folder: Path) -> int:
@@ -198,7 +244,7 @@ def parquet_to_log(files: Sequence[Path], folder: Path) -> int:
             count += batch.num_rows
         writer.flush_sync()
     for name, beside in BESIDE.items():
-        _copy(files[0].parent / beside, folder / name)
+        copy_file(files[0].parent / beside, folder / name)
     return count
 
 
@@ -216,7 +262,7 @@ def _rows_of(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
                 for batch in file.iter_batches(ROWS_AT_ONCE, columns=SCHEMA.names[:5]):
                     if batch.num_rows:
                         yield batch.cast(pa.schema(list(SCHEMA)[:5]))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: a null
             raise CorruptSource(f"cannot be read: {error}", path=os.fspath(path)) from error
 
 
@@ -269,9 +315,23 @@ def _named(name: str | None, rows: int) -> pa.Array:
     return pa.nulls(rows, pa.string()) if name is None else constant(name, rows)
 
 
-def _copy(source: Path, to: Path) -> None:
+def copy_file(source: Path, to: Path) -> None:
+    """A private copy of a plain file; none where there is no such file.
+
+    Raises:
+        CorruptSource: It is a link, or no file.
+    """
     try:
-        shutil.copyfile(source, to, follow_symlinks=False)
+        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
-        return  # there need not be one
-    os.chmod(to, 0o600)
+        return
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise CorruptSource("a link where a file must be", path=os.fspath(source)) from None
+    with open(fd, "rb") as content:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise CorruptSource("not a plain file", path=os.fspath(source))
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(to, how, 0o600), "wb") as copy:
+            shutil.copyfileobj(content, copy)

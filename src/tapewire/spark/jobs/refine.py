@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,9 @@ SPLIT = "refine-split"  # marks of units whose records are in their clean logs
 BEGUN = "refine-begun"  # marks of units that a killed run may have left anywhere
 LATE = ("keep", "drop", "separate")
 LATENESS = 1.0
+MAX_LATENESS = 1e9  # of the 9.2e9 seconds that a time has room for
 SNAPSHOT_SECONDS = 60.0
+MAX_TOLD = 20_000  # gaps, and findings, that the mark of a unit has room for
 BATCH_BYTES = 8 << 30  # of raw logs that go through one shuffle
 
 
@@ -80,6 +82,8 @@ def refine(
     if late not in LATE:
         raise InvalidOption(f"not a policy: late={late!r}", hint=f"one of {', '.join(LATE)}")
     check_at_least("lateness", lateness, 0)
+    if lateness > MAX_LATENESS:
+        raise InvalidOption(f"lateness must be at most {MAX_LATENESS:g} s: lateness={lateness!r}")
     options = {
         "late": late,
         "lateness": float(lateness),
@@ -154,10 +158,9 @@ class _Run:
         unit.look(self.read, wanted)
         mark = self.split.read(unit.name)
         if mark is None:
-            # Killed before its mark: what it published is there, and is passed over by number,
-            # unless it was made otherwise.
-            mark = self.begun.read(unit.name)
-            unit.replace = mark is not None and mark.options != self.options
+            begun = self.begun.read(unit.name)
+            if begun is not None:
+                unit.begin_again(begun, self.options)
             return True
         if mark.inputs == unit.state and mark.options == self.options:
             return False
@@ -235,10 +238,18 @@ class _Run:
         before: dict[str, int] = {}
         for each in group:
             unit = each.unit
-            self.begun.write(unit.name, unit.state, self.options, {})
-            mark = self.split.read(unit.name)
-            if unit.replace and mark is not None:
-                before |= dict.fromkeys(mark.result["logs"], 0)
+            mark, begun = self.split.read(unit.name), self.begun.read(unit.name)
+            # A killed run is gone on with by this alone: which logs there may be, and whether all
+            # of them are to be replaced.
+            logs = {*each.records, *(mark.result["logs"] if mark is not None else ())}
+            if self.options["late"] == "separate":
+                logs |= {f"{name}_late" for name in each.records}
+            if begun is not None:
+                logs |= set(begun.result.get("logs", ()))
+            if unit.replace:
+                before |= dict.fromkeys(logs, 0)
+            told = {"replace": unit.replace, "logs": sorted(logs)}
+            self.begun.write(unit.name, unit.state, self.options, told)
             if mark is not None and mark.options != self.options:
                 self.split.forget(unit.name)
         for name in {*names, *before}:
@@ -285,6 +296,12 @@ class _Run:
         """The records of a unit are in place."""
         before = self.split.read(each.unit.name)
         old = {} if before is None or each.unit.replace else before.result
+        # The raw log's own ledger is read whole with each run.
+        gaps, more_gaps = _joined(old.get("gaps", []), each.gaps)
+        if more_gaps:
+            what = f"gaps that are not told: {more_gaps:,}; there are too many"
+            each.findings.append(Finding(each.unit.name, what))
+        findings, _ = _joined(old.get("findings", []), map(asdict, each.findings))
         logs = dict(old.get("logs", {}))
         for name, count in each.records.items():
             logs[name] = logs.get(name, 0) + count
@@ -299,12 +316,9 @@ class _Run:
             self.options,
             {
                 "logs": logs,
-                "gaps": [*old.get("gaps", []), *each.gaps],
+                "gaps": gaps,
                 "counts": totals,
-                "findings": [
-                    *old.get("findings", []),
-                    *(asdict(finding) for finding in each.findings),
-                ],
+                "findings": findings,
                 "clocks": each.clocks,
             },
         )
@@ -344,6 +358,14 @@ class _Run:
         )
 
 
+def _joined(
+    old: Sequence[dict[str, Any]], new: Iterable[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], int]:
+    """Both, each thing once, as far as a mark has room; and how many have none."""
+    found = {tuple(sorted(each.items())): each for each in (*old, *new)}
+    return list(found.values())[:MAX_TOLD], max(len(found) - MAX_TOLD, 0)
+
+
 def _taken_in(unit: Unit, seen: Sequence[Sequence[Survey]], source: int) -> _Surveyed:
     """What the surveys of a unit's slices come to; its raw logs are counted from `source` on."""
     found = _Surveyed(unit)
@@ -369,6 +391,9 @@ def _taken_in(unit: Unit, seen: Sequence[Sequence[Survey]], source: int) -> _Sur
                 _raw_gap(*rest) for gap in gaps for rest in missing_of(gap, unit.neighbours)
             ]
             last = each.last_seq if each.last_seq is not None else last
+            if each.untold:
+                what = f"gaps that are not told: {each.untold:,}; there are too many"
+                found.findings.append(Finding(unit.name, what, log.path))
         found.clocks.append(clock)
         found.gaps += [asdict(gap) for gap in GapLedger(log.path).read()]
     for name, count in sorted(strangers.items(), key=lambda item: -item[1])[:20]:

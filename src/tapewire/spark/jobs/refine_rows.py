@@ -207,11 +207,16 @@ class Judge:
         for batch in inputs:
             if not batch.num_rows:
                 continue
-            verdict = np.maximum(_twins(batch, before), batch["verdict"].to_numpy())
+            verdict = batch["verdict"].to_numpy().copy()
+            # A record that another log has, too, takes no number away from a third one's.
+            kept = np.flatnonzero(verdict == KEPT)
+            if len(kept):
+                rows = batch if len(kept) == len(verdict) else batch.take(pa.array(kept))
+                verdict[kept] = _twins(rows, before)
+                before = rows.slice(rows.num_rows - 1)
             if self._drop_late:
                 late = batch["late"].to_numpy(zero_copy_only=False)
                 verdict[late & (verdict == KEPT)] = LATE
-            before = batch.slice(batch.num_rows - 1)
             log = batch["log"]
             yield pa.record_batch(
                 {

@@ -49,6 +49,7 @@ class Survey:
         first_seq: Its first number, or None.
         last_seq: Its last number, or None.
         gaps: First and last number missing, number and time of the record behind them.
+        untold: Further gaps, for which there was no room.
         damage: What was damaged and passed over.
         error: Why it could not be read, or None; `path` of the file then.
     """
@@ -60,6 +61,7 @@ class Survey:
     first_seq: int | None = None
     last_seq: int | None = None
     gaps: list[list[int]] = field(default_factory=list)
+    untold: int = 0
     damage: list[str] = field(default_factory=list)
     error: str | None = None
     path: str | None = None
@@ -153,6 +155,8 @@ def _numbers(seen: Survey, batch: Batch) -> None:
         if len(seen.gaps) < MAX_TOLD:
             first, last = int(seq[at] - step[at]) + 1, int(seq[at]) - 1
             seen.gaps.append([first, last, int(seq[at]), int(batch.timestamp_ns[at])])
+        else:
+            seen.untold += 1
     if seen.first_seq is None:
         seen.first_seq = int(seq[0])
     seen.last_seq = int(seq[-1])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import heapq
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tapewire.errors import InvalidOption, NotALog
+import numpy as np
+
+from tapewire.errors import InvalidOption, NotALog, TapewireError
 from tapewire.log import open_log
 from tapewire.spark.jobs.done import Mark
 from tapewire.spark.logs import LogRef, resolve
@@ -69,20 +72,40 @@ class Unit:
         Raises:
             InvalidOption: All would have to be refined again, and some of it is gone.
         """
+        grown, gone = self._since(mark)
+        if grown and mark.options == dict(options):
+            self._leave_out(mark, read, wanted)
+            return
+        self._replace(gone)
+
+    def begin_again(self, mark: Mark, options: Mapping[str, Any]) -> None:
+        """Go on with what a killed run began, which may have published all of it, or nothing.
+
+        Records are passed over by number where they are there, unless that run was to replace
+        what it found, made it otherwise, or made it of other logs: then all of it is replaced.
+
+        Raises:
+            InvalidOption: All would have to be refined again, and some of it is gone.
+        """
+        grown, gone = self._since(mark)
+        again = grown or mark.inputs == self.state
+        if mark.result.get("replace") or mark.options != dict(options) or not again:
+            self._replace(gone)
+
+    def _since(self, mark: Mark) -> tuple[bool, bool]:
+        """Whether there is one log, which has only grown; and whether records are gone."""
         before = {each.get("path"): each for each in mark.inputs}
-        grown = len(self.logs) == 1 and mark.options == dict(options)
-        gone = False
+        grown, gone = len(self.logs) == 1, False
         for state in self.state:
             old = before.pop(state["path"], None)
             if old is None or old["next_seq"] is None:
                 continue
-            lost = state["first_seq"] is None or state["first_seq"] > old["first_seq"]
-            gone |= lost
+            gone |= state["first_seq"] is None or state["first_seq"] > old["first_seq"]
             grown &= state["next_seq"] is not None and state["next_seq"] >= old["next_seq"]
-        if grown and not before:
-            self._leave_out(mark, read, wanted)
-            return
-        if gone or before:
+        return grown and not before, gone or bool(before)
+
+    def _replace(self, gone: bool) -> None:
+        if gone:
             raise InvalidOption(
                 f"raw records that were refined before are gone, and cannot be refined again: "
                 f"unit={self.name}",
@@ -153,17 +176,30 @@ def missing_of(gap: Sequence[int], neighbours: Sequence[LogRef]) -> Iterator[lis
     A day's raw log lacks the numbers of records whose time is of the day before or after.
     """
     first, last, *behind = gap
-    there: list[int] = []
-    for log in neighbours:
+    for start, end in heapq.merge(*(_runs_of(log, first, last) for log in neighbours)):
+        if start > first:
+            yield [first, start - 1, *behind]
+        first = max(first, end + 1)
+    if first <= last:
+        yield [first, last, *behind]
+
+
+def _runs_of(log: LogRef, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """First and last of the numbers that follow each other, of those from `first` to `last`.
+
+    What cannot be read is not there; it is told with the log's own day.
+    """
+    try:
         with open_log(log.path) as reader:
             found = reader.seek_seq(first)
             while found and len(batch := reader.read_batch(4096)):
-                there += batch.seq[batch.seq <= last].tolist()
+                numbers = batch.seq[batch.seq <= last]
+                for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
+                    if len(run):
+                        yield int(run[0]), int(run[-1])
                 found = int(batch.seq[-1]) < last
-    for number in [*sorted(set(there)), last + 1]:
-        if number > first:
-            yield [first, number - 1, *behind]
-        first = number + 1
+    except (TapewireError, OSError):
+        return
 
 
 def _is_near(date: str | None, day: str) -> bool:

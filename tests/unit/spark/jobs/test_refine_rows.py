@@ -49,6 +49,17 @@ def test_a_number_that_comes_twice_is_kept_once(size):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_a_duplicate_by_the_venue_takes_no_number_from_a_third_log(size):
+    rows = [
+        row(0, 7, source=1, native=4, payload=b"b", verdict=DUPLICATE),
+        row(0, 7, source=2, native=9, payload=b"c"),
+        row(0, 7, source=3, native=9, payload=b"c"),
+    ]
+    judge = Judge(["v/s/2024-01-01/book"], False)
+    assert verdicts(judge, rows, size) == [DUPLICATE, KEPT, DUPLICATE]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_an_event_of_the_venue_is_kept_of_one_raw_log(size):
     rows = [
         row(0, 5, native=0), row(0, 6, source=1, native=0),  # no number: nobody knows
