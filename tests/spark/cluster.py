@@ -36,9 +36,8 @@ class Daemon:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         } | dict(env)
-        for name in ("JAVA_HOME", "SPARK_CONF_DIR"):
-            if name in os.environ:
-                environment[name] = os.environ[name]
+        ours = ("JAVA_HOME", "SPARK_CONF_DIR")
+        environment |= {given: os.environ[given] for given in ours if given in os.environ}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [str(SPARK_HOME / "bin" / "spark-class"), main, *arguments],

@@ -22,7 +22,7 @@ from tapewire.errors import (
     TapewireError,
 )
 from tapewire.log import Batch
-from tapewire.queue import Reader, open_subscriber, status
+from tapewire.queue import Reader, open_reader, open_subscriber, status
 
 __all__ = ["LiveQueue"]
 
@@ -61,6 +61,7 @@ class LiveQueue:
         self._restart: tuple[int, int] | None = None
         self._stuck: str | None = None
         self._reader = self._open(name)
+        self._go_back()
         if self.archived_next is None:
             self._tell_late_begin()
 
@@ -78,6 +79,22 @@ class LiveQueue:
             reader = open_subscriber(queue, name, pinned=True, start="earliest")
             self._found.find(f"{self.stream}: read again from its start: {error.message}")
             return reader
+
+    def _go_back(self) -> None:
+        """To what this archive lacks, where the reader's place is behind that.
+
+        The place tells what a tap of this name has archived somewhere: perhaps in another archive,
+        or in logs that are here no more.
+        """
+        wanted = self.archived_next or 0
+        with open_reader(self.origin.queue) as scout:
+            try:
+                scout.seek_seq(wanted)
+            except (CorruptRecord, GapDetected, SegmentMissing):
+                return  # damaged around there: the place is all there is to go by
+            behind = tuple(scout.position) < tuple(self._reader.position)
+        if behind:
+            self._reader.seek_seq(wanted)
 
     def _tell_late_begin(self) -> None:
         seen = status(self.origin.queue)

@@ -24,7 +24,7 @@ from tapewire.archive.tree import DAY_NS
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.bus.names import check_name
 from tapewire.config import check_at_least, check_whole
-from tapewire.errors import InvalidOption, TapewireError
+from tapewire.errors import InvalidOption, ReaderAlreadyActive, TapewireError
 from tapewire.log import Batch
 
 __all__ = ["Flush", "Tap", "tap"]
@@ -115,7 +115,7 @@ class Tap:
         try:
             self._on_look = on_look
             for origin in self._origins.look():
-                self._attach(origin)
+                self._try_attach(origin, starting=True)
             self._follow(follow)
             self._commit()
         except _StoppedWithoutRoom:
@@ -166,6 +166,19 @@ class Tap:
         self._lives[name] = live
         self.report.sources[name] = live.report
 
+    def _try_attach(self, origin: Origin, *, starting: bool = False) -> bool:
+        """Whether it is followed now; to start beside another tap is refused as a whole."""
+        name = str(origin.stream)
+        try:
+            self._attach(origin)
+        except (TapewireError, OSError) as error:
+            if starting and isinstance(error, ReaderAlreadyActive):
+                raise
+            self.report.sources[name] = SourceReport(os.fspath(origin.queue), name)
+            self._fail(name, error)
+            return False
+        return True
+
     def _look(self) -> bool:
         """For queues that came or were made anew, and logs that rest. Whether a queue came."""
         came = False
@@ -177,12 +190,7 @@ class Tap:
                 self.report.find(f"{name}: the live queue was made anew")
                 live = None
             if live is None and name not in self._failed:
-                try:
-                    self._attach(origin)
-                    came = True
-                except (TapewireError, OSError) as error:
-                    self.report.sources[name] = SourceReport(os.fspath(origin.queue), name)
-                    self._fail(name, error)
+                came = self._try_attach(origin) or came
         self._shelf.close_idle()
         return came
 
