@@ -271,6 +271,15 @@ def test_a_log_that_lost_its_control_file_is_told(tmp, raw):
     assert listed.problem
 
 
+def test_verify_tells_of_a_ledger_that_cannot_be_believed(tmp):
+    run_once(craft(tmp, numbered([0, 1, 5])), tmp, **NAMES)
+    ledger = tmp / LOG / "gaps.jsonl"
+    ledger.write_bytes(ledger.read_bytes().replace(b'"first":2', b'"first":3'))
+    verdict = archive.verify(tmp)
+    assert (verdict.intact, verdict.gaps) == (True, 0)
+    assert verdict.problems == [f"{LOG}: damaged lines in gaps.jsonl: 1"]
+
+
 @pytest.mark.parametrize("look", [archive.ls, archive.verify])
 def test_what_is_no_archive_is_refused(tmp, look):
     with pytest.raises(tw.NotALog):
