@@ -191,6 +191,8 @@ class Tap:
                 live = None
             if live is None and name not in self._failed:
                 came = self._try_attach(origin) or came
+        for clash in self._origins.clashes():
+            self.report.find(f"{clash}: the second is not archived: tap it into another archive")
         self._shelf.close_idle()
         return came
 

@@ -239,6 +239,23 @@ def test_one_queue_that_cannot_be_archived_does_not_stop_the_others(tmp):
     assert not report.clean
 
 
+def test_two_buses_with_one_stream_are_told_apart_and_the_second_is_not_silently_left_out(tmp):
+    for name in ("one", "two"):
+        fill(clean_queue(tmp / name), 10)
+    report = run_once([tmp / "one", tmp / "two"], tmp / "archive")
+    assert report.records == 10
+    (told,) = report.findings
+    assert "two queues carry the same stream: okx/BTCUSDT/trades" in told
+    assert str(clean_queue(tmp / "two")) in told
+
+
+def test_a_queue_given_beside_its_bus_is_one_queue(tmp):
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 10)
+    report = run_once([queue, tmp / "bus", tmp / "bus" / ".." / "bus"], tmp / "archive")
+    assert (report.records, report.clean) == (10, True)
+
+
 def test_a_segment_size_that_cannot_be_is_told_as_that(tmp):
     fill(clean_queue(tmp / "bus"), 10)
     report = run_once(tmp / "bus", tmp / "archive", segment_bytes=9000)
