@@ -96,7 +96,8 @@ class Tap:
         """Go on where the last one stopped, to the end of the queues or until `stop`.
 
         Args:
-            follow: Wait for more at the end, and for more queues. False: return there.
+            follow: Wait for more at the end, and for more queues. False: return when all that was
+                in the queues at first is archived.
             on_look: Called with the report about once a second.
 
         Returns:
@@ -136,6 +137,8 @@ class Tap:
         while not self._stop.is_set():
             moved = False
             for live in list(self._lives.values()):
+                if live.at_end and not follow:
+                    continue  # a writer that is always ahead would keep this from ending
                 moved = self._step(live) or moved
                 if self._is_due():
                     self._commit()

@@ -1,5 +1,6 @@
 """A tap brings every record of a live queue into the log of its day, as it was."""
 
+import itertools
 import shutil
 import threading
 
@@ -7,6 +8,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import archive, bus
+from tapewire.archive.live_queue import LiveQueue
 from tests.support.taps import (
     DAY_NS,
     MIDNIGHT_NS,
@@ -270,6 +272,26 @@ def test_one_queue_that_cannot_be_opened_does_not_stop_the_others(tmp):
     assert report.sources["okx/BBB/trades"].records == 10
     assert "control.meta must be" in report.sources["okx/AAA/trades"].error
     assert not report.clean
+
+
+def test_to_the_end_ends_though_a_writer_is_always_ahead(tmp, monkeypatch):
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 10)
+    read, reads = LiveQueue.read, itertools.count()
+    with tw.open_publisher(queue) as writer:
+
+        def read_and_write(live):
+            batch = read(live)
+            write_numbered(writer, 1)
+            assert next(reads) < 100
+            return batch
+
+        monkeypatch.setattr(LiveQueue, "read", read_and_write)
+        report = run_once(tmp / "bus", tmp / "archive")
+        assert report.records == 10
+        monkeypatch.undo()
+        run_once(tmp / "bus", tmp / "archive")
+    assert all_archived(tmp / "archive") == records_of(queue)
 
 
 def test_two_archives_filled_in_turn_by_taps_of_one_name_both_hold_everything(tmp):
