@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# Java that starts fast, for each Spark that a test starts; a user's own setting stays.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "tests/support/spark"))
+
 
 def _scratch_root():
     shm = Path("/dev/shm")

@@ -19,6 +19,7 @@ from tests.support.processes import ROOT
 SPARK_HOME = Path(pyspark.__file__).parent
 START_SECONDS = 150.0  # a busy machine
 EXECUTOR = "CoarseGrainedExecutorBackend"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # as tests/support/spark has it for others
 
 
 class Daemon:
@@ -33,9 +34,10 @@ class Daemon:
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         } | dict(env)
-        if "JAVA_HOME" in os.environ:
-            environment["JAVA_HOME"] = os.environ["JAVA_HOME"]
+        ours = ("JAVA_HOME", "SPARK_CONF_DIR")
+        environment |= {given: os.environ[given] for given in ours if given in os.environ}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [str(SPARK_HOME / "bin" / "spark-class"), main, *arguments],

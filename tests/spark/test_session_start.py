@@ -22,7 +22,8 @@ from tapewire.errors import InvalidOption
 from pyspark import SparkContext
 
 # With a user's own Java option beside ours.
-given = {"spark.driver.memory": "600m", "spark.driver.extraJavaOptions": "-Dmine=yes"}
+quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the sake of the test
+given = {"spark.driver.memory": "600m", "spark.driver.extraJavaOptions": "-Dmine=yes " + quick}
 spark = tws.session("start", master="local[1]", conf=given, ui=True)
 print(json.dumps({
     "page": spark.sparkContext.uiWebUrl,
@@ -48,7 +49,8 @@ spark.range(3).write.saveAsTable("table")
 print("before the error", file=sys.stderr, flush=True)
 SparkContext._jvm.org.apache.logging.log4j.LogManager.getLogger("tests").error("an error of Java")
 spark.stop()
-spark = tws.session("again", master="local[1]", conf={"spark.driver.memory": "500m"})
+given = {"spark.driver.memory": "500m", "spark.driver.extraJavaOptions": quick}
+spark = tws.session("again", master="local[1]", conf=given)
 print(SparkContext._jvm.Runtime.getRuntime().maxMemory() >> 20)
 """
 
@@ -77,6 +79,7 @@ def run(module_tmp):
 
 
 def test_it_says_nothing_but_where_its_page_is_and_errors(run):
+    assert len(run.err) == 3, "\n".join(run.err)
     page, marker, error = run.err
     assert page == f"Spark's page: {run.facts['page']}"
     assert marker == "before the error"
@@ -112,7 +115,7 @@ def test_a_second_call_refuses_what_a_session_cannot_become(run):
 
 
 def test_a_session_after_another_has_its_own_memory(run):
-    assert int(run.lines[2]) == 500
+    assert 450 < int(run.lines[2]) <= 500  # but for what the collector keeps free; 600 before
 
 
 def test_no_process_outlives_it(run):

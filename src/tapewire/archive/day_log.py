@@ -48,11 +48,14 @@ class DayLog:
         self._ledger = GapLedger(folder)
         config = WriterConfig.archive(flush=None, sparse=True)  # the tap syncs, before it commits
         # Comes last when a queue is made: a tap that was killed before left a folder and no queue.
-        if not os.path.lexists(folder / "control.meta"):
+        new = not os.path.lexists(folder / "control.meta")
+        if new:
             config = config.replace(segment_bytes=segment_bytes)
         try:
             self._writer = tw.open_publisher(folder, config=config)
         except InvalidOption as error:
+            if new:
+                raise
             raise InvalidOption(
                 "the archive's log was not written by a tap: its numbers cannot skip",
                 path=os.fspath(folder),

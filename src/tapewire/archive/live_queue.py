@@ -22,7 +22,7 @@ from tapewire.errors import (
     TapewireError,
 )
 from tapewire.log import Batch
-from tapewire.queue import Reader, open_subscriber, status
+from tapewire.queue import Reader, open_reader, open_subscriber, status
 
 __all__ = ["LiveQueue"]
 
@@ -42,6 +42,7 @@ class LiveQueue:
         uncommitted: Something was archived since the last commit.
         archived_next: The number behind the last one that the archive had at the beginning; None
             when it had none.
+        at_end: All that was there when it was attached is read.
         closed: It is followed no more.
     """
 
@@ -52,6 +53,7 @@ class LiveQueue:
         self.report = SourceReport(os.fspath(origin.queue), str(origin.stream))
         self.pending = False
         self.uncommitted = False
+        self.at_end = False
         self.archived_next = _archived_next(origin, layout)
         self.identity = identity_of(origin)
         self._found = found
@@ -61,6 +63,8 @@ class LiveQueue:
         self._restart: tuple[int, int] | None = None
         self._stuck: str | None = None
         self._reader = self._open(name)
+        self._go_back()
+        self._end_at_first = self._end_before_a_writer()
         if self.archived_next is None:
             self._tell_late_begin()
 
@@ -79,6 +83,27 @@ class LiveQueue:
             self._found.find(f"{self.stream}: read again from its start: {error.message}")
             return reader
 
+    def _go_back(self) -> None:
+        """To what this archive lacks, where the reader's place is behind that.
+
+        The place tells what a tap of this name has archived somewhere: perhaps in another archive,
+        or in logs that are here no more.
+        """
+        wanted = self.archived_next or 0
+        with open_reader(self.origin.queue) as scout:
+            try:
+                scout.seek_seq(wanted)
+            except (CorruptRecord, GapDetected, SegmentMissing):
+                return  # damaged around there: the place is all there is to go by
+            behind = tuple(scout.position) < tuple(self._reader.position)
+        if behind:
+            self._reader.seek_seq(wanted)
+
+    def _end_before_a_writer(self) -> tuple[int, int] | None:
+        """Where the queue ends now; None without a writer: reading then ends by itself."""
+        seen = status(self.origin.queue)
+        return (seen.end_segment, seen.end_offset) if seen.writer.alive else None
+
     def _tell_late_begin(self) -> None:
         seen = status(self.origin.queue)
         first = seen.first_available_seq
@@ -96,6 +121,12 @@ class LiveQueue:
         Raises:
             SequenceNotRising: The queue's numbers begin anew here.
         """
+        batch = self._read()
+        end = self._end_at_first
+        self.at_end = batch is None or (end is not None and tuple(self._reader.position) >= end)
+        return batch
+
+    def _read(self) -> Batch | None:
         if self._restart is not None:
             before, after = self._restart
             raise SequenceNotRising(

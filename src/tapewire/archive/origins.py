@@ -43,9 +43,10 @@ class Origins:
         given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
         if not given:
             raise InvalidOption("nothing to follow: sources=[]", hint="give a queue or a bus")
-        self._buses: list[Layout] = []
+        self._buses: list[tuple[Layout, set[Stream]]] = []  # and what was seen of each
         self._queues: list[Origin] = []
         self._found: dict[Stream, Origin] = {}
+        self._clashes: list[str] = []
         named = _named(venue, symbol, stream)
         if named is not None:
             if len(given) != 1 or not _is_queue(Path(given[0])):
@@ -61,10 +62,18 @@ class Origins:
 
     def look(self) -> Sequence[Origin]:
         """Every queue there is or was, each once, those that came since at the end."""
-        for bus in self._buses:
-            for origin in _of_bus(bus, self._found):
-                self._found[origin.stream] = origin
+        for bus, seen in self._buses:
+            for origin in _of_bus(bus, seen):
+                seen.add(origin.stream)
+                first = self._found.setdefault(origin.stream, origin)
+                if not _same_queue(first, origin):
+                    self._clashes.append(_clash(first, origin))
         return list(self._found.values())
+
+    def clashes(self) -> list[str]:
+        """Queues that are not followed, in words: another one carries their stream. Told once."""
+        told, self._clashes = self._clashes, []
+        return told
 
     @property
     def grows(self) -> bool:
@@ -81,17 +90,26 @@ class Origins:
                     path=os.fspath(source),
                     hint="give the folder of a queue, or the root of a bus",
                 )
-            self._buses.append(Layout(source))
+            self._buses.append((Layout(source), set()))
             return
         stream = _of_path(source)
         twice = next((one for one in self._queues if one.stream == stream), None)
-        if twice is not None and twice.queue != source:
-            raise InvalidOption(
-                f"two queues carry the same stream: {stream}: {twice.queue} and {source}",
-                hint="an archive keeps one queue under one name: tap them into two archives",
-            )
+        origin = Origin(source, stream)
         if twice is None:
-            self._queues.append(Origin(source, stream))
+            self._queues.append(origin)
+        elif not _same_queue(twice, origin):
+            raise InvalidOption(_clash(twice, origin), hint=_ONE_NAME)
+
+
+_ONE_NAME = "an archive keeps one queue under one name: tap them into two archives"
+
+
+def _clash(first: Origin, second: Origin) -> str:
+    return f"two queues carry the same stream: {first.stream}: {first.queue} and {second.queue}"
+
+
+def _same_queue(one: Origin, other: Origin) -> bool:
+    return os.path.realpath(one.queue) == os.path.realpath(other.queue)
 
 
 def _named(venue: str | None, symbol: str | None, stream: str | None) -> Stream | None:

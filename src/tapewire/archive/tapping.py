@@ -24,7 +24,7 @@ from tapewire.archive.tree import DAY_NS
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.bus.names import check_name
 from tapewire.config import check_at_least, check_whole
-from tapewire.errors import InvalidOption, TapewireError
+from tapewire.errors import InvalidOption, ReaderAlreadyActive, TapewireError
 from tapewire.log import Batch
 
 __all__ = ["Flush", "Tap", "tap"]
@@ -96,7 +96,8 @@ class Tap:
         """Go on where the last one stopped, to the end of the queues or until `stop`.
 
         Args:
-            follow: Wait for more at the end, and for more queues. False: return there.
+            follow: Wait for more at the end, and for more queues. False: return when all that was
+                in the queues at first is archived.
             on_look: Called with the report about once a second.
 
         Returns:
@@ -115,7 +116,7 @@ class Tap:
         try:
             self._on_look = on_look
             for origin in self._origins.look():
-                self._attach(origin)
+                self._try_attach(origin, starting=True)
             self._follow(follow)
             self._commit()
         except _StoppedWithoutRoom:
@@ -136,6 +137,8 @@ class Tap:
         while not self._stop.is_set():
             moved = False
             for live in list(self._lives.values()):
+                if live.at_end and not follow:
+                    continue  # a writer that is always ahead would keep this from ending
                 moved = self._step(live) or moved
                 if self._is_due():
                     self._commit()
@@ -166,6 +169,19 @@ class Tap:
         self._lives[name] = live
         self.report.sources[name] = live.report
 
+    def _try_attach(self, origin: Origin, *, starting: bool = False) -> bool:
+        """Whether it is followed now; to start beside another tap is refused as a whole."""
+        name = str(origin.stream)
+        try:
+            self._attach(origin)
+        except (TapewireError, OSError) as error:
+            if starting and isinstance(error, ReaderAlreadyActive):
+                raise
+            self.report.sources[name] = SourceReport(os.fspath(origin.queue), name)
+            self._fail(name, error)
+            return False
+        return True
+
     def _look(self) -> bool:
         """For queues that came or were made anew, and logs that rest. Whether a queue came."""
         came = False
@@ -177,12 +193,9 @@ class Tap:
                 self.report.find(f"{name}: the live queue was made anew")
                 live = None
             if live is None and name not in self._failed:
-                try:
-                    self._attach(origin)
-                    came = True
-                except (TapewireError, OSError) as error:
-                    self.report.sources[name] = SourceReport(os.fspath(origin.queue), name)
-                    self._fail(name, error)
+                came = self._try_attach(origin) or came
+        for clash in self._origins.clashes():
+            self.report.find(f"{clash}: the second is not archived: tap it into another archive")
         self._shelf.close_idle()
         return came
 

@@ -133,12 +133,14 @@ def walk(root: str | os.PathLike[str]) -> Iterator[Place]:
                 for stream in folders_below(path_below(layout.root, "v1", venue, symbol, name)):
                     of = Stream(venue, symbol, stream)
                     path = of.log(layout, date := dt.date.fromisoformat(name))
-                    if _is_log(path):
+                    if _was_log(path):
                         yield Place(of, date, path)
     for venue in folders_below(path_below(layout.root, "raw", "v1")):
         of = Stream(venue)
-        for date in of.days(layout):
-            yield Place(of, date, of.log(layout, date))
+        for name in folders_below(path_below(layout.root, "raw", "v1", venue)):
+            day = _date(name)
+            if day is not None and _was_log(path := of.log(layout, day)):
+                yield Place(of, day, path)
 
 
 def ls(root: str | os.PathLike[str]) -> list[ArchivedLog]:
@@ -194,6 +196,11 @@ def _date(name: str) -> dt.date | None:
     except ValueError:
         return None
     return date if date.isoformat() == name else None
+
+
+def _was_log(path: Path) -> bool:
+    """Also one that lost its head: it holds records, and whoever looks must be told."""
+    return _is_log(path) or next(path.glob("*.q"), None) is not None
 
 
 def _is_log(path: Path) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapewire.archive.tree import DAY_NS, Place, date_of, walk
+from tapewire.book.gaps import FILE_NAME as LEDGER
 from tapewire.book.gaps import GapLedger
 from tapewire.errors import TapewireError
 from tapewire.queue.verification import Verdict, Verification
@@ -25,6 +26,7 @@ class ArchiveVerdict:
         unreadable: Logs that could not be read at all, and why.
         misplaced: Logs that hold records of other days, and which.
         gaps: How many gaps the ledgers tell of: what was missing before it was archived.
+        damaged_ledgers: Logs with lines in their ledger that cannot be believed, and how many.
     """
 
     root: str
@@ -32,6 +34,7 @@ class ArchiveVerdict:
     unreadable: dict[str, str] = field(default_factory=dict)
     misplaced: dict[str, str] = field(default_factory=dict)
     gaps: int = 0
+    damaged_ledgers: dict[str, int] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -51,8 +54,12 @@ class ArchiveVerdict:
 
     @property
     def problems(self) -> list[str]:
-        """What can be made again: seek indexes and counters that are not right."""
-        return [f"{name}: {what}" for name, log in self.logs.items() for what in log.problems]
+        """What is beside the records and not right: seek indexes, counters, lines of ledgers."""
+        found = [f"{name}: {what}" for name, log in self.logs.items() for what in log.problems]
+        return found + [
+            f"{name}: damaged lines in {LEDGER}: {lines}"
+            for name, lines in self.damaged_ledgers.items()
+        ]
 
 
 def verify(
@@ -80,7 +87,10 @@ def verify(
                 for _ in check.run():
                     pass
                 verdict.logs[name] = check.verdict()
-            verdict.gaps += len(GapLedger(place.path).read())
+            told = GapLedger(place.path).scan()
+            verdict.gaps += len(told.gaps)
+            if told.damaged_count:
+                verdict.damaged_ledgers[name] = told.damaged_count
         except (TapewireError, OSError) as error:
             verdict.unreadable[name] = str(error)
             continue

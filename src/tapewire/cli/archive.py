@@ -211,8 +211,8 @@ def verify(root: ArchiveArgument, as_json: JsonOption = False) -> None:
     """Read a whole archive: is every checksum, every number and every day right?
 
     Changes nothing. Exits 3 when a log is damaged or holds a record of another
-    day, 1 when only something that can be made again (a seek index, the
-    counters) is not right. Gaps that the ledgers tell of are counted: those
+    day, 1 when only something beside the records (a seek index, the counters, a
+    line of a gap ledger) is not right. Gaps that the ledgers tell of are counted: those
     were missing before they could be archived.
     """
     from tapewire.archive import verify as verify_all

@@ -16,7 +16,11 @@ __all__ = ["FEATURES", "MASTER", "SAMPLE", "run", "run_jobs"]
 FEATURES = ("mid", "spread_bps", "microprice", "imbalance5")
 SAMPLE = "100ms"
 MASTER = "local[2]"
-_CONF = {"spark.sql.shuffle.partitions": "2"}  # one small day: more would be empty
+_CONF = {
+    "spark.sql.shuffle.partitions": "2",  # one small day: more would be empty
+    # It runs for seconds: over before the optimising compiler would have earned what it costs.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 
 def run(process: Process) -> None:

@@ -1,11 +1,14 @@
 """A tap brings every record of a live queue into the log of its day, as it was."""
 
+import itertools
+import shutil
 import threading
 
 import pytest
 
 import tapewire as tw
 from tapewire import archive, bus
+from tapewire.archive.live_queue import LiveQueue
 from tests.support.taps import (
     DAY_NS,
     MIDNIGHT_NS,
@@ -236,6 +239,79 @@ def test_one_queue_that_cannot_be_archived_does_not_stop_the_others(tmp):
     assert report.sources["okx/BBB/trades"].records == 10
     assert "not written by a tap" in report.sources["okx/AAA/trades"].error
     assert not report.clean
+
+
+def test_two_buses_with_one_stream_are_told_apart_and_the_second_is_not_silently_left_out(tmp):
+    for name in ("one", "two"):
+        fill(clean_queue(tmp / name), 10)
+    report = run_once([tmp / "one", tmp / "two"], tmp / "archive")
+    assert report.records == 10
+    (told,) = report.findings
+    assert "two queues carry the same stream: okx/BTCUSDT/trades" in told
+    assert str(clean_queue(tmp / "two")) in told
+
+
+def test_a_queue_given_beside_its_bus_is_one_queue(tmp):
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 10)
+    report = run_once([queue, tmp / "bus", tmp / "bus" / ".." / "bus"], tmp / "archive")
+    assert (report.records, report.clean) == (10, True)
+
+
+def test_a_segment_size_that_cannot_be_is_told_as_that(tmp):
+    fill(clean_queue(tmp / "bus"), 10)
+    report = run_once(tmp / "bus", tmp / "archive", segment_bytes=9000)
+    assert "segment_bytes must be a multiple of 4096" in report.sources["okx/BTCUSDT/trades"].error
+
+
+def test_one_queue_that_cannot_be_opened_does_not_stop_the_others(tmp):
+    for symbol in ("AAA", "BBB"):
+        fill(clean_queue(tmp / "bus", symbol), 10)
+    (clean_queue(tmp / "bus", "AAA") / "control.meta").write_bytes(b"x")
+    report = run_once(tmp / "bus", tmp / "archive")
+    assert report.sources["okx/BBB/trades"].records == 10
+    assert "control.meta must be" in report.sources["okx/AAA/trades"].error
+    assert not report.clean
+
+
+def test_to_the_end_ends_though_a_writer_is_always_ahead(tmp, monkeypatch):
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 10)
+    read, reads = LiveQueue.read, itertools.count()
+    with tw.open_publisher(queue) as writer:
+
+        def read_and_write(live):
+            batch = read(live)
+            write_numbered(writer, 1)
+            assert next(reads) < 100
+            return batch
+
+        monkeypatch.setattr(LiveQueue, "read", read_and_write)
+        report = run_once(tmp / "bus", tmp / "archive")
+        assert report.records == 10
+        monkeypatch.undo()
+        run_once(tmp / "bus", tmp / "archive")
+    assert all_archived(tmp / "archive") == records_of(queue)
+
+
+def test_two_archives_filled_in_turn_by_taps_of_one_name_both_hold_everything(tmp):
+    """The reader's place in the queue is of the other archive."""
+    queue = clean_queue(tmp / "bus")
+    for _ in range(2):
+        for root in (tmp / "one", tmp / "two"):
+            fill(queue, 50, segment_bytes=8192)
+            assert run_once(tmp / "bus", root).clean
+            assert all_archived(root) == records_of(queue)
+
+
+def test_logs_that_an_archive_lost_are_filled_again_from_what_the_queue_still_has(tmp):
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 50)
+    run_once(tmp / "bus", tmp / "archive")
+    shutil.rmtree(tmp / "archive/v1/okx/BTCUSDT/2026-01-01")
+    fill(queue, 50)
+    run_once(tmp / "bus", tmp / "archive")
+    assert all_archived(tmp / "archive") == records_of(queue)
 
 
 def test_a_record_that_fits_no_segment_is_refused_and_kept(tmp):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tapewire as tw
-from tapewire import archive
+from tapewire import archive, bus
 from tapewire.book.gaps import GapLedger
 from tests.support import crafted
 from tests.support import queue_format as qf
@@ -256,6 +256,28 @@ def test_verify_tells_of_a_log_that_cannot_be_read(tmp):
     assert list(verdict.unreadable) == [LOG]
     (listed,) = archive.ls(tmp / "archive")
     assert listed.problem
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_log_that_lost_its_control_file_is_told(tmp, raw):
+    fill(bus.Layout(tmp / "bus").streams.raw("okx") if raw else clean_queue(tmp / "bus"), 10)
+    run_once(tmp / "bus", tmp / "archive")
+    (log,) = archive.ls(tmp / "archive")
+    (tmp / "archive" / log.log / "control.meta").unlink()
+    verdict = archive.verify(tmp / "archive")
+    assert list(verdict.unreadable) == [log.log]
+    assert not verdict.intact
+    (listed,) = archive.ls(tmp / "archive")
+    assert listed.problem
+
+
+def test_verify_tells_of_a_ledger_that_cannot_be_believed(tmp):
+    run_once(craft(tmp, numbered([0, 1, 5])), tmp, **NAMES)
+    ledger = tmp / LOG / "gaps.jsonl"
+    ledger.write_bytes(ledger.read_bytes().replace(b'"first":2', b'"first":3'))
+    verdict = archive.verify(tmp)
+    assert (verdict.intact, verdict.gaps) == (True, 0)
+    assert verdict.problems == [f"{LOG}: damaged lines in gaps.jsonl: 1"]
 
 
 @pytest.mark.parametrize("look", [archive.ls, archive.verify])
