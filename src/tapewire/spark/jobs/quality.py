@@ -165,7 +165,7 @@ class _Measure:
                 Finding(
                     part.name,
                     one["what"],
-                    day.logs[one["stream"]].path if one["stream"] in day.logs else "",
+                    day.logs[one["stream"]].path if one["kind"] == "damage" else "",
                     "damage" if one["kind"] == "damage" else "finding",
                 )
                 for one in findings

@@ -21,7 +21,7 @@ _LANE_LETTERS = 30  # left of a lane
 _STEPS_S = (
     *(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600),
     *(2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400, 30 * 86_400),
-    *(90 * 86_400, 365 * 86_400),
+    *(90 * 86_400, 365 * 86_400, 730 * 86_400, 1825 * 86_400, 3650 * 86_400, 36_500 * 86_400),
 )
 
 
@@ -225,16 +225,18 @@ def clocks(streams: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> st
 
 
 def flaws_over_time(
-    rows: Sequence[tuple[str, int, int, Sequence[Mark]]], begin_ns: int, end_ns: int
+    rows: Sequence[tuple[str, Sequence[tuple[int, int]], Sequence[Mark]]],
+    begin_ns: int,
+    end_ns: int,
 ) -> str:
     """A line for each symbol: from when to when it was recorded, and what was wrong when."""
     x, ticks = time_axis(begin_ns, end_ns)
     x = Scale(x.low, x.high, 230, RIGHT)
     panel = Panel(x, Scale(0, 1, 20 + 26 * len(rows), 16))
-    for number, (name, begin, end, marks) in enumerate(rows):
+    for number, (name, recorded, marks) in enumerate(rows):
         top = 18 + 26 * number
         lane = Panel(x, Scale(0, 1, top + 16, top))
-        lane.span(begin, end, "lane")
+        _marked(lane, [Mark(begin, end, "lane") for begin, end in recorded])
         _marked(lane, marks)
         panel.parts += lane.parts
         panel.text(218, top + 13, _short(name, _LANE_LETTERS), "", "end")

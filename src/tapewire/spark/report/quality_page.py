@@ -50,13 +50,18 @@ class DayReport:
         wrong = [
             Mark(span["begin_ns"], span["end_ns"], "dim" if span["state"] == "start" else "flaw")
             for span in self.spans
-            if span["state"] != "empty"
+            if _is_wrong(span)
         ]
         return wrong + [
             Mark(gap["timestamp_ns"], gap["timestamp_ns"])
             for gap in self.gaps
             if gap["timestamp_ns"]
         ]
+
+
+def _is_wrong(span: dict[str, Any]) -> bool:
+    lasted = span["end_ns"] > span["begin_ns"]
+    return span["state"] in ("start", "untrusted") or (span["state"] != "empty" and lasted)
 
 
 def quality_page(days: Sequence[DayReport], source: str, summary: Summary, limits: Limits) -> str:
@@ -155,25 +160,24 @@ def _lanes(days: Sequence[DayReport]) -> str:
         return ""
     rows = []
     for name, own in sorted(by_symbol.items())[:_MOST_LANES]:
-        begin, end = _recorded(own)
         marks = [mark for day in own for mark in day.marks()]
-        rows.append((name, begin, end, marks))
-    begin, end = min(row[1] for row in rows), max(row[2] for row in rows)
+        rows.append((name, [_recorded(day) for day in own], marks))
+    times = [time for _, recorded, _ in rows for span in recorded for time in span]
+    begin, end = min(times), max(times)
     keys = [
         ("recorded", "c1"),
         ("gap, untrusted, crossed or locked", "flaw"),
         ("before the first snapshot", "dim"),
     ]
-    text = "Each symbol from its first book event to its last. Red: something was wrong then."
+    text = "Each day of a symbol, from its first book event to its last. Red: something was wrong."
     if len(by_symbol) > _MOST_LANES:
         text += f" Here are the first {_MOST_LANES} of {len(by_symbol):,} symbols."
     return section("Over time", plots.flaws_over_time(rows, begin, end), text, keys)
 
 
-def _recorded(days: Sequence[DayReport]) -> tuple[int, int]:
-    begin = min(day.facts["book_begin_ns"] for day in days)
-    end = max(day.facts["book_begin_ns"] + day.facts["book_ns"] for day in days)
-    return begin, end
+def _recorded(day: DayReport) -> tuple[int, int]:
+    begin: int = day.facts["book_begin_ns"]
+    return begin, begin + day.facts["book_ns"]
 
 
 def _drawn(day: DayReport) -> str:
