@@ -150,3 +150,20 @@ def test_of_a_real_capture_it_finds_what_is_there_and_nothing_else(spark, tmp, n
     for key in ("gaps", "crossed_events", "locked_events", "untrusted_events"):
         assert sum(row[key] for row in rows) == 0, key
     assert sum(row["snapshots_differing"] for row in rows) == 0
+
+
+def test_a_larger_day_is_drawn_and_no_other_is_measured_again(spark, tmp):
+    faultless(tmp / "clean")
+    tws.jobs.quality(spark, tmp / "clean", tmp / "out", plots=1)
+    larger = Day(tmp / "clean", feed=L2Feed(BTC, seed=5))
+    larger.snapshot()
+    larger.diffs(5_000)
+    larger.close()
+    summary = tws.jobs.quality(spark, tmp / "clean", tmp / "out", plots=1)
+    assert (summary.done, summary.skipped) == (1, 1)
+    text = (tmp / "out" / "_report.html").read_text(encoding="utf-8")
+    assert "Book of BTCUSDT" in text
+    assert "Book of ETHUSDT" not in text
+    again = tws.jobs.quality(spark, tmp / "clean", tmp / "out", plots=2)
+    assert (again.done, again.skipped) == (0, 2)
+    assert "Book of ETHUSDT" in (tmp / "out" / "_report.html").read_text(encoding="utf-8")

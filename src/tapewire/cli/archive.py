@@ -23,7 +23,7 @@ from tapewire.cli.output import (
 )
 from tapewire.cli.text import count_text, print_columns
 from tapewire.cli.times import iso
-from tapewire.monitor.units import bytes_text
+from tapewire.page.units import bytes_text
 
 if TYPE_CHECKING:
     from tapewire.archive import ArchivedLog, ArchiveVerdict, TapReport

@@ -10,7 +10,7 @@ import typer
 
 from tapewire.cli.output import Exit, JsonOption, answer, errors, say
 from tapewire.cli.text import count_text
-from tapewire.monitor.units import bytes_text, time_text
+from tapewire.page.units import bytes_text, time_text
 
 if TYPE_CHECKING:
     from tapewire.queue.verification import Place, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapewire.monitor.snapshot import QueueView, ReaderView
-from tapewire.monitor.units import bytes_text, count_text, time_text
+from tapewire.page.units import bytes_text, count_text, time_text
 
 __all__ = ["COLOURS", "SORTS", "lag_text", "queue_cells", "reader_cells", "sorted_queues"]
 

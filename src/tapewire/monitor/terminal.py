@@ -17,7 +17,7 @@ from tapewire.monitor.alerts import Alert
 from tapewire.monitor.sampler import Watch
 from tapewire.monitor.snapshot import Snapshot, printable
 from tapewire.monitor.tables import COLOURS, SORTS, queue_cells, reader_cells, sorted_queues
-from tapewire.monitor.units import BARS, bytes_text, count_text, end_of, sparkline, time_text
+from tapewire.page.units import BARS, bytes_text, count_text, end_of, sparkline, time_text
 
 __all__ = ["LiveView"]
 

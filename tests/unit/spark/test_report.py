@@ -91,6 +91,61 @@ def test_marks_outside_the_picture_are_not_drawn():
     assert plots.book(picture_of(), [inside, outside]).count('class="flaw') == 1
 
 
+def test_ten_thousand_marks_make_no_more_rectangles_than_there_are_pixels():
+    marks = [Mark(START + i * 4_000_000, START + i * 4_000_000) for i in range(10_000)]
+    marks += [Mark(START + 45 * 10**9, START + 46 * 10**9)]
+    assert plots.book(picture_of(), marks).count('class="flaw') == 2
+
+
+def test_a_page_of_a_thousand_symbols_is_of_a_size_that_can_be_opened():
+    span = {"state": "crossed", "begin_ns": 0, "end_ns": 0}
+    spans = [span | {"begin_ns": START + i, "end_ns": START + i} for i in range(0, 10**9, 10**6)]
+    days = [
+        day_report(
+            symbol=f"SYMBOL-OF-A-LONG-NAME-{n:04d}-PERPETUAL",
+            facts=facts(book_events=50, book_begin_ns=START, book_ns=49 * 10**9),
+            spans=spans,
+        )
+        for n in range(1000)
+    ]
+    text = quality_page(days, "archive/", Summary("quality", "a", "b"), Limits())
+    assert len(text) < 1 << 20
+    assert "the first 40 of 1,000 symbols" in text
+
+
+def test_names_from_elsewhere_are_text_and_never_markup():
+    name = "<script>alert('x')</script>\"&"
+    gap = {"stream": name, "kind": name, "first": 1, "last": 2, "seq": 3, "cause": name}
+    clock = dict.fromkeys(TABLES["clocks"].names, 0) | {"stream": name}
+    times = [{"stream": name, "timestamp_ns": START + i * 3 * 10**11} for i in range(5)]
+    day = day_report(
+        venue=name,
+        symbol=name,
+        facts=facts(book_events=1, book_begin_ns=START, book_ns=10**9),
+        findings=[{"kind": name, "stream": name, "count": 1, "first_ns": 1, "what": name}],
+        gaps=[{**gap, "timestamp_ns": START, "action": name}],
+        clocks=[clock],
+        clock_times=[row | {"least_ns": 1, "p50_ns": 2, "p99_ns": 3} for row in times],
+        picture=picture_of(name=name),
+    )
+    failed = Finding(name, name, name, "failed")
+    summary = Summary("quality", name, name, failed=1, findings=[failed])
+    drawn = DayFeatures(name, 2, [], {}, picture_of(name=name))
+    pages = [
+        quality_page([day], name, summary, Limits()),
+        features_page([FeatureFacts(name, name, name, 1, 1)], [drawn], [], name, name),
+    ]
+    for text in pages:
+        assert "<script" not in text
+        assert "&lt;script&gt;" in text
+
+
+def test_a_page_without_books_claims_nothing_of_them():
+    text = quality_page([day_report()], "archive/", Summary("quality", "a", "b"), Limits())
+    assert "<b>100%" not in text
+    assert "<b>never" not in text
+
+
 def test_a_quality_page_shows_findings_gaps_and_plots():
     gap = {"stream": "book", "kind": "venue", "first": 5, "last": 7, "seq": 3, "cause": "lost"}
     finding = {"kind": "gaps", "stream": "book", "count": 1, "first_ns": START, "what": "1 gap <b>"}
@@ -105,7 +160,7 @@ def test_a_quality_page_shows_findings_gaps_and_plots():
         picture=picture_of(),
     )
     text = quality_page([day, day_report()], "archive/", Summary("quality", "a", "b"), Limits())
-    assert "1 findings in 1 of 2" in text
+    assert "1 finding in 1 of 2" in text
     assert "1 gap &lt;b&gt;" in text
     assert "5 … 7" in text
     assert text.count("<svg") == 3

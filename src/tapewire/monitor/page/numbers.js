@@ -1,4 +1,4 @@
-// Numbers as a person reads them at a glance, as tapewire/monitor/units.py shows them on a terminal.
+// Numbers as a person reads them at a glance, as tapewire/page/units.py shows them on a terminal.
 const NONE = "–";
 
 function scaled(value, step, units) {

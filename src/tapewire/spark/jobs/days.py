@@ -129,7 +129,15 @@ def input_of(log: LogRef) -> dict[str, Any]:
     if log.kind != "queue":
         return {"path": log.path}
     seen = status(log.path)
-    return {"path": log.path, "last_seq": seen.last_seq, "epoch": seen.writer.epoch}
+    # A log made anew may end with the same number, and hardly ever at the same byte.
+    end = [seen.end_segment, seen.end_offset]
+    return {
+        "path": log.path,
+        "last_seq": seen.last_seq,
+        "last_timestamp_ns": seen.last_timestamp_ns,
+        "end": end,
+        "epoch": seen.writer.epoch,
+    }
 
 
 def folder_of(target: str | os.PathLike[str], day: Day) -> Path:

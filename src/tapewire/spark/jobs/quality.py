@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from tapewire.book.gaps import KINDS, Gap
 from tapewire.page import write_file
+from tapewire.queue.status import status
 from tapewire.replay import book_rows
 from tapewire.spark.jobs.days import (
     REPORT,
@@ -26,6 +27,7 @@ from tapewire.spark.jobs.days import (
 )
 from tapewire.spark.jobs.parts import Part, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
+from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.summary import Finding, Summary
 from tapewire.spark.options import ReadOptions
 from tapewire.spark.quality import DayLogs, DayMeasures, Limits, measure
@@ -93,49 +95,52 @@ def quality(
     )
     options = ReadOptions(symbols=symbols_option(symbols), instruments=instruments)
     days = [day for day in days_of(source, options) if is_chosen(day, dates)]
-    drawn = {
-        day.name for day in sorted(days, key=_bytes, reverse=True)[:plots] if "book" in day.logs
-    }
+    drawn = sorted((day for day in days if "book" in day.logs), key=_bytes, reverse=True)[:plots]
     summary = Summary(JOB, os.fspath(source), os.fspath(target))
     root = os.path.abspath(os.fspath(target))
-    parts = [
-        Part(
+    progress = progress if progress is not None else Progress(JOB, quiet=True)
+    parts = {
+        day.name: Part(
             day.name,
-            (
-                *(input_of(log) for log in day.logs.values()),
-                *(input_of(b) for b in day.before[-1:]),
-            ),
-            (day, day.name in drawn),
+            tuple(input_of(log) for log in (*day.logs.values(), *day.before[-1:])),
+            day,
         )
         for day in days
-    ]
-    results = run_parts(
-        spark,
-        JOB,
-        root,
-        parts,
-        _Measure(root, limits, instruments),
-        options={**limits.to_dict(), "instruments": instruments, "drawn": sorted(drawn)},
-        summary=summary,
-        progress=progress if progress is not None else Progress(JOB, quiet=True),
-    )
-    summary.seconds = time.monotonic() - started
-    shown = [_read_day(root, day, day.name in drawn) for day in days if day.name in results]
-    page = quality_page(shown, os.fspath(source), summary, limits)
-    write_file(Path(root) / REPORT, page)
+    }
+    with Workshop(root, JOB).alone():
+        results = run_parts(
+            spark,
+            JOB,
+            root,
+            list(parts.values()),
+            _Measure(root, limits, instruments),
+            options={**limits.to_dict(), "instruments": instruments},
+            summary=summary,
+            progress=progress,
+        )
+        summary.seconds = time.monotonic() - started
+        # Parts of their own: that another day is larger now is no reason to measure this one anew.
+        pictures = run_parts(
+            spark,
+            PICTURE,
+            root,
+            [parts[day.name] for day in drawn if day.name in results],
+            _Draw(root, instruments),
+            options={"instruments": instruments},
+            summary=Summary(PICTURE, os.fspath(source), os.fspath(target)),
+            progress=progress,
+        )
+        shown = [_read_day(root, day, day.name in pictures) for day in days if day.name in results]
+        page = quality_page(shown, os.fspath(source), summary, limits)
+        write_file(Path(root) / REPORT, page)
     summary.report = os.path.join(os.fspath(target), REPORT)
     return summary
 
 
 def _bytes(day: Day) -> int:
-    """What the logs of a day take."""
-    return sum(
-        entry.stat().st_size
-        for log in day.logs.values()
-        if os.path.isdir(log.path)
-        for entry in os.scandir(log.path)
-        if entry.is_file()
-    )
+    """What the records of a day take; files are as long from the beginning on."""
+    queues = [status(log.path) for log in day.logs.values() if log.kind == "queue"]
+    return sum(seen.end_segment * seen.segment_bytes + seen.end_offset for seen in queues)
 
 
 class _Measure:
@@ -145,24 +150,14 @@ class _Measure:
         self._target, self._limits, self._instruments = target, limits, instruments
 
     def __call__(self, part: Part) -> PartResult:
-        day: Day
-        day, drawn = part.work
-        logs = DayLogs(
-            day.venue,
-            day.symbol,
-            {stream: log.path for stream, log in day.logs.items()},
-            tuple(log.path for log in day.before),
-            self._instruments,
-        )
-        found = measure(logs, self._limits)
+        day: Day = part.work
+        found = measure(_logs_of(day, self._instruments), self._limits)
         gaps = _gaps(day, found)
         findings = findings_of(found, gaps, self._limits)
         size = 0
         for name, rows in rows_of(found, gaps, findings).items():
             table = pa.Table.from_pylist(rows, TABLES[name])
             size += write_parquet(_file(self._target, name, day), table)
-        if drawn and found.book is not None and found.book.begin_ns is not None:
-            size += write_parquet(_file(self._target, PICTURE, day), _picture(logs, found))
         return PartResult(
             rows=found.records,
             bytes=size,
@@ -170,7 +165,7 @@ class _Measure:
                 Finding(
                     part.name,
                     one["what"],
-                    day.logs[one["stream"]].path if one["stream"] in day.logs else "",
+                    day.logs[one["stream"]].path if one["kind"] == "damage" else "",
                     "damage" if one["kind"] == "damage" else "finding",
                 )
                 for one in findings
@@ -178,6 +173,33 @@ class _Measure:
             counts={"gaps": len(gaps), "snapshots_compared": _compared(found)},
             outputs=[str(_file(".", name, day)) for name in TABLES],
         )
+
+
+class _Draw:
+    """The book of a day that was measured, at some hundred points; on a worker."""
+
+    def __init__(self, target: str, instruments: str | None) -> None:
+        self._target, self._instruments = target, instruments
+
+    def __call__(self, part: Part) -> PartResult:
+        day: Day = part.work
+        [facts] = pq.ParquetFile(_file(self._target, "days", day)).read().to_pylist()
+        if facts["book_begin_ns"] is None:
+            return PartResult()
+        begin, end = facts["book_begin_ns"], facts["book_begin_ns"] + facts["book_ns"]
+        table = _picture(_logs_of(day, self._instruments), begin, end)
+        path = _file(self._target, PICTURE, day)
+        return PartResult(bytes=write_parquet(path, table), outputs=[str(_file(".", PICTURE, day))])
+
+
+def _logs_of(day: Day, instruments: str | None) -> DayLogs:
+    return DayLogs(
+        day.venue,
+        day.symbol,
+        {stream: log.path for stream, log in day.logs.items()},
+        tuple(log.path for log in day.before),
+        instruments,
+    )
 
 
 def _compared(found: DayMeasures) -> int:
@@ -192,7 +214,7 @@ def _file(target: str, table: str, day: Day) -> Path:
 
 def _gaps(day: Day, found: DayMeasures) -> list[Gap]:
     """What the ledgers and the records say is missing, and what the book missed besides."""
-    gaps: dict[tuple[Any, ...], Gap] = {}
+    gaps: dict[Any, Gap] = {}
     logs = list(day.logs.values())
     options = ReadOptions(view="gaps")
     for part in gaps_view.plan(options, logs, len(logs)):
@@ -201,12 +223,13 @@ def _gaps(day: Day, found: DayMeasures) -> list[Gap]:
         for batch in gaps_view.read(part, options):
             for row in batch.to_pylist():
                 gap = _gap(row)
-                gaps.setdefault((gap.first, gap.last, gap.stream), gap)
+                gaps.setdefault(gap.key, gap)
+    known = {(gap.first, gap.last) for gap in gaps.values()}
     for first, last, cause, seq, timestamp_ns in found.gaps:
-        known = {(gap.first, gap.last) for gap in gaps.values()}
         if (first, last) not in known:
+            known.add((first, last))
             gap = Gap("venue", day.venue, day.symbol, "book", first, last, seq, timestamp_ns, cause)
-            gaps[first, last, "book"] = gap
+            gaps[gap.key] = gap
     return sorted(gaps.values(), key=lambda gap: (gap.timestamp_ns, gap.first))
 
 
@@ -228,12 +251,7 @@ def _gap(row: Mapping[str, Any]) -> Gap:
     )
 
 
-def _picture(logs: DayLogs, found: DayMeasures) -> pa.Table:
-    """The book at some hundred points of the day."""
-    book = found.book
-    assert book is not None
-    assert book.begin_ns is not None
-    begin, end = book.begin_ns, book.begin_ns + book.ns
+def _picture(logs: DayLogs, begin: int, end: int) -> pa.Table:
     tape = [*logs.before, logs.streams["book"]]
     return book_rows(
         tape,

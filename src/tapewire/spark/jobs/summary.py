@@ -7,7 +7,8 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
-from tapewire.spark.jobs.units import bytes_text, rate_text, span_text
+from tapewire.page.units import bytes_text
+from tapewire.spark.jobs.units import rate_text, span_text
 
 __all__ = ["Finding", "Summary"]
 
@@ -120,7 +121,14 @@ class Summary:
             lines.append(f"  report: {self.report}")
         for finding in self.findings[:FINDINGS_SHOWN]:
             mark = "!" if finding.kind == "finding" else "✗"
-            lines.append(f"  {mark} {finding}")
+            lines += textwrap.wrap(
+                str(finding),
+                WIDTH,
+                initial_indent=f"  {mark} ",
+                subsequent_indent="    ",
+                break_long_words=False,  # a path is to be copied whole
+                break_on_hyphens=False,
+            )
         if len(self.findings) > FINDINGS_SHOWN:
             lines.append(f"  … and {len(self.findings) - FINDINGS_SHOWN:,} more findings")
         return "\n".join(lines)

@@ -1,22 +1,8 @@
-"""Amounts, rates and spans as jobs print them."""
+"""Rates and spans as jobs print them."""
 
 from __future__ import annotations
 
-__all__ = ["bytes_text", "rate_text", "span_text"]
-
-
-def bytes_text(value: float) -> str:
-    """A number of bytes, in powers of 1024.
-
-    Example:
-        >>> bytes_text(512), bytes_text(5 << 30)
-        ('512 B', '5.0 GiB')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} TiB"
+__all__ = ["rate_text", "span_text"]
 
 
 def span_text(seconds: float) -> str:

@@ -63,7 +63,7 @@ class ClockMeasure:
         self.least_ns: int | None = None
         self.greatest_ns: int | None = None
         self.first_flaw_ns: dict[str, int] = {}
-        self._counts: Counter[tuple[int, int]] = Counter()  # by five minutes and bucket
+        self._counts: dict[int, Counter[int]] = {}  # of each five minutes, by bucket
         self._least: dict[int, int] = {}
         self._clock_ns = -(2**63)
 
@@ -95,7 +95,7 @@ class ClockMeasure:
         for (place, bucket), count in zip(
             *np.unique(pairs, axis=0, return_counts=True), strict=True
         ):
-            self._counts[int(place), int(bucket)] += int(count)
+            self._counts.setdefault(int(place), Counter())[int(bucket)] += int(count)
         for place in np.unique(bins).tolist():
             low = int(skew[bins == place].min())
             self._least[place] = min(low, self._least.get(place, low))
@@ -111,9 +111,11 @@ class ClockMeasure:
         if self.least_ns is None or self.greatest_ns is None:
             return None
         counts: Counter[int] = Counter()
-        for (at, bucket), count in self._counts.items():
-            if place is None or at == place:
-                counts[bucket] += count
+        if place is not None:
+            counts = self._counts.get(place, counts)
+        else:
+            for each in self._counts.values():
+                counts.update(each)
         wanted = percent / 100 * counts.total()
         reached = 0
         for bucket in sorted(counts):
@@ -136,16 +138,13 @@ class ClockMeasure:
 
     def by_time(self) -> list[dict[str, Any]]:
         """A row for each five minutes with records."""
-        counts: Counter[int] = Counter()
-        for (place, _), count in self._counts.items():
-            counts[place] += count
         return [
             {
                 "timestamp_ns": place * BIN_NS,
-                "records": counts[place],
+                "records": self._counts[place].total(),
                 "least_ns": self._least[place],
                 "p50_ns": self.percentile(50, place),
                 "p99_ns": self.percentile(99, place),
             }
-            for place in sorted(counts)
+            for place in sorted(self._counts)
         ]

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tapewire.errors import CorruptRecord
 from tapewire.log import open_log
 
 __all__ = ["MAX_DIFFERENCES", "ByTime", "ByTrades", "Difference", "Drift", "VenueBook"]
@@ -143,7 +144,15 @@ def _snapshots(path: str, levels: int) -> Iterator[VenueBook]:
     from tapewire.protocol.market import BOOK_EVENT
 
     with open_log(path, types={BOOK_EVENT}) as log:
-        for record in log:
+        while True:
+            try:
+                record = log.next()
+            except CorruptRecord:  # who reads the stream for its clocks tells of it
+                if not log.skip_damaged().bytes:
+                    return
+                continue
+            if record is None:
+                return
             yield venue_book(record, levels)
 
 
@@ -182,6 +191,11 @@ class ByTime:
         self._waiting = left
         self._clock_ns = end_ns
         return sorted(found, key=lambda pair: pair[0])
+
+    def finish(self, drift: Drift) -> None:
+        """The day is over; snapshots after its last event are not comparable."""
+        drift.not_comparable += len(self._waiting) + sum(1 for _ in self._next)
+        self._waiting = []
 
 
 class ByTrades:

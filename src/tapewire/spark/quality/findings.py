@@ -121,7 +121,9 @@ def findings_of(day: DayMeasures, gaps: list[Gap], limits: Limits) -> list[dict[
             what = f"book {state} for {duration(ns)} ({share:.3%} of the time), "
             what += f"after {_plural(events, 'event')}"
             first = min((span.begin_ns for span in spans), default=None)
-            add(state, "book", events, first, what)
+            # Between records of one moment a book may be in any state: that is none.
+            lasted = ns > 0 or state == "untrusted"
+            add(state, "book", events if lasted else 0, first, what)
     if day.drift is not None:
         wrong = day.drift.differences
         what = f"the book is not what {day.drift.differing:,} of {day.drift.compared:,} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -23,8 +24,8 @@ class Limits:
         levels: How many levels of a snapshot are compared.
 
     Example:
-        >>> Limits.parse(late="2s").late_ns
-        2000000000
+        >>> Limits.parse(late="2s").late_ns, Limits.parse(early="0").early_ns
+        (2000000000, 0)
     """
 
     late_ns: int = 10 * 10**9
@@ -51,7 +52,7 @@ class Limits:
             "clock_drift_ns": clock_drift,
         }
         given: dict[str, int] = {
-            name: parse_span(text) for name, text in spans.items() if text is not None
+            name: _span(text) for name, text in spans.items() if text is not None
         }
         if levels is not None:
             if not 1 <= levels <= 1_000:
@@ -62,3 +63,8 @@ class Limits:
     def to_dict(self) -> dict[str, Any]:
         """Plain values: they decide what a part becomes."""
         return asdict(self)
+
+
+def _span(text: str) -> int:
+    # Nothing at all is no span for a grid, and the strictest limit here.
+    return 0 if re.fullmatch(r"0(us|ms|s|m|h|d)?", text) else parse_span(text)

@@ -39,6 +39,7 @@ __all__ = ["Damage", "DayLogs", "DayMeasures", "measure"]
 
 Array = np.ndarray[Any, Any]
 BATCH = 16_384
+_NEVER = 2**63 - 2  # later than any record
 AUCTION = L3Flags.OPENING_AUCTION | L3Flags.CLOSING_AUCTION
 _TIMED: dict[int, Any] = {TRADE_TICK: TradeTick, QUOTE: Quote}
 
@@ -192,8 +193,10 @@ class _Book:
             before = batch
         if before is not None:
             self._take(before, last=True)
-        for stream in self._by_trades:
-            stream.finish(self._drift)
+        for by_trades in self._by_trades:
+            by_trades.finish(self._drift)
+        for by_time in self._by_time:
+            by_time.finish(self._drift)
         self._spans.finish()
         self._found.gaps += [
             (gap.first, gap.last, gap.cause, gap.seq, gap.timestamp_ns)
@@ -301,7 +304,14 @@ def _first_book(day: DayLogs, instrument: Instrument) -> tuple[L2Book | L3Book, 
     """The book that the days before have left, and whether there is one."""
     if day.before:
         instruments = Instruments([instrument])
-        with Replay(list(day.before), [instrument], instruments=instruments) as tape:
+        # Behind the latest snapshot of all those days; damage there is not this day's to tell.
+        with Replay(
+            list(day.before),
+            [instrument],
+            time_from=_NEVER,
+            instruments=instruments,
+            skip_damaged=True,
+        ) as tape:
             tape.run()
             book = tape.books.get((day.venue, day.symbol))
         if book is not None and book.trusted and (book.best_bid or book.best_ask):

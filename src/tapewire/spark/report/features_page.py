@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tapewire.page import cards, document, legend, table
+from tapewire.page.units import bytes_text
 from tapewire.replay import describe_features
-from tapewire.spark.jobs.units import bytes_text
 from tapewire.spark.report import plots
 from tapewire.spark.report.picture import BookPicture
 from tapewire.spark.report.plots import Series
@@ -69,7 +69,7 @@ def features_page(
                 (f"{len(names):,}", "features"),
                 (f"{len({(f.venue, f.symbol) for f in facts}):,}", "symbols"),
                 (ranges, "day" if len(dates) == 1 else "days"),
-                (_sample_text(sample), "a row at"),
+                (_sample_text(sample), "there is a row"),
                 (bytes_text(sum(fact.bytes for fact in facts)), "of Parquet"),
             ]
         ),

@@ -17,10 +17,11 @@ __all__ = ["Mark", "Series", "book", "clocks", "features", "flaws_over_time", "s
 Array = np.ndarray[Any, Any]
 WIDTH, LEFT, RIGHT = 1040, 86, 1024
 _COLUMNS, _ROWS = 260, 64  # of the heat map
+_LANE_LETTERS = 30  # left of a lane
 _STEPS_S = (
     *(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600),
     *(2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400, 30 * 86_400),
-    *(90 * 86_400, 365 * 86_400),
+    *(90 * 86_400, 365 * 86_400, 730 * 86_400, 1825 * 86_400, 3650 * 86_400, 36_500 * 86_400),
 )
 
 
@@ -72,10 +73,36 @@ def _label(time_ns: int, step_ns: int) -> str:
 
 
 def _marked(panel: Panel, marks: Iterable[Mark]) -> None:
+    """Those that are nearer than a pixel become one: a day may have ten thousand."""
     low, high = panel.x.low, panel.x.high
-    for mark in marks:
-        if mark.end_ns >= low and mark.begin_ns <= high:
-            panel.span(max(mark.begin_ns, low), min(mark.end_ns, high), mark.css)
+    pixel = (high - low) / (panel.x.end - panel.x.start)
+    open_: dict[str, Mark] = {}
+    for mark in sorted(marks, key=lambda mark: mark.begin_ns):
+        if mark.end_ns < low or mark.begin_ns > high:
+            continue
+        before = open_.get(mark.css)
+        if before is not None and mark.begin_ns <= before.end_ns + pixel:
+            end_ns = max(before.end_ns, mark.end_ns)
+            open_[mark.css] = Mark(before.begin_ns, end_ns, mark.css)
+            continue
+        if before is not None:
+            _span(panel, before)
+        open_[mark.css] = mark
+    for mark in open_.values():
+        _span(panel, mark)
+
+
+def _span(panel: Panel, mark: Mark) -> None:
+    low, high = panel.x.low, panel.x.high
+    panel.span(max(mark.begin_ns, low), min(mark.end_ns, high), mark.css)
+
+
+def _short(name: str, letters: int) -> str:
+    """In at most so many letters; both ends of a name tell something."""
+    if len(name) <= letters:
+        return name
+    half = letters // 2
+    return f"{name[: letters - half - 1]}…{name[-half:]}"
 
 
 def _number(value: float) -> str:
@@ -198,19 +225,21 @@ def clocks(streams: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> st
 
 
 def flaws_over_time(
-    rows: Sequence[tuple[str, int, int, Sequence[Mark]]], begin_ns: int, end_ns: int
+    rows: Sequence[tuple[str, Sequence[tuple[int, int]], Sequence[Mark]]],
+    begin_ns: int,
+    end_ns: int,
 ) -> str:
     """A line for each symbol: from when to when it was recorded, and what was wrong when."""
     x, ticks = time_axis(begin_ns, end_ns)
     x = Scale(x.low, x.high, 230, RIGHT)
     panel = Panel(x, Scale(0, 1, 20 + 26 * len(rows), 16))
-    for number, (name, begin, end, marks) in enumerate(rows):
+    for number, (name, recorded, marks) in enumerate(rows):
         top = 18 + 26 * number
         lane = Panel(x, Scale(0, 1, top + 16, top))
-        lane.span(begin, end, "lane")
+        _marked(lane, [Mark(begin, end, "lane") for begin, end in recorded])
         _marked(lane, marks)
         panel.parts += lane.parts
-        panel.text(218, top + 13, name, "", "end")
+        panel.text(218, top + 13, _short(name, _LANE_LETTERS), "", "end")
     axes = panel.axes(lambda _: "", ticks, [])
     label = "When each symbol was recorded, and what was wrong"
     return figure(WIDTH, 46 + 26 * len(rows), label, axes, *panel.parts)

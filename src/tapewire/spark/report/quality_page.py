@@ -21,6 +21,7 @@ __all__ = ["DayReport", "quality_page"]
 
 Rows = list[dict[str, Any]]
 _LEAST_TIMES = 4  # pieces of five minutes: fewer are no picture
+_MOST_LANES = 40
 _MOST_ROWS = 200  # of a table on the page; the Parquet tables have all
 
 
@@ -49,13 +50,18 @@ class DayReport:
         wrong = [
             Mark(span["begin_ns"], span["end_ns"], "dim" if span["state"] == "start" else "flaw")
             for span in self.spans
-            if span["state"] != "empty"
+            if _is_wrong(span)
         ]
         return wrong + [
             Mark(gap["timestamp_ns"], gap["timestamp_ns"])
             for gap in self.gaps
             if gap["timestamp_ns"]
         ]
+
+
+def _is_wrong(span: dict[str, Any]) -> bool:
+    lasted = span["end_ns"] > span["begin_ns"]
+    return span["state"] in ("start", "untrusted") or (span["state"] != "empty" and lasted)
 
 
 def quality_page(days: Sequence[DayReport], source: str, summary: Summary, limits: Limits) -> str:
@@ -91,7 +97,8 @@ def _verdict(days: Sequence[DayReport], found: Sequence[Any], summary: Summary) 
     count = sum(1 for day in days if day.findings)
     if not found and not summary.failed:
         return '<p class="verdict">Nothing was found: every day is as it should be.</p>'
-    text = f"{len(found):,} findings in {count:,} of {len(days):,} symbols' days."
+    findings = "1 finding" if len(found) == 1 else f"{len(found):,} findings"
+    text = f"{findings} in {count:,} of {len(days):,} symbols' days."
     if summary.failed:
         text += f" {summary.failed:,} could not be measured."
     return f'<p class="verdict bad">{html.escape(text)}</p>'
@@ -106,15 +113,19 @@ def _cards(days: Sequence[DayReport]) -> str:
     known = ns - _total(days, "start_ns")
     crossed = _total(days, "crossed_events")
     compared, wrong = _total(days, "snapshots_compared"), _total(days, "snapshots_differing")
-    trusted = 1 - _total(days, "untrusted_ns") / known if known else 1.0
+    trusted = f"{1 - _total(days, 'untrusted_ns') / known:.4%}" if known else "–"
+    never = "never" if _total(days, "book_events") else "–"
     return cards(
         [
             (f"{_total(days, 'records'):,}", "records"),
             (f"{len({(d.venue, d.symbol) for d in days}):,}", "symbols"),
             (f"{_total(days, 'gaps'):,}", "gaps"),
-            (f"{trusted:.4%}".replace("100.0000%", "100%"), "of the time with a trusted book"),
-            (duration(_total(days, "crossed_ns")) if crossed else "never", "crossed"),
-            (f"{compared - wrong:,} of {compared:,}", "venue snapshots equal the book"),
+            (trusted.replace("100.0000%", "100%"), "of the time with a trusted book"),
+            (duration(_total(days, "crossed_ns")) if crossed else never, "crossed"),
+            (
+                f"{compared - wrong:,} of {compared:,}" if compared else "–",
+                "venue snapshots equal the book",
+            ),
         ]
     )
 
@@ -148,24 +159,25 @@ def _lanes(days: Sequence[DayReport]) -> str:
     if not by_symbol:
         return ""
     rows = []
-    for name, own in sorted(by_symbol.items())[:40]:
-        begin, end = _recorded(own)
+    for name, own in sorted(by_symbol.items())[:_MOST_LANES]:
         marks = [mark for day in own for mark in day.marks()]
-        rows.append((name, begin, end, marks))
-    begin, end = min(row[1] for row in rows), max(row[2] for row in rows)
+        rows.append((name, [_recorded(day) for day in own], marks))
+    times = [time for _, recorded, _ in rows for span in recorded for time in span]
+    begin, end = min(times), max(times)
     keys = [
         ("recorded", "c1"),
         ("gap, untrusted, crossed or locked", "flaw"),
         ("before the first snapshot", "dim"),
     ]
-    text = "Each symbol from its first book event to its last. Red: something was wrong then."
+    text = "Each day of a symbol, from its first book event to its last. Red: something was wrong."
+    if len(by_symbol) > _MOST_LANES:
+        text += f" Here are the first {_MOST_LANES} of {len(by_symbol):,} symbols."
     return section("Over time", plots.flaws_over_time(rows, begin, end), text, keys)
 
 
-def _recorded(days: Sequence[DayReport]) -> tuple[int, int]:
-    begin = min(day.facts["book_begin_ns"] for day in days)
-    end = max(day.facts["book_begin_ns"] + day.facts["book_ns"] for day in days)
-    return begin, end
+def _recorded(day: DayReport) -> tuple[int, int]:
+    begin: int = day.facts["book_begin_ns"]
+    return begin, begin + day.facts["book_ns"]
 
 
 def _drawn(day: DayReport) -> str:

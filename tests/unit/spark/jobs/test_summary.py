@@ -33,3 +33,12 @@ def test_the_dictionary_is_json_with_everything_in_it():
     value = json.loads(json.dumps(summary.to_dict()))
     assert value["findings"] == [{"part": "p", "what": "late", "where": "log", "kind": "finding"}]
     assert (value["clean"], value["rows"], value["job"]) == (False, 1, "j")
+
+
+def test_findings_fit_a_terminal_and_paths_are_not_broken():
+    where = "/a/long/way/" + "folder/" * 12
+    what = "the shortest way of one hour is 300 ms longer than that of another hour of the day"
+    summary = Summary("quality", "a", "b", findings=[Finding("venue/SYM/2024-01-01", what, where)])
+    lines = str(summary).splitlines()
+    assert any(where in line for line in lines)
+    assert all(len(line) <= 80 for line in lines if where not in line)

@@ -10,6 +10,7 @@ import pytest
 import tapewire as tw
 from tapewire.book.gaps import Gap
 from tapewire.protocol.market import l2_diff, l2_snapshot, reset
+from tapewire.replay import Every, Snapshotter
 from tapewire.spark.quality import DayLogs, Limits, measure
 from tapewire.spark.quality.clocks import ClockMeasure
 from tapewire.spark.quality.findings import TABLES, findings_of, rows_of
@@ -235,3 +236,64 @@ def test_rows_fit_their_tables(day):
         assert all(set(row) == set(schema.names) for row in rows[name]), name
         assert table.num_rows == len(rows[name])
     assert rows["gaps"][0]["last"] is None
+
+
+def test_a_book_crossed_between_records_of_one_moment_is_counted_and_no_finding(day):
+    best = min(day.feed.asks)
+    day.own_diff(bids=[(best + 2, 1)])
+    day.own_diff(bids=[(best + 2, 0)], after=0)
+    found = measure(logs(day))
+    assert found.book.events_of["crossed"] == 1
+    assert kinds(found) == []
+
+
+def test_snapshots_after_the_last_event_are_counted_as_not_comparable(day):
+    payload = l2_snapshot(BTC, day.time, bids=[(1, 1)], asks=[(99_999, 1)], native_seq=1)
+    for _ in range(3):
+        day.event(payload, stream="book_snapshot_5")
+    found = measure(logs(day))
+    assert (found.drift.compared, found.drift.not_comparable) == (0, 3)
+
+
+def test_damage_in_a_stream_of_snapshots_is_told_of_and_the_others_are_compared(day):
+    for n in range(3):
+        payload = l2_snapshot(
+            BTC,
+            day.time,
+            bids=sorted(day.feed.bids.items(), reverse=True)[:5],
+            asks=sorted(day.feed.asks.items())[:5],
+            native_seq=n,
+        )
+        day.event(payload, stream="book_snapshot_5", after=0)
+        day.diffs(1)
+    where = logs(day)
+    flip(where.streams["book_snapshot_5"], 1)
+    found = measure(where)
+    assert [one.stream for one in found.damage] == ["book_snapshot_5"]
+    assert (found.drift.compared, found.drift.differing) == (2, 0)
+
+
+def test_damage_of_the_day_before_does_not_stop_a_day(tmp):
+    first = Day(tmp)
+    first.snapshot()
+    first.diffs(50)
+    second = Day(tmp, "2023-11-15", first.time + HOUR, first.feed)
+    second.diffs(10)
+    second.snapshot()
+    before, after = logs(first), logs(second)
+    flip(before.streams["book"], 20)
+    found = measure(replace(after, before=(before.streams["book"],)))
+    assert found.book.events_of == {"start": 10, "fine": 1}
+
+
+def test_a_day_begins_behind_the_latest_snapshot_of_the_days_before(tmp):
+    first = Day(tmp)
+    first.snapshot()
+    first.diffs(500)
+    second = Day(tmp, "2023-11-15", first.time + HOUR, first.feed)
+    second.diffs(50)
+    before, after = logs(first), logs(second)
+    Snapshotter(before.streams["book"], every=Every(records=100)).run(follow=False)
+    flip(before.streams["book"], 20)  # who reads it from its start has no book at its end
+    found = measure(replace(after, before=(before.streams["book"],)))
+    assert found.book.events_of == {"fine": 50}
