@@ -4,6 +4,8 @@ import gzip
 import random
 import struct
 
+from tests.support.lobster_files import Day
+
 T_US = 1_700_006_399_000_000  # 2023-11-14T23:59:59Z: the days change within the file
 
 
@@ -92,4 +94,13 @@ def itch(folder, rows, seed=1):
     return [path], {"date": "2023-11-14"}
 
 
-MAKERS = {"tardis": tardis, "szse": szse, "sse": sse, "itch": itch}
+def lobster(folder, rows, seed=1):
+    paths = []
+    for i, ticker in enumerate(("ACME", "B.B")):
+        day = Day(rows // 2, 2 * seed + i, levels=1)
+        day.messages[7::499] = ["34200.5,8,1,1,1,1"] * len(day.messages[7::499])
+        paths.append(day.write(folder, ticker)[0])
+    return paths, {}
+
+
+MAKERS = {"tardis": tardis, "szse": szse, "sse": sse, "itch": itch, "lobster": lobster}

@@ -6,7 +6,6 @@ instruments. Ingest time is the exchange's: a file has no other.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +16,9 @@ from tapewire.config import check_whole
 from tapewire.errors import CorruptRecord, CorruptSource, InvalidOption
 from tapewire.ingest._parsers import ItchDecoder
 from tapewire.ingest.file_options import FileOptions
+from tapewire.ingest.local_time import midnight_ns
 from tapewire.ingest.model import Chunk
+from tapewire.ingest.order_rows import across, book_chunk, trades_chunk
 from tapewire.ingest.symbols import folder_name, known_instrument
 from tapewire.ingest.tables import pieces
 
@@ -68,35 +69,6 @@ class ItchOptions(FileOptions):
         # Four decimals of a 32-bit price, and what fits 64 bits.
         check_whole("price_scale", self.price_scale, PRICE_DECIMALS, PRICE_DECIMALS + 9)
         check_whole("size_scale", self.size_scale, 0, 9)
-
-
-def midnight_ns(date: str) -> int:
-    """Midnight of a day in New York, in nanoseconds since 1970.
-
-    Example:
-        >>> midnight_ns("2019-01-30")
-        1548824400000000000
-    """
-    import zoneinfo
-
-    try:
-        day = dt.date.fromisoformat(date)
-    except (TypeError, ValueError):
-        raise InvalidOption(
-            f"which day is the file of: date={date!r}",
-            hint="give date=YYYY-MM-DD; on the command line, --option date=YYYY-MM-DD",
-        ) from None
-    try:
-        zone = zoneinfo.ZoneInfo("America/New_York")
-    except zoneinfo.ZoneInfoNotFoundError:
-        raise InvalidOption(
-            "this host does not know the time zone: zone=America/New_York",
-            hint="install the system's tzdata, or the Python package tzdata",
-        ) from None
-    if day.year < 1971:
-        raise InvalidOption(f"times start at 1970: date={date!r}")
-    midnight = dt.datetime(day.year, day.month, day.day, tzinfo=zone)
-    return int(midnight.timestamp()) * 10**9
 
 
 class Itch:
@@ -172,45 +144,35 @@ class Itch:
 
     def _book(self, instrument: Instrument, rows: _Array, times_ns: _Array, again: bool) -> Chunk:
         """Events of orders; `again`: behind a reset, for orders do not outlive their session."""
-        from tapewire.protocol.market import BOOK_EVENT, EventType, L3Type, l3_rows
+        from tapewire.protocol.market import L3Type
 
-        if again:
-            reset: _Array = np.zeros(1, rows.dtype)
-            reset["l3_type"] = L3Type.RESET
-            rows = np.concatenate([reset, rows])
-            times_ns = np.concatenate([times_ns[:1], times_ns])
-        records = l3_rows(instrument, len(rows))
-        head, order = records["head"], records["order"]
-        head["ingest_ts_ns"] = head["exchange_ts_ns"] = times_ns
-        head["native_seq"] = rows["number"]
-        order["event_type"] = rows["l3_type"]
-        if again:
-            head["event_type"][0] = EventType.RESET
-        # The side of a trade is the aggressor's: across from the order that rested.
-        across = np.array([0, 2, 1], np.uint8)[rows["side"]]
-        order["side"] = np.where(rows["l3_type"] == L3Type.TRADE, across, rows["side"])
-        order["exec_type"] = rows["message"]
-        order["order_id"] = rows["order_id"]
-        order["price"] = rows["price"] * self._price_factor
-        order["qty"] = rows["size"] * self._size_factor
-        return Chunk(self.venue, instrument.symbol, "book", BOOK_EVENT, times_ns, records)
+        traded = rows["l3_type"] == L3Type.TRADE
+        return book_chunk(
+            instrument,
+            times_ns,
+            exchange_ns=times_ns,
+            native_seq=rows["number"],
+            event_type=rows["l3_type"],
+            # The side of a trade is the aggressor's.
+            side=np.where(traded, across(rows["side"]), rows["side"]),
+            exec_type=rows["message"],
+            order_id=rows["order_id"],
+            price=rows["price"] * self._price_factor,
+            qty=rows["size"] * self._size_factor,
+            after_reset=again,
+        )
 
     def _trades(self, instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
-        from tapewire.protocol.market import TradeTick
-
-        ticks = np.zeros(len(rows), TradeTick.dtype)
-        ticks["timestamp_ns"] = times_ns
-        ticks["price"] = rows["price"] * self._price_factor
-        ticks["size"] = rows["size"] * self._size_factor
-        ticks["trade_id"] = rows["match"]
-        for name, maker in (("buyer_order_id", 1), ("seller_order_id", 0)):
-            ticks[name] = np.where(rows["maker"] == maker, rows["order_id"], 0)
-        ticks["symbol_hash"] = instrument.symbol_hash
-        ticks["market_id"] = instrument.market_id
-        ticks["price_scale"] = instrument.price_scale
-        ticks["size_scale"] = instrument.size_scale
-        ticks["is_buyer_maker"] = rows["maker"]
-        return Chunk(self.venue, instrument.symbol, "trades", TradeTick.type_id, times_ns, ticks)
+        return trades_chunk(
+            instrument,
+            times_ns,
+            exchange_ns=times_ns,
+            price=rows["price"] * self._price_factor,
+            size=rows["size"] * self._size_factor,
+            trade_id=rows["match"],
+            maker=rows["maker"],
+            order_id=rows["order_id"],
+        )
 
 
 class _Stocks:

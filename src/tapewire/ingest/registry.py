@@ -16,6 +16,7 @@ IMPORTERS: dict[str, str] = {
     "bitget": "tapewire.ingest.bitget:Bitget",
     "coinbase": "tapewire.ingest.coinbase:Coinbase",
     "itch": "tapewire.ingest.itch:Itch",
+    "lobster": "tapewire.ingest.lobster:Lobster",
     "okx": "tapewire.ingest.okx:Okx",
     "sse": "tapewire.ingest.sse:Sse",
     "szse": "tapewire.ingest.szse:Szse",

@@ -15,7 +15,16 @@ from tapewire.ingest.source import BOM, MAX_LINE_BYTES, SourceFile
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
 
-__all__ = ["MISSING", "Block", "Column", "csv_blocks", "csv_header", "pair_blocks", "pieces"]
+__all__ = [
+    "MISSING",
+    "Block",
+    "Column",
+    "bare_blocks",
+    "csv_blocks",
+    "csv_header",
+    "pair_blocks",
+    "pieces",
+]
 
 PIECE_BYTES = 1 << 20
 _FIELDS_BEFORE = 3  # line, offset, length
@@ -181,7 +190,23 @@ def csv_blocks(
     places = {column.name: i for i, column in enumerate(present)}
     parser = _parser(present)
     parser.set_fields([places.get(name, SKIP) for name in header])
-    yield from _blocks(source, parser, places, report, pairs=False)
+    yield from _blocks(source, parser, places, report, header=True)
+
+
+def bare_blocks(
+    source: SourceFile, columns: Sequence[Column], report: Report | None, further: int = 0
+) -> Iterator[Block]:
+    """The rows of a CSV file without a header: the columns are its first fields.
+
+    Up to `further` fields behind them, as many as the first line has, are passed over.
+    """
+    with source.open() as file:
+        fields = file.readline(PIECE_BYTES).count(b",") + 1
+    parser = _parser(columns)
+    more = min(max(fields - len(columns), 0), further)
+    parser.set_fields([*range(len(columns)), *[SKIP] * more])
+    places = {column.name: i for i, column in enumerate(columns)}
+    yield from _blocks(source, parser, places, report)
 
 
 def pair_blocks(
@@ -203,10 +228,12 @@ def _blocks(
     parser: RowParser,
     places: dict[str, int],
     report: Report | None,
-    pairs: bool,
+    *,
+    pairs: bool = False,
+    header: bool = False,
 ) -> Iterator[Block]:
     names = list(places)
-    passing_over = "" if pairs else "header"  # the rest of a line that is none of the rows
+    passing_over = "header" if header else ""  # the rest of a line that is none of the rows
     tail = b""
     first = True
     for piece in pieces(source):

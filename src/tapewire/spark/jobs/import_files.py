@@ -43,7 +43,8 @@ def import_files(
     """Import files into an archive, each independent unit of them as a task.
 
     A unit is what must go through one importer in order: by default a symbol's day (tardis, sse,
-    szse) or a symbol's days one after the other (captures, itch), told apart by the files' names.
+    szse, lobster), a file (dbn), or a symbol's days one after the other (captures, itch), told
+    apart by the files' names.
     Run again, it passes over what is imported and goes on with the rest; files that have come to
     a unit since then are imported behind the others.
 

@@ -15,17 +15,18 @@ __all__ = ["UNITS", "files_of", "units_of"]
 # How the files of a format hang together. "day": a file begins with what it needs, so that each
 # symbol's day stands alone. "symbol": a capture goes on in the next day's file, or a session of the
 # exchange crosses midnight UTC, and the days of a symbol must come one after the other.
-DEFAULT_UNIT = {"tardis": "day", "sse": "day", "szse": "day"}
+# "file": each stands alone.
+DEFAULT_UNIT = {"tardis": "day", "sse": "day", "szse": "day", "lobster": "day", "dbn": "file"}
 UNITS = ("day", "symbol", "file", "all")
 
 _DATE = re.compile(r"(?<!\d)(\d{4})([-_.]?)(\d{2})\2(\d{2})(?!\d)")
 # Of one market there may be a file for each of these; they belong together.
 _KIND = re.compile(
-    r"incremental_book_L2|book_snapshot_\d+|book_ticker|derivative_ticker|quotes|trades?|"
+    r"(?:message|orderbook)_\d+|incremental_book_L2|book_snapshot_\d+|book_ticker|derivative_ticker|quotes|trades?|"
     r"orders?|trans(actions)?|snapshots?",
     re.IGNORECASE,
 )
-_ENDING = re.compile(r"(\.(gz|zip|csv|txt|log|dat|json|jsonl|zst))+$", re.IGNORECASE)
+_ENDING = re.compile(r"(\.(gz|zip|csv|txt|log|dat|json|jsonl|dbn|zst))+$", re.IGNORECASE)
 
 
 def files_of(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:

@@ -23,6 +23,20 @@ def test_orders_and_trades_of_an_exchange_are_one_unit():
     assert list(units_of("szse", ["/d/Orders.csv", "/d/Trans.csv"])) == ["files"]
 
 
+def test_messages_and_order_book_of_a_stocks_day_are_one_unit():
+    name = "/d/{}_2012-06-{}_34200000_57600000_{}_10.csv".format
+    kinds = ("message", "orderbook")
+    files = [name(stock, day, kind) for stock in "AB" for day in (21, 22) for kind in kinds]
+    units = units_of("lobster", files)
+    assert list(units) == [f"{stock}_2012-06-{day}" for stock in "AB" for day in (21, 22)]
+    assert list(units.values()) == [files[i : i + 2] for i in (0, 2, 4, 6)]
+
+
+def test_each_file_of_databento_is_a_unit():
+    files = [f"/d/xnas-itch-2024010{day}.{kind}.dbn.zst" for day in (2, 3) for kind in ("mbo", "x")]
+    assert [len(unit) for unit in units_of("dbn", files).values()] == [1, 1, 1, 1]
+
+
 def test_folders_tell_markets_apart_where_names_do_not():
     files = ["/d/BTC/2024-01-01.csv", "/d/ETH/2024-01-01.csv"]
     assert list(units_of("tardis", files)) == ["BTC_2024-01-01", "ETH_2024-01-01"]

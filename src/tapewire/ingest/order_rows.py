@@ -1,0 +1,98 @@
+"""Columns of orders and trades to chunks: what importers of single orders have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapewire.ingest.model import Chunk
+
+if TYPE_CHECKING:
+    from tapewire.protocol.instruments import Instrument
+
+__all__ = ["across", "book_chunk", "trades_chunk"]
+
+_Array = np.ndarray[Any, Any]
+
+
+def across(side: _Array) -> _Array:
+    """The other side: of a trade the aggressor's, where `side` is that of the order that rested."""
+    other: _Array = np.array([0, 2, 1], np.uint8)[side]
+    return other
+
+
+def book_chunk(
+    instrument: Instrument,
+    times_ns: _Array,
+    *,
+    exchange_ns: _Array,
+    native_seq: _Array,
+    event_type: _Array,
+    side: _Array,
+    exec_type: _Array,
+    order_id: _Array,
+    price: _Array,
+    qty: _Array,
+    after_reset: bool = False,
+    line: int | None = None,
+) -> Chunk:
+    """Events of orders, one for each place of the columns.
+
+    `after_reset` puts a reset in front: orders do not outlive their session.
+    """
+    from tapewire.protocol.market import BOOK_EVENT, EventType, L3Type, l3_rows
+
+    records = l3_rows(instrument, len(times_ns) + after_reset)
+    if after_reset:
+        records["head"]["exchange_ts_ns"][0] = exchange_ns[0]
+        records["order"]["event_type"][0] = L3Type.RESET
+        times_ns = np.concatenate([times_ns[:1], times_ns])
+    rows = records[after_reset:]
+    rows["head"]["exchange_ts_ns"] = exchange_ns
+    rows["head"]["native_seq"] = native_seq
+    for name, column in (
+        ("event_type", event_type),
+        ("side", side),
+        ("exec_type", exec_type),
+        ("order_id", order_id),
+        ("price", price),
+        ("qty", qty),
+    ):
+        rows["order"][name] = column
+    records["head"]["ingest_ts_ns"] = times_ns
+    resets = records["order"]["event_type"] == L3Type.RESET
+    records["head"]["event_type"][resets] = EventType.RESET
+    return Chunk(instrument.venue, instrument.symbol, "book", BOOK_EVENT, times_ns, records, line)
+
+
+def trades_chunk(
+    instrument: Instrument,
+    times_ns: _Array,
+    *,
+    exchange_ns: _Array,
+    price: _Array,
+    size: _Array,
+    trade_id: _Array,
+    maker: _Array,
+    order_id: _Array | int,
+    line: int | None = None,
+) -> Chunk:
+    """Trades; `order_id` is the order that rested, on the side that `maker` says."""
+    from tapewire.protocol.market import Maker, TradeTick
+
+    ticks = np.zeros(len(times_ns), TradeTick.dtype)
+    ticks["timestamp_ns"] = exchange_ns
+    ticks["price"] = price
+    ticks["size"] = size
+    ticks["trade_id"] = trade_id
+    for name, rested in (("buyer_order_id", Maker.BUYER), ("seller_order_id", Maker.SELLER)):
+        ticks[name] = np.where(maker == rested, order_id, 0)
+    ticks["symbol_hash"] = instrument.symbol_hash
+    ticks["market_id"] = instrument.market_id
+    ticks["price_scale"] = instrument.price_scale
+    ticks["size_scale"] = instrument.size_scale
+    ticks["is_buyer_maker"] = maker
+    return Chunk(
+        instrument.venue, instrument.symbol, "trades", TradeTick.type_id, times_ns, ticks, line
+    )
