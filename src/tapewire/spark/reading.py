@@ -130,7 +130,9 @@ def _by_number(part: Slice, reader: Reader, damage: Damage) -> Iterator[Batch]:
 def _by_count(part: Slice, options: ReadOptions, reader: Reader, damage: Damage) -> Iterator[Batch]:
     if options.time_from is not None:
         reader.seek_time(options.time_from)
+    left = part.count or 0
     for batch in walk(reader, damage, part.count):
+        left -= len(batch)
         if part.seq_from == 0 and part.seq_to >= 2**64:
             yield batch
             continue
@@ -139,6 +141,14 @@ def _by_count(part: Slice, options: ReadOptions, reader: Reader, damage: Damage)
         edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
         for start, end in edges.reshape(-1, 2).tolist():
             yield batch[start:end]
+    if left > 0:
+        error = SegmentMissing(
+            "records were retired after the read was planned: "
+            f"records={part.count}, missing={left}",
+            path=part.log.path,
+            hint="have a pinned reader keep them, or read an archive",
+        )
+        damage.missing(error, 0, -1)  # their numbers are not to be told
 
 
 def _check_first(part: Slice, reader: Reader, damage: Damage) -> None:

@@ -188,6 +188,15 @@ def test_where_numbers_begin_again_what_comes_later_is_of_no_slice(tmp):
     assert len(rows(queue)) == 601
 
 
+def test_where_numbers_begin_again_what_retention_removed_is_told(tmp):
+    queue = unpack("restart", tmp)
+    planned = reader(queue)
+    parts = planned.partitions()
+    min(queue.glob("*.q")).unlink()
+    with pytest.raises(tw.SegmentMissing, match=r"records=600, missing=\d+"):
+        table_of(planned, parts)
+
+
 def test_an_empty_queue_has_no_slice(tmp):
     write(tmp / "q", 0)
     assert reader(tmp / "q").partitions() == []

@@ -251,8 +251,8 @@ def _layouts_of(path: str, wanted: str, module: str | None) -> tuple[int | None,
     number = _number(wanted)
     if number is None:
         ids = {layout.type_id for layout in known if layout.name == wanted}
-        if not ids:  # what a log says of itself goes before what this process happens to know
-            ids = {cls.type_id for cls in _registered() if cls.layout().name == wanted}
+        if not ids:
+            ids = {cls.type_id for cls in _defined(module) if cls.layout().name == wanted}
         if len(ids) > 1:
             texts_ = ", ".join(f"0x{type_id:04X}" for type_id in sorted(ids))
             raise InvalidOption(
@@ -274,10 +274,19 @@ def _number(text: str) -> int | None:
         return None
 
 
-def _registered() -> Iterator[Any]:
+def _defined(module: str | None) -> Iterator[Any]:
+    """Messages that have a name without a types.json: market data, and those of the module.
+
+    Not whatever else this process has imported: another one, which reads, may have other messages
+    of that name, or none.
+    """
     yield from market.MESSAGES.values()
-    for type_id in registry.type_ids():
-        yield from registry.known(type_id).values()
+    if module is not None:
+        named = {id(value) for value in vars(importlib.import_module(module)).values()}
+        for type_id in registry.type_ids():
+            for cls in registry.known(type_id).values():
+                if cls.__module__ == module or id(cls) in named:
+                    yield cls
 
 
 def _sql_type(field: Field) -> sql.DataType:

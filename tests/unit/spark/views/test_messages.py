@@ -197,3 +197,14 @@ def test_a_name_is_what_the_log_says_whatever_else_has_it(tmp):
     tw.message(0x2002)(type("Fill", (), {"__annotations__": {"other": tw.i32}}))
     found = table(tmp / "q", view="messages", type="Fill")
     assert found.column("n").to_pylist() == [7]
+
+
+def test_a_name_is_not_what_else_this_process_has_imported(tmp):
+    """An executor has not, and would read other records, or none."""
+    tw.message(0x2002)(type("Fill", (), {"__annotations__": {"other": tw.i32}}))
+    bus = tmp / "bus"
+    write(bus / "a", defined(n=tw.i64)(7))
+    write(bus / "b", (0x2002, bytes(4)))
+    assert table(bus, view="messages", type="Fill").column("n").to_pylist() == [7]
+    with pytest.raises(tw.InvalidOption, match="no log knows this message: type=Fill"):
+        table(bus / "b", view="messages", type="Fill")
