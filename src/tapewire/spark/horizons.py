@@ -141,7 +141,7 @@ def _first_ns(each: SeenLog) -> int | None:
 
 def _time_at(path: str, seq: int) -> int | None:
     with open_log(path) as reader:
-        record = next_record(reader) if reader.seek_seq(seq) else None
+        record = next_record(reader) if seek_seq(reader, seq) else None
     return None if record is None else record.timestamp_ns
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -254,6 +255,15 @@ def test_damage_skipped_by_option_goes_on_with_the_same_book(tmp, caplog):
     query.run()
     assert "the state of a book is gone" not in caplog.text
     same(query.rows, whole(tmp / "kept", "book", "event"))
+
+
+@pytest.mark.parametrize("limit", [30, 1000])
+def test_a_segment_that_is_gone_is_passed_over_as_in_one_pass(tmp, limit):
+    with Feed(tmp / "bus", 5, apart=True, segment_bytes=8192) as feed:
+        feed.append()
+    os.rename(status(feed.paths["book"]).segments[2].path, tmp / "away")
+    query = query_over(tmp / "bus", "book", "event", max_rows=limit, on_damage="skip").run()
+    same(query.rows, whole(tmp / "bus", "book", "event", on_damage="skip"))
 
 
 def test_two_queries_may_share_a_folder_of_states(tmp):
