@@ -425,6 +425,18 @@ def test_a_segment_whose_header_is_damaged_is_passed_over(tmp):
     assert inside.column("seq").to_pylist() == list(range(last, last + 5))
 
 
+def test_a_number_beyond_bigint_is_told_before_the_checkpoint_has_it(tmp):
+    with tw.open_publisher(tmp / "md", segment_bytes=8192, sparse=True) as writer:
+        for number in (2**63 - 1, 2**63):
+            writer.append(1, b"x", seq=number)
+    query = MicroBatches(tmp / "md", reader="q")
+    with pytest.raises(InvalidOption, match=f"seq={2**63}"):
+        query.run()
+    assert query.offsets == []
+    query.options["seq_to"] = str(2**63)
+    assert query.run().column("seq") == [2**63 - 1]
+
+
 def test_a_segment_that_is_gone_from_the_middle_is_told_or_passed_over(tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300)

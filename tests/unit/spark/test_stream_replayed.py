@@ -364,6 +364,14 @@ def test_a_folder_for_states_is_required(tmp):
         query.run()
 
 
+def test_a_file_is_no_folder_for_states(tmp):
+    with Feed(tmp / "bus", 1, apart=False) as feed:
+        feed.append(10)
+    (tmp / "state").write_text("x")
+    with pytest.raises(InvalidOption, match="need a folder"):
+        query_over(tmp / "bus", "book", "event").run()
+
+
 def test_old_states_are_taken_away(tmp):
     with Feed(tmp / "bus", 2, apart=False) as feed:
         feed.append()
