@@ -11,6 +11,7 @@ from tapewire.queue.status import QueueStatus, QueueWatch
 from tapewire.spark.damaged import DAMAGE, pass_damage, seek_seq
 from tapewire.spark.limits import Ahead
 from tapewire.spark.logs import LogRef, refuse_live, resolve
+from tapewire.spark.offsets import SEQ_MOST
 from tapewire.spark.options import ReadOptions
 from tapewire.spark.pinned import PinnedReaders
 
@@ -107,6 +108,12 @@ class FollowedLogs:
             )
         first = self._first_of(log) if begin is None else max(begin, seen.first_available_seq or 0)
         end = self._end_of(log, seen, first)
+        if end > SEQ_MOST:
+            raise InvalidOption(
+                f"a number of this log does not fit BIGINT: queue={log.name}, seq={end - 1}",
+                path=log.path,
+                hint="end in front of it: seq_to",
+            )
         self._check_segments(log, seen, first)
         if begin is not None:
             self.check_range(log, seen, begin, begin)

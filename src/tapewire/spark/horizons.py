@@ -141,7 +141,7 @@ def _first_ns(each: SeenLog) -> int | None:
 
 def _time_at(path: str, seq: int) -> int | None:
     with open_log(path) as reader:
-        record = next_record(reader) if reader.seek_seq(seq) else None
+        record = next_record(reader) if seek_seq(reader, seq) else None
     return None if record is None else record.timestamp_ns
 
 
@@ -153,11 +153,23 @@ def _cut_at(each: SeenLog, time_ns: int) -> int:
 
 
 def _latest_ns(each: SeenLog) -> int:
-    """The latest time in a log: that of its last record, unless a clock went back before it."""
+    """The latest time in a log: that of its last record, unless a clock went back before it.
+
+    By ever larger steps ahead, then by halves of the last one: some dozen seeks, however much of
+    the log is later than its end.
+    """
     latest = each.last_ns or 0
     with open_log(each.ahead.path) as reader:
-        while reader.seek_time(latest + 1) and (record := next_record(reader)) is not None:
-            latest = max(latest, record.timestamp_ns)
+        step, too_far = 1, False
+        while step:
+            record = None
+            if latest + step < 2**63 and reader.seek_time(latest + step):
+                record = next_record(reader)
+            if record is not None and record.timestamp_ns >= latest + step:
+                latest = record.timestamp_ns
+            else:
+                too_far = True
+            step = step // 2 if too_far else 2 * step
     return latest
 
 

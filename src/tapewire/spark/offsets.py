@@ -21,12 +21,12 @@ from typing import Any
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
 from tapewire.protocol.json_file import Wrong, members, short
 
-__all__ = ["Offset"]
+__all__ = ["SEQ_MOST", "Offset"]
 
 VERSION = 1
 _MOST = 1_000_000  # logs of one query
 _NAME_MOST = 4096
-_SEQ_MOST = 2**63  # behind the last number that fits a BIGINT
+SEQ_MOST = 2**63  # behind the last number that fits a BIGINT
 _TIME_MOST = 2**63 - 1
 _REMEDY = "restore the checkpoint from a copy, or begin with a new one"
 
@@ -103,9 +103,9 @@ class Offset:
             raise Wrong(f"no such version: v={short(version)}")
         if document["view"] != view:
             raise Wrong(f"it is of another view: view={short(document['view'])}, asked={view!r}")
-        logs = _numbers("logs", document["logs"], _SEQ_MOST)
+        logs = _numbers("logs", document["logs"], SEQ_MOST)
         times = _numbers("times", document.get("times", {}), _TIME_MOST)
-        return cls(view, logs, times, _numbers("ledgers", document.get("ledgers", {}), _SEQ_MOST))
+        return cls(view, logs, times, _numbers("ledgers", document.get("ledgers", {}), SEQ_MOST))
 
     def check_follows(self, start: Offset) -> None:
         """Refuse a range that goes backwards.

@@ -8,15 +8,19 @@ back. It moves forward by `release` alone, which is told what the checkpoint has
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Self
 
 from tapewire.bus.names import check_name
-from tapewire.errors import CorruptMetadata, ReaderAlreadyActive
-from tapewire.queue import Reader, open_subscriber
+from tapewire.errors import ReaderAlreadyActive
+from tapewire.queue import Reader, open_subscriber, status
+from tapewire.spark.damaged import UNREACHABLE
 
 __all__ = ["PinnedReaders"]
+
+_log = logging.getLogger("tapewire.spark")
 
 # The process of a query that was stopped or killed a moment ago is still going.
 PATIENCE_S = 5.0
@@ -59,6 +63,13 @@ class PinnedReaders:
         """
         if log in self._readers:
             return
+        if seq > 0 and self.name not in [each.name for each in status(path).readers]:
+            _log.warning(
+                "the checkpoint knows this queue, which does not know its reader: reader=%r was "
+                "removed, or it is another queue of that name [%s]",
+                self.name,
+                path,
+            )
         reader = self._open(path)
         try:
             committed = reader.committed
@@ -113,9 +124,9 @@ class PinnedReaders:
 
 
 def _stands(reader: Reader, seq: int) -> bool:
-    """Whether the reader could be put there: not where the header of the segment is damaged."""
+    """Whether the reader could be put there: not where its segment is damaged or gone."""
     try:
         reader.seek_seq(seq)
-    except CorruptMetadata:
+    except UNREACHABLE:
         return False
     return True

@@ -11,7 +11,7 @@ import numpy as np
 from tapewire.damage import Passed, said
 from tapewire.errors import CorruptMetadata, CorruptRecord, SegmentMissing, TapewireError
 from tapewire.log import Batch, Reader, open_log
-from tapewire.spark.damaged import DAMAGE, pass_damage
+from tapewire.spark.damaged import DAMAGE, UNREACHABLE, pass_damage
 
 if TYPE_CHECKING:
     from tapewire.spark.columns import RowColumns
@@ -48,7 +48,7 @@ class Damage:
         """Whether the reader stands before a record of this number or a later one."""
         try:
             return reader.seek_seq(seq)
-        except CorruptMetadata as error:
+        except UNREACHABLE as error:
             return self.passed(reader, error, seq)
 
     def unreadable(self, error: CorruptMetadata) -> None:
@@ -112,7 +112,7 @@ def walk(reader: Reader, damage: Damage, most: int | None = None) -> Iterator[Ba
 def _by_number(part: Slice, reader: Reader, damage: Damage) -> Iterator[Batch]:
     try:
         reader.seek_seq(part.seq_from)
-    except CorruptMetadata as error:
+    except UNREACHABLE as error:
         if not damage.passed(reader, error, part.seq_from):
             return
     else:

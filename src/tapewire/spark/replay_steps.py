@@ -19,6 +19,7 @@ from tapewire.log import open_log
 from tapewire.queue import status
 from tapewire.replay._features import positions_in
 from tapewire.replay.start import next_record
+from tapewire.spark.damaged import seek_seq
 from tapewire.spark.replay_slices import instruments_of
 from tapewire.spark.states import Found, Mark, States
 
@@ -184,7 +185,7 @@ def _shown(path: str, end: int, time_to: int) -> int:
     not looked at.
     """
     with open_log(path) as reader:
-        record = next_record(reader) if reader.seek_seq(end) else None
+        record = next_record(reader) if seek_seq(reader, end) else None
     return end if record is None or record.timestamp_ns < time_to else record.seq + 1
 
 

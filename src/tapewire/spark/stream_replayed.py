@@ -7,6 +7,7 @@ waits for is the last state but one: the last one may turn out to be damaged.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,11 @@ class ReplayedStreamReader(StreamReader):
             raise InvalidOption(
                 f"a query over {self._options.view} needs a folder for the state of its books",
                 hint='give it one that is its own: option("state", DIR)',
+            )
+        if os.path.lexists(self._options.state) and not os.path.isdir(self._options.state):
+            raise InvalidOption(
+                f"the states of a query need a folder, this is none: state={self._options.state}",
+                hint='name another: option("state", DIR)',
             )
         self._goal: dict[str, SeenLog] | None = None
         self._goal_reach: dict[str, int | None] = {}

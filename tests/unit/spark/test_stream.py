@@ -1,6 +1,8 @@
 """The reader of streaming queries: every record once, whatever ends it, and wherever it goes on."""
 
+import os
 import random
+import shutil
 import time
 
 import pytest
@@ -421,6 +423,40 @@ def test_a_segment_whose_header_is_damaged_is_passed_over(tmp):
         assert found.column("seq").to_pylist() == left
     inside = batch(tmp / "md", on_damage="skip", seq_from=first + 5, seq_to=last + 5)
     assert inside.column("seq").to_pylist() == list(range(last, last + 5))
+
+
+def test_a_number_beyond_bigint_is_told_before_the_checkpoint_has_it(tmp):
+    with tw.open_publisher(tmp / "md", segment_bytes=8192, sparse=True) as writer:
+        for number in (2**63 - 1, 2**63):
+            writer.append(1, b"x", seq=number)
+    query = MicroBatches(tmp / "md", reader="q")
+    with pytest.raises(InvalidOption, match=f"seq={2**63}"):
+        query.run()
+    assert query.offsets == []
+    query.options["seq_to"] = str(2**63)
+    assert query.run().column("seq") == [2**63 - 1]
+
+
+def test_a_segment_that_is_gone_from_the_middle_is_told_or_passed_over(tmp):
+    with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
+        append(writer, 300)
+    first, last = (status(tmp / "md").segments[n].first_seq for n in (2, 3))
+    os.rename(status(tmp / "md").segments[2].path, tmp / "away")
+    with pytest.raises(SegmentMissing, match="is gone"):
+        MicroBatches(tmp / "md", reader="q").run()
+    for limit in (7, first, 100, 1000):
+        query = MicroBatches(tmp / "md", reader=f"q{limit}", max_rows=limit, on_damage="skip").run()
+        assert query.column("seq") == [n for n in range(300) if not first <= n < last]
+
+
+def test_a_queue_that_was_put_in_the_place_of_another_is_told_of(md, caplog):
+    query = on(md, max_rows=300).run()
+    md.close()
+    shutil.rmtree(md.path)
+    with tw.open_publisher(md.path, segment_bytes=8192) as writer:
+        append(writer, 600)
+    query.run()
+    assert "it is another queue of that name" in caplog.text
 
 
 def test_a_batch_tells_of_a_damaged_header_at_the_end_of_a_log(tmp):

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -256,6 +257,15 @@ def test_damage_skipped_by_option_goes_on_with_the_same_book(tmp, caplog):
     same(query.rows, whole(tmp / "kept", "book", "event"))
 
 
+@pytest.mark.parametrize("limit", [30, 1000])
+def test_a_segment_that_is_gone_is_passed_over_as_in_one_pass(tmp, limit):
+    with Feed(tmp / "bus", 5, apart=True, segment_bytes=8192) as feed:
+        feed.append()
+    os.rename(status(feed.paths["book"]).segments[2].path, tmp / "away")
+    query = query_over(tmp / "bus", "book", "event", max_rows=limit, on_damage="skip").run()
+    same(query.rows, whole(tmp / "bus", "book", "event", on_damage="skip"))
+
+
 def test_two_queries_may_share_a_folder_of_states(tmp):
     with retired(tmp) as (feed, book):
         other = MicroBatches(**{**book.options, "reader": "other", "levels": "1"})
@@ -352,6 +362,14 @@ def test_a_folder_for_states_is_required(tmp):
     query = MicroBatches(tmp / "bus", reader="q", view="book")
     with pytest.raises(InvalidOption, match=r'option\("state", DIR\)'):
         query.run()
+
+
+def test_a_file_is_no_folder_for_states(tmp):
+    with Feed(tmp / "bus", 1, apart=False) as feed:
+        feed.append(10)
+    (tmp / "state").write_text("x")
+    with pytest.raises(InvalidOption, match="need a folder"):
+        query_over(tmp / "bus", "book", "event").run()
 
 
 def test_old_states_are_taken_away(tmp):
