@@ -1,6 +1,7 @@
 """Logs to Parquet and back lose nothing; small files become right-sized ones, in order."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -94,6 +95,15 @@ def test_what_is_there_is_not_made_again_and_what_has_grown_is(spark, archive, t
     assert (grown.done, grown.rows) == (1, 3)
     jobs.compact(spark, tmp_path / "parquet", tmp_path / "again", to="archive")
     assert tree(tmp_path / "again") == tree(archive)
+
+
+def test_a_folder_that_was_removed_is_made_again(spark, archive, tmp_path):
+    jobs.compact(spark, archive, tmp_path / "parquet")
+    removed = tmp_path / "parquet" / "v1" / "v" / "000001"
+    shutil.rmtree(removed)
+    again = jobs.compact(spark, archive, tmp_path / "parquet")
+    assert again.done == 1
+    assert list(removed.rglob("*.parquet"))
 
 
 def test_a_damaged_log_is_named_and_stops_no_other(spark, archive, tmp_path):

@@ -186,6 +186,14 @@ class _ToParquet(_Work):
         except (CorruptSource, CorruptMetadata, NotADirectoryError):
             return False  # something else
 
+    def hold(self, there: Path, until: contextlib.ExitStack) -> None:
+        if os.path.lexists(there / "control.meta"):
+            raise InvalidOption(
+                "there is a log in the place of its files",
+                path=os.fspath(there),
+                hint="give another target",
+            )
+
 
 class _ToLog(_Work):
     def make(self, part: Part, made: Path) -> PartResult:

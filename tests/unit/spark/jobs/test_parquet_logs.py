@@ -131,6 +131,15 @@ def test_files_of_somebody_else_are_not_replaced(tmp):
     assert (place / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("yes", [False, True])
+def test_a_log_is_never_replaced_by_its_own_files(tmp, yes):
+    with tw.open_publisher(tmp / PLACE, segment_bytes=1 << 16) as writer:
+        writer.append(7, b"x", timestamp_ns=1)
+    with pytest.raises(InvalidOption, match="another target"):
+        to_parquet(tmp / PLACE, tmp, yes)
+    assert seqs_of(tmp / PLACE) == [0]
+
+
 def rewrite(source, target):
     part = Part("p", tuple(_states(source)), (str(source), "x"))
     return _Rewrite(target, False, 1 << 20, "zstd")(part)
