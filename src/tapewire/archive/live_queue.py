@@ -54,7 +54,8 @@ class LiveQueue:
         self.pending = False
         self.uncommitted = False
         self.at_end = False
-        self.archived_next = _archived_next(origin, layout)
+        self.archived_next = _archived_next(origin, layout, _NEWEST_DAYS)
+        self._layout = layout
         self.identity = identity_of(origin)
         self._found = found
         self._lost: list[str] = []  # why, since the last record that was archived
@@ -89,15 +90,22 @@ class LiveQueue:
         The place tells what a tap of this name has archived somewhere: perhaps in another archive,
         or in logs that are here no more.
         """
-        wanted = self.archived_next or 0
+        if self._is_ahead_of_archive():
+            self._look_at_all_days()
+            if self._is_ahead_of_archive():
+                self._reader.seek_seq(self.archived_next or 0)
+
+    def _is_ahead_of_archive(self) -> bool:
         with open_reader(self.origin.queue) as scout:
             try:
-                scout.seek_seq(wanted)
+                scout.seek_seq(self.archived_next or 0)
             except (CorruptRecord, GapDetected, SegmentMissing):
-                return  # damaged around there: the place is all there is to go by
-            behind = tuple(scout.position) < tuple(self._reader.position)
-        if behind:
-            self._reader.seek_seq(wanted)
+                return False  # damaged around there: the place is all there is to go by
+            return tuple(scout.position) < tuple(self._reader.position)
+
+    def _look_at_all_days(self) -> None:
+        """The last number may be in an old day's log: that of a late record."""
+        self.archived_next = _archived_next(self.origin, self._layout)
 
     def _end_before_a_writer(self) -> tuple[int, int] | None:
         """Where the queue ends now; None without a writer: reading then ends by itself."""
@@ -204,13 +212,13 @@ class LiveQueue:
 
     def gap_before(self, seq: int, timestamp_ns: int) -> Gap | None:
         """What the archive lacks before this record, which is about to be archived."""
-        known = [
-            n for n in (self.archived_next, None if self._kept is None else self._kept + 1) if n
-        ]
-        first = max(known, default=None)
-        retired = self._kept is None and first is not None and seq > first
-        if retired and not self._lost and not self._reader.sparse:
-            self.lose("retired from the live queue before the tap had read it")
+        first = self._first_not_kept()
+        if self._kept is None and first is not None and seq > first:
+            self._look_at_all_days()
+            first = self._first_not_kept()
+            retired = first is not None and seq > first
+            if retired and not self._lost and not self._reader.sparse:
+                self.lose("retired from the live queue before the tap had read it")
         if not self._lost:
             return None
         cause = "; ".join(dict.fromkeys(self._lost))[:_CAUSE_MOST]
@@ -230,6 +238,10 @@ class LiveQueue:
             cause,
             "passed over by the tap",
         )
+
+    def _first_not_kept(self) -> int | None:
+        kept = None if self._kept is None else self._kept + 1
+        return max((n for n in (self.archived_next, kept) if n), default=None)
 
     def tell_if_anew(self, seq: int) -> None:
         """That a record was not in the archive although the archive holds higher numbers."""
@@ -286,9 +298,9 @@ def identity_of(origin: Origin) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _archived_next(origin: Origin, layout: ArchiveLayout) -> int | None:
-    """The number behind the last one in the stream's newest logs."""
-    days = origin.stream.days(layout)[-_NEWEST_DAYS:]
+def _archived_next(origin: Origin, layout: ArchiveLayout, newest: int = 0) -> int | None:
+    """The number behind the last one in the stream's logs: the newest so many, 0 for all."""
+    days = origin.stream.days(layout)[-newest:]
     last = [status(origin.stream.log(layout, day)).last_seq for day in days]
     known: list[Any] = [seq for seq in last if seq is not None]
     return max(known) + 1 if known else None

@@ -9,7 +9,13 @@ from urllib.parse import urlsplit
 
 from tapewire.errors import InvalidOption
 
-__all__ = ["connect_endpoint", "is_loopback", "local_cores", "require_connect"]
+__all__ = [
+    "connect_endpoint",
+    "is_loopback",
+    "local_cores",
+    "require_connect",
+    "require_standalone",
+]
 
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
@@ -72,15 +78,42 @@ def require_connect(master: str) -> None:
     """
     if importlib.util.find_spec("grpc") is None:
         raise ImportError("Spark Connect needs its client: pip install 'pyspark[connect]'")
-    endpoint = connect_endpoint(master)
-    host, _, port = endpoint.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
-    except OSError as error:
+    error = _why_nobody_answers(connect_endpoint(master))
+    if error is not None:
         raise InvalidOption(
             f"no Spark Connect server answers: master={master} ({error})",
             hint="start one with sbin/start-connect-server.sh of Spark, or correct the address",
         ) from error
+
+
+def require_standalone(master: str) -> None:
+    """Raise unless one of the masters listens: Spark would try for minutes, and say nothing.
+
+    Raises:
+        InvalidOption: An address is none, or nobody answers at any.
+    """
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise InvalidOption(f"not an address: master={master!r}", hint="spark://HOST:7077")
+        error = _why_nobody_answers(address)
+        if error is None:
+            return
+    raise InvalidOption(
+        f"no Spark master answers: master={master} ({error})",
+        hint="start one with sbin/start-master.sh of Spark, or correct the address",
+    ) from error
+
+
+def _why_nobody_answers(endpoint: str) -> OSError | None:
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except OverflowError:  # a port beyond 65535
+        return OSError(f"port={port}")
+    except OSError as error:
+        return error
+    return None
 
 
 def connect_endpoint(master: str) -> str:

@@ -52,7 +52,8 @@ def session(
 
     Raises:
         JavaUnusable: There is no Java, or one older than 17.
-        InvalidOption: The session under way has another master, or cannot take a setting.
+        InvalidOption: The session under way has another master, or cannot take a setting; or
+            nobody answers at the address of `master`.
 
     Example:
         >>> from tapewire import spark as tws
@@ -86,6 +87,8 @@ def _started(
             own["spark.master"] = master
     else:
         require_java()
+        if master is not None and master.startswith("spark://"):
+            masters.require_standalone(master)
         _end_jvm()
         own = settings.of(master or LOCAL, ui=ui)
         if "spark.driver.extraJavaOptions" in given:

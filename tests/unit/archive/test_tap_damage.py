@@ -14,6 +14,7 @@ from tapewire.book.gaps import GapLedger
 from tests.support import crafted
 from tests.support import queue_format as qf
 from tests.support.taps import (
+    DAY_NS,
     MIDNIGHT_NS,
     TYPE,
     all_archived,
@@ -123,6 +124,22 @@ def test_what_was_retired_before_the_tap_came_back_is_told(tmp, forgotten):
     assert report.gaps == 1
     numbers = [record[0] for record in records_of(tmp / LOG)]
     assert numbers == [*range(100), *range(first, 1100)]
+
+
+def test_late_records_that_are_archived_and_retired_are_no_gap(tmp):
+    """Three logs of later days hold lower numbers: the last one is in an older day's."""
+    queue = clean_queue(tmp / "bus")
+    for days in (9, 8, 7):
+        fill(queue, 1, segment_bytes=8192, start_ns=MIDNIGHT_NS + days * DAY_NS)
+    fill(queue, 500, segment_bytes=8192)
+    run_once(tmp / "bus", tmp)
+    fill(queue, 10, segment_bytes=8192)
+    whole = records_of(queue)
+    retired_to(queue, 490)
+    report = run_once(tmp / "bus", tmp)
+    assert report.clean
+    assert report.records == 10
+    assert all_archived(tmp) == whole
 
 
 def test_what_was_retired_before_the_first_tap_is_a_finding(tmp):

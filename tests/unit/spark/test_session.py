@@ -1,13 +1,14 @@
 """What a session is given, without starting one."""
 
 import os
+import socket
 import stat
 import sys
 
 import pytest
 
 from tapewire import errors
-from tapewire.spark import environment, java, masters, settings
+from tapewire.spark import environment, java, masters, session, settings
 
 
 def fake_java(folder, text, code=0):
@@ -82,6 +83,24 @@ def test_a_connect_address_nobody_listens_on_is_told_at_once():
 def test_a_connect_address_that_is_none_is_refused(address):
     with pytest.raises(errors.InvalidOption, match="not an address"):
         masters.require_connect(address)
+
+
+def test_a_master_nobody_listens_on_is_told_at_once():
+    """Spark itself would say nothing for minutes."""
+    with pytest.raises(errors.InvalidOption, match=r"no Spark master.*spark://127.0.0.1:1 "):
+        session("x", "spark://127.0.0.1:1")
+
+
+def test_one_of_several_masters_is_enough():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        masters.require_standalone(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("address", ["spark://", "spark://host", "spark://host:x", "spark://:7077"])
+def test_a_master_that_is_no_address_is_refused(address):
+    with pytest.raises(errors.InvalidOption, match="not an address"):
+        masters.require_standalone(address)
 
 
 def test_a_local_session_listens_on_loopback_alone():
