@@ -202,3 +202,18 @@ def test_raw_logs_are_refused_with_the_remedy(spark, tmp):
     tw.open_publisher(log, segment_bytes=1 << 16).close()
     with pytest.raises(NotALog, match="etl refine"):
         tws.jobs.features(spark, tmp, tmp / "out")
+
+
+def test_a_page_of_other_days_is_drawn_anew(spark, tmp):
+    write_archive(tmp / "clean", count=60)
+    options = {"names": ["mid"], "sample": "1s", "plots": 0}
+    page = tmp / "out" / "_report.html"
+    for symbol in ("AAA", "BBB"):
+        tws.jobs.features(spark, tmp / "clean", tmp / "out", symbols=[symbol], **options)
+    assert "AAA" not in page.read_text(encoding="utf-8")
+    both = tws.jobs.features(spark, tmp / "clean", tmp / "out", **options)
+    assert both.done == 0
+    assert "AAA" in page.read_text(encoding="utf-8")
+    before = page.stat().st_mtime_ns
+    tws.jobs.features(spark, tmp / "clean", tmp / "out", **options)
+    assert page.stat().st_mtime_ns == before

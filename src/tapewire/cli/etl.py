@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -215,8 +213,6 @@ def run_job(
     """
     settings = _settings(conf or [])
     from tapewire import spark as tws  # says how to install it where it is not
-
-    _refuse_without_java(master)
     from tapewire.spark.jobs import Progress
 
     with interruptible():
@@ -239,21 +235,6 @@ def _settings(given: list[str]) -> dict[str, str]:
             fail(Exit.USAGE, f"not a setting: {text}", "--conf NAME=VALUE")
         settings[name] = value
     return settings
-
-
-def _refuse_without_java(master: str) -> None:
-    """Spark's own message would be a page of Java; behind Connect it needs none here."""
-    if master.startswith("sc://"):
-        return
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if java is None or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME={home}" if home else "no java on PATH"
-        fail(
-            Exit.USAGE,
-            f"Spark needs a Java runtime, 17 or newer: {where}",
-            "install one (Debian: openjdk-17-jre-headless), or use --master sc://HOST:PORT",
-        )
 
 
 def _show(summary: Any) -> None:

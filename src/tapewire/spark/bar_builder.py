@@ -18,6 +18,7 @@ __all__ = ["DAY_NS", "KINDS", "Bar", "BarBuilder", "BarSpec"]
 KINDS = ("time", "tick", "volume", "dollar")
 DAY_NS = 86_400 * 10**9
 _INT64 = 2**63
+_MOST_DIGITS = 60
 
 Array = np.ndarray[Any, Any]
 
@@ -57,7 +58,9 @@ class BarSpec:
             return cls(kind, Fraction(span))
         try:
             # Of a float, what it shows: 0.1 is a tenth.
-            number = Fraction(Decimal(str(size)))
+            given = Decimal(str(size))
+            # Far beyond what a bar can hold; as a fraction it might not even fit into memory.
+            number = Fraction(given) if abs(given.adjusted()) < _MOST_DIGITS else Fraction(0)
         except (InvalidOperation, ValueError, OverflowError):
             number = Fraction(0)
         if number <= 0 or (kind == "tick" and number.denominator != 1):

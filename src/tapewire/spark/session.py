@@ -26,7 +26,16 @@ __all__ = ["is_loopback", "session"]
 
 LOCAL = "local[*]"
 # The JVM says this before any of its own settings could stop it.
-_SAID_ANYWAY = "WARNING: Using incubator modules: jdk.incubator.vector"
+_SAID_ANYWAY = r"""
+/^WARNING: Using incubator modules: jdk\.incubator\.vector$/d
+# A worker of PySpark's that Java has hung up on while it stopped: it had nothing to say any more.
+/^Traceback (most recent call last):$/{
+N
+N
+N
+/daemon\.py", line [0-9]*, in worker\nBrokenPipeError: \[Errno 32\] Broken pipe$/d
+}
+"""
 _STOP_SECONDS = 20.0
 _filters: list[subprocess.Popen[bytes]] = []  # they live as long as their JVM
 
@@ -173,25 +182,25 @@ def _launching(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _filtered_stderr(unwanted: str) -> Iterator[None]:
-    """Processes started inside have a standard error that lets all lines but one through.
+def _filtered_stderr(script: str) -> Iterator[None]:
+    """Processes started inside have a standard error that goes through this script of sed.
 
     The filter is a process of its own, so that Java never waits for this one; it ends with the last
     process that writes to it.
     """
-    grep = shutil.which("grep")
+    sed = shutil.which("sed")
     try:
         ours = os.dup(2)
     except OSError:  # a daemon's is closed
         yield
         return
-    if grep is None:
+    if sed is None:
         os.close(ours)
         yield
         return
     # A group of its own: Ctrl-C is for Python, and what Spark says while it stops comes after that.
     filtering = subprocess.Popen(
-        [grep, "--line-buffered", "-vxF", unwanted],
+        [sed, "--unbuffered", script],
         stdin=subprocess.PIPE,
         stdout=ours,
         start_new_session=True,

@@ -96,6 +96,8 @@ def test_a_trade_of_negative_size_is_refused():
         ("volume", "nan", "size='nan'"),
         ("dollar", "much", "size='much'"),
         ("dollar", float("inf"), "size=inf"),
+        ("dollar", "1e999999999", "size='1e999999999'"),
+        ("volume", "1e-999999999", "a number above 0"),
         ("time", "7h", "must divide a day: size='7h'"),
     ],
 )

@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+import subprocess
 import sys
 
 import pytest
@@ -177,3 +178,27 @@ def test_an_editable_package_cannot_be_packed(tmp, monkeypatch):
     found = environment._required(["mine"])
     with pytest.raises(errors.InvalidOption, match=r"package=mine is editable; install it without"):
         environment._files(found)
+
+
+HUNG_UP = """\
+Traceback (most recent call last):
+  File "pyspark.zip/pyspark/daemon.py", line 264, in manager
+  File "pyspark.zip/pyspark/daemon.py", line 95, in worker
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+
+
+def test_what_spark_says_without_need_is_kept_from_standard_error_and_nothing_else():
+    other = HUNG_UP.replace("BrokenPipeError: [Errno 32] Broken pipe", "ValueError: 7")
+    noise = "WARNING: Using incubator modules: jdk.incubator.vector\n"
+    script = (
+        "import subprocess, sys\n"
+        "from tapewire.spark.session import _SAID_ANYWAY, _filtered_stderr, _filters\n"
+        "with _filtered_stderr(_SAID_ANYWAY):\n"
+        f"    text = {'one' + chr(10) + noise + HUNG_UP + other + HUNG_UP + 'last'!r}\n"
+        "    subprocess.run(['sh', '-c', 'printf %s \"$0\" >&2', text])\n"
+        "_filters[0].wait()\n"
+    )
+    command = [sys.executable, "-c", script]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stderr.splitlines() == ["one", *other.splitlines(), "last"]

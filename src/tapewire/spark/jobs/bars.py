@@ -98,6 +98,7 @@ def bars(
         return _rows(spark, os.path.abspath(os.fspath(source)), date, group, spec)
 
     write_day_tables(
+        spark,
         JOB,
         target,
         days,

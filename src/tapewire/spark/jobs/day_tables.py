@@ -25,7 +25,7 @@ from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.summary import Finding, Summary
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["KEYS", "refuse_live_days", "utc_date", "write_day_tables"]
 
@@ -58,6 +58,7 @@ def utc_date(column: str = "timestamp_ns") -> Any:
 
 
 def write_day_tables(
+    spark: SparkSession,
     job: str,
     target: str | os.PathLike[str],
     days: Sequence[Day],
@@ -71,6 +72,7 @@ def write_day_tables(
     """Write what is not there yet.
 
     Args:
+        spark: The session.
         job: The job's name.
         target: The table's folder.
         days: All symbols' days of the job.
@@ -90,7 +92,7 @@ def write_day_tables(
     with shop.alone():
         left, results = skip_done(done, parts, options, summary)
         progress.expect(parts=len(left))
-        work = _Work(shop, done, root, rows_of, options, summary, progress, results)
+        work = _Work(spark, shop, done, root, rows_of, options, summary, progress, results)
         for date, group in _groups(left):
             work.do(date, group)
     return results
@@ -100,6 +102,7 @@ def write_day_tables(
 class _Work:
     """What all groups of a run have in common."""
 
+    spark: SparkSession
     shop: Workshop
     done: Done
     root: Path
@@ -130,7 +133,8 @@ class _Work:
     def _write(self, date: str, group: Sequence[Part]) -> None:
         with self.shop.folder() as made:
             frame = self.rows_of(date, [part.work for part in group])
-            frame.write.partitionBy(*KEYS).mode("overwrite").parquet(os.fspath(made / "rows"))
+            with self.progress.watching(self.spark, parts=len(group)):
+                frame.write.partitionBy(*KEYS).mode("overwrite").parquet(os.fspath(made / "rows"))
             for part in group:
                 result = _publish(
                     self.shop, self.done, made / "rows", self.root, part, self.options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ from tapewire.spark.jobs.days import (
     is_chosen,
     symbols_option,
 )
+from tapewire.spark.jobs.done import Done
+from tapewire.spark.jobs.parts import Part
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
 from tapewire.spark.options import ReadOptions
@@ -104,25 +107,38 @@ def features(
         rows = views.load("features", date, group, sample=sample, features=",".join(columns))
         return _in_order(rows.withColumn("date", utc_date()))
 
+    made_by = {"names": list(columns), "sample": sample, "instruments": instruments}
+    progress = progress if progress is not None else Progress(JOB, quiet=True)
     results = write_day_tables(
+        spark,
         JOB,
         target,
         days,
         rows_of,
         streams=STREAMS,
-        options={"names": list(columns), "sample": sample, "instruments": instruments},
+        options=made_by,
         summary=summary,
-        progress=progress if progress is not None else Progress(JOB, quiet=True),
+        progress=progress,
     )
     summary.seconds = time.monotonic() - started
     report = Path(os.path.abspath(os.fspath(target))) / REPORT
-    if summary.done or not report.exists():
+    there = [day for day in days if day.name in results]
+    drawn = sorted(there, key=lambda day: -results[day.name].rows)[:plots]
+    drawn = [day for day in drawn if results[day.name].rows]
+    facts = [_facts(day, results) for day in there]
+    shown_by = {**made_by, "plots": plots, "source": os.fspath(source)}
+    page = Part("report", tuple(asdict(fact) for fact in facts))
+    # A page that a kill has prevented, or one of other days, is drawn now.
+    done = Done(report.parent, f"{JOB}_report")
+    if summary.done or not report.exists() or not done.current(page.name, page.inputs, shown_by):
         shown = _Shown(views, report.parent, columns, sample)
-        there = [day for day in days if day.name in results]
-        drawn = sorted(there, key=lambda day: -results[day.name].rows)[:plots]
-        facts = [_facts(day, results) for day in there]
-        pictures = [shown.day(day) for day in drawn if results[day.name].rows]
+        progress.expect(parts=len(drawn))
+        pictures = []
+        for day in drawn:
+            pictures.append(shown.day(day))
+            progress.add(parts=1)
         write_file(report, features_page(facts, pictures, columns, sample, os.fspath(source)))
+        done.write(page.name, page.inputs, shown_by, {})
         summary.seconds = time.monotonic() - started
     summary.report = os.path.join(os.fspath(target), REPORT)
     return summary

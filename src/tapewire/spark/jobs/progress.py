@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tapewire.spark.jobs.units import rate_text, span_text
@@ -57,6 +58,7 @@ class Progress:
         self._clock = clock
         self._started = clock()
         self._tallies: list[Tally] = []
+        self._query: Query | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -110,6 +112,21 @@ class Progress:
             self._tallies.append(tally)
         return tally
 
+    @contextlib.contextmanager
+    def watching(self, spark: SparkSession, parts: int) -> Iterator[None]:
+        """Around one query that makes so many parts: its own tasks tell how far those are.
+
+        Behind Spark Connect its tasks cannot be seen; the parts come in when it has ended.
+        """
+        query = None if _is_connect(spark) else Query(spark, parts)
+        with self._lock:
+            self._query = query
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._query = None
+
     def line(self, seconds: float | None = None) -> str:
         """How far it is."""
         seconds = self.seconds if seconds is None else seconds
@@ -117,13 +134,17 @@ class Progress:
             rows = self.rows + sum(tally.rows for tally in self._tallies)
             parts = self.parts + sum(tally.parts for tally in self._tallies)
             total, expected = self.total_parts, self._expected_rows
+            query = self._query
+        under_way = query.look() if query is not None else (0, 0.0)
+        rows += under_way[0]
         text = [self.job]
         if total:
             text.append(f"{min(parts, total):,} of {total:,} parts")
         text.append(f"{rows:,} rows")
         text.append(rate_text(rows, seconds))
-        known = [_left(rows, expected, seconds), _left(parts, total or None, seconds)]
-        if (expected and not rows) or (total and not parts and rows == expected):
+        done = parts + under_way[1]
+        known = [_left(rows, expected, seconds), _left(done, total or None, seconds)]
+        if (expected and not rows) or (total and not done and rows == expected):
             known = [None]  # a step has just begun: nothing tells how long it takes
         lefts = [each for each in known if each is not None]
         text.append(f"{span_text(max(lefts))} left" if lefts else "? left")
@@ -149,6 +170,32 @@ class Progress:
 
     def __repr__(self) -> str:
         return f"<Progress {self.line()}>"
+
+
+class Query:
+    """A query of Spark's under way: the rows that it has written, and how far it is."""
+
+    def __init__(self, spark: SparkSession, parts: int) -> None:
+        context: Any = spark.sparkContext
+        self._store = context._jsc.sc().statusStore()
+        self._parts = parts
+        self._stages: dict[int, tuple[int, int, int]] = {}
+
+    def look(self) -> tuple[int, float]:
+        """Rows of the tasks that have ended, and how many parts that may be."""
+        from py4j.protocol import Py4JError
+
+        try:
+            found = self._store.activeStages()
+            for stage in (found.apply(i) for i in range(found.size())):
+                seen = (stage.outputRecords(), stage.numCompleteTasks(), stage.numTasks())
+                self._stages[stage.stageId()] = seen
+        except Py4JError:  # Java is gone: who waits for the query tells of it
+            return 0, 0.0
+        rows, done, tasks = (
+            sum(column) for column in zip((0, 0, 0), *self._stages.values(), strict=True)
+        )
+        return rows, self._parts * done / tasks if tasks else 0.0
 
 
 class Tally:
@@ -182,7 +229,7 @@ def _is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def _left(done: int, total: int | None, seconds: float) -> float | None:
+def _left(done: float, total: int | None, seconds: float) -> float | None:
     if not total or not done:
         return None
     return max(total - done, 0) * seconds / done

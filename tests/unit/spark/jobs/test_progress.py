@@ -70,3 +70,48 @@ def test_a_reader_that_went_away_does_not_end_the_job(eventually, monkeypatch):
         eventually(lambda: not progress._thread.is_alive())
         progress.add(rows=1)
     assert progress.rows == 1
+
+
+class Stage:
+    """As Spark's status store tells of one."""
+
+    def __init__(self, number, rows, done, tasks):
+        self.stageId, self.outputRecords = (lambda: number), (lambda: rows)
+        self.numCompleteTasks, self.numTasks = (lambda: done), (lambda: tasks)
+
+
+class FakeSpark:
+    """A session whose stages a test says."""
+
+    def __init__(self):
+        self.stages = []
+        self.sparkContext = self._jsc = self
+
+    def sc(self):
+        return self
+
+    def statusStore(self):
+        return self
+
+    def activeStages(self):
+        return self
+
+    def size(self):
+        return len(self.stages)
+
+    def apply(self, i):
+        return self.stages[i]
+
+
+def test_a_query_under_way_tells_its_rows_and_the_time_left_by_its_tasks():
+    progress, spark = Progress("bars", quiet=True), FakeSpark()
+    progress.expect(parts=2)
+    with progress.watching(spark, parts=2):
+        assert progress.line(seconds=5) == "bars  0 of 2 parts  0 rows  0 rows/s  ? left"
+        spark.stages = [Stage(7, rows=1000, done=1, tasks=4)]
+        line = "bars  0 of 2 parts  1,000 rows  200 rows/s  15.0 s left"
+        assert progress.line(seconds=5) == line
+        spark.stages = []  # it has ended; the next has not begun
+        assert progress.line(seconds=5) == line
+    progress.add(rows=4000, parts=2)
+    assert progress.line(seconds=5) == "bars  2 of 2 parts  4,000 rows  800 rows/s  0.0 s left"
