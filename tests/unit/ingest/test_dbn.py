@@ -8,7 +8,7 @@ import pytest
 
 from tapewire import ingest
 from tapewire.book.gaps import GapLedger
-from tapewire.errors import InvalidName, InvalidOption
+from tapewire.errors import CorruptSource, InvalidName, InvalidOption
 from tapewire.protocol.market import EventType, L3Type, Maker, Side
 from tests.support.archives import l3_book_of, records_of
 from tests.support.dbn_files import DAY, LAST, NANO, T, header, library, mapping, mbo, priced
@@ -324,6 +324,31 @@ def test_of_an_events_records_the_last_one_is_the_book(tmp):
     )
     assert [e.bids.tolist()[0][1] for e in events(tmp, "book_snapshot_1")] == [3, 4, 5, 6]
     assert summary.skipped == {"within an event": 2}
+
+
+def test_an_event_is_one_snapshot_wherever_the_file_is_cut_into_pieces(tmp, monkeypatch):
+    from tapewire.ingest import dbn_format
+
+    def pieces(source):
+        content = source.path.read_bytes()
+        yield from (content[at : at + 50] for at in range(0, len(content), 50))
+        yield b""
+
+    monkeypatch.setattr(dbn_format, "pieces", pieces)
+    parts = [
+        priced("MBP1Msg", "A", "B", levels=[(10, 1 + i, 11, 1)], flags=0, ts_recv=T + i // 3)
+        for i in range(9)
+    ]
+    summary = run(tmp, header("MBP_1"), *parts)
+    assert [e.bids.tolist()[0][1] for e in events(tmp, "book_snapshot_1")] == [3, 6, 9]
+    assert summary.skipped == {"within an event": 6}
+
+
+def test_what_an_event_left_is_kept_where_the_file_is_cut(tmp):
+    parts = [header("MBP_1"), priced("MBP1Msg", "A", "B", levels=[(10, 1, 11, 1)], flags=0)]
+    with pytest.raises(CorruptSource):
+        run(tmp, *parts, b"\x14\x01")
+    assert len(events(tmp, "book_snapshot_1")) == 1
 
 
 def test_trades_among_levels_and_orders_can_be_left_to_their_own_file(tmp):
