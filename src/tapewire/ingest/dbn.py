@@ -201,7 +201,7 @@ class _File:
             instrument = self._instrument(mine) if len(mine) else None
             if instrument is not None:
                 yield instrument, int(mine["instrument_id"][0]), mine
-            else:
+            elif len(mine):
                 self._report.skipped["another symbol"] += len(mine)
 
     def _of_one_publisher(self, rows: Rows) -> Rows:

@@ -172,14 +172,18 @@ class RunReader:
             CorruptSource: Not a file of this kind, damaged, or cut; after what lies before it.
         """
         data = b""
+        head = bytearray()  # grows in place: the names of a whole market are many pieces
         for piece in pieces(self._source):
-            data += piece
             if self.header is None:
-                used = self._header_of(data, last=not piece)
+                head += piece
+                used = self._header_of(head, last=not piece)
                 if not used:
                     continue
-                data = data[used:]
+                data = bytes(head[used:])
+                head.clear()
                 self._offset += used
+            else:
+                data += piece
             found, used, fault = self._frames(data)
             yield found
             data = data[used:]
@@ -210,10 +214,11 @@ class RunReader:
             at += count * size
         return found, at, ""
 
-    def _header_of(self, data: bytes, *, last: bool) -> int:
+    def _header_of(self, data: bytearray, *, last: bool) -> int:
         """Reads the header, and returns its length; 0 while it is not whole."""
-        if not MAGIC.startswith(data[:3]) or (last and len(data) < PREFIX_BYTES):
-            raise self._corrupt(f"not a file of DBN: it begins with {data[:4]!r}", 0)
+        start = bytes(data[:4])
+        if not MAGIC.startswith(start[:3]) or (last and len(data) < PREFIX_BYTES):
+            raise self._corrupt(f"not a file of DBN: it begins with {start!r}", 0)
         if len(data) < PREFIX_BYTES:
             return 0
         version, length = data[3], int.from_bytes(data[4:8], "little")
@@ -228,7 +233,7 @@ class RunReader:
                     f"the file ends within its header: bytes={len(data)}, length={end}", len(data)
                 )
             return 0
-        self.header = self._parsed(version, data[:end])
+        self.header = self._parsed(version, bytes(data[:end]))
         return end
 
     def _parsed(self, version: int, data: bytes) -> Header:

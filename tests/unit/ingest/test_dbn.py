@@ -261,9 +261,11 @@ def test_a_second_publisher_is_kept_aside_or_a_venue_of_its_own(tmp):
         mbo("A", 1, "B", 10, 1),
         mbo("A", 1, "B", 20, 1, publisher_id=3),
         mbo("A", 2, "B", 10, 1),
+        mbo("A", 3, "B", 10, 1, publisher_id=3, ts_recv=T + 86_400 * NANO),
     ]
     summary = run(tmp, *parts)
-    assert summary.bad == {"of another publisher than the instrument's first": 1}
+    assert summary.bad == {"of another publisher than the instrument's first": 2}
+    assert summary.skipped == {}
     assert len(events(tmp)) == 3
     (tmp / "archive").rename(tmp / "before")
     assert run(tmp, *parts, by_publisher=True).bad == {}
