@@ -4,6 +4,7 @@ import gzip
 import random
 import struct
 
+from tests.support.dbn_files import random_mbo
 from tests.support.lobster_files import Day
 
 T_US = 1_700_006_399_000_000  # 2023-11-14T23:59:59Z: the days change within the file
@@ -103,4 +104,17 @@ def lobster(folder, rows, seed=1):
     return paths, {}
 
 
-MAKERS = {"tardis": tardis, "szse": szse, "sse": sse, "itch": itch, "lobster": lobster}
+def dbn(folder, rows, seed=1):
+    path = folder / "day.mbo.dbn"
+    path.write_bytes(random_mbo(rows, seed))
+    return [path], {}
+
+
+MAKERS = {
+    "tardis": tardis,
+    "szse": szse,
+    "sse": sse,
+    "itch": itch,
+    "lobster": lobster,
+    "dbn": dbn,
+}

@@ -15,6 +15,7 @@ IMPORTERS: dict[str, str] = {
     "binance-usdm": "tapewire.ingest.binance:BinanceUsdm",
     "bitget": "tapewire.ingest.bitget:Bitget",
     "coinbase": "tapewire.ingest.coinbase:Coinbase",
+    "dbn": "tapewire.ingest.dbn:Dbn",
     "itch": "tapewire.ingest.itch:Itch",
     "lobster": "tapewire.ingest.lobster:Lobster",
     "okx": "tapewire.ingest.okx:Okx",

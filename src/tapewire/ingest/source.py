@@ -1,4 +1,4 @@
-"""Files to import from: plain, gzip, or a member of a zip; read as a stream, never as a whole."""
+"""Files to import from: plain, gzip, zstd, or a member of a zip; read as a stream, never whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tapewire.errors import CorruptSource
+from tapewire.errors import CorruptSource, InvalidOption
+from tapewire.ingest.zstd import ZSTD_MAGIC, ZstdReader
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -44,7 +45,8 @@ class SourceFile:
     r"""One file to import, or one member of a zip.
 
     A path ``day.zip!orders.txt`` names a member; a zip of one member needs no name. Whether a
-    file is gzip is seen from its first bytes, not from its name.
+    file is gzip or zstd is seen from its first bytes, not from its name; zstd needs the package
+    zstandard.
 
     Attributes:
         path: The file.
@@ -110,6 +112,8 @@ class SourceFile:
             elif counted.peek(2)[:2] == b"\x1f\x8b":
                 with gzip.GzipFile(fileobj=counted) as unpacked:
                     yield io.BufferedReader(_Piecewise(unpacked), _PIECE)
+            elif counted.peek(4)[:4] == ZSTD_MAGIC:
+                yield io.BufferedReader(ZstdReader(counted), _PIECE)
             else:
                 yield counted
 
@@ -139,6 +143,8 @@ class SourceFile:
     def _damage_named(self) -> Iterator[None]:
         try:
             yield
+        except InvalidOption:  # a ValueError too, and not of the file
+            raise
         except _DAMAGE as error:
             raise CorruptSource(
                 f"the file is cut short or damaged: {error}",

@@ -273,7 +273,14 @@ def test_phases_of_a_day(clock, kind, want):
 
 @pytest.mark.parametrize(
     ("format", "options"),
-    [("tardis", {}), ("sse", {}), ("szse", {}), ("itch", {"date": "2024-07-01"})],
+    [
+        ("tardis", {}),
+        ("sse", {}),
+        ("szse", {}),
+        ("itch", {"date": "2024-07-01"}),
+        ("lobster", {}),
+        ("dbn", {}),
+    ],
 )
 def test_a_wire_that_was_none_is_not_kept(tmp, format, options):
     with pytest.raises(InvalidOption, match="keep the files themselves"):
@@ -487,6 +494,8 @@ HEADERS = {
         "MsgType=1\n",
     ],
     "itch": [""],
+    "lobster": ["34200.5,1,7,100,1000000,1\n"],
+    "dbn": ["DBN"],
 }
 PAIRS = st.lists(
     st.tuples(
@@ -517,7 +526,7 @@ PAIRS = st.lists(
     ).map("=".join),
     max_size=18,
 ).map(" ".join)
-ROWS = st.lists(EXTREMES, min_size=8, max_size=11).map(",".join) | PAIRS
+ROWS = st.lists(EXTREMES, min_size=6, max_size=11).map(",".join) | PAIRS
 TEXT = st.lists((ROWS.map(str.encode)) | st.binary(max_size=60), max_size=6).map(b"\n".join)
 
 
@@ -527,7 +536,9 @@ TEXT = st.lists((ROWS.map(str.encode)) | st.binary(max_size=60), max_size=6).map
 def test_arbitrary_files_give_records_bad_rows_or_a_typed_error(format, data):
     header = data.draw(st.sampled_from([*HEADERS[format], ""])).encode()
     cls = importer_class(format)
-    options = {} if format == "tardis" else {"date": "2023-02-07"}
+    options = {} if format in ("tardis", "dbn") else {"date": "2023-02-07"}
+    if format == "lobster":
+        options["ticker"] = "A"
     report = Looked()
     records = 0
     with tempfile.NamedTemporaryFile() as file:

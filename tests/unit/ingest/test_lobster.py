@@ -226,8 +226,9 @@ def test_a_right_order_book_has_no_findings(tmp, levels):
     assert summary.rows == 8_000
 
 
-@pytest.mark.parametrize("row", [1, 700, 1_999])
-@pytest.mark.parametrize("field", range(4))
+@pytest.mark.parametrize(
+    ("row", "field"), [(1, 3), (1_999, 1), *((700, field) for field in range(8))]
+)
 def test_a_number_changed_in_the_order_book_is_found(tmp, row, field):
     day = Day(2_000, seed=5, levels=2)
     numbers = [int(number) for number in day.orderbook[row].split(",")]
@@ -284,6 +285,14 @@ def test_a_level_that_comes_into_sight_may_be_anything():
     empty[0, 1, 2:] = NO_BID
     gone = np.array([[[10, 5, 3, 44], [11, 5, *NO_BID]]])
     assert not steps_right(empty, gone, *told).any(), "there was no level that could come"
+
+
+@pytest.mark.parametrize(("last_size", "right"), [(5, True), (6, False)])
+def test_the_last_level_is_compared_where_none_vanished(last_size, right):
+    before = np.array([[[10, 5, 9, 5], [11, 5, 8, 5]]])
+    after = np.array([[[10, 5, 9, 8], [11, 5, 8, last_size]]])
+    told = (np.array([True]), np.array([9]), np.array([3]))
+    assert steps_right(before, after, *told).tolist() == [right]
 
 
 @pytest.mark.parametrize(

@@ -110,3 +110,12 @@ def test_a_member_that_cannot_be_unpacked_is_named(tmp, offset):
     (tmp / "a.zip").write_bytes(data)
     with pytest.raises(CorruptSource, match=r"a\.zip"):
         list(SourceFile(tmp / "a.zip").lines())
+
+
+def test_lines_of_a_zstd_file(tmp):
+    zstandard = pytest.importorskip("zstandard", reason="zstandard packs the file: install it")
+    text = b"".join(b"line %d\n" % number for number in range(100_000))
+    (tmp / "a").write_bytes(zstandard.compress(text))
+    source = SourceFile(tmp / "a")
+    assert b"".join(line + b"\n" for _, line in source.lines()) == text
+    assert source.read_bytes == source.size

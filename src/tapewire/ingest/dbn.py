@@ -1,0 +1,247 @@
+"""Databento's files (DBN): mbo to single orders, mbp to snapshots, trades to trades.
+
+Ingest time is `ts_recv`, the exchange's `ts_event`. Prices, which have nine decimals, are kept
+exactly or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tapewire.bus.names import check_name
+from tapewire.config import check_whole
+from tapewire.errors import CorruptSource
+from tapewire.ingest.dbn_books import LevelBooks, OrderBooks, trades_of
+from tapewire.ingest.dbn_format import (
+    DTYPES,
+    MBO,
+    MBP_0,
+    SYMBOL_MAPPING,
+    TS_OUT_BYTES,
+    Header,
+    Run,
+    RunReader,
+    mapped_symbol,
+)
+from tapewire.ingest.dbn_rows import PRICE_DECIMALS, Rows
+from tapewire.ingest.file_options import FileOptions
+from tapewire.ingest.model import Chunk
+from tapewire.ingest.symbols import folder_name, known_instrument
+
+if TYPE_CHECKING:
+    from tapewire.ingest.report import Report
+    from tapewire.ingest.source import SourceFile
+    from tapewire.protocol.instruments import Instrument
+
+__all__ = ["Dbn", "DbnOptions"]
+
+_Array = np.ndarray[Any, Any]
+DAY_NS = 86_400 * 10**9
+TBBO = 3  # a schema: the best levels before each trade
+
+_SKIPPED = {
+    0x11: "bar",
+    0x12: "status",
+    0x13: "definition",
+    0x14: "imbalance",
+    0x15: "error",
+    0x17: "system message",
+    0x18: "statistics",
+    **dict.fromkeys((0x20, 0x21, 0x22, 0x23, 0x24), "bar"),
+    0xB1: "consolidated quote",
+    **dict.fromkeys((0xC0, 0xC1, 0xC2), "consolidated quote"),
+    **dict.fromkeys((0xC3, 0xC4), "quote"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DbnOptions(FileOptions):
+    """Options of the DBN importer.
+
+    Attributes:
+        venue: The venue's name; without it, the dataset's code in small letters.
+        trades: Whether the trades in files of mbo and mbp are written; not, where a file of
+            trades brings the same ones.
+        by_publisher: Whether each publisher of a dataset is a venue of its own, with its number
+            behind the name. A book cannot be made of two.
+    """
+
+    price_scale: int = PRICE_DECIMALS
+    size_scale: int = 0
+    venue: str | None = None
+    trades: bool = True
+    by_publisher: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("size_scale", self.size_scale, 0, 9)
+        if self.venue is not None:
+            check_name("venue", self.venue)
+
+
+class Dbn:
+    """Importer of DBN files."""
+
+    name: ClassVar[str] = "dbn"
+    venue: ClassVar[str] = "of the dataset"
+    Options: ClassVar[type[DbnOptions]] = DbnOptions
+
+    def __init__(self, options: DbnOptions) -> None:
+        self._options = options
+
+    def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
+        """The records of the files; each stands alone, and its books begin with a reset."""
+        for source in files:
+            yield from _File(self._options, source, report).chunks()
+
+
+class _File:
+    """One file on its way into chunks."""
+
+    def __init__(self, options: DbnOptions, source: SourceFile, report: Report) -> None:
+        self._options = options
+        self._source = source
+        self._report = report
+        self._reader = RunReader(source)
+        self._orders = OrderBooks(options, report)
+        self._levels = LevelBooks(options, report)
+        self._instruments: dict[tuple[str, bytes], Instrument | None] = {}
+        self._owners: dict[tuple[str, str], bytes] = {}
+        self._publishers: dict[int, int] = {}  # instrument → the one whose records are taken
+
+    def chunks(self) -> Iterator[Chunk]:
+        try:
+            for runs in self._reader.runs():
+                yield from self._of_runs(runs)
+        except CorruptSource:
+            yield from self._levels.finish()
+            raise
+        yield from self._levels.finish()
+
+    @property
+    def _header(self) -> Header:
+        assert self._reader.header is not None, "it comes before the records"
+        return self._reader.header
+
+    def _of_runs(self, runs: list[Run]) -> Iterator[Chunk]:
+        """Records of one type are taken together, up to one that names instruments anew."""
+        gathered: dict[int, list[Rows]] = {}
+        for run in runs:
+            self._report.rows += len(run.rows)
+            if run.rtype == SYMBOL_MAPPING:
+                yield from self._of_types(gathered)
+                gathered = {}
+                self._map(run)
+            elif run.rtype in DTYPES:
+                rows = self._typed(run)
+                if rows is not None:
+                    gathered.setdefault(run.rtype, []).append(rows)
+            else:
+                kind = _SKIPPED.get(run.rtype, f"of type 0x{run.rtype:02X}")
+                self._report.skipped[kind] += len(run.rows)
+        yield from self._of_types(gathered)
+
+    def _typed(self, run: Run) -> Rows | None:
+        """The records as fields; None where they have another length than their type."""
+        dtype = DTYPES[run.rtype]
+        numbers = np.arange(run.number, run.number + len(run.rows))
+        if run.rows.shape[1] != dtype.itemsize + self._header.ts_out * TS_OUT_BYTES:
+            for number, row in zip(numbers.tolist(), run.rows, strict=True):
+                self._report.bad(
+                    self._source, number, row.tobytes(), "another length than its type has"
+                )
+            return None
+        packed = np.ascontiguousarray(run.rows[:, : dtype.itemsize])
+        return Rows(self._source, packed.view(dtype)[:, 0], numbers)
+
+    def _map(self, run: Run) -> None:
+        for number, row in enumerate(run.rows, run.number):
+            mapped = mapped_symbol(self._header.version, row.tobytes())
+            if mapped is None:
+                self._report.bad(self._source, number, row.tobytes(), "names no instrument")
+            else:
+                self._header.rename(*mapped)
+                self._report.skipped["symbol mapping"] += 1
+
+    def _of_types(self, gathered: dict[int, list[Rows]]) -> Iterator[Chunk]:
+        for rtype, parts in gathered.items():
+            rows = Rows.together(parts).with_times(self._report)
+            for instrument, number, mine in self._by_instrument(rows):
+                if rtype == MBO:
+                    yield from self._orders.chunks(instrument, number, mine)
+                    trades = self._options.trades
+                elif rtype == MBP_0:
+                    trades = True
+                else:
+                    tbbo = self._header.schema == TBBO
+                    trades = self._options.trades or tbbo
+                    if not tbbo:
+                        yield from self._levels.chunks(instrument, mine)
+                if trades:
+                    yield from trades_of(instrument, mine, self._report)
+
+    def _by_instrument(self, rows: Rows) -> Iterator[tuple[Instrument, int, Rows]]:
+        """The rows of each instrument's day, in the order in which they first come."""
+        if not len(rows):
+            return
+        keys = rows["instrument_id"].astype(np.int64) << 16
+        keys |= (rows["ts_recv"] // np.uint64(DAY_NS)).astype(np.int64) & 0xFFFF
+        if self._options.by_publisher:
+            keys |= rows["publisher_id"].astype(np.int64) << 48
+        _, first, of = np.unique(keys, return_index=True, return_inverse=True)
+        order = np.argsort(of, kind="stable")
+        edges = np.flatnonzero(np.diff(of[order], prepend=-1))
+        groups = np.split(order, edges[1:])
+        for group in (groups[i] for i in np.argsort(first, kind="stable").tolist()):
+            mine = self._of_one_publisher(rows.where(group))
+            instrument = self._instrument(mine) if len(mine) else None
+            if instrument is not None:
+                yield instrument, int(mine["instrument_id"][0]), mine
+            elif len(mine):
+                self._report.skipped["another symbol"] += len(mine)
+
+    def _of_one_publisher(self, rows: Rows) -> Rows:
+        if self._options.by_publisher:
+            return rows
+        number = int(rows["instrument_id"][0])
+        publisher = self._publishers.setdefault(number, int(rows["publisher_id"][0]))
+        return rows.without(
+            rows["publisher_id"] != publisher,
+            self._report,
+            "of another publisher than the instrument's first",
+            "import with by_publisher",
+        )
+
+    def _instrument(self, rows: Rows) -> Instrument | None:
+        """The instrument of rows of one number and day; None when it is not wanted."""
+        from tapewire.protocol.instruments import Instrument
+
+        number, day = int(rows["instrument_id"][0]), int(rows["ts_recv"][0]) // DAY_NS
+        symbol = self._header.name_of(number, day)
+        venue = self._venue(int(rows["publisher_id"][0]))
+        key = (venue, symbol)
+        if key not in self._instruments:
+            options, name = self._options, folder_name(symbol)
+            # A/B and A:B would be one folder: the second has its number behind it.
+            if name is None or self._owners.setdefault((venue, name), symbol) != symbol:
+                name = f"{(name or 'instrument')[:50]}-{number}"
+            known = None
+            if (
+                not options.symbols
+                or name in options.symbols
+                or symbol.decode(errors="replace") in options.symbols
+            ):
+                made = Instrument.of(
+                    venue, name, options.price_scale, options.size_scale, book_mode="l3"
+                )
+                known = known_instrument(self._report, made, options)
+            self._instruments[key] = known
+        return self._instruments[key]
+
+    def _venue(self, publisher: int) -> str:
+        name = self._options.venue or folder_name(self._header.dataset.lower()) or "databento"
+        return f"{name}-{publisher}" if self._options.by_publisher else name

@@ -1,0 +1,252 @@
+"""Records of DBN to chunks: single orders, snapshots of levels, trades."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapewire.book.gaps import Gap
+from tapewire.ingest._parsers import L2Grouper
+from tapewire.ingest.dbn_rows import UNDEFINED_PRICE, Rows, at_scale
+from tapewire.ingest.model import Chunk
+from tapewire.ingest.order_rows import book_chunk, trades_chunk
+
+if TYPE_CHECKING:
+    from tapewire.ingest.model import ImportOptions
+    from tapewire.ingest.report import Report
+    from tapewire.protocol.instruments import Instrument
+
+__all__ = ["LevelBooks", "OrderBooks", "trades_of"]
+
+_Array = np.ndarray[Any, Any]
+ADD, CANCEL, MODIFY, RESET = 1, 2, 3, 5  # L3Type
+LAST, TOP, LEVEL, MAYBE_BAD = 0x80, 0x40, 0x10, 0x04  # flags
+UNDEFINED_SIZE = (1 << 32) - 1
+_WHOLE = 2  # l2_groups.hpp, Belongs
+
+_NO_ACTION, _NOT_OF_ORDERS = 0, 255
+
+
+def _by_letter(default: int, **values: int) -> _Array:
+    table = np.full(256, default, np.uint8)
+    for letter, value in values.items():
+        table[ord(letter)] = value
+    return table
+
+
+# Fills do not touch a book: the cancel behind each does. None says nothing.
+_TYPES = _by_letter(
+    _NO_ACTION,
+    A=ADD,
+    C=CANCEL,
+    M=MODIFY,
+    R=RESET,
+    T=_NOT_OF_ORDERS,
+    F=_NOT_OF_ORDERS,
+    N=_NOT_OF_ORDERS,
+)
+_SIDES = _by_letter(0, B=1, A=2)
+_MAKERS = _by_letter(2, A=1, B=0)  # who rested, where the letter is the aggressor's side
+
+
+class OrderBooks:
+    """mbo: adds, cancels, modifications and clears, as events of orders."""
+
+    def __init__(self, options: ImportOptions, report: Report) -> None:
+        self._options = options
+        self._report = report
+        self._latest: dict[tuple[str, str], int] = {}  # the instrument that the book is of
+        self._doubted: set[tuple[str, str]] = set()
+
+    def chunks(self, instrument: Instrument, number: int, rows: Rows) -> Iterator[Chunk]:
+        """The events among the next rows of the instrument with that number."""
+        report = self._report
+        types = _TYPES[rows["action"]]
+        rows = rows.without(types == _NO_ACTION, report, "not an action")
+        types = _TYPES[rows["action"]]
+        for letter, kind in (("F", "fill, beside its cancel"), ("N", "record without an action")):
+            if count := int((rows["action"] == ord(letter)).sum()):
+                report.skipped[kind] += count
+        rows = rows.where(types != _NOT_OF_ORDERS)
+        levels = (rows["flags"] & (TOP | LEVEL)) != 0
+        if levels.any():
+            report.skipped["of a level, not an order"] += int(levels.sum())
+            rows = rows.where(~levels)
+        rows = self._right(rows)
+        key = (instrument.venue, instrument.symbol)
+        doubt = np.flatnonzero((rows["flags"] & MAYBE_BAD) != 0)
+        if len(doubt) and key not in self._doubted:
+            self._doubted.add(key)
+            places = np.arange(len(rows))
+            yield from self._book(instrument, number, rows.where(places < doubt[0]))
+            report.gap(_gap(instrument, int(rows.times_ns[doubt[0]])))
+            rows = rows.where(places >= doubt[0])
+        yield from self._book(instrument, number, rows)
+
+    def _right(self, rows: Rows) -> Rows:
+        """The rows that can be; the others are kept aside."""
+        report = self._report
+        types = _TYPES[rows["action"]]
+        placed = (types == ADD) | (types == MODIFY)
+        rows = rows.without(
+            placed & (_SIDES[rows["side"]] == 0), report, "neither a buy nor a sell"
+        )
+        types, sizes = _TYPES[rows["action"]], rows["size"]
+        nothing = ((types == ADD) | (types == CANCEL)) & (sizes == 0)
+        nothing |= (types != RESET) & (sizes == UNDEFINED_SIZE)
+        rows = rows.without(nothing, report, "a size of nothing")
+        types = _TYPES[rows["action"]]
+        placed = (types == ADD) | (types == MODIFY)
+        return _priced(rows, placed, self._options.price_scale, report)
+
+    def _book(self, instrument: Instrument, number: int, rows: Rows) -> Iterator[Chunk]:
+        if not len(rows):
+            return
+        key = (instrument.venue, instrument.symbol)
+        types = _TYPES[rows["action"]]
+        # The book begins with this file, or is another instrument's under the same name.
+        begins = self._latest.get(key) != number and int(types[0]) != RESET
+        self._latest[key] = number
+        clear = types == RESET
+        unpriced = clear | (rows["price"] == UNDEFINED_PRICE)
+        prices = np.where(unpriced, 0, at_scale(rows["price"], self._options.price_scale)[0])
+        sizes = rows["size"].astype(np.int64) * 10**self._options.size_scale
+        yield book_chunk(
+            instrument,
+            rows.times_ns,
+            exchange_ns=rows.exchange_ns,
+            native_seq=rows["sequence"],
+            event_type=types,
+            side=_SIDES[rows["side"]],
+            exec_type=rows["action"],
+            order_id=np.where(clear, 0, rows["order_id"]),
+            price=prices,
+            qty=np.where(clear, 0, sizes),
+            after_reset=begins,
+            line=int(rows.numbers[0]),
+        )
+
+
+def _gap(instrument: Instrument, timestamp_ns: int) -> Gap:
+    return Gap(
+        kind="venue",
+        venue=instrument.venue,
+        symbol=instrument.symbol,
+        stream="book",
+        first=0,
+        last=0,
+        seq=0,  # the framework knows
+        timestamp_ns=timestamp_ns,
+        cause="the file says that messages were lost here (flag MAYBE_BAD_BOOK)",
+        action="kept; the book may be wrong until the file clears it",
+    )
+
+
+def _priced(rows: Rows, needed: _Array, scale: int, report: Report) -> Rows:
+    """The rows without those of `needed` whose price is none, or does not fit the scale."""
+    rows, needed = (
+        rows.without(needed & (rows["price"] == UNDEFINED_PRICE), report, "no price"),
+        needed[~(needed & (rows["price"] == UNDEFINED_PRICE))],
+    )
+    _, fits = at_scale(rows["price"], scale)
+    return rows.without(needed & ~fits, report, "a price that does not fit the scale")
+
+
+class LevelBooks:
+    """mbp-1 and mbp-10: each record has the best levels as they are; they become snapshots.
+
+    Of the records of one event the last one counts: the others show a book that never was.
+    """
+
+    def __init__(self, options: ImportOptions, report: Report) -> None:
+        self._options = options
+        self._report = report
+        self._held: dict[tuple[str, str, int], tuple[Instrument, Rows]] = {}
+
+    def chunks(self, instrument: Instrument, rows: Rows) -> Iterator[Chunk]:
+        """The snapshots that the next rows of an instrument complete."""
+        if not len(rows):
+            return
+        depth = rows["levels"].shape[1]
+        key = (instrument.venue, instrument.symbol, depth)
+        held = self._held.pop(key, None)
+        if held is not None:
+            rows = Rows.together([held[1], rows])
+        whole = (rows["flags"] & LAST) != 0
+        for name in ("ts_recv", "ts_event", "sequence"):
+            whole[:-1] |= rows[name][1:] != rows[name][:-1]
+        if not whole[-1]:
+            self._held[key] = (instrument, rows.where(np.arange(len(rows)) == len(rows) - 1))
+        if within := int((~whole[:-1]).sum()):
+            self._report.skipped["within an event"] += within
+        yield from self._snapshots(instrument, depth, rows.where(whole))
+
+    def finish(self) -> Iterator[Chunk]:
+        """No row follows."""
+        held, self._held = self._held, {}
+        for (_, _, depth), (instrument, rows) in held.items():
+            yield from self._snapshots(instrument, depth, rows)
+
+    def _snapshots(self, instrument: Instrument, depth: int, rows: Rows) -> Iterator[Chunk]:
+        from tapewire.protocol.market import BOOK_EVENT
+
+        scale = self._options.price_scale
+        fits = np.ones(len(rows), bool)
+        for name in ("bid_price", "ask_price"):
+            prices = rows["levels"][name]
+            fits &= (at_scale(prices, scale)[1] | (prices == UNDEFINED_PRICE)).all(axis=1)
+        rows = rows.without(~fits, self._report, "a price that does not fit the scale")
+        if not len(rows):
+            return
+        table = np.zeros((len(rows), depth, 2, 8), np.int64)  # l2_groups.hpp, LevelRow
+        table[..., 0] = rows.times_ns[:, None, None]
+        table[..., 1] = rows.exchange_ns[:, None, None]
+        table[..., 2] = rows["sequence"][:, None, None]
+        table[..., 3] = _WHOLE
+        table[..., 7] = rows.numbers[:, None, None]
+        for side, name in enumerate(("bid", "ask")):
+            prices, sizes = rows["levels"][f"{name}_price"], rows["levels"][f"{name}_size"]
+            there = (prices != UNDEFINED_PRICE) & (sizes != 0)
+            table[:, :, side, 4] = np.where(there, side, -1)
+            table[:, :, side, 5] = at_scale(prices, scale)[0]
+            table[:, :, side, 6] = sizes.astype(np.int64) * 10**self._options.size_scale
+        grouper = L2Grouper(
+            instrument.venue_id,
+            instrument.market_id,
+            instrument.price_scale,
+            instrument.size_scale,
+        )
+        grouper.add(table.reshape(-1, 8))
+        grouper.finish()
+        times_ns, payloads, line = grouper.take()
+        yield Chunk(
+            instrument.venue,
+            instrument.symbol,
+            f"book_snapshot_{depth}",
+            BOOK_EVENT,
+            times_ns,
+            payloads,
+            line,
+        )
+
+
+def trades_of(instrument: Instrument, rows: Rows, report: Report) -> Iterator[Chunk]:
+    """The trades among rows of any kind; a side is the aggressor's."""
+    rows = rows.where(rows["action"] == ord("T"))
+    nothing = (rows["size"] == 0) | (rows["size"] == UNDEFINED_SIZE)
+    rows = rows.without(nothing, report, "a trade of nothing")
+    rows = _priced(rows, np.ones(len(rows), bool), instrument.price_scale, report)
+    if len(rows):
+        yield trades_chunk(
+            instrument,
+            rows.times_ns,
+            exchange_ns=rows.exchange_ns,
+            price=at_scale(rows["price"], instrument.price_scale)[0],
+            size=rows["size"].astype(np.int64) * 10**instrument.size_scale,
+            trade_id=rows["sequence"],
+            maker=_MAKERS[rows["side"]],
+            order_id=0,
+            line=int(rows.numbers[0]),
+        )

@@ -1,0 +1,89 @@
+"""Records of DBN as columns, and their prices at an instrument's scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tapewire.ingest.report import Report
+    from tapewire.ingest.source import SourceFile
+
+__all__ = ["PRICE_DECIMALS", "UNDEFINED_PRICE", "Rows", "at_scale"]
+
+_Array = np.ndarray[Any, Any]
+PRICE_DECIMALS = 9
+UNDEFINED_PRICE = (1 << 63) - 1
+_NEVER = np.uint64(1 << 63)  # times from here on do not fit; the last of them is "undefined"
+
+
+class Rows:
+    """Records of one type with the number of each in its file."""
+
+    def __init__(self, source: SourceFile, data: _Array, numbers: _Array) -> None:
+        self.source = source
+        self.data = data
+        self.numbers = numbers
+
+    @classmethod
+    def together(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of several, one behind the other."""
+        return cls(
+            parts[0].source,
+            np.concatenate([part.data for part in parts]),
+            np.concatenate([part.numbers for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, name: str) -> _Array:
+        column: _Array = self.data[name]
+        return column
+
+    def where(self, chosen: _Array) -> Rows:
+        """Those of a mask, or of places."""
+        return Rows(self.source, self.data[chosen], self.numbers[chosen])
+
+    def without(self, mask: _Array, report: Report, why: str, detail: str = "") -> Rows:
+        """The other rows; those of the mask are kept aside as bad ones."""
+        if not mask.any():
+            return self
+        for number, row in zip(self.numbers[mask].tolist(), self.data[mask], strict=True):
+            report.bad(self.source, number, row.tobytes(), why, detail)
+        return self.where(~mask)
+
+    def with_times(self, report: Report) -> Rows:
+        """The rows with a time of receipt."""
+        return self.without(self["ts_recv"] >= _NEVER, report, "no time of receipt")
+
+    @property
+    def times_ns(self) -> _Array:
+        """When each was received."""
+        return self["ts_recv"].astype(np.int64)
+
+    @property
+    def exchange_ns(self) -> _Array:
+        """When the exchange had each; when it was received, where it does not say."""
+        said = np.where(self["ts_event"] < _NEVER, self["ts_event"], self["ts_recv"])
+        return said.astype(np.int64)
+
+
+def at_scale(prices: _Array, scale: int) -> tuple[_Array, _Array]:
+    """Prices of nine decimals at a scale, and which of them fit it exactly.
+
+    Example:
+        >>> import numpy as np
+        >>> at_scale(np.array([1_500_000_000, 1_234_567_891]), 2)
+        (array([150, 123]), array([ True, False]))
+    """
+    if scale <= PRICE_DECIMALS:
+        factor = 10 ** (PRICE_DECIMALS - scale)
+        values = prices // factor
+        return values, values * factor == prices
+    factor = 10 ** (scale - PRICE_DECIMALS)
+    limit = UNDEFINED_PRICE // factor
+    fits = (prices <= limit) & (prices >= -limit)
+    return np.where(fits, prices, 0) * factor, fits
