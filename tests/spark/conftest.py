@@ -2,7 +2,6 @@
 
 import pytest
 
-
 # Tests run for seconds: code that is compiled quickly is worth more than code that is fast.
 QUICK = {
     "spark.sql.shuffle.partitions": "4",
