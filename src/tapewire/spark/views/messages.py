@@ -251,7 +251,8 @@ def _layouts_of(path: str, wanted: str, module: str | None) -> tuple[int | None,
     number = _number(wanted)
     if number is None:
         ids = {layout.type_id for layout in known if layout.name == wanted}
-        ids |= {cls.type_id for cls in _registered() if cls.layout().name == wanted}
+        # What the log says of itself goes first: what else is imported here is chance.
+        ids = ids or {cls.type_id for cls in _registered() if cls.layout().name == wanted}
         if len(ids) > 1:
             texts_ = ", ".join(f"0x{type_id:04X}" for type_id in sorted(ids))
             raise InvalidOption(

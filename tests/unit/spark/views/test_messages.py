@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("own_messages")
 
 
 def defined(version=1, **fields):
-    return tw.message(0x2001, version=version)(type("Fill", (), {"__annotations__": fields}))
+    return tw.message(0x2001, version=version)(type("OwnFill", (), {"__annotations__": fields}))
 
 
 def write(path, *found):
@@ -41,7 +41,7 @@ def test_every_kind_of_field_becomes_its_column(tmp):
     values = (2**8 - 1, 2**16 - 1, 2**32 - 1, 2**63 - 1, -(2**7), -(2**15), -(2**31), -(2**63))
     write(tmp / "q", fill(*values, 0.5, 1e300, True, "naïve", b"\0a\0", (1, -2)))
     forget()
-    found = table(tmp / "q", view="messages", type="Fill")
+    found = table(tmp / "q", view="messages", type="OwnFill")
     [row] = found.to_pylist()
     assert tuple(row.values())[4:] == (
         *values,
@@ -52,7 +52,9 @@ def test_every_kind_of_field_becomes_its_column(tmp):
         b"\0a\0",
         [1, -2],
     )
-    assert struct_type(reader(tmp / "q", view="messages", type="Fill")._columns).simpleString() == (
+    assert struct_type(
+        reader(tmp / "q", view="messages", type="OwnFill")._columns
+    ).simpleString() == (
         "struct<seq:bigint,timestamp_ns:bigint,timestamp:timestamp,queue:string,"
         "u8:smallint,u16:int,u32:bigint,u64:bigint,i8:tinyint,i16:smallint,i32:int,i64:bigint,"
         "f32:float,f64:double,ok:boolean,text:string,blob:binary,levels:array<bigint>>"
@@ -62,7 +64,7 @@ def test_every_kind_of_field_becomes_its_column(tmp):
 def test_text_keeps_zeros_inside_and_loses_those_behind(tmp):
     fill = defined(text=tw.char[4])
     write(tmp / "q", fill("a"), (0x2001, b"a\0b\0"), fill(""), fill("abcd"))
-    assert table(tmp / "q", view="messages", type="Fill").column("text").to_pylist() == [
+    assert table(tmp / "q", view="messages", type="OwnFill").column("text").to_pylist() == [
         "a",
         "a\0b",
         "",
@@ -81,13 +83,13 @@ def test_only_records_of_the_type_are_rows(tmp):
 def test_a_number_that_does_not_fit_raises(tmp):
     write(tmp / "q", defined(id=tw.u64)(2**63))
     with pytest.raises(tw.InvalidMessage, match=f"id={2**63}, queue=q"):
-        table(tmp / "q", view="messages", type="Fill")
-    assert len(table(tmp / "q", view="messages", type="Fill", columns="seq")) == 1
+        table(tmp / "q", view="messages", type="OwnFill")
+    assert len(table(tmp / "q", view="messages", type="OwnFill", columns="seq")) == 1
 
 
 def test_a_field_keeps_its_name_and_the_records_own_gives_way(tmp):
     write(tmp / "q", defined(timestamp_ns=tw.u64)(5))
-    found = table(tmp / "q", view="messages", type="Fill")
+    found = table(tmp / "q", view="messages", type="OwnFill")
     assert found.column_names[:2] == ["seq", "record_timestamp_ns"]
     assert found.column("timestamp_ns").to_pylist() == [5]
 
@@ -97,7 +99,7 @@ def test_versions_come_together_with_nulls_for_what_one_does_not_have(tmp):
     write(tmp / "q", old(1), old(2))
     new = defined(2, price=tw.i64, size=tw.i64)
     write(tmp / "q", new(3, 30), old(4))
-    found = table(tmp / "q", view="messages", type="Fill", partitions=2)
+    found = table(tmp / "q", view="messages", type="OwnFill", partitions=2)
     assert found.column("price").to_pylist() == [1, 2, 3, 4]
     assert found.column("size").to_pylist() == [None, None, 30, None]
     assert not found.schema.field("price").nullable
@@ -109,7 +111,7 @@ def test_logs_with_other_versions_are_read_together(tmp):
     forget()
     write(tmp / "bus" / "b", defined(2, price=tw.i64, size=tw.i64)(2, 20))
     forget()
-    found = table(tmp / "bus", view="messages", type="Fill")
+    found = table(tmp / "bus", view="messages", type="OwnFill")
     assert found.column("size").to_pylist() == [None, 20]
 
 
@@ -118,33 +120,33 @@ def test_logs_that_disagree_are_refused(tmp):
     forget()
     write(tmp / "bus" / "b", defined(1, size=tw.i64)(2))
     forget()
-    with pytest.raises(tw.InvalidMessage, match="logs disagree on version 1 of Fill"):
-        table(tmp / "bus", view="messages", type="Fill")
+    with pytest.raises(tw.InvalidMessage, match="logs disagree on version 1 of OwnFill"):
+        table(tmp / "bus", view="messages", type="OwnFill")
 
 
 def test_a_log_that_never_had_the_message_has_no_rows(tmp):
     write(tmp / "bus" / "a", (9, b"x"))
     write(tmp / "bus" / "b", defined(n=tw.i64)(1))
     forget()
-    assert table(tmp / "bus", view="messages", type="Fill").column("queue").to_pylist() == ["b"]
+    assert table(tmp / "bus", view="messages", type="OwnFill").column("queue").to_pylist() == ["b"]
 
 
 def test_an_unknown_message_is_told(tmp):
     write(tmp / "q", (9, b"x"))
-    with pytest.raises(tw.InvalidOption, match=r"no log knows this message: type=Fill .*module"):
-        table(tmp / "q", view="messages", type="Fill")
+    with pytest.raises(tw.InvalidOption, match=r"no log knows this message: type=OwnFill .*module"):
+        table(tmp / "q", view="messages", type="OwnFill")
 
 
 def test_a_record_that_is_not_the_message_raises(tmp):
     write(tmp / "q", defined(n=tw.i64)(1), (0x2001, b"short"))
     with pytest.raises(tw.CorruptRecord, match="not the message it says it is: queue=q, seq=1"):
-        table(tmp / "q", view="messages", type="Fill")
+        table(tmp / "q", view="messages", type="OwnFill")
 
 
 def test_a_record_that_is_not_the_message_is_left_out_when_asked(tmp, caplog):
     fill = defined(n=tw.i64)
     write(tmp / "q", fill(1), (0x2001, b"short"), fill(2))
-    found = table(tmp / "q", view="messages", type="Fill", on_damage="skip")
+    found = table(tmp / "q", view="messages", type="OwnFill", on_damage="skip")
     assert found.column("n").to_pylist() == [1, 2]
     assert "seq=1" in caplog.text
 
@@ -152,7 +154,7 @@ def test_a_record_that_is_not_the_message_is_left_out_when_asked(tmp, caplog):
 def test_text_that_is_none_raises_with_its_place(tmp):
     write(tmp / "q", defined(text=tw.char[4])("ok"), (0x2001, b"\xff\xfe\0\0"))
     with pytest.raises(tw.CorruptRecord, match="not UTF-8: field=text, queue=q, seq=1"):
-        table(tmp / "q", view="messages", type="Fill")
+        table(tmp / "q", view="messages", type="OwnFill")
 
 
 def test_a_module_can_define_what_no_types_json_has(tmp, monkeypatch):
@@ -160,13 +162,13 @@ def test_a_module_can_define_what_no_types_json_has(tmp, monkeypatch):
         textwrap.dedent("""
         import tapewire as tw
         @tw.message(0x2001)
-        class Fill:
+        class OwnFill:
             n: tw.i64
         """)
     )
     monkeypatch.syspath_prepend(str(tmp))
     write(tmp / "q", (0x2001, (5).to_bytes(8, "little")))
-    found = table(tmp / "q", view="messages", type="Fill", module="fills_of_a_test")
+    found = table(tmp / "q", view="messages", type="OwnFill", module="fills_of_a_test")
     assert found.column("n").to_pylist() == [5]
     del sys.modules["fills_of_a_test"]
 
@@ -174,7 +176,7 @@ def test_a_module_can_define_what_no_types_json_has(tmp, monkeypatch):
 def test_a_module_that_is_not_there_is_told(tmp):
     write(tmp / "q", (9, b"x"))
     with pytest.raises(tw.InvalidOption, match=r"module=no_such_module .*install it"):
-        table(tmp / "q", view="messages", type="Fill", module="no_such_module")
+        table(tmp / "q", view="messages", type="OwnFill", module="no_such_module")
 
 
 def test_market_data_needs_no_types_json(tmp):
@@ -187,6 +189,15 @@ def test_market_data_needs_no_types_json(tmp):
 
 def test_the_columns_do_not_depend_on_rows(tmp):
     write(tmp / "q", defined(n=tw.i64)(1))
-    asked = parsed(tmp / "q", view="messages", type="Fill", seq_from=5)
-    logs = reader(tmp / "q", view="messages", type="Fill")._logs
+    asked = parsed(tmp / "q", view="messages", type="OwnFill", seq_from=5)
+    logs = reader(tmp / "q", view="messages", type="OwnFill")._logs
     assert [column.name for column in messages.schema(asked, logs)][-1] == "n"
+
+
+def test_what_the_log_says_of_itself_goes_before_what_is_imported(tmp):
+    fields = {"__annotations__": {"order": tw.u64}}
+    twin = tw.message(0x2107)(type("Twin", (), dict(fields)))
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        writer.append_message(twin(5))
+    tw.message(0x2108)(type("Twin", (), dict(fields)))
+    assert table(tmp / "q", view="messages", type="Twin").column("order").to_pylist() == [5]
