@@ -2,12 +2,18 @@
 
 import pytest
 
+# Tests run for seconds: code that is compiled quickly is worth more than code that is fast.
+QUICK = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+
 
 @pytest.fixture(scope="session")
 def spark():
     """A session on two local cores."""
     from tapewire import spark as tws
 
-    session = tws.session("tests", master="local[2]", conf={"spark.sql.shuffle.partitions": "4"})
+    session = tws.session("tests", master="local[2]", conf=QUICK)
     yield session
     session.stop()

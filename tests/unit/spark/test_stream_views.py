@@ -16,19 +16,21 @@ TRADE_TICK = 0x1004
 
 def test_messages_in_micro_batches_are_those_of_a_batch(tmp, own_messages):
     @tw.message(0x2101)
-    class Fill:
+    class FollowedFill:
         order: tw.u64
         price: tw.i64
 
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
-        query = MicroBatches(tmp / "md", view="messages", type="Fill", reader="q", max_rows=30)
+        query = MicroBatches(
+            tmp / "md", view="messages", type="FollowedFill", reader="q", max_rows=30
+        )
         for n in range(100):
-            writer.append_message(Fill(n, -n))
+            writer.append_message(FollowedFill(n, -n))
             writer.append(7, b"another")
             if n % 37 == 36:
                 query.run()
         query.run()
-    assert query.rows == batch(tmp / "md", view="messages", type="Fill")
+    assert query.rows == batch(tmp / "md", view="messages", type="FollowedFill")
     assert query.column("order") == list(range(100))
 
 
