@@ -54,7 +54,7 @@ class LiveQueue:
         self.pending = False
         self.uncommitted = False
         self.at_end = False
-        self.archived_next = _archived_next(origin, layout, _NEWEST_DAYS)
+        self.archived_next: int | None = None
         self._layout = layout
         self.identity = identity_of(origin)
         self._found = found
@@ -63,11 +63,17 @@ class LiveQueue:
         self._kept: int | None = None  # and of the last one that went into the archive
         self._restart: tuple[int, int] | None = None
         self._stuck: str | None = None
+        # First of all: whoever holds the name may be writing those very logs of the archive.
         self._reader = self._open(name)
-        self._go_back()
-        self._end_at_first = self._end_before_a_writer()
-        if self.archived_next is None:
-            self._tell_late_begin()
+        try:
+            self.archived_next = _archived_next(origin, layout, _NEWEST_DAYS)
+            self._go_back()
+            self._end_at_first = self._end_before_a_writer()
+            if self.archived_next is None:
+                self._tell_late_begin()
+        except BaseException:
+            self._reader.close()
+            raise
 
     def _open(self, name: str) -> Reader:
         queue = self.origin.queue
