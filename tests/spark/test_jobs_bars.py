@@ -18,7 +18,7 @@ DAYS = ("2023-11-14", "2023-11-15")
 MARKETS = {"AAA": (2, 3, 10_000, 5_000), "BBB": (8, 8, 6 * 10**12, 10**13)}
 KINDS = [
     ("time", "1s", SECOND),
-    ("tick", 7, 7),
+    pytest.param("tick", 7, 7, marks=pytest.mark.long),  # test_bars_begin_anew has them, too
     ("volume", "12.5", "12.5"),
     ("dollar", "12345.678", "12345.678"),
 ]
@@ -88,7 +88,7 @@ def test_bars_begin_anew_with_each_day(spark, tmp, archive):
     assert sum(row["trades"] for row in got) == 1_500
 
 
-@pytest.mark.parametrize("partitions", [1, 16])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.long), 16])
 def test_the_number_of_partitions_changes_nothing(spark, tmp, archive, partitions):
     root, trades = archive
     before = spark.conf.get("spark.sql.shuffle.partitions")

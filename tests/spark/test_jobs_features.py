@@ -106,6 +106,7 @@ def test_a_day_is_cut_for_many_tasks_and_every_file_is_in_order_of_time(spark, t
         assert times == sorted(times)
 
 
+@pytest.mark.long  # docs/howto/bars-and-features.md does the same
 def test_spark_polars_and_duckdb_read_the_same_table(spark, tmp):
     import duckdb
     import polars as pl

@@ -132,7 +132,13 @@ CAPTURES = {
 }
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+# The same measures without Spark are those of tests/unit/spark/quality: one capture of each kind.
+SHORT = ("tardis", "shanghai")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in SHORT else pytest.param(n, marks=pytest.mark.long) for n in CAPTURES]
+)
 def test_of_a_real_capture_it_finds_what_is_there_and_nothing_else(spark, tmp, name):
     """No gaps, no crossed books, and every level of every snapshot equal.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -218,10 +219,14 @@ def run_job(
     with interruptible():
         session = tws.session(f"tapewire {name}", master=master, conf=settings)
         try:
-            with Progress(name, quiet=as_json) as progress:
+            # Once more: PySpark has put a handler in place that asks Java, in the midst of a call.
+            with interruptible(), Progress(name, quiet=as_json) as progress:
                 summary = job(session, progress)
         finally:
-            session.stop()
+            # A call that was interrupted leaves this thread's line to Java with an answer on it.
+            stopping = threading.Thread(target=session.stop)
+            stopping.start()
+            stopping.join()
     answer(summary.to_dict(), as_json, lambda: _show(summary))
     if summary.exit_code:
         raise typer.Exit(summary.exit_code)
