@@ -16,7 +16,7 @@ def _as_parquet(log: Path, folder: Path, files: int) -> None:
     """As many files as Spark has tasks for the queue; dictionaries where they help, as is usual."""
     import pyarrow.parquet as pq
 
-    from tapewire.spark import batch, logs, options, schemas
+    from tapewire.spark.reading import batch, logs, options, schemas
     from tapewire.spark.views import records
 
     folder.mkdir()

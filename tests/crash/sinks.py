@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tapewire.spark import publish
+from tapewire.spark.sink import publish
 from tests.support.staged import Job, rows
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 
 from tapewire import spark as tws
-from tapewire.spark import sink
+from tapewire.spark.sink import writers as sink
 from tapewire.spark.source import source_for
 
 PLACES = ("staged", "half", "published")
@@ -28,7 +28,7 @@ me = os.getpid()
 
 def end(place, driver=me):
     """Of the driver: its Python, its JVM, and the worker that commits for it."""
-    from tapewire.spark.sink_jobs import _driver
+    from tapewire.spark.sink.jobs import _driver
 
     jvm = _driver().pid
     open(os.path.join(folder, f"{place}-{batch}"), "w").close()
@@ -47,7 +47,7 @@ class Doomed(sink.StreamWriter):
     """Ends the driver while it commits one batch."""
 
     def commit(self, messages, batchId):
-        from tapewire.spark import publish
+        from tapewire.spark.sink import publish
 
         place = os.path.basename(self._sink.options.path)
         doomed = str(batchId) == batch

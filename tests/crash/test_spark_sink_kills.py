@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tapewire.queue import find_queues
-from tapewire.spark.publish import Archive
+from tapewire.spark.sink.publish import Archive
 from tests.crash.crew import ROOT
 from tests.crash.sinks import job_of
 from tests.support.records import stored

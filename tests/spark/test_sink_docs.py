@@ -2,7 +2,7 @@
 
 import re
 
-from tapewire.spark.sink_options import _NAMES
+from tapewire.spark.sink.options import _NAMES
 from tests.unit.test_docs import DOCS, blocks_of, run_examples
 
 PAGE = DOCS / "reference" / "spark-sink.md"

@@ -2,7 +2,7 @@
 
 import re
 
-from tapewire.spark.options import _PARSERS
+from tapewire.spark.reading.options import _PARSERS
 from tests.unit.test_docs import DOCS, blocks_of, run_examples
 
 PAGE = DOCS / "reference" / "spark-source.md"

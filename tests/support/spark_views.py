@@ -2,10 +2,11 @@
 
 import pyarrow as pa
 
-from tapewire.spark import schemas, views
-from tapewire.spark.batch import BatchReader
-from tapewire.spark.logs import resolve
-from tapewire.spark.options import ReadOptions
+from tapewire.spark import views
+from tapewire.spark.reading import schemas
+from tapewire.spark.reading.batch import BatchReader
+from tapewire.spark.reading.logs import resolve
+from tapewire.spark.reading.options import ReadOptions
 
 
 def parsed(path, **options):

@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
-from tapewire.spark.publish import Archive
-from tapewire.spark.sink_options import WriteOptions
-from tapewire.spark.sink_rows import Digest, plan_rows
-from tapewire.spark.staging import Stage
+from tapewire.spark.sink.options import WriteOptions
+from tapewire.spark.sink.publish import Archive
+from tapewire.spark.sink.rows import Digest, plan_rows
+from tapewire.spark.sink.staging import Stage
 
 DAY_NS = 86_400 * 10**9
 LOG = "v1/okx/BTC-USDT/1970-01-02/book"

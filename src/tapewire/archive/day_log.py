@@ -183,7 +183,7 @@ class Shelf:
         log = self._open.get((stream, day))
         if log is None:
             while len(self._open) >= self._most:
-                self._open.popitem(last=False)[1].close()
+                self._let_go([next(iter(self._open))])
             folder = stream.log(self._layout, date_of(day))
             usual = RAW_SEGMENT_BYTES if stream.symbol is None else SEGMENT_BYTES
             name = folder.relative_to(self._layout.root).as_posix()
@@ -199,8 +199,12 @@ class Shelf:
     def close_idle(self) -> None:
         """Close what got nothing for long."""
         before = time.monotonic() - self._close_after
-        idle = [key for key, log in self._open.items() if log.used < before]
-        self._each([self._open.pop(key) for key in idle], DayLog.close)
+        self._let_go([key for key, log in self._open.items() if log.used < before])
+
+    def _let_go(self, keys: list[tuple[Stream, int]]) -> None:
+        """Close these. One that cannot be made durable stays: a commit must not pass over it."""
+        self._each([self._open[key] for key in keys if self._open[key].dirty], DayLog.sync)
+        self._each([self._open.pop(key) for key in keys], DayLog.close)
 
     def close(self) -> None:
         """Make everything durable and let go of it."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from tapewire.spark import schemas, views
-from tapewire.spark.logs import LogRef, refuse_live, resolve
-from tapewire.spark.options import ReadOptions
+from tapewire.spark import views
+from tapewire.spark.reading import schemas
+from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
+from tapewire.spark.reading.options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,7 @@ class TapewireSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch query."""
-        from tapewire.spark.batch import BatchReader
+        from tapewire.spark.reading.batch import BatchReader
 
         options, columns, logs = self._asked(schema)
         refuse_live(logs, options, self.master)
@@ -51,7 +52,7 @@ class TapewireSource(DataSource):
         """The reader of a streaming query."""
         options, columns, logs = self._asked(schema)
         refuse_live(logs, options, self.master)
-        stream = importlib.import_module("tapewire.spark.stream")
+        stream = importlib.import_module("tapewire.spark.streaming.stream")
         reader: DataSourceStreamReader = stream.reader(
             options, columns, self.parallelism, self.master
         )
@@ -59,12 +60,12 @@ class TapewireSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """The writer of a batch."""
-        sink = importlib.import_module("tapewire.spark.sink")
+        sink = importlib.import_module("tapewire.spark.sink.writers")
         return sink.writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """The writer of a streaming query."""
-        sink = importlib.import_module("tapewire.spark.sink")
+        sink = importlib.import_module("tapewire.spark.sink.writers")
         return sink.stream_writer(self.options, schema, overwrite)
 
     def _logs(self, options: ReadOptions) -> list[LogRef]:

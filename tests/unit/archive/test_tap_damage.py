@@ -105,7 +105,8 @@ def retired_to(queue, seq):
     """Take away the segments before this record, as retention would, had it not been pinned."""
     segments = tw.queue.status(queue).segments
     for segment, following in itertools.pairwise(segments):
-        if following.first_seq <= seq:
+        # One that was made ahead has no record yet.
+        if following.first_seq is not None and following.first_seq <= seq:
             (queue / segment.path.rsplit("/", 1)[1]).unlink()
     return tw.queue.status(queue).first_available_seq
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tapewire.errors import TapewireError
-from tapewire.spark.bar_builder import Bar, BarBuilder, BarSpec
+from tapewire.spark.jobs.bar_builder import Bar, BarBuilder, BarSpec
 from tapewire.spark.jobs.day_tables import KEYS, refuse_live_days, utc_date, write_day_tables
 from tapewire.spark.jobs.days import Day, day_bounds, days_of, is_chosen, symbols_option
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
-from tapewire.spark.options import ReadOptions
+from tapewire.spark.reading.options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

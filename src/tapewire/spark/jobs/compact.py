@@ -38,9 +38,9 @@ from tapewire.spark.jobs.parts import Part, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.summary import Finding, Summary
-from tapewire.spark.logs import LogRef, resolve
-from tapewire.spark.options import ReadOptions
-from tapewire.spark.slices import Slice, plan
+from tapewire.spark.reading.logs import LogRef, resolve
+from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.reading.slices import Slice, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

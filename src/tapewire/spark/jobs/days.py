@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.queue.status import status
-from tapewire.spark.bar_builder import DAY_NS
-from tapewire.spark.logs import LogRef, resolve
-from tapewire.spark.options import ReadOptions
+from tapewire.spark.jobs.bar_builder import DAY_NS
+from tapewire.spark.reading.logs import LogRef, resolve
+from tapewire.spark.reading.options import ReadOptions
 
 __all__ = [
     "LIVE",

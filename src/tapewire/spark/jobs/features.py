@@ -28,7 +28,7 @@ from tapewire.spark.jobs.done import Done
 from tapewire.spark.jobs.parts import Part
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
-from tapewire.spark.options import ReadOptions
+from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.report.features_page import DayFeatures, FeatureFacts, features_page
 from tapewire.spark.report.picture import PICTURE_LEVELS, PICTURE_POINTS, BookPicture, span_for
 from tapewire.spark.report.plots import Series

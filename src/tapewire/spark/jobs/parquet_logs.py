@@ -26,11 +26,11 @@ from tapewire.errors import CorruptMetadata, CorruptSource, InvalidOption
 from tapewire.log import open_log
 from tapewire.protocol.types_file import FILE_NAME as TYPES_FILE
 from tapewire.queue import open_publisher
-from tapewire.spark.columns import RowColumns, constant, pieces
-from tapewire.spark.logs import LogRef
-from tapewire.spark.options import ReadOptions
-from tapewire.spark.reading import batches
-from tapewire.spark.slices import Slice
+from tapewire.spark.reading.columns import RowColumns, constant, pieces
+from tapewire.spark.reading.logs import LogRef
+from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.reading.slice_reader import batches
+from tapewire.spark.reading.slices import Slice
 
 __all__ = [
     "SCHEMA",

@@ -7,7 +7,6 @@ the next run of the same job.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -18,12 +17,10 @@ from pathlib import Path
 
 from tapewire.bus.names import path_below
 from tapewire.errors import ConcurrentUse, InvalidOption
+from tapewire.spark.exchange import exchange
 from tapewire.spark.jobs.done import FOLDER
 
 __all__ = ["Workshop"]
-
-_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2
-_AT_FDCWD = -100
 
 
 class Workshop:
@@ -92,24 +89,14 @@ class Workshop:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-            _exchange(made, place)
+            if not exchange(made, place):
+                raise InvalidOption(
+                    "this filesystem cannot exchange two folders in one step",
+                    path=os.fspath(place),
+                    hint="write to a new target, and move it yourself",
+                ) from None
         _sync(place.parent)
         shutil.rmtree(made, ignore_errors=True)  # what was there before
-
-
-def _exchange(one: Path, other: Path) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    paths = os.fsencode(one), os.fsencode(other)
-    if libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _EXCHANGE) == 0:
-        return
-    number = ctypes.get_errno()
-    if number in (errno.EINVAL, errno.ENOSYS):
-        raise InvalidOption(
-            "this filesystem cannot exchange two folders in one step",
-            path=os.fspath(other),
-            hint="write to a new target, and move it yourself",
-        )
-    raise OSError(number, os.strerror(number), os.fspath(other))
 
 
 def _make_private(root: Path, folder: Path) -> None:

@@ -29,9 +29,9 @@ from tapewire.spark.jobs.parts import Part, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.summary import Finding, Summary
-from tapewire.spark.options import ReadOptions
 from tapewire.spark.quality import DayLogs, DayMeasures, Limits, measure
 from tapewire.spark.quality.findings import TABLES, findings_of, rows_of
+from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.report.picture import PICTURE_LEVELS, BookPicture, span_for
 from tapewire.spark.report.quality_page import DayReport, quality_page
 from tapewire.spark.views import gaps as gaps_view

@@ -23,8 +23,8 @@ from tapewire.spark.jobs.refine_rows import Tape
 from tapewire.spark.jobs.refine_survey import DAY_NS, NO_CLOCK, Survey, day_of, survey
 from tapewire.spark.jobs.refine_units import Unit, missing_of, raw_logs, units_of
 from tapewire.spark.jobs.summary import Finding, Summary
-from tapewire.spark.logs import refuse_live
-from tapewire.spark.options import ReadOptions
+from tapewire.spark.reading.logs import refuse_live
+from tapewire.spark.reading.options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

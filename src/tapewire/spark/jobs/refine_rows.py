@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tapewire.spark.columns import RowColumns, pieces
 from tapewire.spark.jobs.refine_survey import clean_names
-from tapewire.spark.reading import batches
+from tapewire.spark.reading.columns import RowColumns, pieces
+from tapewire.spark.reading.slice_reader import batches
 
 if TYPE_CHECKING:
     from tapewire.log import Batch
     from tapewire.spark.jobs.progress import Tally
     from tapewire.spark.jobs.raw_keys import Keys
-    from tapewire.spark.options import ReadOptions
-    from tapewire.spark.slices import Slice
+    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.spark.reading.slices import Slice
 
 __all__ = [
     "CONFLICT",

@@ -17,7 +17,7 @@ import numpy as np
 
 from tapewire.errors import TapewireError
 from tapewire.spark.jobs.raw_keys import STREAMS, Keys, Owners
-from tapewire.spark.reading import batches
+from tapewire.spark.reading.slice_reader import batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from tapewire.damage import Passed
     from tapewire.log import Batch
-    from tapewire.spark.options import ReadOptions
-    from tapewire.spark.slices import Slice
+    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.spark.reading.slices import Slice
 
 __all__ = ["DAY_NS", "NO_CLOCK", "Survey", "clean_names", "day_of", "survey"]
 

@@ -14,9 +14,9 @@ import numpy as np
 from tapewire.errors import InvalidOption, NotALog, TapewireError
 from tapewire.log import open_log
 from tapewire.spark.jobs.done import Mark
-from tapewire.spark.logs import LogRef, resolve
-from tapewire.spark.options import ReadOptions
-from tapewire.spark.slices import Slice, plan
+from tapewire.spark.reading.logs import LogRef, resolve
+from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.reading.slices import Slice, plan
 
 __all__ = ["Unit", "missing_of", "raw_logs", "units_of"]
 

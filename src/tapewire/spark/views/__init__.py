@@ -16,14 +16,14 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tapewire.spark.options import VIEWS
+from tapewire.spark.reading.options import VIEWS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tapewire.spark.logs import LogRef
-    from tapewire.spark.options import ReadOptions
-    from tapewire.spark.schemas import Column
+    from tapewire.spark.reading.logs import LogRef
+    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.spark.reading.schemas import Column
 
 __all__ = ["View", "find"]
 

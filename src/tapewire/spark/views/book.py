@@ -11,16 +11,16 @@ from pyspark.sql import types as sql
 
 from tapewire.replay import BookStream
 from tapewire.replay.row_stream import look_back_ns
-from tapewire.spark import replay_slices
-from tapewire.spark.columns import bigint, decimals, timestamps
-from tapewire.spark.instruments import price_scale
-from tapewire.spark.schemas import Column
-from tapewire.spark.units import Unit, units_of
+from tapewire.spark.reading import replay_slices
+from tapewire.spark.reading.columns import bigint, decimals, timestamps
+from tapewire.spark.reading.instruments import price_scale
+from tapewire.spark.reading.schemas import Column
+from tapewire.spark.reading.units import Unit, units_of
 
 if TYPE_CHECKING:
-    from tapewire.spark.logs import LogRef
-    from tapewire.spark.options import ReadOptions
-    from tapewire.spark.replay_slices import ReplaySlice
+    from tapewire.spark.reading.logs import LogRef
+    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.spark.reading.replay_slices import ReplaySlice
 
 __all__ = ["open_stream", "plan", "read", "schema", "shape"]
 

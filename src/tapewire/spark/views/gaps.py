@@ -22,15 +22,15 @@ from tapewire.log import open_log
 from tapewire.replay.names import Names
 from tapewire.replay.playback import gaps_of, open_engine
 from tapewire.replay.sources import Sources
-from tapewire.spark import schemas, slices
-from tapewire.spark.instruments import given_instruments
-from tapewire.spark.reading import batches
+from tapewire.spark.reading import schemas, slices
+from tapewire.spark.reading.instruments import given_instruments
+from tapewire.spark.reading.slice_reader import batches
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instruments
-    from tapewire.spark.logs import LogRef
-    from tapewire.spark.options import ReadOptions
-    from tapewire.spark.slices import Slice
+    from tapewire.spark.reading.logs import LogRef
+    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.spark.reading.slices import Slice
 
 __all__ = [
     "BookPart",

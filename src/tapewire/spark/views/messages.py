@@ -14,15 +14,15 @@ from pyspark.sql import types as sql
 from tapewire.errors import CorruptRecord, InvalidMessage, InvalidOption, TapewireError
 from tapewire.protocol import market, registry, types_file
 from tapewire.protocol.layout import Field, Layout
-from tapewire.spark import schemas, slices
-from tapewire.spark.columns import RowColumns, bigint, lengths, pieces, structs, texts
-from tapewire.spark.reading import batches, refuse_rows
+from tapewire.spark.reading import schemas, slices
+from tapewire.spark.reading.columns import RowColumns, bigint, lengths, pieces, structs, texts
+from tapewire.spark.reading.slice_reader import batches, refuse_rows
 from tapewire.spark.views.records import refuse_unknown_symbols
 
 if TYPE_CHECKING:
-    from tapewire.spark.logs import LogRef
-    from tapewire.spark.options import ReadOptions
-    from tapewire.spark.slices import Slice
+    from tapewire.spark.reading.logs import LogRef
+    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.spark.reading.slices import Slice
 
 __all__ = ["plan", "read", "schema"]
 

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from tapewire.errors import InvalidOption
-from tapewire.spark import schemas, slices
-from tapewire.spark.columns import RowColumns, pieces
-from tapewire.spark.reading import batches
+from tapewire.spark.reading import schemas, slices
+from tapewire.spark.reading.columns import RowColumns, pieces
+from tapewire.spark.reading.slice_reader import batches
 
 if TYPE_CHECKING:
-    from tapewire.spark.logs import LogRef
-    from tapewire.spark.options import ReadOptions
-    from tapewire.spark.slices import Slice
+    from tapewire.spark.reading.logs import LogRef
+    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.spark.reading.slices import Slice
 
 __all__ = ["plan", "read", "refuse_unknown_symbols", "schema"]
 

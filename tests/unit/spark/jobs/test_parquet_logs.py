@@ -13,9 +13,9 @@ from tapewire.errors import CorruptSource, InvalidOption, WriterAlreadyActive
 from tapewire.spark.jobs.compact import _Rewrite, _states, _ToLog, _ToParquet
 from tapewire.spark.jobs.parquet_logs import META, SCHEMA, parquet_files, parquet_to_log
 from tapewire.spark.jobs.parts import Part
-from tapewire.spark.logs import resolve
-from tapewire.spark.options import ReadOptions
-from tapewire.spark.slices import plan
+from tapewire.spark.reading.logs import resolve
+from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.reading.slices import plan
 
 PLACE = "v1/okx/A/1970-01-01/book"
 

@@ -5,7 +5,7 @@ import pytest
 
 import tapewire as tw
 from tapewire.protocol import market
-from tapewire.spark.schemas import struct_type
+from tapewire.spark.reading.schemas import struct_type
 from tapewire.spark.views import messages
 from tests.support.spark_views import parsed, reader, table
 

@@ -1,0 +1,200 @@
+"""Folders of the jobs that write to an archive, whether they live, and who may commit."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import platform
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tapewire._native import process_start_ticks, wall_clock_ns
+from tapewire.bus.markers import Lease, boot_id
+from tapewire.bus.names import check_name, folders_below, path_below
+from tapewire.errors import ConcurrentUse, CorruptMetadata
+from tapewire.protocol.json_file import Wrong, load, members, parse_checked
+from tapewire.spark.sink.staging import make_folders
+
+__all__ = ["Jobs", "commit_lock"]
+
+LOCK_SECONDS = 600.0  # of waiting for another job's commit
+FOREIGN_SECONDS = 7 * 86_400.0  # after which a silent job of another host counts as dead
+_UNFINISHED_SECONDS = 3600.0
+_JOB_FILE = "job.json"
+_NEW = "new-"
+_MAX_FILE_BYTES = 4096
+_MAX_STEPS_UP = 32
+
+
+class Jobs:
+    """`_tapewire/staging`: a folder for each job, with the name of its driver in it.
+
+    Args:
+        control: `_tapewire` of the archive.
+    """
+
+    def __init__(self, control: Path) -> None:
+        self._folder = path_below(control, "staging")
+
+    def __repr__(self) -> str:
+        return f"<Jobs {os.fspath(self._folder)!r}>"
+
+    def create(self, writer: str | None) -> str:
+        """Make the folder of a new job of this driver; its name."""
+        make_folders(self._folder)
+        name = f"job-{uuid.uuid4().hex}"
+        temporary = self._folder / f"{_NEW}{name}"
+        temporary.mkdir(mode=0o700)
+        document = {**dataclasses.asdict(_driver()), "writer": writer or ""}
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(temporary / _JOB_FILE, how, 0o600), "w") as file:
+            json.dump(document, file)
+        temporary.rename(self._folder / name)
+        return name
+
+    def folder(self, job: str) -> Path:
+        """Of a job, whether it is there or not."""
+        return path_below(self._folder, check_name("job", job))
+
+    def remove(self, job: str) -> None:
+        """Take a job's folder away; an attempt that still writes to it fails."""
+        shutil.rmtree(self.folder(job), ignore_errors=True)
+
+    def sweep(self, mine: str | None) -> None:
+        """Take away what jobs left that can never commit it.
+
+        Those are jobs whose driver is dead, and earlier batches of the query that `mine` is of. A
+        driver of another host cannot be looked at: its job counts as dead when nothing was written
+        to its folder for a week.
+        """
+        me = None
+        if mine is not None:
+            with contextlib.suppress(FileNotFoundError):  # its batch was found to be there already
+                me = self._read(mine)
+        for name in folders_below(self._folder):
+            if name == mine:
+                continue
+            if name.startswith(_NEW):
+                if _idle_seconds(self._folder / name) > _UNFINISHED_SECONDS:
+                    shutil.rmtree(self._folder / name, ignore_errors=True)
+                continue
+            try:
+                lease, writer = self._read(name)
+            except (FileNotFoundError, CorruptMetadata):
+                # Half removed, or not ours to understand: it goes when it has been still for long.
+                dead = _idle_seconds(self._folder / name) > FOREIGN_SECONDS
+            else:
+                dead = _is_dead(lease, self._folder / name) or (
+                    me is not None
+                    and writer != ""
+                    and (_who(lease), writer) == (_who(me[0]), me[1])
+                )
+            if dead:
+                self.remove(name)
+
+    def _read(self, job: str) -> tuple[Lease, str]:
+        path = os.fspath(self.folder(job) / _JOB_FILE)
+        return parse_checked(load(path, _MAX_FILE_BYTES), path, _checked, "remove the job's folder")
+
+
+def _checked(document: Any) -> tuple[Lease, str]:
+    members(
+        document,
+        "the document",
+        pid=int,
+        start_time_ticks=int,
+        epoch=int,
+        timestamp_ns=int,
+        host=str,
+        boot_id=str,
+        writer=str,
+    )
+    if document["pid"] <= 0:
+        raise Wrong(f"no such process: pid={document['pid']}")
+    writer = document.pop("writer")
+    return Lease(**document), writer
+
+
+def _who(lease: Lease) -> tuple[Any, ...]:
+    return lease.host, lease.boot_id, lease.pid, lease.start_time_ticks
+
+
+def _is_dead(lease: Lease, folder: Path) -> bool:
+    if lease.host != platform.node():
+        return _idle_seconds(folder) > FOREIGN_SECONDS
+    return not lease.alive
+
+
+def _idle_seconds(folder: Path) -> float:
+    """Since anything was made or removed in a job's folder, or in those of its attempts."""
+    newest = 0.0
+    for path in (folder, *(folder / name for name in folders_below(folder))):
+        with contextlib.suppress(FileNotFoundError):
+            newest = max(newest, path.stat().st_mtime)
+    return time.time() - newest
+
+
+def _driver() -> Lease:
+    """Spark's driver: the JVM above this process. Python workers come and go during a job."""
+    pid = os.getpid()
+    for _ in range(_MAX_STEPS_UP):
+        name, parent = _process(pid)
+        if name == "java":
+            break
+        if parent <= 1:
+            pid = os.getpid()
+            break
+        pid = parent
+    ticks = process_start_ticks(pid)
+    if ticks is None:
+        raise RuntimeError("the start time of a process cannot be read: /proc is not mounted")
+    return Lease(pid, ticks, 0, wall_clock_ns(), platform.node(), boot_id())
+
+
+def _process(pid: int) -> tuple[str, int]:
+    """Name and parent of a process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "", 0
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    return name, int(rest.split()[1])
+
+
+@contextlib.contextmanager
+def commit_lock(control: Path, job: str) -> Iterator[None]:
+    """Nobody else commits to the archive meanwhile. The kernel lets go for who is killed.
+
+    Raises:
+        ConcurrentUse: Another job did not end within `LOCK_SECONDS`; the message names it.
+    """
+    make_folders(control)
+    path = control / "commit.lock"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    holder = os.pread(fd, 512, 0).decode(errors="replace").strip()
+                    raise ConcurrentUse(
+                        f"another job has been committing for {LOCK_SECONDS} s: {holder!r}",
+                        path=os.fspath(path),
+                        hint="wait for it, or end it",
+                    ) from None
+                time.sleep(0.01)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"host={platform.node()} pid={os.getpid()} job={job}\n".encode(), 0)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,231 @@
+"""The manifest of a batch: what was decided to be in the archive, before any of it is.
+
+``_tapewire/batches/<writer>/<batch>.decided.json`` appears in one rename: that is the decision.
+From then on the batch is published, by this process or the next one, and ends as ``<batch>.json``,
+by which the same batch is recognised. docs/formats/sink-manifest.md has its members.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tapewire.bus.names import check_name, folders_below, path_below
+from tapewire.errors import InvalidName, UnsupportedVersion
+from tapewire.protocol.json_file import Wrong, load, locked_folder, members, parse_checked, store
+from tapewire.spark.sink.staging import make_folders, sync_folder
+
+__all__ = ["Action", "Manifest", "Manifests"]
+
+FORMAT = "tapewire-sink"
+VERSION = 1
+MAX_FILE_BYTES = 256 << 20
+KEPT = 100  # of a writer's numbered batches: as many as Spark's own checkpoint keeps
+ONCE = "once"  # the writer of those who gave no name
+_DECIDED = ".decided.json"
+_PUBLISHED = ".json"
+_KINDS = ("create", "append", "replace")
+_REMEDY = "restore the file; without it nobody knows how far its batch was published"
+
+
+@dataclass(frozen=True)
+class Action:
+    """What is to happen to one log.
+
+    Attributes:
+        log: Its path below the archive.
+        kind: "create": the staged queue becomes the log. "append": its records go behind those
+            that are there. "replace": it takes the place of the log.
+        staged: The queue with the records, below the job's folder.
+        records: In the staged queue.
+        next_seq: "append": the log's next number before.
+        keep_seq: "append": records keep their numbers; else they go on from `next_seq`.
+    """
+
+    log: str
+    kind: str
+    staged: str
+    records: int
+    next_seq: int = 0
+    keep_seq: bool = True
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A batch that was decided.
+
+    Attributes:
+        writer: Who wrote it.
+        batch: Which of its batches.
+        job: Whose folder has the staged queues.
+        rows: Of the DataFrame.
+        digest: Of these rows in any order; empty when the batch is not to be recognised.
+        actions: One for each log.
+    """
+
+    writer: str
+    batch: str
+    job: str
+    rows: int
+    digest: str
+    actions: tuple[Action, ...]
+
+    def same_rows(self, rows: int, digest: str) -> bool:
+        """Whether a batch has the rows of this one."""
+        return (self.rows, self.digest) == (rows, digest)
+
+
+class Manifests:
+    """The manifests of an archive. Who changes them holds the archive's commit lock.
+
+    Example:
+        >>> manifests = Manifests(tmp)
+        >>> manifests.decide(Manifest("bars", "7", "job-1", 0, "00", ()))
+        >>> [one.batch for one in manifests.decided()]
+        ['7']
+        >>> manifests.published(manifests.find("bars", "7"))
+        >>> list(manifests.decided()), manifests.newest("bars")
+        ([], 7)
+    """
+
+    def __init__(self, control: Path) -> None:
+        self._folder = path_below(control, "batches")
+
+    def __repr__(self) -> str:
+        return f"<Manifests {os.fspath(self._folder)!r}>"
+
+    def decide(self, manifest: Manifest) -> None:
+        """Make it so, durably: the batch will be published, whatever happens."""
+        folder = self._of(manifest.writer)
+        if not folder.is_dir():
+            make_folders(folder)
+            sync_folder(folder.parent)
+            sync_folder(folder.parent.parent)
+        document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
+        text = json.dumps(document, indent=1).encode() + b"\n"
+        path = os.fspath(folder / f"{manifest.batch}{_DECIDED}")
+        with locked_folder(os.fspath(folder), path) as folder_fd:
+            store(path, text, folder_fd)
+
+    def published(self, manifest: Manifest) -> None:
+        """Note that all of it is in the archive; forget what nobody will ask for."""
+        folder = self._of(manifest.writer)
+        decided = folder / f"{manifest.batch}{_DECIDED}"
+        if manifest.digest:
+            os.rename(decided, folder / f"{manifest.batch}{_PUBLISHED}")
+            self._forget_before(folder, manifest.batch)
+        else:
+            decided.unlink()
+        sync_folder(folder)
+
+    def decided(self) -> Iterator[Manifest]:
+        """Batches that are not, or not wholly, published."""
+        for writer in folders_below(self._folder):
+            for name in sorted(_names(self._folder / writer)):
+                if name.endswith(_DECIDED):
+                    yield _read(self._folder / writer / name)
+
+    def find(self, writer: str, batch: str) -> Manifest | None:
+        """The manifest of a batch, or None."""
+        for ending in (_PUBLISHED, _DECIDED):
+            with contextlib.suppress(FileNotFoundError):
+                return _read(self._of(writer) / f"{batch}{ending}")
+        return None
+
+    def newest(self, writer: str) -> int | None:
+        """The highest number of a batch of a writer, or None when none has a number."""
+        return max(_numbers(self._of(writer)), default=None)
+
+    def _of(self, writer: str) -> Path:
+        return path_below(self._folder, check_name("writer", writer))
+
+    def _forget_before(self, folder: Path, batch: str) -> None:
+        if batch.isdecimal():
+            for number in _numbers(folder):
+                if number <= int(batch) - KEPT:
+                    (folder / f"{number}{_PUBLISHED}").unlink(missing_ok=True)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _numbers(folder: Path) -> Iterator[int]:
+    for name in _names(folder):
+        stem = name.removesuffix(_DECIDED).removesuffix(_PUBLISHED)
+        if name.endswith(_PUBLISHED) and stem.isascii() and stem.isdecimal():
+            yield int(stem)
+
+
+def _read(path: Path) -> Manifest:
+    """A manifest, every member checked: its names become paths."""
+    text = load(os.fspath(path), MAX_FILE_BYTES)
+    return parse_checked(text, os.fspath(path), _checked, _REMEDY)
+
+
+def _checked(document: Any) -> Manifest:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise Wrong(f'the document must be an object with "format": "{FORMAT}"')
+    version = document.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise UnsupportedVersion(
+            f"a later release wrote this file: version={version}, known={VERSION}",
+            hint="finish the batch with that release, or upgrade",
+        )
+    members(
+        document,
+        "the document",
+        format=str,
+        version=int,
+        writer=str,
+        batch=str,
+        job=str,
+        rows=int,
+        digest=str,
+        actions=list,
+    )
+    actions = tuple(_action(value, i) for i, value in enumerate(document["actions"]))
+    for name in ("writer", "batch", "job"):
+        _name(name, document[name])
+    if document["rows"] < 0:
+        raise Wrong(f"rows must not be negative: rows={document['rows']}")
+    return Manifest(
+        document["writer"],
+        document["batch"],
+        document["job"],
+        document["rows"],
+        document["digest"],
+        actions,
+    )
+
+
+def _action(value: Any, i: int) -> Action:
+    where = f"actions[{i}]"
+    if isinstance(value, dict) and not isinstance(value.get("keep_seq"), bool):
+        raise Wrong(f"{where}.keep_seq must be true or false")
+    kept = value.pop("keep_seq") if isinstance(value, dict) else True
+    members(value, where, log=str, kind=str, staged=str, records=int, next_seq=int)
+    if value["kind"] not in _KINDS:
+        raise Wrong(f"{where}.kind must be one of {', '.join(_KINDS)}: kind={value['kind']!r:.60}")
+    for name in ("log", "staged"):
+        for part in value[name].split("/"):
+            _name(f"{where}.{name}", part)
+    for name in ("records", "next_seq"):
+        if not 0 <= value[name] < 2**64:
+            raise Wrong(f"{where}.{name} must fit 64 bits: {name}={value[name]}")
+    return Action(**value, keep_seq=kept)
+
+
+def _name(where: str, text: str) -> None:
+    try:
+        check_name(where, text)
+    except InvalidName as error:
+        raise Wrong(str(error)) from None

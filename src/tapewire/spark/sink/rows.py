@@ -1,0 +1,417 @@
+"""Rows of a DataFrame as columns of records, checked, and told apart by log."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tapewire.bus.names import check_name
+from tapewire.errors import (
+    InvalidMessage,
+    InvalidName,
+    InvalidOption,
+    InvalidTypeId,
+    PayloadTooLarge,
+    SequenceNotRising,
+    TapewireError,
+)
+from tapewire.spark.sink.options import KEYS, WriteOptions
+
+if TYPE_CHECKING:
+    from tapewire.protocol.layout import Layout
+
+__all__ = ["Columns", "Digest", "RowPlan", "Rows", "plain", "plan_rows", "twin"]
+
+DAY_NS = 86_400 * 10**9
+_EPOCH = dt.date(1970, 1, 1)
+# What the views show besides, made from the rest or from the place of the log.
+_DERIVED = frozenset({"timestamp", "queue", "date", *KEYS})
+_NOT_CHECKSUMMED = 1  # the only system's flag; what is appended is checksummed anew
+_Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """What each column of the DataFrame is for. Made on the driver, used in every task.
+
+    Attributes:
+        has_seq: Rows bring their numbers: logs are sparse and keep them.
+        has_flags: Rows bring flags.
+        layout: Of the message that rows become; None: rows are records.
+        keys: Key columns; "queue" when the name of the source's log says all of them.
+        constants: Keys that are the same for all rows.
+        max_payload: Of a record of these logs.
+        drop: Whether rows with a number that was there are left out.
+        keyed: Whether the rows' digest is wanted.
+    """
+
+    has_seq: bool
+    has_flags: bool
+    layout: Layout | None
+    keys: tuple[str, ...]
+    constants: dict[str, str]
+    max_payload: int
+    drop: bool
+    keyed: bool
+
+
+def plan_rows(
+    options: WriteOptions, types: dict[str, str], layout: Layout | None, *, keyed: bool
+) -> RowPlan:
+    """How columns of these names and types become records.
+
+    Args:
+        options: Of the write.
+        types: Spark's simple type of each column.
+        layout: Of the message that `options.type` names.
+        keyed: Whether a digest of the rows is wanted.
+
+    Raises:
+        InvalidOption: A column is missing, has a type that cannot be, or is nothing to the sink.
+    """
+    wanted: dict[str, tuple[str, ...]] = {"timestamp_ns": _INTEGERS}
+    if layout is None:
+        wanted |= {"type_id": _INTEGERS, "payload": ("binary",)}
+    else:
+        wanted |= {field.name: () for field in layout.fields}
+    for name, kinds in wanted.items():
+        if name not in types:
+            raise InvalidOption(
+                f"a column is missing: {name}; there are {', '.join(types)}",
+                hint="the sink takes the columns of the view records"
+                if layout is None
+                else f"{layout.title} has the fields {', '.join(f.name for f in layout.fields)}; "
+                "and each row needs its timestamp_ns",
+            )
+        if kinds and types[name] not in kinds:
+            raise InvalidOption(
+                f"a column has another type: {name} {types[name]}, must be {' or '.join(kinds)}"
+            )
+    for name in ("seq", "flags"):
+        if name in types and name not in wanted and types[name] not in _INTEGERS:
+            raise InvalidOption(
+                f"a column has another type: {name} {types[name]}, must be {' or '.join(_INTEGERS)}"
+            )
+    keys, constants = _keys(options, types)
+    extra = [name for name in types if name not in (*wanted, "seq", "flags", *keys, *_DERIVED)]
+    if extra:
+        raise InvalidOption(
+            f"a column is nothing to the sink: {', '.join(extra)}",
+            hint=f"df.drop({', '.join(map(repr, extra))})",
+        )
+    own = {field.name for field in layout.fields} if layout else frozenset[str]()
+    return RowPlan(
+        has_seq="seq" in types and "seq" not in own,
+        has_flags="flags" in types and "flags" not in own,
+        layout=layout,
+        keys=keys,
+        constants=constants,
+        max_payload=options.segment_bytes - 128,
+        drop=options.duplicates == "drop",
+        keyed=keyed,
+    )
+
+
+_INTEGERS = ("bigint", "int", "smallint", "tinyint")
+
+
+def _keys(options: WriteOptions, types: dict[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    constants = dict(options.constants or {})
+    keys = options.partition_by
+    if keys is None:
+        keys = tuple(key for key in KEYS if key in types and key not in constants)
+    missing = [key for key in KEYS if key not in constants and key not in keys]
+    if missing and not keys and not constants and types.get("queue") == "string":
+        return ("queue",), {}
+    missing += [key for key in keys if key not in types]
+    if missing:
+        raise InvalidOption(
+            f"a row does not say where it belongs: {', '.join(missing)}",
+            hint=f"add the column, or one name for all rows: option({missing[0]!r}, NAME)",
+        )
+    for key in keys:
+        if types[key] != "string":
+            raise InvalidOption(f"a column has another type: {key} {types[key]}, must be string")
+    return keys, constants
+
+
+class Digest:
+    """Of a set of rows, whatever their order and however they are split among tasks.
+
+    Two sums modulo 2⁶⁴ of a mixed word per row. It tells a batch that is done again from another
+    batch; it is no defence against somebody who wants two batches to look the same.
+    """
+
+    def __init__(self, one: int = 0, two: int = 0) -> None:
+        self.one, self.two = one, two
+
+    def add(self, other: Digest) -> None:
+        """Take in the rows of another digest."""
+        self.one, self.two = (self.one + other.one) % 2**64, (self.two + other.two) % 2**64
+
+    def __str__(self) -> str:
+        return f"{self.one:016x}{self.two:016x}"
+
+
+@dataclass
+class Columns:
+    """Rows as `append_batch` takes them; `seq` is None where logs number themselves."""
+
+    timestamp_ns: _Array
+    type_id: _Array
+    flags: _Array
+    payload: Any  # an Arrow array of binary
+    seq: _Array | None
+
+    def __len__(self) -> int:
+        return len(self.timestamp_ns)
+
+    def take(self, rows: _Array) -> Columns:
+        """These rows, in this order."""
+        return Columns(
+            self.timestamp_ns[rows],
+            self.type_id[rows],
+            self.flags[rows],
+            plain(self.payload).take(pa.array(rows)),
+            None if self.seq is None else self.seq[rows],
+        )
+
+    def part(self, start: int, stop: int) -> Columns:
+        """Rows from `start` up to `stop`, without a copy."""
+        return Columns(
+            self.timestamp_ns[start:stop],
+            self.type_id[start:stop],
+            self.flags[start:stop],
+            self.payload.slice(start, stop - start),
+            None if self.seq is None else self.seq[start:stop],
+        )
+
+    def numbers(self) -> _Array:
+        """`seq`, of rows that have one."""
+        if self.seq is None:
+            raise ValueError("these rows have no numbers")
+        return self.seq
+
+    def digest(self, log: str) -> Digest:
+        """Of these rows, which go to this log."""
+        crc = np.fromiter(
+            map(zlib.crc32, self.payload.to_pylist()), dtype=np.uint64, count=len(self)
+        )
+        sizes = pc.binary_length(self.payload).to_numpy(zero_copy_only=False)
+        word = np.full(len(self), zlib.crc32(log.encode()), np.uint64)
+        columns = (crc, sizes, self.timestamp_ns, self.type_id, self.flags)
+        for column in columns if self.seq is None else (*columns, self.seq):
+            word = _mixed(word + column.astype(np.uint64))
+        return Digest(
+            int(word.sum(dtype=np.uint64)),
+            int(_mixed(word ^ np.uint64(0x9E3779B97F4A7C15)).sum(dtype=np.uint64)),
+        )
+
+
+def plain(payload: Any) -> Any:
+    """Payloads as Arrow's `binary`: of views, which lie in a mapped log, it is a copy."""
+    return payload if pa.types.is_binary(payload.type) else payload.cast(pa.binary())
+
+
+def _mixed(word: _Array) -> _Array:
+    """The finalizer of SplitMix64: each bit depends on all bits."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: _Array = word ^ (word >> np.uint64(31))
+    return mixed
+
+
+class Rows:
+    """The rows of one task: each batch checked, and split by log.
+
+    Args:
+        plan: What the columns are for.
+        partition: Of Spark's, to say where a wrong row is.
+    """
+
+    def __init__(self, plan: RowPlan, partition: int) -> None:
+        self._plan = plan
+        self._partition = partition
+        self._seen = 0
+
+    def split(self, table: Any) -> Iterator[tuple[str, Columns]]:
+        """Path of each log below the archive, and its rows: by number, or in the order given.
+
+        Raises:
+            TapewireError: A row cannot be; the message has the column, the row and the value.
+        """
+        columns = self._columns(table)
+        group, logs = self._logs(table, columns.timestamp_ns)
+        self._seen += len(columns)
+        order = self._order(group, columns.seq)
+        if order is not None:
+            columns, group = columns.take(order), group[order]
+        edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(group)]
+        for start, stop in itertools.pairwise(edges):
+            if start == stop:
+                continue
+            log = logs[int(group[start])]
+            yield log, columns if stop - start == len(columns) else columns.part(start, stop)
+
+    @staticmethod
+    def _order(group: _Array, seq: _Array | None) -> _Array | None:
+        """How to sort rows by log and number; None when they lie so."""
+        same = group[1:] == group[:-1]
+        lies = bool((group[1:] >= group[:-1]).all())
+        if seq is None:
+            return None if lies else np.argsort(group, kind="stable")
+        if lies and bool((seq[1:] > seq[:-1])[same].all()):
+            return None
+        return np.lexsort((seq, group))
+
+    def _columns(self, table: Any) -> Columns:
+        plan = self._plan
+        count = table.num_rows
+        times = self._integers(table, "timestamp_ns", 0, 2**63 - 1)
+        if plan.layout is None:
+            type_ids = self._integers(table, "type_id", 0, 0xFFFE, InvalidTypeId)
+            payload = self._binary(table, "payload")
+        else:
+            type_ids = np.full(count, plan.layout.type_id, np.uint16)
+            payload = self._message(table, plan.layout)
+        flags = np.zeros(count, np.uint16)
+        if plan.has_flags:
+            flags = self._integers(table, "flags", 0, 0xFFFF).astype(np.uint16)
+            flags &= ~np.uint16(_NOT_CHECKSUMMED)
+            low = np.flatnonzero(flags & 0xFF)
+            if len(low):
+                self._refuse(
+                    InvalidOption, "flags", int(low[0]), int(flags[low[0]]), "the low 8 bits are"
+                )
+        seq = self._integers(table, "seq", 0, 2**63 - 1) if plan.has_seq else None
+        return Columns(times, type_ids.astype(np.uint16), flags, payload, seq)
+
+    def _logs(self, table: Any, times: _Array) -> tuple[_Array, list[str]]:
+        """A number for each row, and the log that each number means."""
+        plan = self._plan
+        days, group = np.unique(times // DAY_NS, return_inverse=True)
+        names: list[tuple[str, ...]] = [
+            ((_EPOCH + dt.timedelta(days=int(day))).isoformat(),) for day in days
+        ]
+        for key in plan.keys:
+            column = self._present(table, key)
+            encoded = column.dictionary_encode()
+            values = [self._named(key, value, column) for value in encoded.dictionary.to_pylist()]
+            codes = encoded.indices.to_numpy(zero_copy_only=False)
+            pairs, group = np.unique(group * len(values) + codes, return_inverse=True)
+            names = [
+                names[pair // len(values)] + values[pair % len(values)] for pair in pairs.tolist()
+            ]
+        order = KEYS if plan.keys == ("queue",) else plan.keys
+        return group, [
+            _path(dict(zip(("date", *order), name, strict=True)), plan) for name in names
+        ]
+
+    def _named(self, key: str, value: str, column: Any) -> tuple[str, ...]:
+        try:
+            if key != "queue":
+                return (check_name(key, value),)
+            parts = value.split("/")
+            match parts:
+                case [venue, symbol, _, stream] if _is_day(parts[2]):
+                    return venue, symbol, stream
+                case ["clean", venue, symbol, stream]:
+                    return venue, symbol, stream
+            raise InvalidName(
+                f"the name of a log does not say where its records belong: queue={value!r:.80}",
+                hint="add the columns venue, symbol and stream, or options of these names",
+            )
+        except InvalidName as error:
+            row = self._seen + pc.index(column, value).as_py()
+            error.message += f", row={row} of partition {self._partition}"
+            raise
+
+    def _present(self, table: Any, name: str) -> Any:
+        column = table.column(name)
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        if column.null_count:
+            row = pc.index(column.is_null(), True).as_py()
+            self._refuse(InvalidMessage, name, row, None, "a record has a value for each")
+        return column
+
+    def _integers(
+        self,
+        table: Any,
+        name: str,
+        least: int,
+        most: int,
+        error: type[TapewireError] = InvalidMessage,
+    ) -> _Array:
+        column = self._present(table, name)
+        values: _Array = column.to_numpy(zero_copy_only=False)
+        if len(values) and (int(values.min()) < least or int(values.max()) > most):
+            row = int(np.flatnonzero((values < least) | (values > most))[0])
+            self._refuse(error, name, row, int(values[row]), f"it is from {least} to {most}")
+        return values.astype(np.int64) if values.dtype != np.int64 else values
+
+    def _binary(self, table: Any, name: str) -> Any:
+        column = plain(self._present(table, name))
+        sizes = pc.binary_length(column)
+        longest = pc.max(sizes).as_py()
+        if longest is not None and longest > self._plan.max_payload:
+            row = pc.index(sizes, longest).as_py()
+            self._refuse(
+                PayloadTooLarge,
+                name,
+                row,
+                f"{longest} bytes",
+                f"these logs take {self._plan.max_payload} bytes",
+                'raise option("segment_bytes", …)',
+            )
+        return column
+
+    def _message(self, table: Any, layout: Layout) -> Any:
+        from tapewire.spark.sink.messages import encode
+
+        columns = {field.name: self._present(table, field.name) for field in layout.fields}
+        return encode(layout, columns, self._refuse)
+
+    def _refuse(
+        self,
+        error: type[TapewireError],
+        column: str,
+        row: int,
+        value: Any,
+        why: str,
+        hint: str | None = None,
+    ) -> NoReturn:
+        shown = "null" if value is None else value
+        raise error(
+            f"a row cannot be a record: {column}={shown!s:.80} ({why}), "
+            f"row={self._seen + row} of partition {self._partition}",
+            hint=hint or f"filter or mend such rows: df.where({column!r} …)",
+        )
+
+
+def twin(log: str, seq: int) -> SequenceNotRising:
+    """The error for a number that a log would have twice."""
+    return SequenceNotRising(
+        f"a log has each number once: seq={seq}, log={log}",
+        hint='drop the duplicates, or leave them to the sink: option("duplicates", "drop")',
+    )
+
+
+def _path(key: dict[str, str], plan: RowPlan) -> str:
+    names = plan.constants | key
+    return "/".join(("v1", names["venue"], names["symbol"], names["date"], names["stream"]))
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return dt.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False

@@ -1,0 +1,377 @@
+"""Rows into queues beside the archive: what a task does, and how its queues become one.
+
+A task's rows of one log are a run: a queue of its own, not seen by any reader of the archive. A log
+whose rows came out of order, or from several tasks, has several runs, which are merged by number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import tapewire as tw
+from tapewire.config import WriterConfig
+from tapewire.errors import InvalidOption
+from tapewire.protocol import types_file
+from tapewire.protocol.layout import Layout
+from tapewire.spark.sink.rows import Columns, Digest, RowPlan, Rows, plain, twin
+
+__all__ = ["Run", "Stage", "columns_of", "make_folders", "merge", "sync_folder"]
+
+BUFFER_BYTES = 16 << 20  # of rows that are sorted by log and number at a time
+MAX_OPEN = 64  # writers open at a time: each holds four descriptors and a mapping
+MAX_RUNS = 32  # merged at a time: each is a mapping and a batch
+_BATCH_BYTES = 4 << 20  # of one run, while merging
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows of one log in a queue of their own.
+
+    Attributes:
+        log: Path of the log below the archive.
+        folder: Of the queue, below the job's folder.
+        records: In it.
+        first_seq: Number of the first record.
+        last_seq: Number of the last.
+    """
+
+    log: str
+    folder: str
+    records: int
+    first_seq: int
+    last_seq: int
+
+
+@dataclass
+class _OpenRun:
+    log: str
+    folder: Path
+    records: int = 0
+    first_seq: int = -1
+    last_seq: int = -1
+    level: int = 0  # how often its rows were merged
+
+    def closed(self, job: Path) -> Run:
+        folder = self.folder.relative_to(job).as_posix()
+        return Run(self.log, folder, self.records, self.first_seq, self.last_seq)
+
+
+@dataclass
+class _Log:
+    current: _OpenRun
+    done: list[_OpenRun] = field(default_factory=list)
+
+
+class Stage:
+    """The runs of one attempt at one task; on an error its folder is removed.
+
+    Memory: one buffer of rows, and what `MAX_OPEN` mapped segments take.
+
+    Args:
+        job: Folder of the job, which is there.
+        name: Of this attempt's folder in it.
+        plan: What the columns are for.
+        segment_bytes: Of the queues.
+        partition: Of Spark's, to say where a wrong row is.
+    """
+
+    def __init__(
+        self, job: Path, name: str, plan: RowPlan, segment_bytes: int, partition: int
+    ) -> None:
+        self._job = job
+        self._plan = plan
+        self._rows = Rows(plan, partition)
+        self._config = _config(segment_bytes, plan.has_seq)
+        self._buffer: list[Any] = []
+        self._buffered = 0
+        self._logs: dict[str, _Log] = {}
+        self._writers: OrderedDict[str, Any] = OrderedDict()
+        self._made = 0
+        self.records = 0
+        self.digest = Digest()
+        self.folder = job / name
+        try:
+            self.folder.mkdir(mode=0o700)
+        except FileNotFoundError:
+            raise InvalidOption(
+                "a worker does not see the folder of its job, or the job is over",
+                path=os.fspath(job),
+                hint="write to a filesystem that the driver and every worker share",
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"<Stage {os.fspath(self.folder)!r} {self.records} rows, {len(self._logs)} logs>"
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is not None:
+            with contextlib.suppress(Exception):  # the error under way says more
+                self.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Make every queue durable. Closing twice is fine."""
+        while self._writers:
+            _close(self._writers.popitem()[1])
+
+    def add(self, batch: Any) -> None:
+        """Take the rows of an Arrow record batch."""
+        self._buffer.append(batch)
+        self._buffered += batch.nbytes
+        if self._buffered >= BUFFER_BYTES:
+            self._drain()
+
+    def finish(self) -> list[Run]:
+        """All rows are there: the runs, durable, at most one a log and task."""
+        self._drain()
+        runs = []
+        for log in self._logs.values():
+            if log.done:
+                log.current = self._merged([*log.done, log.current])
+                log.done = []
+            runs.append(log.current.closed(self._job))
+        self.close()
+        sync_folder(self.folder)
+        return sorted(runs, key=lambda run: run.log)
+
+    def _drain(self) -> None:
+        batches, self._buffer, self._buffered = self._buffer, [], 0
+        if not batches:
+            return
+        for log, columns in self._rows.split(pa.Table.from_batches(batches)):
+            self.records += len(columns)
+            if self._plan.keyed:
+                self.digest.add(columns.digest(log))
+            self._append(log, rising(log, columns, drop=self._plan.drop))
+
+    def _append(self, log: str, columns: Columns) -> None:
+        at = self._logs.get(log)
+        if at is None:
+            at = self._logs[log] = _Log(self._new_run(log))
+        elif columns.seq is not None and columns.seq[0] <= at.current.last_seq:
+            at.done.append(at.current)
+            at.current = self._new_run(log)
+            self._fold(at)
+        run = at.current
+        append(self._writer(run), columns)
+        if run.first_seq < 0:
+            run.first_seq = 0 if columns.seq is None else int(columns.seq[0])
+        run.records += len(columns)
+        run.last_seq = run.records - 1 if columns.seq is None else int(columns.seq[-1])
+
+    def _fold(self, log: _Log) -> None:
+        """Merge runs when there are many of a level: a row is merged once a level, not each time.
+
+        Neighbours alone: of rows with one number the first one stays.
+        """
+        while len(last := log.done[-MAX_RUNS:]) == MAX_RUNS and last[0].level == last[-1].level:
+            log.done[-MAX_RUNS:] = [self._merged(last)]
+
+    def _merged(self, runs: Sequence[_OpenRun]) -> _OpenRun:
+        for run in runs:
+            writer = self._writers.pop(os.fspath(run.folder), None)
+            if writer is not None:
+                _close(writer)
+        folders = [run.folder for run in runs]
+        made = merge(runs[0].log, folders, self._new_folder(), self._config, drop=self._plan.drop)
+        made.level = runs[0].level + 1
+        for folder in folders:
+            shutil.rmtree(folder)
+        return made
+
+    def _new_folder(self) -> Path:
+        self._made += 1
+        return self.folder / f"{self._made:06d}"
+
+    def _new_run(self, log: str) -> _OpenRun:
+        return _OpenRun(log, self._new_folder())
+
+    def _writer(self, run: _OpenRun) -> Any:
+        key = os.fspath(run.folder)
+        writer = self._writers.get(key)
+        if writer is None:
+            while len(self._writers) >= MAX_OPEN:
+                _close(self._writers.popitem(last=False)[1])
+            new = not run.records
+            writer = tw.open_publisher(run.folder, config=self._config)
+            self._writers[key] = writer
+            if new and self._plan.layout is not None:
+                types_file.merge(run.folder, [self._plan.layout])
+        self._writers.move_to_end(key)
+        return writer
+
+
+def rising(log: str, columns: Columns, *, drop: bool) -> Columns:
+    """The rows of a log, sorted by number, each number once.
+
+    Raises:
+        SequenceNotRising: A number is there twice, and is not to be dropped.
+    """
+    if columns.seq is None or len(columns) < 2:
+        return columns
+    twice = columns.seq[1:] == columns.seq[:-1]
+    if not twice.any():
+        return columns
+    if not drop:
+        raise twin(log, int(columns.seq[1:][twice][0]))
+    return columns.take(np.flatnonzero(np.concatenate(([True], ~twice))))
+
+
+def merge(
+    log: str, runs: Sequence[Path], into: Path, config: WriterConfig, *, drop: bool
+) -> _OpenRun:
+    """One run of several: by number, or one behind the other where logs number themselves.
+
+    Raises:
+        SequenceNotRising: Two runs have a number in common, and it is not to be dropped.
+    """
+    runs = list(runs)
+    spare: list[Path] = []
+    count = 0
+    while len(runs) > MAX_RUNS:  # neighbours into one, so that each row is copied once a round
+        fewer: list[Path] = []
+        for start in range(0, len(runs), MAX_RUNS):
+            fewer.append(into.with_name(f"{into.name}-{count}"))
+            merge(log, runs[start : start + MAX_RUNS], fewer[-1], config, drop=drop)
+            count += 1
+        for part in spare:
+            shutil.rmtree(part)
+        runs = spare = fewer
+    made = _OpenRun(log, into)
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(tw.open_log(run)) for run in runs]
+        writer = tw.open_publisher(into, config=config)
+        try:
+            parts = _by_number(readers) if config.sparse else _in_turn(readers)
+            for columns in parts:
+                kept = rising(log, columns, drop=drop)
+                append(writer, kept)
+                if made.first_seq < 0:
+                    made.first_seq = (
+                        int(kept.seq[0]) if config.sparse and kept.seq is not None else 0
+                    )
+                made.records += len(kept)
+            made.last_seq = writer.next_seq - 1
+        finally:
+            _close(writer)
+    types_file.merge(into, _layouts(runs))
+    for part in spare:
+        shutil.rmtree(part)
+    return made
+
+
+def _layouts(runs: Iterable[Path]) -> list[Layout]:
+    return [layout for run in runs for layout in types_file.read(run)]
+
+
+def columns_of(batch: Any) -> Columns:
+    """A batch of a log as columns; payloads stay in the mapping. System's flags are left out."""
+    return Columns(
+        batch.timestamp_ns,
+        batch.type_id,
+        batch.flags & np.uint16(0xFF00),
+        batch.to_arrow().column("payload"),
+        batch.seq.astype(np.int64),
+    )
+
+
+def append(writer: Any, columns: Columns) -> None:
+    """Append rows; numbers only where the log is to keep theirs."""
+    seqs = columns.seq if writer.sparse else None
+    writer.append_batch(columns.type_id, columns.payload, columns.timestamp_ns, columns.flags, seqs)
+
+
+def batches(reader: Any) -> Iterator[Columns]:
+    """All of a log from where the reader stands, in pieces of some megabytes."""
+    wanted = 1024
+    while len(batch := reader.read_batch(wanted)):
+        yield columns_of(batch)
+        each = max(1, batch.payload_bytes // len(batch))
+        wanted = max(64, min(65536, _BATCH_BYTES // each))
+
+
+def _in_turn(readers: Iterable[Any]) -> Iterator[Columns]:
+    for reader in readers:
+        for columns in batches(reader):
+            columns.seq = None
+            yield columns
+
+
+def _by_number(readers: Iterable[Any]) -> Iterator[Columns]:
+    """Records of all readers, rising; equal numbers in the order of the readers."""
+    heads: list[tuple[Columns, Iterator[Columns]]] = []
+    for reader in readers:
+        more = batches(reader)
+        head = next(more, None)
+        if head is not None:
+            heads.append((head, more))
+    while heads:
+        # Up to here nobody has anything that is not in its head.
+        horizon = min(head.numbers()[-1] for head, _ in heads)
+        parts: list[Columns] = []
+        left: list[tuple[Columns, Iterator[Columns]]] = []
+        for head, more in heads:
+            stop = int(np.searchsorted(head.numbers(), horizon, side="right"))
+            if stop:
+                parts.append(head.part(0, stop))
+            rest: Columns | None = head.part(stop, len(head))
+            if not rest:
+                rest = next(more, None)
+            if rest:
+                left.append((rest, more))
+        heads = left
+        yield parts[0] if len(parts) == 1 else _sorted(parts)
+
+
+def _sorted(parts: Sequence[Columns]) -> Columns:
+    joined = Columns(
+        np.concatenate([part.timestamp_ns for part in parts]),
+        np.concatenate([part.type_id for part in parts]),
+        np.concatenate([part.flags for part in parts]),
+        pa.concat_arrays([plain(part.payload) for part in parts]),
+        np.concatenate([part.numbers() for part in parts]),
+    )
+    return joined.take(np.argsort(joined.numbers(), kind="stable"))
+
+
+def _config(segment_bytes: int, sparse: bool) -> WriterConfig:
+    # Durable when closed, not before: nobody relies on a run that is under way.
+    return WriterConfig.archive(segment_bytes=segment_bytes, flush=None, sparse=sparse)
+
+
+def _close(writer: Any) -> None:
+    with writer:
+        writer.flush_sync()
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folders(folder: Path) -> None:
+    """The folder and those above it that are not there, for their owner alone."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,1 @@
+"""Logs as streams: offsets, pinned readers, and books that go on from batch to batch."""

@@ -1,0 +1,201 @@
+"""The reader of streaming queries over replayed views: `book` and `features`.
+
+An instrument with all its logs is one tape, read by one task in each micro-batch. The task leaves
+its state in the folder that the query names, and the next one goes on from there. What retention
+waits for is the last state but one: the last one may turn out to be damaged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as sql
+
+from tapewire.errors import InvalidOption
+from tapewire.spark.reading import schemas, slices
+from tapewire.spark.reading.batch import relabel, wanted_parts
+from tapewire.spark.reading.units import Unit, units_of
+from tapewire.spark.streaming.horizons import SeenLog, next_mark, reach_ns
+from tapewire.spark.streaming.limits import Limit, cut
+from tapewire.spark.streaming.offsets import Offset
+from tapewire.spark.streaming.replay_steps import ReplayStep, read_step, states_of
+from tapewire.spark.streaming.states import Mark
+from tapewire.spark.streaming.stream import StreamReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+    from tapewire.spark.reading.logs import LogRef
+
+__all__ = ["ReplayedStreamReader", "name_of"]
+
+RECORD_BYTES = 256  # about, of a book event: to share units out among tasks
+
+
+class ReplayedStreamReader(StreamReader):
+    """Follows the tapes of instruments; arguments are those of `StreamReader`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self._options.state is None:
+            raise InvalidOption(
+                f"a query over {self._options.view} needs a folder for the state of its books",
+                hint='give it one that is its own: option("state", DIR)',
+            )
+        if os.path.lexists(self._options.state) and not os.path.isdir(self._options.state):
+            raise InvalidOption(
+                f"the states of a query need a folder, this is none: state={self._options.state}",
+                hint='name another: option("state", DIR)',
+            )
+        self._goal: dict[str, SeenLog] | None = None
+        self._goal_reach: dict[str, int | None] = {}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note what is there now: this run goes no further."""
+        nothing = Offset(self._options.view)
+        units = self._units(self._logs.find())
+        self._goal = {log.name: self._look(log, nothing) for unit in units for log in unit.logs}
+        for unit in units:
+            self._goal_reach[name_of(unit)] = reach_ns(
+                [self._goal[log.name] for log in unit.logs], self._options.max_skew
+            )
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends; `start` itself when there is nothing for one."""
+        begin = Offset.parse(start, self._options.view)
+        logs = self._logs.find()
+        self._logs.hold(logs, begin.logs)
+        units = self._units(logs)
+        seen = {
+            log.name: self._seen(log, begin)
+            for unit in units
+            for log in unit.logs
+            if self._goal is None or log.name in self._goal
+        }
+        limits = Limit.of(limit, self._options.max_rows, self._options.max_bytes)
+        ends = cut([each.ahead for each in seen.values()], limits)
+        places, times = dict(begin.logs), dict(begin.times)
+        for unit in units:
+            of_unit = [seen[log.name] for log in unit.logs if log.name in seen]
+            if not of_unit:
+                continue
+            name = name_of(unit)
+            if self._goal is not None:
+                reach = self._goal_reach.get(name)
+            else:
+                reach = reach_ns(of_unit, self._options.max_skew)
+            mark = next_mark(of_unit, _mark(unit, begin), ends, reach, self._options.time_to)
+            if mark is not None:
+                times[name] = mark.time_ns
+                places.update(mark.logs)
+        if (places, times) == (begin.logs, begin.times):
+            return start
+        return Offset(begin.view, places, times).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A task for some instruments each: the tape of one is read in its order."""
+        begin = Offset.parse(start, self._options.view)
+        until = Offset.parse(end, self._options.view)
+        until.check_follows(begin)
+        logs = self._logs.find()
+        self._logs.hold(logs, begin.logs)
+        units = {name_of(unit): unit for unit in self._units(logs)}
+        scale = _decimals(self._columns)
+        steps = []
+        for name, time_ns in until.times.items():
+            unit = units.get(name)
+            if unit is not None:
+                before, after = _mark(unit, begin), _mark(unit, until)
+                if after is not None and before != after:
+                    steps.append(self._step(unit, before, after, scale))
+            elif begin.times.get(name) != time_ns:
+                raise InvalidOption(
+                    f"the logs of an instrument are not there any more: instrument={name}",
+                    hint="put them back, or begin with a new checkpoint",
+                )
+        return slices.pack(steps, wanted_parts(self._options, self._parallelism))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task; in an executor."""
+        if not isinstance(partition, slices.Pack):
+            return  # Spark's own, where there is nothing to read
+        schema = schemas.arrow_schema(self._columns)
+        for step in partition.slices:
+            for batch in read_step(step, self._options):
+                yield relabel(batch, schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The checkpoint has all before `end`: old states go, and what none of the kept needs."""
+        until = Offset.parse(end, self._options.view)
+        states = states_of(self._options)
+        needed: dict[str, int] = {}
+        for unit in self._units(self._logs.find()):
+            mark = _mark(unit, until)
+            kept = None if mark is None else states.prune(name_of(unit), mark)
+            for log in unit.logs:
+                place = 0 if kept is None else kept.logs.get(log.name, 0)
+                needed[log.name] = min(place, needed.get(log.name, place))
+        self._logs.release(needed)
+
+    def _units(self, logs: Sequence[LogRef]) -> list[Unit]:
+        return units_of(self._options, logs)
+
+    def _seen(self, log: LogRef, begin: Offset) -> SeenLog:
+        """A log as it is now; of a run that ends, as it was when the run began."""
+        seen = self._look(log, begin)
+        if self._goal is None:
+            return seen
+        goal = self._goal[log.name]
+        return replace(goal, ahead=seen.ahead.capped(goal.ahead.end))
+
+    def _look(self, log: LogRef, begin: Offset) -> SeenLog:
+        status = self._logs.look(log)
+        ahead = self._logs.ahead_of(log, status, begin.logs.get(log.name))
+        return SeenLog(log, ahead, status.writer.alive, status.last_timestamp_ns)
+
+    def _step(self, unit: Unit, before: Mark | None, after: Mark, scale: int) -> ReplayStep:
+        paths = {}
+        records = 0
+        for log in unit.logs:
+            if log.name not in after.logs:
+                continue
+            paths[log.name] = log.path
+            low = None if before is None else before.logs.get(log.name)
+            if low is not None:
+                self._logs.check_range(log, self._logs.look(log), low, after.logs[log.name])
+            records += after.logs[log.name] - (low or 0)
+        return ReplayStep(
+            name_of(unit), unit.instrument, paths, before, after, scale, records * RECORD_BYTES
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_goal": None, "_goal_reach": {}}
+
+
+def name_of(unit: Unit) -> str:
+    """How an offset names a unit: by its instrument, or as all there is."""
+    one = unit.instrument
+    return "*" if one is None else f"{one.venue}:{one.symbol}"
+
+
+def _decimals(columns: Sequence[schemas.Column]) -> int:
+    """The scale of prices as decimals, which the schema of the query has fixed; 0 without them."""
+    for column in columns:
+        of = column.type.elementType if isinstance(column.type, sql.ArrayType) else column.type
+        if isinstance(of, sql.DecimalType):
+            return of.scale
+    return 0
+
+
+def _mark(unit: Unit, offset: Offset) -> Mark | None:
+    """The place of a unit; None: it has not begun."""
+    time_ns = offset.times.get(name_of(unit))
+    if time_ns is None:
+        return None
+    names = [log.name for log in unit.logs]
+    return Mark(time_ns, {name: offset.logs[name] for name in names if name in offset.logs})

@@ -1,0 +1,479 @@
+"""Batches into the archive: decided once, carried out to the end, seen whole or not at all."""
+
+import json
+import os
+
+import pytest
+from pyspark.sql.types import StructType
+
+import tapewire as tw
+from tapewire.protocol import fields, types_file
+from tapewire.protocol.layout import Layout
+from tapewire.spark.sink import jobs as sink_jobs
+from tapewire.spark.sink import publish
+from tapewire.spark.sink.publish import Archive
+from tapewire.spark.sink.writers import BatchWriter
+from tests.support.records import stored
+from tests.support.staged import DAY_NS, LOG, Job, rows
+
+OTHER = LOG.replace("BTC", "ETH")
+
+
+class Killed(BaseException):
+    """Where a process ends in these tests; tests/crash ends real ones."""
+
+
+def seqs_of(path):
+    return [entry.seq for entry in stored(path)]
+
+
+def staging_of(root):
+    folder = root / "_tapewire" / "staging"
+    return sorted(os.listdir(folder)) if folder.exists() else []
+
+
+def test_a_new_log_is_sparse_and_keeps_numbers(tmp):
+    Job(tmp).task(rows([3, 17])).commit()
+    with tw.open_publisher(tmp / LOG) as writer:
+        assert writer.sparse
+    assert seqs_of(tmp / LOG) == [3, 17]
+
+
+def test_a_new_log_of_rows_without_numbers_counts_from_0(tmp):
+    job = Job(tmp, seq=False)
+    job.task(rows([5, 4], seq=False)).task(rows([1], seq=False)).commit()
+    assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(0, b"5"), (1, b"4"), (2, b"1")]
+
+
+def test_the_next_batch_is_appended(tmp):
+    Job(tmp).task(rows([1, 2])).commit()
+    Job(tmp).task(rows([5])).task(rows([4])).commit()
+    assert seqs_of(tmp / LOG) == [1, 2, 4, 5]
+
+
+def test_rows_without_numbers_go_on_behind_what_is_there(tmp):
+    for first in (0, 2):
+        Job(tmp, seq=False).task(rows([first, first + 1], seq=False)).commit()
+    assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(n, b"%d" % n) for n in range(4)]
+
+
+def test_a_committed_job_leaves_nothing_staged(tmp):
+    Job(tmp).task(rows([1])).commit()
+    assert staging_of(tmp) == []
+
+
+def test_numbers_that_fall_are_refused_and_nothing_is_published(tmp):
+    Job(tmp).task(rows([1, 9])).commit()
+    job = Job(tmp).task(rows([5, 12])).task(rows([1], symbol="ETH-USDT"))
+    with pytest.raises(tw.SequenceNotRising, match=rf"seq=5, last=9, log={LOG}"):
+        job.commit()
+    assert seqs_of(tmp / LOG) == [1, 9]
+    assert not (tmp / OTHER).exists()
+
+
+def test_late_rows_are_left_out_when_asked_for(tmp):
+    Job(tmp).task(rows([1, 9])).commit()
+    Job(tmp, duplicates="drop").task(rows([5, 9, 12])).commit()
+    assert seqs_of(tmp / LOG) == [1, 9, 12]
+
+
+def test_a_log_that_numbers_itself_takes_the_numbers_that_follow(tmp):
+    with tw.open_publisher(tmp / LOG, segment_bytes=1 << 20) as writer:
+        writer.append(1, b"0", timestamp_ns=DAY_NS)
+    Job(tmp).task(rows([1, 2])).commit()
+    assert seqs_of(tmp / LOG) == [0, 1, 2]
+    with pytest.raises(tw.InvalidOption, match=r"next_seq=3, the rows have 7 … 7"):
+        Job(tmp).task(rows([7])).commit()
+
+
+def test_overwriting_replaces_the_logs_that_have_rows_and_no_others(tmp):
+    Job(tmp).task(rows([1, 2])).task(rows([1], symbol="ETH-USDT")).commit()
+    Job(tmp, overwrite=True).task(rows([7])).commit()
+    assert seqs_of(tmp / LOG) == [7]
+    assert seqs_of(tmp / OTHER) == [1]
+    assert not (tmp / LOG / ".replacing").exists()
+
+
+def test_a_reader_of_a_replaced_log_keeps_what_it_has_mapped(tmp):
+    Job(tmp).task(rows([1, 2])).commit()
+    with tw.open_log(tmp / LOG) as reader:
+        first = reader.next()
+        Job(tmp, overwrite=True).task(rows([7])).commit()
+        assert bytes(first.payload) == b"1"
+        assert reader.next().seq == 2
+
+
+def test_a_filesystem_that_cannot_exchange_folders_is_given_two_renames(tmp, monkeypatch):
+    Job(tmp).task(rows([1, 2])).commit()
+    monkeypatch.setattr(publish, "exchange", lambda *_: False)
+    Job(tmp, overwrite=True).task(rows([7])).commit()
+    assert seqs_of(tmp / LOG) == [7]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_log_that_somebody_writes_is_refused_and_nothing_is_published(tmp, overwrite):
+    Job(tmp).task(rows([1])).commit()
+    job = Job(tmp, overwrite=overwrite).task(rows([2])).task(rows([1], symbol="AAA"))
+    with (
+        tw.open_publisher(tmp / LOG),
+        pytest.raises(tw.WriterAlreadyActive, match=rf"pid={os.getpid()}"),
+    ):
+        job.commit()
+    assert seqs_of(tmp / LOG) == [1]
+    assert not (tmp / LOG.replace("BTC-USDT", "AAA")).exists()
+    assert job.commit(), "it can be done again when the writer is gone"
+
+
+def test_a_place_that_is_taken_is_named(tmp):
+    (tmp / LOG).mkdir(parents=True)
+    (tmp / LOG / "notes.txt").touch()
+    with pytest.raises(tw.NotALog, match="taken by something else"):
+        Job(tmp).task(rows([1])).commit()
+
+
+def test_a_payload_that_fits_no_segment_of_the_log_there_is_refused(tmp):
+    Job(tmp, segment_bytes="8192").task(rows([1])).commit()
+    job = Job(tmp).task(rows([2], payload=bytes(9000)))
+    with pytest.raises(tw.PayloadTooLarge, match="payload=9000 bytes, largest=8064, seq=2"):
+        job.commit()
+
+
+def test_a_link_out_of_the_archive_is_refused(tmp):
+    (tmp / "elsewhere").mkdir()
+    archive = tmp / "archive"
+    (archive / "v1").mkdir(parents=True)
+    (archive / "v1" / "okx").symlink_to(tmp / "elsewhere")
+    with pytest.raises(tw.InvalidName, match="leads out"):
+        Job(archive).task(rows([1])).commit()
+    assert list((tmp / "elsewhere").iterdir()) == []
+
+
+def test_a_batch_done_again_is_not_written_again(tmp):
+    assert Job(tmp, batch=3).task(rows([1, 2])).commit()
+    again = Job(tmp, batch=3).task(rows([2])).task(rows([1]))
+    assert not again.commit()
+    assert seqs_of(tmp / LOG) == [1, 2]
+    assert staging_of(tmp) == []
+
+
+@pytest.mark.parametrize("batch", [3, 2])
+def test_a_batch_of_that_number_with_other_rows_is_refused_with_the_remedy(tmp, batch):
+    Job(tmp, batch=3).task(rows([1, 2])).commit()
+    with pytest.raises(tw.BatchConflict, match=rf"batch={batch} .*needs a name of its own"):
+        Job(tmp, batch=batch).task(rows([5])).commit()
+    assert seqs_of(tmp / LOG) == [1, 2]
+
+
+def test_old_manifests_are_forgotten_and_their_batches_are_not(tmp, monkeypatch):
+    monkeypatch.setattr("tapewire.spark.sink.manifest.KEPT", 2)
+    for batch in range(4):
+        Job(tmp, batch=batch).task(rows([batch])).commit()
+    kept = sorted(os.listdir(tmp / "_tapewire" / "batches" / "w"))
+    assert kept == ["2.json", "3.json"]
+    with pytest.raises(tw.BatchConflict, match="newest=3"):
+        Job(tmp, batch=0).task(rows([0])).commit()
+
+
+def test_a_batch_without_rows_leaves_nothing(tmp):
+    assert Job(tmp, batch=0).task().commit()
+    assert not (tmp / "v1").exists()
+    assert staging_of(tmp) == []
+
+
+# Killed: at every step, then finished by the next process.
+
+
+def before(monkeypatch, owner, name, times=0):
+    """The process ends when `owner.name` has been called so many times and is called again."""
+    whole = getattr(owner, name)
+    left = [times]
+
+    def ends(*args, **kwargs):
+        if left[0] == 0:
+            raise Killed
+        left[0] -= 1
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, ends)
+
+
+def killed(job):
+    with pytest.raises(Killed):
+        job.commit()
+
+
+@pytest.fixture
+def two_logs(tmp):
+    """A batch for one log that is there and two that are not."""
+    Job(tmp, batch=1).task(rows([1, 2])).commit()
+
+    def batch(number=2, **options):
+        job = Job(tmp, batch=number, **options)
+        job.task(rows(range(3, 30))).task(rows(range(30, 50)))
+        return job.task(rows([1, 2], symbol="ETH-USDT")).task(rows([1], symbol="XRP-USDT"))
+
+    return batch
+
+
+def finished(tmp):
+    return (
+        seqs_of(tmp / LOG) == list(range(1, 50))
+        and seqs_of(tmp / OTHER) == [1, 2]
+        and seqs_of(tmp / OTHER.replace("ETH", "XRP")) == [1]
+    )
+
+
+def test_killed_before_the_decision_nothing_was_written(tmp, two_logs, monkeypatch):
+    with monkeypatch.context() as patch:
+        before(patch, publish.Manifests, "decide")
+        killed(two_logs())
+    Archive(tmp).recover()
+    assert seqs_of(tmp / LOG) == [1, 2]
+    assert not (tmp / OTHER).exists()
+    assert two_logs().commit()
+    assert finished(tmp)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "times"),
+    [
+        (publish.Archive, "_append", 0),
+        (publish, "append", 0),
+        (publish, "append", 1),
+        (publish, "_create", 0),
+        (publish, "_create", 1),
+        (publish.Manifests, "published", 0),
+        (sink_jobs.Jobs, "remove", 0),
+    ],
+)
+def test_killed_behind_the_decision_the_next_finishes_it(
+    tmp, two_logs, monkeypatch, owner, name, times
+):
+    monkeypatch.setattr(publish, "batches", small_batches(publish.batches))
+    with monkeypatch.context() as patch:
+        before(patch, owner, name, times)
+        killed(two_logs())
+    Archive(tmp).recover()
+    assert finished(tmp)
+    assert not two_logs().commit(), "Spark does not know that it was done"
+    assert finished(tmp)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_killed_while_appending_rows_without_numbers_the_next_goes_on_there(
+    tmp, monkeypatch, times
+):
+    monkeypatch.setattr(publish, "batches", small_batches(publish.batches))
+    Job(tmp, seq=False).task(rows([0, 1], seq=False)).commit()
+    with monkeypatch.context() as patch:
+        before(patch, publish, "append", times)
+        killed(Job(tmp, seq=False).task(rows(range(2, 50), seq=False)))
+    Archive(tmp).recover()
+    assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(n, b"%d" % n) for n in range(50)]
+
+
+def small_batches(whole):
+    def batches(reader):
+        for columns in whole(reader):
+            for at in range(0, len(columns), 20):
+                yield columns.part(at, min(at + 20, len(columns)))
+
+    return batches
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(publish, "_replace"), (publish, "_exchange"), (publish.Manifests, "published")],
+)
+def test_killed_while_replacing_the_log_is_the_old_or_the_new_one(tmp, monkeypatch, owner, name):
+    Job(tmp).task(rows([1, 2])).commit()
+    with monkeypatch.context() as patch:
+        before(patch, owner, name)
+        killed(Job(tmp, overwrite=True).task(rows([7])))
+    assert seqs_of(tmp / LOG) in ([1, 2], [7])
+    for _ in range(2):
+        Archive(tmp).recover()
+        assert seqs_of(tmp / LOG) == [7]
+
+
+def test_killed_between_the_two_renames_the_new_log_is_put_there(tmp, monkeypatch):
+    Job(tmp).task(rows([1, 2])).commit()
+
+    def half(new, old, aside):
+        os.rename(old, aside)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "_exchange", half)
+        killed(Job(tmp, overwrite=True).task(rows([7])))
+    Archive(tmp).recover()
+    assert seqs_of(tmp / LOG) == [7]
+
+
+@pytest.mark.parametrize("seq", [True, False])
+def test_an_append_that_a_power_cut_has_torn_is_made_whole(tmp, monkeypatch, seq):
+    Job(tmp, seq=seq).task(rows([0, 1], seq=seq)).commit()
+    with monkeypatch.context() as patch:
+        before(patch, publish.Manifests, "published")
+        killed(Job(tmp, seq=seq).task(rows(range(2, 50), seq=seq)))
+    # Of what was appended and not synced, a page in the middle did not reach the disk.
+    segment = tmp / LOG / "000000000.q"
+    data = bytearray(segment.read_bytes())
+    data[64 + 128 * 10 : 64 + 128 * 12] = bytes(256)
+    segment.write_bytes(data)
+    (tmp / LOG / "index.meta").unlink()
+    (tmp / LOG / "000000000.idx").unlink()
+    Archive(tmp).recover()
+    assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(n, b"%d" % n) for n in range(50)]
+    Archive(tmp).recover()
+    assert len(stored(tmp / LOG)) == 50
+
+
+@pytest.mark.parametrize("seq", [True, False])
+def test_records_of_somebody_else_behind_a_decided_batch_are_never_touched(tmp, monkeypatch, seq):
+    Job(tmp, seq=seq).task(rows([0, 1], seq=seq)).commit()
+    with monkeypatch.context() as patch:
+        before(patch, publish.Archive, "_append")
+        killed(Job(tmp, seq=seq).task(rows([2, 3], seq=seq)))
+    with tw.open_publisher(tmp / LOG) as writer:
+        writer.append(1, b"theirs")
+    with pytest.raises(tw.CorruptMetadata, match=r"somebody else wrote to the log.*seq=2"):
+        Archive(tmp).recover()
+    assert [e.payload for e in stored(tmp / LOG)] == [b"0", b"1", b"theirs"]
+
+
+def test_a_decided_batch_is_not_taken_away_by_spark_aborting(tmp, two_logs, monkeypatch):
+    job = two_logs()
+    with monkeypatch.context() as patch:
+        before(patch, publish, "_create")
+        killed(job)
+    Archive(tmp).abort(job.job)
+    Archive(tmp).recover()
+    assert finished(tmp)
+
+
+def test_an_error_behind_the_decision_says_that_the_batch_is_not_to_be_written_again(
+    tmp, monkeypatch
+):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    job = Job(tmp).task(rows([1]))
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "_create", full)
+        with pytest.raises(OSError, match="No space") as caught:
+            job.commit()
+    assert "do not write it again" in caught.value.__notes__[0]
+    Archive(tmp).recover()
+    assert seqs_of(tmp / LOG) == [1]
+
+
+def test_an_exchange_is_durable_before_its_token_goes(tmp, monkeypatch):
+    """Behind a power cut that forgot the exchange alone, the batch would count as published."""
+    Job(tmp).task(rows([1, 2])).commit()
+    synced = []
+
+    def sync(folder, sync_folder=publish.sync_folder):
+        held = (tmp / LOG / publish._TOKEN).exists()
+        synced.append((os.path.relpath(folder, tmp).split("/")[0], held))
+        sync_folder(folder)
+
+    monkeypatch.setattr(publish, "sync_folder", sync)
+    Job(tmp, overwrite=True).task(rows([7])).commit()
+    assert ("v1", True) in synced
+    assert ("_tapewire", True) in synced
+
+
+def test_an_aborted_job_leaves_nothing(tmp):
+    job = Job(tmp).task(rows([1]))
+    Archive(tmp).abort(job.job)
+    assert staging_of(tmp) == []
+
+
+# Others at work on the same archive.
+
+
+def test_what_a_dead_driver_left_is_swept_and_a_living_one_is_let_be(tmp):
+    dead, living = Job(tmp).task(rows([1])), Job(tmp).task(rows([1], symbol="ETH-USDT"))
+    of_dead = dead.folder / "job.json"
+    document = json.loads(of_dead.read_text())
+    of_dead.write_text(json.dumps(document | {"start_time_ticks": 1}))
+    Job(tmp).task(rows([2])).commit()
+    assert staging_of(tmp) == [living.job]
+    assert living.commit()
+
+
+def test_a_job_of_another_host_is_let_be_until_it_has_been_silent_for_long(tmp):
+    job = Job(tmp).task(rows([1]))
+    path = job.folder / "job.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "elsewhere"}))
+    Archive(tmp).recover()
+    assert staging_of(tmp) == [job.job]
+    for folder in (job.folder, *(entry for entry in job.folder.iterdir() if entry.is_dir())):
+        os.utime(folder, (1, 1))
+    Archive(tmp).recover()
+    assert staging_of(tmp) == []
+
+
+def test_earlier_batches_of_the_same_query_are_swept(tmp):
+    Job(tmp, batch=1).task(rows([1]))  # its commit never came
+    Job(tmp, batch=2).task(rows([2])).commit()
+    assert staging_of(tmp) == []
+
+
+def test_batch_writes_of_one_name_run_side_by_side(tmp):
+    def writer(batch):
+        schema = StructType().add("seq", "long").add("timestamp_ns", "long")
+        schema = schema.add("type_id", "integer").add("payload", "binary")
+        keys = {"venue": "v", "symbol": str(batch), "stream": "book"}
+        options = {"path": str(tmp), "writer": "days", "batch": str(batch), **keys}
+        return BatchWriter(options, schema, False)
+
+    one, two = writer(1), writer(2)
+    for each in (one, two):
+        each.commit([each.write(iter([rows([1])]))])
+    assert sorted(os.listdir(tmp / "v1" / "v")) == ["1", "2"]
+
+
+def test_who_commits_is_named_to_who_waits_too_long(tmp, monkeypatch):
+    monkeypatch.setattr(sink_jobs, "LOCK_SECONDS", 0.05)
+    job = Job(tmp).task(rows([1]))
+    with (
+        sink_jobs.commit_lock(tmp / "_tapewire", "job-of-mine"),
+        pytest.raises(tw.ConcurrentUse, match=rf"pid={os.getpid()} job=job-of-mine"),
+    ):
+        job.commit()
+    assert job.commit()
+
+
+def test_two_jobs_into_one_archive_are_both_there(tmp):
+    one, two = Job(tmp).task(rows([1])), Job(tmp).task(rows([2]))
+    assert one.commit()
+    assert two.commit()
+    assert seqs_of(tmp / LOG) == [1, 2]
+
+
+def test_a_task_of_a_job_that_is_over_writes_nothing(tmp):
+    job = Job(tmp).task(rows([1]))
+    job.commit()
+    with pytest.raises(tw.InvalidOption, match="or the job is over"):
+        job.task(rows([2]))
+    assert staging_of(tmp) == []
+
+
+def test_files_are_private(tmp):
+    Job(tmp, batch=1).task(rows([1])).commit()
+    for folder, _, names in os.walk(tmp):
+        if folder != str(tmp):
+            assert os.stat(folder).st_mode & 0o077 == 0, folder
+        for name in names:
+            assert os.stat(os.path.join(folder, name)).st_mode & 0o077 == 0, name
+
+
+def test_layouts_of_messages_go_with_their_records(tmp):
+    tick = Layout.natural("Tick", 7, 1, [("price", fields.i64)])
+    for seq in (1, 2):
+        job = Job(tmp).task(rows([seq], payload=bytes(8)))
+        types_file.merge(job.folder / job.tasks[0][0][0].folder, [tick])
+        job.commit()
+    assert types_file.read(tmp / LOG) == [tick]

@@ -1,0 +1,66 @@
+"""How far the tape of an instrument goes."""
+
+import random
+
+import pytest
+
+import tapewire as tw
+from tapewire.queue import status
+from tapewire.spark.reading.logs import LogRef
+from tapewire.spark.streaming import horizons
+from tapewire.spark.streaming.horizons import SeenLog, reach_ns
+from tapewire.spark.streaming.limits import Ahead
+
+SECOND = 10**9
+
+
+def seen(name="book", last_ns=None, *, alive=True, path="", date=None):
+    log = LogRef(name, path, date=date, stream=name)
+    return SeenLog(log, Ahead(name, path, 0, 0, True), alive, last_ns)
+
+
+def write(path, times):
+    with tw.open_publisher(path, segment_bytes=1 << 16) as writer:
+        for time in times:
+            writer.append(1, b"x", timestamp_ns=time)
+    return seen(path=str(path), last_ns=status(path).last_timestamp_ns, alive=False)
+
+
+def test_a_live_tape_reaches_what_all_of_its_logs_have():
+    assert reach_ns([seen("book", 9 * SECOND), seen("trades", 4 * SECOND)]) == 4 * SECOND
+    assert reach_ns([seen("book", 9 * SECOND), seen("trades", None)]) is None
+
+
+@pytest.mark.parametrize(
+    ("trades_ns", "expected"),
+    [(4 * SECOND, 7 * SECOND), (8 * SECOND, 8 * SECOND), (None, 7 * SECOND)],
+)
+def test_a_log_that_is_too_far_behind_is_not_waited_for(trades_ns, expected):
+    logs = [seen("book", 9 * SECOND), seen("trades", trades_ns)]
+    assert reach_ns(logs, 2 * SECOND) == expected
+
+
+def test_without_any_record_there_is_nothing_to_reach():
+    assert reach_ns([seen("book"), seen("trades")], SECOND) is None
+    assert reach_ns([seen("book", alive=False)], SECOND) is None
+
+
+def test_a_closed_tape_is_reached_to_its_latest_time_wherever_that_is(tmp):
+    rng = random.Random(4)
+    for number in range(20):
+        times = [rng.randrange(10 ** rng.randrange(1, 19)) for _ in range(rng.randrange(1, 60))]
+        assert reach_ns([write(tmp / f"q{number}", times)]) == max(times) + 1
+
+
+def test_the_latest_time_is_found_in_few_seeks_though_the_clock_went_back_far(tmp, monkeypatch):
+    log = write(tmp / "q", [*range(1000, 4000), 1])
+    seeks = []
+    plain = horizons.next_record
+
+    def counted(reader):
+        seeks.append(1)
+        return plain(reader)
+
+    monkeypatch.setattr(horizons, "next_record", counted)
+    assert reach_ns([log]) == 4000
+    assert len(seeks) < 100

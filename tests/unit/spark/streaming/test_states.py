@@ -1,0 +1,132 @@
+"""States of replayed views: hints that prove themselves, or are passed over."""
+
+import os
+
+import pytest
+
+from tapewire.spark.streaming.states import KEPT, Mark, States
+
+UNIT = "binance:BTCUSDT"
+
+
+def mark(n):
+    return Mark(n * 1000, {"book": n, "trades": 2 * n})
+
+
+@pytest.fixture
+def states(tmp):
+    return States(tmp / "state", {"view": "book", "levels": 10})
+
+
+def files(states):
+    return sorted(path for path in states.folder.rglob("*") if path.is_file())
+
+
+def test_a_state_is_found_at_its_place_and_after_it(states):
+    states.save(UNIT, mark(3), b"three")
+    assert states.find(UNIT, mark(3)) == (mark(3), b"three")
+    assert states.find(UNIT, mark(5)).state == b"three"
+    assert states.find(UNIT, mark(2)) is None
+    assert states.find("binance:ETHUSDT", mark(3)) is None
+
+
+def test_the_latest_that_is_not_ahead_of_any_log_is_taken(states):
+    for n in (1, 2, 3):
+        states.save(UNIT, mark(n), b"%d" % n)
+    assert states.find(UNIT, mark(2)).state == b"2"
+    # Its trades had been read further than the place that is asked for.
+    assert states.find(UNIT, Mark(9000, {"book": 9, "trades": 5})).state == b"2"
+    # A log it has read is not known there.
+    assert states.find(UNIT, Mark(9000, {"book": 9})) is None
+
+
+def test_states_are_private(states):
+    path = states.save(UNIT, mark(1), b"x")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_state_of_other_options_is_passed_over(states):
+    states.save(UNIT, mark(1), b"ten levels")
+    assert States(states.folder, {"view": "book", "levels": 5}).find(UNIT, mark(1)) is None
+
+
+@pytest.mark.parametrize("at", range(0, 320, 7))
+def test_one_wrong_bit_anywhere_brings_the_older_one(states, at):
+    states.save(UNIT, mark(1), b"older" * 10)
+    path = states.save(UNIT, mark(2), b"newer" * 10)
+    content = bytearray(path.read_bytes())
+    content[at % len(content)] ^= 0x10
+    path.write_bytes(content)
+    found = states.find(UNIT, mark(2))
+    assert found == (mark(1), b"older" * 10)
+
+
+@pytest.mark.parametrize("length", [0, 5, 17, 60, 300])
+def test_one_that_is_cut_short_brings_the_older_one(states, length):
+    states.save(UNIT, mark(1), b"older" * 30)
+    path = states.save(UNIT, mark(2), b"newer" * 30)
+    os.truncate(path, length)
+    assert states.find(UNIT, mark(2)).mark == mark(1)
+
+
+def test_links_pipes_and_folders_in_its_place_are_passed_over(states, tmp):
+    states.save(UNIT, mark(1), b"older")
+    path = states.save(UNIT, mark(2), b"newer")
+    os.rename(path, tmp / "elsewhere")
+    path.symlink_to(tmp / "elsewhere")
+    assert states.find(UNIT, mark(2)).state == b"older"
+    path.unlink()
+    os.mkfifo(path)
+    assert states.find(UNIT, mark(2)).state == b"older"
+    path.unlink()
+    path.mkdir()
+    assert states.find(UNIT, mark(2)).state == b"older"
+
+
+def test_a_file_that_was_renamed_is_not_believed(states):
+    path = states.save(UNIT, mark(1), b"one")
+    os.rename(path, path.parent / mark(2).file_name)
+    assert states.find(UNIT, mark(2)) is None
+
+
+def test_a_unit_with_any_name_stays_below_the_folder(states):
+    path = states.save("../../x:..", mark(1), b"x")
+    assert path.parent.parent == states.folder
+    assert states.find("../../x:..", mark(1)).state == b"x"
+
+
+def test_states_before_the_committed_place_go_but_for_the_last_two(states):
+    for n in range(1, 8):
+        states.save(UNIT, mark(n), b"%d" % n)
+    assert states.prune(UNIT, mark(5)) == mark(4)
+    left = [int(path.name[:20]) // 1000 for path in files(states)]
+    assert left == [4, 5, 6, 7]
+    assert KEPT == 2
+
+
+def test_a_damaged_one_is_no_place_to_begin_from(states):
+    for n in range(1, 6):
+        path = states.save(UNIT, mark(n), b"%d" % n)
+    os.truncate(path, 30)
+    assert states.prune(UNIT, mark(5)) == mark(3)
+    assert states.find(UNIT, mark(5)).mark == mark(4)
+
+
+def test_with_fewer_than_two_nothing_may_be_let_go(states):
+    assert states.prune(UNIT, mark(5)) is None
+    states.save(UNIT, mark(1), b"1")
+    assert states.prune(UNIT, mark(5)) is None
+    assert states.find(UNIT, mark(5)).mark == mark(1)
+
+
+def test_what_killed_tasks_left_is_swept(states):
+    for n in (1, 2, 3):
+        path = states.save(UNIT, mark(n), b"%d" % n)
+    old = path.parent / (mark(1).file_name + ".0123abcd.tmp")
+    under_way = path.parent / (mark(4).file_name + ".0123abcd.tmp")
+    old.write_bytes(b"half")
+    under_way.write_bytes(b"half")
+    states.prune(UNIT, mark(3))
+    assert not old.exists()
+    assert under_way.exists()
