@@ -10,7 +10,7 @@ from tapewire.page import write_file
 from tapewire.spark.jobs.summary import Summary
 from tapewire.spark.quality import Limits
 from tapewire.spark.report.quality_page import quality_page
-from tests.unit.spark.test_report import START, day_report, facts, picture_of
+from tests.unit.spark.report.test_report import START, day_report, facts, picture_of
 
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1200, "height": 900}
