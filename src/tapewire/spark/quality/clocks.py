@@ -39,7 +39,7 @@ def value_of(bucket: int) -> int:
 
     Example:
         >>> [value_of(int(b)) for b in bucket_of(np.array([0, 255, 1_000_000, -1_000_000]))]
-        [0, 255, 997376, -997376]
+        [0, 255, 1001472, -1001472]
     """
     size = abs(bucket)
     if size >= 2 * _STEPS:
