@@ -45,6 +45,21 @@ def _doctest_scratch(request):
         request.getfixturevalue("doctest_namespace")["tmp"] = request.getfixturevalue("tmp")
 
 
+def _end_spark():
+    import sys
+
+    if "tapewire.spark.running.session" in sys.modules:
+        sys.modules["tapewire.spark.running.session"]._end(None)
+
+
+@pytest.fixture
+def no_spark():
+    """No Spark is under way in this process: not before the test, and not after it."""
+    _end_spark()
+    yield
+    _end_spark()
+
+
 @pytest.fixture
 def own_messages():
     """Messages that the test defines are forgotten when it ends."""

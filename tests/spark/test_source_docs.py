@@ -8,7 +8,7 @@ from tests.unit.test_docs import DOCS, blocks_of, run_examples
 PAGE = DOCS / "reference" / "spark-source.md"
 # Of other views, and of streaming: on pages of their own.
 ELSEWHERE = {"levels", "sample", "features", "on_gap", "flat", "reader", "state"}
-ELSEWHERE |= {"max_rows", "max_bytes"}
+ELSEWHERE |= {"max_rows", "max_bytes", "max_skew"}
 
 
 def test_the_code_of_the_page_runs_in_order(spark, tmp, monkeypatch, own_messages):

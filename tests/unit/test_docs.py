@@ -59,7 +59,7 @@ def process_as_before():
     gc.unfreeze()
 
 
-@pytest.mark.usefixtures("process_as_before", "own_messages")
+@pytest.mark.usefixtures("process_as_before", "own_messages", "no_spark")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_runs_in_order(page, tmp, monkeypatch):
     monkeypatch.chdir(tmp)

@@ -47,8 +47,8 @@ def import_files(
 ) -> None:
     """Import captures or files of a venue into an archive: a log per symbol, day and stream.
 
-    FORMAT is one of binance-spot, binance-usdm, bitget, coinbase, itch, okx,
-    sse, szse and tardis.
+    FORMAT is one of binance-spot, binance-usdm, bitget, coinbase, dbn, itch,
+    lobster, okx, sse, szse and tardis.
 
     Killed at any moment and run again, it goes on where it was. Run again after
     its end, it does nothing. Rows that cannot be read are counted and kept aside.

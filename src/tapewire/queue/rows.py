@@ -39,6 +39,12 @@ def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -
         table = _from_array(rows)
     elif isinstance(rows, list | tuple | RowBuffers):
         table = Rows(count=len(rows), buffers=rows)
+    elif type(rows).__module__.startswith("pandas."):
+        import pyarrow
+
+        # From version 3 on pandas hands out its columns itself.
+        columns = RowBuffers(pyarrow.array(rows, from_pandas=True))
+        table = Rows(count=len(columns), buffers=columns)
     else:
         raise TypeError(
             "rows must be a 2-D or structured numpy array, an Arrow column or a list of buffers: "

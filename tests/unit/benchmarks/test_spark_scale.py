@@ -47,7 +47,7 @@ def test_a_raw_tape_has_all_its_symbols_in_turn(tmp):
         assert rows["mid"].null_count == 0
 
 
-def test_peaks_are_of_processes_below_this_one():
+def test_peaks_are_of_processes_below_this_one(no_spark):
     with memory.watched() as peaks:
         pass
     assert peaks.as_dict() == {

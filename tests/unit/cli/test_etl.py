@@ -29,12 +29,14 @@ JOBS = [
 ]
 
 
+@pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize("arguments", JOBS, ids=lambda arguments: arguments[0])
 def test_without_a_java_runtime_it_says_so(arguments, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     ran = tapewire("etl", *arguments)
     assert ran.code == 2
-    assert f"Java runtime, 17 or newer: JAVA_HOME={tmp_path}" in ran.err
+    assert f"JAVA_HOME must be a folder with bin/java: JAVA_HOME={tmp_path}" in ran.err
+    assert "apt-get install" in ran.err
 
 
 def test_without_spark_it_says_how_to_install_it():

@@ -105,17 +105,24 @@ def test_a_null_is_refused_and_nothing_is_appended(publisher, make):
     "rows",
     [
         pl.Series([1, 2]),
-        pl.DataFrame({"payload": [b"a"]}),
         pd.Series([1.5]),
         pa.array(["a", "b"]).dictionary_encode(),
         pa.nulls(2),
     ],
-    ids=["polars numbers", "polars frame", "pandas numbers", "dictionary", "nulls alone"],
+    ids=["polars numbers", "pandas numbers", "dictionary", "nulls alone"],
 )
 def test_what_is_no_column_of_payloads_is_refused(publisher, rows):
     writer = publisher()
     with pytest.raises(tw.InvalidOption, match="format=") as caught:
         writer.append_batch(7, rows)
+    assert "column" in caught.value.hint
+    assert writer.next_seq == 0
+
+
+def test_a_frame_without_a_column_of_payloads_is_refused(publisher):
+    writer = publisher()
+    with pytest.raises(tw.InvalidOption, match="name=payload") as caught:
+        writer.append_batch(7, pl.DataFrame({"other": [b"a"]}))
     assert "column" in caught.value.hint
     assert writer.next_seq == 0
 

@@ -87,7 +87,7 @@ def test_a_connect_address_that_is_none_is_refused(address):
         masters.require_connect(address)
 
 
-def test_a_master_nobody_listens_on_is_told_at_once():
+def test_a_master_nobody_listens_on_is_told_at_once(no_spark):
     """Spark itself would say nothing for minutes."""
     with pytest.raises(errors.InvalidOption, match=r"no Spark master.*spark://127.0.0.1:1 "):
         session("x", "spark://127.0.0.1:1")
