@@ -1,6 +1,7 @@
 """One Spark for all tests of a run: starting one takes seconds."""
 
 import pytest
+from pyspark import SparkContext
 
 # Tests run for seconds: code that is compiled quickly is worth more than code that is fast.
 QUICK = {
@@ -16,4 +17,5 @@ def spark():
 
     session = tws.session("tests", master="local[2]", conf=QUICK)
     yield session
-    session.stop()
+    if SparkContext._active_spark_context is not None:  # a test that needs none has ended it
+        session.stop()
