@@ -19,7 +19,7 @@ from benchmarks.spark import sessions, tape
 FEATURES = "mid,spread_bps,microprice,imbalance5,bid_depth10,ask_depth10,ofi"
 SPANS_MS = (50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 LONG_ENOUGH_S = 60.0
-AIM_S = 75.0
+AIM_S = 100.0
 TAPE_BYTES = 2 << 30
 
 
