@@ -1,10 +1,8 @@
 """Imports in processes of their own, to be killed."""
 
-import os
-import signal
-
 from tapewire import ingest
 from tapewire.ingest.log_writer import LogWriter
+from tests.crash.steps import Steps
 
 
 def run_import(line, format, files, to, **options):
@@ -19,24 +17,5 @@ def import_until(line, step, format, files, to, **options):
 
     Steps are before and after each sync, each rename and each append.
     """
-    steps = 0
-
-    def count():
-        nonlocal steps
-        steps += 1
-        if steps == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def stepping(function):
-        def stepped(*arguments, **options):
-            count()
-            result = function(*arguments, **options)
-            count()
-            return result
-
-        return stepped
-
-    os.fsync = stepping(os.fsync)
-    os.rename = stepping(os.rename)
-    LogWriter.append = stepping(LogWriter.append)
+    Steps(step, (LogWriter, "append"))
     run_import(line, format, files, to, **options)

@@ -1,9 +1,7 @@
 """Writes of the Spark sink, without Spark, in processes of their own, to be killed."""
 
-import os
-import signal
-
 from tapewire.spark.sink import publish
+from tests.crash.steps import Steps
 from tests.support.staged import Job, rows
 
 
@@ -24,27 +22,7 @@ def commit_until(line, step, root, batch, overwrite=False):
 
     Steps are before and after each sync of a file or folder, each rename, and each append.
     """
-    steps = 0
-
-    def count():
-        nonlocal steps
-        steps += 1
-        if steps == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def stepping(function):
-        def stepped(*arguments, **options):
-            count()
-            result = function(*arguments, **options)
-            count()
-            return result
-
-        return stepped
-
     job = job_of(root, batch, overwrite=overwrite)
-    os.fsync = stepping(os.fsync)
-    os.rename = stepping(os.rename)
-    publish.append = stepping(publish.append)
-    publish._exchange = stepping(publish._exchange)
+    steps = Steps(step, (publish, "append"), (publish, "_exchange"))
     job.commit()
-    line.say("steps", steps)
+    line.say("steps", steps.count)

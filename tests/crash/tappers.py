@@ -10,6 +10,7 @@ from tapewire import archive
 from tapewire.archive.day_log import DayLog, Shelf
 from tapewire.archive.live_queue import LiveQueue
 from tests.crash.small_disk import small_disk_or_say_why
+from tests.crash.steps import Steps
 from tests.support.taps import clean_queue, fill, records_of, write_late
 
 SEGMENT = 32 << 10
@@ -56,26 +57,8 @@ def tap_until(line, step, source, root, **options):
 
     Steps are before and after each sync, rename, append, note, opening and commit.
     """
-    steps = 0
-
-    def count():
-        nonlocal steps
-        steps += 1
-        if steps == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def stepping(function):
-        def stepped(*arguments, **options):
-            count()
-            result = function(*arguments, **options)
-            count()
-            return result
-
-        return stepped
-
-    os.fsync = stepping(os.fsync)
-    os.rename = stepping(os.rename)
-    for owner, name in (
+    Steps(
+        step,
         (DayLog, "append"),
         (DayLog, "sync"),
         (DayLog, "note"),
@@ -83,8 +66,7 @@ def tap_until(line, step, source, root, **options):
         (DayLog, "close"),
         (Shelf, "get"),
         (LiveQueue, "commit"),
-    ):
-        setattr(owner, name, stepping(getattr(owner, name)))
+    )
     run_tap(line, source, root, follow=False, flush_seconds=0.0, **options)
 
 

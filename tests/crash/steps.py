@@ -1,0 +1,31 @@
+"""Processes that kill themselves at a chosen step of what leaves a trace on disk."""
+
+import os
+import signal
+
+
+class Steps:
+    """Counts steps, and kills this process with SIGKILL at the `last`-th.
+
+    Steps are before and after each sync, each rename, and each call of what else is given.
+    """
+
+    def __init__(self, last, *others):
+        self.count = 0
+        self._last = last
+        for owner, name in ((os, "fsync"), (os, "rename"), *others):
+            setattr(owner, name, self._stepping(getattr(owner, name)))
+
+    def _step(self):
+        self.count += 1
+        if self.count == self._last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _stepping(self, function):
+        def stepped(*arguments, **options):
+            self._step()
+            result = function(*arguments, **options)
+            self._step()
+            return result
+
+        return stepped
