@@ -11,7 +11,7 @@ import typer
 from tapewire.cli.output import Exit, JsonOption, answer, fail, interruptible, say
 
 if TYPE_CHECKING:
-    from tapewire.spark.jobs import Progress, Summary
+    from tapewire.spark.jobs import Summary
 
 __all__ = ["etl", "run_job"]
 
@@ -87,14 +87,9 @@ def import_(
     if symbols:
         options["symbols"] = tuple(symbols)
 
-    def job(spark: Any, progress: Progress) -> Summary:
-        from tapewire.spark import jobs
-
-        return jobs.import_files(
-            spark, source, target, format=format_, unit=unit, progress=progress, **options
-        )
-
-    run_job("import", master, conf, as_json, job)
+    run_job(
+        "import_files", master, conf, as_json, source, target, format=format_, unit=unit, **options
+    )
 
 
 @etl.command()
@@ -129,23 +124,19 @@ def refine(
 
     Exits 1 when there were gaps or unknown instruments, 3 when a log is damaged.
     """
-
-    def job(spark: Any, progress: Progress) -> Summary:
-        from tapewire.spark import jobs
-
-        return jobs.refine(
-            spark,
-            source,
-            target,
-            late=late,
-            lateness=lateness,
-            snapshot_seconds=snapshot_seconds,
-            on_damage="skip" if skip_damaged else "raise",
-            shared=shared,
-            progress=progress,
-        )
-
-    run_job("refine", master, conf, as_json, job)
+    run_job(
+        "refine",
+        master,
+        conf,
+        as_json,
+        source,
+        target,
+        late=late,
+        lateness=lateness,
+        snapshot_seconds=snapshot_seconds,
+        on_damage="skip" if skip_damaged else "raise",
+        shared=shared,
+    )
 
 
 @etl.command()
@@ -178,22 +169,18 @@ def compact(
 
     Exits 3 when a log or a folder could not be done.
     """
-
-    def job(spark: Any, progress: Progress) -> Summary:
-        from tapewire.spark import jobs
-
-        return jobs.compact(
-            spark,
-            source,
-            target,
-            to=to,
-            target_bytes=target_bytes,
-            codec=codec,
-            yes=yes,
-            progress=progress,
-        )
-
-    run_job("compact", master, conf, as_json, job)
+    run_job(
+        "compact",
+        master,
+        conf,
+        as_json,
+        source,
+        target,
+        to=to,
+        target_bytes=target_bytes,
+        codec=codec,
+        yes=yes,
+    )
 
 
 def run_job(
@@ -201,27 +188,34 @@ def run_job(
     master: str,
     conf: list[str] | None,
     as_json: bool,
-    job: Callable[[Any, Progress], Summary],
+    source: str,
+    target: str,
+    /,
+    **options: Any,
 ) -> None:
     """Start Spark, run a job, print its summary, and exit as it says.
 
     Args:
-        name: Of the job; the Spark application is named for it.
+        name: Of the function of `tapewire.spark.jobs`.
         master: Where Spark runs.
         conf: ``NAME=VALUE`` each.
         as_json: The summary as JSON, and no progress.
-        job: Given the session and what it shows its progress with.
+        source: Given to the job.
+        target: Given to the job.
+        **options: Given to the job.
     """
     settings = _settings(conf or [])
     from tapewire import spark as tws  # says how to install it where it is not
-    from tapewire.spark.jobs import Progress
+    from tapewire.spark import jobs
 
+    shown = name.removesuffix("_files")  # as it is typed
     with interruptible():
-        session = tws.session(f"tapewire {name}", master=master, conf=settings)
+        session = tws.session(f"tapewire {shown}", master=master, conf=settings)
         try:
             # Once more: PySpark has put a handler in place that asks Java, in the midst of a call.
-            with interruptible(), Progress(name, quiet=as_json) as progress:
-                summary = job(session, progress)
+            with interruptible(), jobs.Progress(shown, quiet=as_json) as progress:
+                job: Callable[..., Summary] = getattr(jobs, name)
+                summary = job(session, source, target, progress=progress, **options)
         finally:
             # A call that was interrupted leaves this thread's line to Java with an answer on it.
             stopping = threading.Thread(target=session.stop)

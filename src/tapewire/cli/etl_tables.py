@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tapewire.cli.etl import DEFAULT_MASTER, ConfOption, MasterOption, etl, run_job
 from tapewire.cli.output import JsonOption
-
-if TYPE_CHECKING:
-    from tapewire.spark.jobs import Progress, Summary
 
 __all__ = ["bars", "features", "quality"]
 
@@ -59,23 +56,20 @@ def features(
     """
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 
-    def job(spark: Any, progress: Progress) -> Summary:
-        from tapewire.spark import jobs
-
-        return jobs.features(
-            spark,
-            source,
-            target,
-            names=wanted,
-            sample=sample,
-            symbols=symbols,
-            dates=dates,
-            instruments=instruments,
-            plots=plots,
-            progress=progress,
-        )
-
-    run_job("features", master, conf, as_json, job)
+    run_job(
+        "features",
+        master,
+        conf,
+        as_json,
+        source,
+        target,
+        names=wanted,
+        sample=sample,
+        symbols=symbols,
+        dates=dates,
+        instruments=instruments,
+        plots=plots,
+    )
 
 
 @etl.command()
@@ -99,22 +93,18 @@ def bars(
 
     Prices and sums are exact integers; bars begin anew with each UTC day.
     """
-
-    def job(spark: Any, progress: Progress) -> Summary:
-        from tapewire.spark import jobs
-
-        return jobs.bars(
-            spark,
-            source,
-            target,
-            kind=kind,
-            size=size,
-            symbols=symbols,
-            dates=dates,
-            progress=progress,
-        )
-
-    run_job("bars", master, conf, as_json, job)
+    run_job(
+        "bars",
+        master,
+        conf,
+        as_json,
+        source,
+        target,
+        kind=kind,
+        size=size,
+        symbols=symbols,
+        dates=dates,
+    )
 
 
 @etl.command()
@@ -159,24 +149,20 @@ def quality(
 
     Exits 1 when something was found, 3 when something could not be read.
     """
-
-    def job(spark: Any, progress: Progress) -> Summary:
-        from tapewire.spark import jobs
-
-        return jobs.quality(
-            spark,
-            source,
-            target,
-            symbols=symbols,
-            dates=dates,
-            late=late,
-            early=early,
-            behind=behind,
-            clock_drift=clock_drift,
-            levels=levels,
-            instruments=instruments,
-            plots=plots,
-            progress=progress,
-        )
-
-    run_job("quality", master, conf, as_json, job)
+    run_job(
+        "quality",
+        master,
+        conf,
+        as_json,
+        source,
+        target,
+        symbols=symbols,
+        dates=dates,
+        late=late,
+        early=early,
+        behind=behind,
+        clock_drift=clock_drift,
+        levels=levels,
+        instruments=instruments,
+        plots=plots,
+    )

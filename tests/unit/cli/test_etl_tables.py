@@ -12,20 +12,13 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 @pytest.fixture
 def asked(monkeypatch):
     """Run a command without Spark; ``(job, source, target, options)`` that it asks for."""
-    from tapewire.spark import jobs
-
     found = []
-    for name in ("features", "bars", "quality"):
-        # The function, not the module of the same name.
-        monkeypatch.setattr(
-            jobs,
-            name,
-            lambda spark, source, target, _name=name, **options: found.append(
-                (_name, source, target, options)
-            ),
-        )
     monkeypatch.setattr(
-        etl_tables, "run_job", lambda name, master, conf, as_json, job: job(None, None)
+        etl_tables,
+        "run_job",
+        lambda name, master, conf, as_json, source, target, **options: found.append(
+            (name, source, target, options)
+        ),
     )
 
     def run(*words):
