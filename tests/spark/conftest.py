@@ -15,7 +15,7 @@ def spark():
     """A session on two local cores."""
     from tapewire import spark as tws
 
-    session = tws.session("tests", master="local[2]", conf=QUICK)
-    yield session
-    if SparkContext._active_spark_context is not None:  # a test that needs none has ended it
-        session.stop()
+    yield tws.session("tests", master="local[2]", conf=QUICK)
+    # A test that needs none has ended it, and one after that may have started its own.
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()

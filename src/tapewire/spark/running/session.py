@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession, is_remote
@@ -21,6 +21,7 @@ from tapewire.spark.running.masters import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from socketserver import BaseServer
 
 __all__ = ["is_loopback", "session"]
 
@@ -28,10 +29,15 @@ LOCAL = "local[*]"
 # The JVM says this before any of its own settings could stop it.
 _SAID_ANYWAY = r"""
 /^WARNING: Using incubator modules: jdk\.incubator\.vector$/d
-# A worker of PySpark's that Java has hung up on while it stopped: it had nothing to say any more.
+# A worker of PySpark's that Java has hung up on while it stopped: it had nothing to say any more,
+# and may itself be ended while it says so.
 /^Traceback (most recent call last):$/{
+$d
 N
+/daemon\.py", line [0-9]*, in manager$/!b
+$d
 N
+$d
 N
 /daemon\.py", line [0-9]*, in worker\nBrokenPipeError: \[Errno 32\] Broken pipe$/d
 }
@@ -109,11 +115,23 @@ def _started(
         builder = builder.config(name, value)
     with _launching({**settings.environment(own | given, os.environ), **variables}):
         spark = builder.getOrCreate()
+    _let_hang_up(spark.sparkContext._accumulatorServer)
     atexit.unregister(_end)
     atexit.register(_end, own.get("spark.sql.warehouse.dir"))
     if ui and spark.sparkContext.uiWebUrl:
         print(f"Spark's page: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
     return spark
+
+
+def _let_hang_up(server: BaseServer) -> None:
+    """Java hangs up on PySpark's server of accumulators when it stops: no error to print."""
+    tell = server.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError):
+            tell(request, client_address)
+
+    server.handle_error = handle_error  # type: ignore[method-assign]
 
 
 def _reused(master: str | None, conf: Mapping[str, str]) -> SparkSession:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import socketserver
 import stat
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from tapewire import errors
 from tapewire.spark import session
 from tapewire.spark.running import environment, java, masters, settings
+from tapewire.spark.running.session import _let_hang_up
 
 
 def fake_java(folder, text, code=0):
@@ -189,17 +191,41 @@ BrokenPipeError: [Errno 32] Broken pipe
 """
 
 
-def test_what_spark_says_without_need_is_kept_from_standard_error_and_nothing_else():
-    other = HUNG_UP.replace("BrokenPipeError: [Errno 32] Broken pipe", "ValueError: 7")
-    noise = "WARNING: Using incubator modules: jdk.incubator.vector\n"
+def _said(text):
+    """What is left of `text` on standard error."""
     script = (
         "import subprocess, sys\n"
         "from tapewire.spark.running.session import _SAID_ANYWAY, _filtered_stderr, _filters\n"
         "with _filtered_stderr(_SAID_ANYWAY):\n"
-        f"    text = {'one' + chr(10) + noise + HUNG_UP + other + HUNG_UP + 'last'!r}\n"
-        "    subprocess.run(['sh', '-c', 'printf %s \"$0\" >&2', text])\n"
+        "    subprocess.run(['sh', '-c', 'printf %s \"$0\" >&2', sys.argv[1]])\n"
         "_filters[0].wait()\n"
     )
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, "-c", script, text]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stderr.splitlines() == ["one", *other.splitlines(), "last"]
+    return said.stderr.splitlines()
+
+
+def test_what_spark_says_without_need_is_kept_from_standard_error_and_nothing_else():
+    other = HUNG_UP.replace("BrokenPipeError: [Errno 32] Broken pipe", "ValueError: 7")
+    ours = HUNG_UP.replace("daemon.py", "worker.py")
+    noise = "WARNING: Using incubator modules: jdk.incubator.vector\n"
+    said = _said("one\n" + noise + HUNG_UP + other + ours + HUNG_UP + "last")
+    assert said == ["one", *other.splitlines(), *ours.splitlines(), "last"]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3])
+def test_a_worker_that_is_ended_while_it_says_that_java_hung_up_is_not_heard(lines):
+    assert _said("one\n" + "".join(HUNG_UP.splitlines(True)[:lines])) == ["one"]
+
+
+def test_java_that_hangs_up_on_the_server_of_accumulators_is_no_error_and_others_are(capfd):
+    with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
+        _let_hang_up(server)
+        for error in (EOFError(), ValueError("7")):
+            try:
+                raise error
+            except (EOFError, ValueError):
+                server.handle_error(None, ("a worker", 1))
+    said = capfd.readouterr().err
+    assert "ValueError: 7" in said
+    assert "EOFError" not in said
