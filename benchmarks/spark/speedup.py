@@ -19,8 +19,8 @@ from benchmarks.spark import sessions, tape
 FEATURES = "mid,spread_bps,microprice,imbalance5,bid_depth10,ask_depth10,ofi"
 SPANS_MS = (50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 LONG_ENOUGH_S = 60.0
-AIM_S = 100.0
-TAPE_BYTES = 2 << 30
+AIM_S = 90.0
+TAPE_BYTES = 6 << 30
 
 
 def job(spark: Any, path: str, passes: int) -> list[int | None]:
