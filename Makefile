@@ -75,6 +75,10 @@ docs: setup ## the documentation, into site/
 
 # ---- tests -----------------------------------------------------------------------------------------
 RESULTS := build/results
+# As many files of tests at a time as there are cores; four at most, as each may start a Spark. In the
+# order of conftest.py, the longest first: xdist would take those with the most tests.
+WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 CXX_FILES = $(shell find native src -name '*.hpp' -o -name '*.cpp')
 
 .PHONY: test
@@ -84,7 +88,7 @@ test: setup ## everything but the long tests; ends with the count
 	@$(MAKE) lint
 	@$(MAKE) test-native
 	$(PYTHON_RUN) -m pytest src/tapewire --doctest-modules --junit-xml=$(RESULTS)/doctest.xml
-	$(PYTHON_RUN) -m pytest tests -m "not long" --junit-xml=$(RESULTS)/pytest.xml
+	$(PYTHON_RUN) -m pytest tests -m "not long" $(BESIDE) --junit-xml=$(RESULTS)/pytest.xml
 	@$(MAKE) bench-smoke
 	@$(PYTHON_RUN) tools/test_summary.py $(RESULTS)
 

@@ -12,6 +12,25 @@ import pytest
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "tests/support/spark"))
 
 
+def pytest_collection_modifyitems(config, items):
+    """The longest first, so that no core is left alone with one at the end of a run.
+
+    A file as a whole: its tests share what is dear to start. What takes long has a time limit of
+    its own, and is how files are told apart.
+    """
+    usual = float(config.getini("timeout"))
+
+    def limit(item):
+        mark = item.get_closest_marker("timeout")
+        return float(mark.args[0]) if mark else usual
+
+    longest = {}
+    for item in items:
+        if item.get_closest_marker("long") is None:
+            longest[item.path] = max(longest.get(item.path, 0), limit(item))
+    items.sort(key=lambda item: -longest.get(item.path, 0))
+
+
 def _scratch_root():
     shm = Path("/dev/shm")
     # A container's is often 64 MiB: too small.

@@ -121,7 +121,10 @@ def test_a_record_is_a_payload_of_another_queue(writer, queue, tmp):
     assert stored_payloads(tmp / "b") == [b"hello", b"hello"]
 
 
-@pytest.mark.parametrize("wrong", ["text", None, 5, 1.5, ["a"], object()], ids=repr)
+NO_BUFFER = ["text", None, 5, 1.5, ["a"], pytest.param(object(), id="object()")]
+
+
+@pytest.mark.parametrize("wrong", NO_BUFFER, ids=repr)
 def test_what_has_no_buffer_is_refused(writer, queue, wrong):
     with pytest.raises(TypeError, match="payload"):
         writer.append(1, wrong)
