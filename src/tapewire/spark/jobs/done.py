@@ -20,6 +20,7 @@ from tapewire.bus.names import check_name, path_below
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
 from tapewire.protocol.json_file import (
     Wrong,
+    check_format,
     load,
     locked_folder,
     members,
@@ -176,13 +177,7 @@ def _make_folders(root: Path, folder: Path) -> None:
 
 
 def _checked(document: Any) -> dict[str, Any]:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise Wrong(f'the document must be an object with "format": "{FORMAT}"')
-    version = document.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise UnsupportedVersion(
-            f"a later release wrote this file: version={version}, known={VERSION}", hint=_REMEDY
-        )
+    check_format(document, FORMAT, VERSION, _REMEDY)
     members(
         document,
         "the document",

@@ -8,7 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tapewire.errors import InvalidOption
-from tapewire.protocol.instruments import FILE_NAME, Instrument, Instruments, UnknownInstrument
+from tapewire.protocol.instruments import (
+    FILE_NAME,
+    Instrument,
+    Instruments,
+    UnknownInstrument,
+    nearest_file,
+)
 from tapewire.protocol.market import symbol_hash
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ class KnownInstruments:
             return self._given
         found: dict[str | None, Instruments] = {}
         for log in logs:
-            nearest = _nearest(log.path)
+            nearest = nearest_file(log.path)
             if nearest not in self._files:
                 self._files[nearest] = Instruments.load(log.path)
             found[nearest] = self._files[nearest]
@@ -81,16 +87,6 @@ def _merge(known: Instruments, one: Instrument, path: str | None) -> None:
             path=path,
             hint="read them apart",
         )
-
-
-def _nearest(folder: str) -> str | None:
-    """The instruments.json that a log's folder has, or one above it."""
-    while not os.path.exists(os.path.join(folder, FILE_NAME)):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return folder
 
 
 def price_scale(options: ReadOptions, logs: Sequence[LogRef]) -> int:

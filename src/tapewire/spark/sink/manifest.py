@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.bus.names import check_name, folders_below, path_below
-from tapewire.errors import InvalidName, UnsupportedVersion
-from tapewire.protocol.json_file import Wrong, load, locked_folder, members, parse_checked, store
+from tapewire.errors import InvalidName
+from tapewire.protocol.json_file import (
+    Wrong,
+    check_format,
+    load,
+    locked_folder,
+    members,
+    parse_checked,
+    store,
+)
 from tapewire.spark.sink.staging import make_folders, sync_folder
 
 __all__ = ["Action", "Manifest", "Manifests"]
@@ -172,14 +180,7 @@ def _read(path: Path) -> Manifest:
 
 
 def _checked(document: Any) -> Manifest:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise Wrong(f'the document must be an object with "format": "{FORMAT}"')
-    version = document.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise UnsupportedVersion(
-            f"a later release wrote this file: version={version}, known={VERSION}",
-            hint="finish the batch with that release, or upgrade",
-        )
+    check_format(document, FORMAT, VERSION, "finish the batch with that release, or upgrade")
     members(
         document,
         "the document",
