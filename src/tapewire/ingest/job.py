@@ -270,8 +270,8 @@ def _read(path: Path) -> dict[str, Any]:
     return parse_checked(text, os.fspath(path), _checked, _REMEDY)
 
 
-def _checked(document: Any) -> dict[str, Any]:
-    check_format(document, FORMAT, VERSION, "resume with that release, or upgrade")
+def _checked(value: Any) -> dict[str, Any]:
+    document = check_format(value, FORMAT, VERSION, "resume with that release, or upgrade")
     members(
         document,
         "the document",

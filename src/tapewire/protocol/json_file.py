@@ -57,8 +57,8 @@ def check_format(
     format_: str,
     version: int,
     remedy: str = "read it with that release, or upgrade",
-) -> None:
-    """The document is an object of this format and version; `remedy` is for that of a later one."""
+) -> dict[str, Any]:
+    """The document, an object of this format and version; `remedy` is for that of a later one."""
     if not isinstance(document, dict) or document.get("format") != format_:
         raise Wrong(f'the document must be an object with "format": "{format_}"')
     found = document.get("version")
@@ -66,8 +66,9 @@ def check_format(
         raise UnsupportedVersion(
             f"a later release wrote this file: version={found}, known={version}", hint=remedy
         )
-    if type(found) is not int or found != version:
-        raise Wrong(f"no such version: version={short(found)}")
+    if isinstance(found, int) and found != version:
+        raise Wrong(f"no such version: version={found!r}")
+    return document  # its members are still to be checked, the type of the version among them
 
 
 def entries_of(document: Any, format_: str, version: int, member: str, most: int) -> list[Any]:

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tapewire.clock import DAY_NS
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.queue.status import status
-from tapewire.spark.jobs.bar_builder import DAY_NS
 from tapewire.spark.reading.logs import LogRef, resolve
 from tapewire.spark.reading.options import ReadOptions
 

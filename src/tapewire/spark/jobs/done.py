@@ -176,8 +176,8 @@ def _make_folders(root: Path, folder: Path) -> None:
         each.mkdir(mode=0o700, exist_ok=True)
 
 
-def _checked(document: Any) -> dict[str, Any]:
-    check_format(document, FORMAT, VERSION, _REMEDY)
+def _checked(value: Any) -> dict[str, Any]:
+    document = check_format(value, FORMAT, VERSION, _REMEDY)
     members(
         document,
         "the document",

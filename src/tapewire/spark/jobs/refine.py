@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tapewire.book.gaps import GapLedger
+from tapewire.clock import DAY_NS, date_of
 from tapewire.config import check_at_least
 from tapewire.errors import InvalidOption, TapewireError
 from tapewire.protocol.instruments import Instruments
@@ -20,7 +21,7 @@ from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.raw_keys import Keys
 from tapewire.spark.jobs.refine_finish import Finish
 from tapewire.spark.jobs.refine_rows import Tape
-from tapewire.spark.jobs.refine_survey import DAY_NS, NO_CLOCK, Survey, day_of, survey
+from tapewire.spark.jobs.refine_survey import NO_CLOCK, Survey, survey
 from tapewire.spark.jobs.refine_units import Unit, missing_of, raw_logs, units_of
 from tapewire.spark.jobs.summary import Finding, Summary
 from tapewire.spark.reading.logs import refuse_live
@@ -435,7 +436,7 @@ def _is_of(gap: Mapping[str, Any], name: str) -> bool:
     """Whether a gap of a raw log concerns this clean log."""
     venue, symbol, date, stream = name.split("/")
     return (
-        day_of(gap["timestamp_ns"] // DAY_NS) == date
+        date_of(gap["timestamp_ns"] // DAY_NS).isoformat() == date
         and gap["venue"] in ("", venue)
         and gap["symbol"] in ("", symbol)
         and gap["stream"] in ("", "raw", stream)

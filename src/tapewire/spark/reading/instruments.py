@@ -110,13 +110,7 @@ def price_scale(options: ReadOptions, logs: Sequence[LogRef]) -> int:
 
 def _may_meet(one: Instrument, log: LogRef, options: ReadOptions) -> bool:
     of_log = log.venue in (None, one.venue) and log.symbol in (None, one.symbol)
-    return of_log and _chosen(one.venue, one.symbol, options)
-
-
-def _chosen(venue: str, symbol: str, options: ReadOptions) -> bool:
-    if options.symbols is None:
-        return True
-    return (None, symbol) in options.symbols or (venue, symbol) in options.symbols
+    return of_log and options.asks_for(one.venue, one.symbol)
 
 
 class InstrumentNames:
@@ -164,7 +158,7 @@ class InstrumentNames:
         if self._options.symbols is None:
             return True
         try:
-            return _chosen(*self.name(market_id, hash_), self._options)
+            return self._options.asks_for(*self.name(market_id, hash_))
         except UnknownInstrument:
             if self._all_known:
                 return False

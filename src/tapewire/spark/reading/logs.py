@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tapewire.bus.layout import is_day
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.log import kind_of
 from tapewire.queue.status import find_queues, status
@@ -152,23 +153,14 @@ def _described(path: str, name: str, kind: str) -> LogRef:
             return LogRef(name, path, venue, symbol, None, stream, kind)
         case [*_, "streams", "raw", venue, "queue"]:
             return LogRef(f"raw/{venue}", path, venue, None, None, "raw", kind)
-        case [*_, "raw", "v1", venue, date, "raw"] if _is_day(date):
+        case [*_, "raw", "v1", venue, date, "raw"] if is_day(date):
             return LogRef(f"raw/{venue}/{date}", path, venue, None, date, "raw", kind)
-        case [*_, "v1", venue, symbol, date, stream] if _is_day(date):
+        case [*_, "v1", venue, symbol, date, stream] if is_day(date):
             name = f"{venue}/{symbol}/{date}/{stream}"
             return LogRef(name, path, venue, symbol, date, stream, kind)
         case [*_, "orders", "queue", strategy, ("orders_out" | "orders_in") as stream]:
             return LogRef(f"orders/{strategy}/{stream}", path, None, None, None, stream, kind)
     return LogRef(name, path, kind=kind)
-
-
-def _is_day(text: str) -> bool:
-    import datetime as dt
-
-    try:
-        return dt.date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 def _without_raw(logs: Iterable[LogRef]) -> list[LogRef]:

@@ -179,8 +179,10 @@ def _read(path: Path) -> Manifest:
     return parse_checked(text, os.fspath(path), _checked, _REMEDY)
 
 
-def _checked(document: Any) -> Manifest:
-    check_format(document, FORMAT, VERSION, "finish the batch with that release, or upgrade")
+def _checked(value: Any) -> Manifest:
+    document = check_format(
+        value, FORMAT, VERSION, "finish the batch with that release, or upgrade"
+    )
     members(
         document,
         "the document",
