@@ -58,6 +58,11 @@ class Day:
         """Of the part."""
         return f"{self.venue}/{self.symbol}/{self.date}"
 
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.symbol} · {self.venue} · {self.date}"
+
 
 def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[Day]:
     """The symbols' days of an archive or a bus, in order.

@@ -26,6 +26,7 @@ from tapewire.spark.jobs.refine_units import Unit, missing_of, raw_logs, units_o
 from tapewire.spark.jobs.summary import Finding, Summary
 from tapewire.spark.reading.logs import refuse_live
 from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.running.session import context_of, parallelism_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,7 @@ MAX_LATENESS = 1e9  # of the 9.2e9 seconds that a time has room for
 SNAPSHOT_SECONDS = 60.0
 MAX_TOLD = 20_000  # gaps, and findings, that the mark of a unit has room for
 BATCH_BYTES = 8 << 30  # of raw logs that go through one shuffle
+UNKNOWN_CORES = 8  # taken to be there where Connect does not tell
 
 
 def refine(
@@ -493,14 +495,9 @@ def _groups(units: Sequence[Unit]) -> Iterator[list[Unit]]:
 
 
 def _parallelism(spark: SparkSession) -> int:
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # behind Connect there is no context to ask
-        return 8
+    return parallelism_of(spark) or UNKNOWN_CORES
 
 
 def _master(spark: SparkSession) -> str | None:
-    try:
-        return str(spark.sparkContext.master)
-    except Exception:  # behind Connect there is no context to ask
-        return None
+    context = context_of(spark)
+    return None if context is None else str(context.master)

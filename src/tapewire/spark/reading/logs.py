@@ -12,6 +12,7 @@ from tapewire.bus.layout import is_day
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.log import kind_of
 from tapewire.queue.status import find_queues, status
+from tapewire.spark.folders import CONTROL
 from tapewire.spark.running.session import is_loopback
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LogRef", "refuse_live", "resolve"]
 
-# What the sink keeps beside its logs: staged ones are not there yet.
-PRIVATE = "_tapewire"
 RAW = "raw"
 _OF_MARKETS = ("trades", "book", "features")
 
@@ -115,7 +114,8 @@ def _below(top: str, above: str | None) -> Iterator[LogRef]:
         return
     if not os.path.isdir(top):
         raise NotALog("this is a file, not a log", path=top)
-    queues = [path for path in find_queues(top) if PRIVATE not in _parts(path, top)]
+    # What the sink keeps beside its logs is not there yet.
+    queues = [path for path in find_queues(top) if CONTROL not in _parts(path, top)]
     if not queues and above is None:
         raise NotALog(
             "there is no log in this folder",

@@ -26,7 +26,7 @@ from tapewire.protocol.json_file import (
     parse_checked,
     store,
 )
-from tapewire.spark.sink.staging import make_folders, sync_folder
+from tapewire.spark.folders import make_folders, sync
 
 __all__ = ["Action", "Manifest", "Manifests"]
 
@@ -112,8 +112,8 @@ class Manifests:
         folder = self._of(manifest.writer)
         if not folder.is_dir():
             make_folders(folder)
-            sync_folder(folder.parent)
-            sync_folder(folder.parent.parent)
+            sync(folder.parent)
+            sync(folder.parent.parent)
         document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
         text = json.dumps(document, indent=1).encode() + b"\n"
         path = os.fspath(folder / f"{manifest.batch}{_DECIDED}")
@@ -129,7 +129,7 @@ class Manifests:
             self._forget_before(folder, manifest.batch)
         else:
             decided.unlink()
-        sync_folder(folder)
+        sync(folder)
 
     def decided(self) -> Iterator[Manifest]:
         """Batches that are not, or not wholly, published."""
