@@ -11,9 +11,21 @@ if TYPE_CHECKING:
 
     TimeLike: TypeAlias = "int | dt.datetime | np.datetime64 | str"
 
-__all__ = ["to_ns"]
+__all__ = ["DAY_NS", "date_of", "to_ns"]
+
+DAY_NS = 86_400 * 10**9
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def date_of(day: int) -> dt.date:
+    """The UTC date of a day's number: ``timestamp_ns // DAY_NS``.
+
+    Example:
+        >>> date_of(19_723).isoformat()
+        '2024-01-01'
+    """
+    return _EPOCH.date() + dt.timedelta(days=day)
 
 
 def to_ns(time: TimeLike) -> int:

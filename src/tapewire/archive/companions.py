@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tapewire.errors import TapewireError
 from tapewire.protocol import types_file
-from tapewire.protocol.instruments import FILE_NAME as INSTRUMENTS_FILE
-from tapewire.protocol.instruments import MAX_LEVELS_UP, Instruments
+from tapewire.protocol.instruments import Instruments, nearest_file
 from tapewire.protocol.layout import Layout
 
 __all__ = ["InstrumentsOf", "Stamp", "TypesOf"]
@@ -56,7 +55,7 @@ class InstrumentsOf:
 
     def carry(self, queue: Path) -> str | None:
         """Merge what the queue's instruments.json says into the archive's; what is wrong, once."""
-        path = _nearest(queue)
+        path = nearest_file(queue)
         if path is None:
             return None
         stamp = stamp_of(Path(path))
@@ -82,19 +81,6 @@ def stamp_of(path: Path) -> Stamp:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _nearest(queue: Path) -> str | None:
-    """The file that `Instruments.load` would take, without reading it."""
-    folder = os.path.realpath(queue)
-    for _ in range(MAX_LEVELS_UP):
-        path = os.path.join(folder, INSTRUMENTS_FILE)
-        if os.path.lexists(path):
-            return path
-        if os.path.dirname(folder) == folder:
-            break
-        folder = os.path.dirname(folder)
-    return None
 
 
 def _same(one: str, other: Path) -> bool:

@@ -14,9 +14,10 @@ import numpy as np
 
 import tapewire as tw
 from tapewire.archive.companions import Stamp, TypesOf
-from tapewire.archive.tree import Stream, date_of
+from tapewire.archive.tree import Stream
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.bus.layout import ArchiveLayout
+from tapewire.clock import date_of
 from tapewire.config import WriterConfig
 from tapewire.errors import InvalidOption, PayloadTooLarge, SequenceNotRising, TapewireError
 from tapewire.log import Batch

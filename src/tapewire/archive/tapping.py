@@ -20,9 +20,9 @@ from tapewire.archive.day_log import Shelf
 from tapewire.archive.live_queue import LiveQueue, identity_of
 from tapewire.archive.origins import Origin, Origins
 from tapewire.archive.report import SourceReport, TapReport
-from tapewire.archive.tree import DAY_NS
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.bus.names import check_name
+from tapewire.clock import DAY_NS
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import InvalidOption, ReaderAlreadyActive, TapewireError
 from tapewire.log import Batch

@@ -11,21 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.book.gaps import GapLedger
-from tapewire.bus.layout import ArchiveLayout
+from tapewire.bus.layout import ArchiveLayout, is_day
 from tapewire.bus.names import folders_below, path_below
 from tapewire.errors import NotALog, TapewireError
 from tapewire.queue import status
 
-__all__ = ["DAY_NS", "ArchivedLog", "Place", "Stream", "date_of", "ls", "walk"]
+__all__ = ["RAW", "ArchivedLog", "Place", "Stream", "ls", "walk"]
 
-DAY_NS = 86_400 * 10**9
 RAW = "raw"
-_EPOCH = dt.date(1970, 1, 1)
-
-
-def date_of(day: int) -> dt.date:
-    """The UTC date of a day's number: ``timestamp_ns // DAY_NS``."""
-    return _EPOCH + dt.timedelta(days=day)
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ class Stream:
     symbol: str | None = None
     stream: str = RAW
 
-    def log(self, layout: ArchiveLayout, date: dt.date) -> Path:
+    def log(self, layout: ArchiveLayout, date: str | dt.date) -> Path:
         """Its log of one day in an archive."""
         if self.symbol is None:
             return layout.raw(self.venue, date)
@@ -58,7 +51,7 @@ class Stream:
             names = folders_below(path_below(layout.root, "raw", "v1", self.venue))
         else:
             names = layout.dates(self.venue, self.symbol)
-        dates = [date for name in names if (date := _date(name)) is not None]
+        dates = [dt.date.fromisoformat(name) for name in names if is_day(name)]
         return [date for date in dates if _is_log(self.log(layout, date))]
 
     def __str__(self) -> str:
@@ -132,15 +125,13 @@ def walk(root: str | os.PathLike[str]) -> Iterator[Place]:
             for name in layout.dates(venue, symbol):
                 for stream in folders_below(path_below(layout.root, "v1", venue, symbol, name)):
                     of = Stream(venue, symbol, stream)
-                    path = of.log(layout, date := dt.date.fromisoformat(name))
-                    if _was_log(path):
-                        yield Place(of, date, path)
+                    if _was_log(path := of.log(layout, name)):
+                        yield Place(of, dt.date.fromisoformat(name), path)
     for venue in folders_below(path_below(layout.root, "raw", "v1")):
         of = Stream(venue)
         for name in folders_below(path_below(layout.root, "raw", "v1", venue)):
-            day = _date(name)
-            if day is not None and _was_log(path := of.log(layout, day)):
-                yield Place(of, day, path)
+            if is_day(name) and _was_log(path := of.log(layout, name)):
+                yield Place(of, dt.date.fromisoformat(name), path)
 
 
 def ls(root: str | os.PathLike[str]) -> list[ArchivedLog]:
@@ -188,14 +179,6 @@ def _look(root: Path, place: Place) -> ArchivedLog:
         )
     unknown = (None, None, None, 0, 0, False, problem)
     return ArchivedLog(name, of.venue, of.symbol, place.date, of.stream, *unknown)
-
-
-def _date(name: str) -> dt.date | None:
-    try:
-        date = dt.date.fromisoformat(name)
-    except ValueError:
-        return None
-    return date if date.isoformat() == name else None
 
 
 def _was_log(path: Path) -> bool:

@@ -162,14 +162,15 @@ class ArchiveLayout:
     def dates(self, venue: str, symbol: str) -> list[str]:
         """Days of a symbol as ``YYYY-MM-DD``, sorted; folders that are no day are passed over."""
         names = _names(venue=venue, symbol=symbol)
-        return [d for d in folders_below(path_below(self.root, "v1", *names)) if _is_day(d)]
+        return [d for d in folders_below(path_below(self.root, "v1", *names)) if is_day(d)]
 
 
 def _names(**names: str) -> list[str]:
     return [check_name(what, name) for what, name in names.items()]
 
 
-def _is_day(text: str) -> bool:
+def is_day(text: str) -> bool:
+    """Whether this is a day as an archive writes it: ``YYYY-MM-DD``."""
     try:
         return dt.date.fromisoformat(text).isoformat() == text
     except (TypeError, ValueError):
@@ -186,6 +187,6 @@ def _day(date: str | dt.date) -> str:
         date = date.astimezone(dt.UTC).date()
     if isinstance(date, dt.date):
         return date.isoformat()
-    if not _is_day(date):
+    if not is_day(date):
         raise InvalidName(f"not a valid day: date={date!r}", hint="give 'YYYY-MM-DD' or a date")
     return date

@@ -23,6 +23,7 @@ from tapewire.cli.output import (
 )
 from tapewire.cli.text import count_text, print_columns
 from tapewire.cli.times import iso
+from tapewire.cli.verify import exit_by, say_speed
 from tapewire.page.units import bytes_text
 
 if TYPE_CHECKING:
@@ -223,12 +224,8 @@ def verify(root: ArchiveArgument, as_json: JsonOption = False) -> None:
     seconds = time.monotonic() - began
     answer(_as_dict(verdict, seconds), as_json, lambda: _show(verdict))
     if not as_json:
-        rate = verdict.payload_bytes / seconds if seconds else 0.0
-        say(f"in {seconds:.2f} s, {bytes_text(rate)}/s", errors)
-    if not verdict.intact:
-        raise typer.Exit(int(Exit.DAMAGED))
-    if verdict.problems:
-        raise typer.Exit(int(Exit.FINDINGS))
+        say_speed(verdict, seconds)
+    exit_by(verdict)
 
 
 def _progress() -> Callable[[str, ArchiveVerdict], None] | None:

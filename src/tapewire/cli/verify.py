@@ -13,9 +13,10 @@ from tapewire.cli.text import count_text
 from tapewire.page.units import bytes_text, time_text
 
 if TYPE_CHECKING:
+    from tapewire.archive import ArchiveVerdict
     from tapewire.queue.verification import Place, Verdict
 
-__all__ = ["verify"]
+__all__ = ["exit_by", "say_speed", "verify"]
 
 
 def verify(
@@ -55,8 +56,18 @@ def verify(
         seconds = time.monotonic() - began
     answer(_as_dict(verdict, seconds), as_json, lambda: _show(verdict))
     if not as_json:
-        rate = verdict.payload_bytes / seconds if seconds else 0.0
-        say(f"in {time_text(seconds)}, {bytes_text(rate)}/s", errors)
+        say_speed(verdict, seconds)
+    exit_by(verdict)
+
+
+def say_speed(verdict: Verdict | ArchiveVerdict, seconds: float) -> None:
+    """How long it took, on standard error."""
+    rate = verdict.payload_bytes / seconds if seconds else 0.0
+    say(f"in {time_text(seconds)}, {bytes_text(rate)}/s", errors)
+
+
+def exit_by(verdict: Verdict | ArchiveVerdict) -> None:
+    """End with the exit code of a verdict; return where all is right."""
     if not verdict.intact:
         raise typer.Exit(int(Exit.DAMAGED))
     if verdict.problems:

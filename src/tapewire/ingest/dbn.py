@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tapewire.bus.names import check_name
+from tapewire.clock import DAY_NS
 from tapewire.config import check_whole
 from tapewire.errors import CorruptSource
 from tapewire.ingest.dbn_books import LevelBooks, OrderBooks, trades_of
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Dbn", "DbnOptions"]
 
 _Array = np.ndarray[Any, Any]
-DAY_NS = 86_400 * 10**9
 TBBO = 3  # a schema: the best levels before each trade
 
 _SKIPPED = {

@@ -20,13 +20,13 @@ from tapewire.errors import (
     CorruptMetadata,
     InvalidName,
     InvalidOption,
-    UnsupportedVersion,
 )
 from tapewire.ingest.model import ImportSummary
 from tapewire.ingest.report import REJECTED
 from tapewire.ingest.source import SourceFile
 from tapewire.protocol.json_file import (
     Wrong,
+    check_format,
     load,
     locked_folder,
     members,
@@ -270,15 +270,8 @@ def _read(path: Path) -> dict[str, Any]:
     return parse_checked(text, os.fspath(path), _checked, _REMEDY)
 
 
-def _checked(document: Any) -> dict[str, Any]:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise Wrong(f'the document must be an object with "format": "{FORMAT}"')
-    version = document.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise UnsupportedVersion(
-            f"a later release wrote this file: version={version}, known={VERSION}",
-            hint="resume with that release, or upgrade",
-        )
+def _checked(value: Any) -> dict[str, Any]:
+    document = check_format(value, FORMAT, VERSION, "resume with that release, or upgrade")
     members(
         document,
         "the document",

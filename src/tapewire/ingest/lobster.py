@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from tapewire.clock import DAY_NS
 from tapewire.config import check_whole
 from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
@@ -32,7 +33,6 @@ __all__ = ["Lobster", "LobsterOptions"]
 
 _Array = np.ndarray[Any, Any]
 PRICE_DECIMALS = 4
-DAY_NS = 86_400 * 10**9
 
 NEW, CUT, DELETED, EXECUTED, HIDDEN, CROSS, HALT = range(1, 8)
 _ORDERS = (NEW, CUT, DELETED, EXECUTED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import datetime as dt
 import itertools
 import os
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from tapewire.book.gaps import Gap
 from tapewire.bus.layout import ArchiveLayout
+from tapewire.clock import DAY_NS, date_of
 from tapewire.errors import InvalidMessage
 from tapewire.ingest.books import RunningBook
 from tapewire.ingest.job import Job
@@ -23,9 +23,7 @@ from tapewire.protocol.market import BOOK_EVENT
 
 __all__ = ["Target"]
 
-DAY_NS = 86_400 * 10**9
 MAX_OPEN = 128  # logs open at a time: each holds some descriptors and a mapping
-_EPOCH = dt.date(1970, 1, 1)
 _Stream = tuple[str, str, str]
 
 
@@ -127,7 +125,7 @@ class Target:
             self._keep(known[1])
             return known[1]
         venue, symbol, name = stream
-        date = _EPOCH + dt.timedelta(days=day)
+        date = date_of(day)
         folder = self._layout.log(venue, symbol, date, name)
         path = folder.relative_to(self._layout.root).as_posix()
         if known is not None:

@@ -32,6 +32,7 @@ __all__ = [
     "Instruments",
     "RulesName",
     "UnknownInstrument",
+    "nearest_file",
 ]
 
 FILE_NAME = "instruments.json"
@@ -289,15 +290,8 @@ class Instruments:
             CorruptMetadata: The file is not what Tapewire writes; the message names the place.
             UnsupportedVersion: A later release wrote it.
         """
-        folder = os.path.realpath(os.fspath(where))
-        for _ in range(MAX_LEVELS_UP):
-            path = os.path.join(folder, FILE_NAME)
-            if _is_ours(path, where):
-                return cls._read(path)
-            if os.path.dirname(folder) == folder:
-                break
-            folder = os.path.dirname(folder)
-        return cls()
+        path = nearest_file(where)
+        return cls() if path is None else cls._read(path)
 
     @classmethod
     def _read(cls, path: str) -> Self:
@@ -338,6 +332,19 @@ class Instruments:
                     )
                 store(path, text, folder_fd)
         self.path = path
+
+
+def nearest_file(where: str | os.PathLike[str]) -> str | None:
+    """The `instruments.json` that `Instruments.load` takes for a log; None: there is none."""
+    folder = os.path.realpath(os.fspath(where))
+    for _ in range(MAX_LEVELS_UP):
+        path = os.path.join(folder, FILE_NAME)
+        if _is_ours(path, where):
+            return path
+        if os.path.dirname(folder) == folder:
+            break
+        folder = os.path.dirname(folder)
+    return None
 
 
 def _is_ours(path: str, log: str | os.PathLike[str]) -> bool:

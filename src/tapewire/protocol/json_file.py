@@ -16,6 +16,7 @@ from tapewire.errors import ConcurrentUse, CorruptMetadata, UnsupportedVersion
 
 __all__ = [
     "Wrong",
+    "check_format",
     "entries_of",
     "load",
     "locked_folder",
@@ -51,19 +52,29 @@ def parse_checked(text: bytes, path: str, check: Callable[[Any], _T], remedy: st
         raise
 
 
-def entries_of(document: Any, format_: str, version: int, member: str, most: int) -> list[Any]:
-    """The list that a document of this format and version is made for."""
+def check_format(
+    document: Any,
+    format_: str,
+    version: int,
+    remedy: str = "read it with that release, or upgrade",
+) -> dict[str, Any]:
+    """The document, an object of this format and version; `remedy` is for that of a later one."""
     if not isinstance(document, dict) or document.get("format") != format_:
         raise Wrong(f'the document must be an object with "format": "{format_}"')
     found = document.get("version")
     if isinstance(found, int) and found > version:
         raise UnsupportedVersion(
-            f"a later release wrote this file: version={found}, known={version}",
-            hint="read it with that release, or upgrade",
+            f"a later release wrote this file: version={found}, known={version}", hint=remedy
         )
-    members(document, "the document", **{"format": str, "version": int, member: list})
-    if found != version:
+    if isinstance(found, int) and found != version:
         raise Wrong(f"no such version: version={found!r}")
+    return document  # its members are still to be checked, the type of the version among them
+
+
+def entries_of(document: Any, format_: str, version: int, member: str, most: int) -> list[Any]:
+    """The list that a document of this format and version is made for."""
+    check_format(document, format_, version)
+    members(document, "the document", **{"format": str, "version": int, member: list})
     entries: list[Any] = document[member]
     if len(entries) > most:
         raise Wrong(f"too many {member}: {member}={len(entries)}, max={most}")

@@ -13,6 +13,7 @@ from tapewire.spark import views
 from tapewire.spark.reading import schemas
 from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
 from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.running.session import parallelism_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,13 +120,8 @@ def source_for(spark: SparkSession) -> type[TapewireSource]:
     """
     known: dict[str, Any] = {
         "master": spark.conf.get("spark.master", None),
-        "parallelism": _parallelism(spark),
+        "parallelism": parallelism_of(spark),
         "__module__": "__main__",  # of no module, so that it is sent by value
         "__doc__": TapewireSource.__doc__,
     }
     return type("TapewireSource", (TapewireSource,), known)
-
-
-def _parallelism(spark: SparkSession) -> int | None:
-    context = getattr(spark, "_sc", None)  # a Connect session has none
-    return None if context is None else int(context.defaultParallelism)

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from tapewire.clock import DAY_NS
 from tapewire.errors import InvalidOption, TapewireError
 from tapewire.replay._features import parse_span
 
-__all__ = ["DAY_NS", "KINDS", "Bar", "BarBuilder", "BarSpec"]
+__all__ = ["KINDS", "Bar", "BarBuilder", "BarSpec"]
 
 KINDS = ("time", "tick", "volume", "dollar")
-DAY_NS = 86_400 * 10**9
 _INT64 = 2**63
 _MOST_DIGITS = 60
 

@@ -14,8 +14,14 @@ import pyarrow.compute as pc
 
 from tapewire.errors import TapewireError
 from tapewire.spark.jobs.bar_builder import Bar, BarBuilder, BarSpec
-from tapewire.spark.jobs.day_tables import KEYS, refuse_live_days, utc_date, write_day_tables
-from tapewire.spark.jobs.days import Day, day_bounds, days_of, is_chosen, symbols_option
+from tapewire.spark.jobs.day_tables import (
+    KEYS,
+    read_days,
+    refuse_live_days,
+    utc_date,
+    write_day_tables,
+)
+from tapewire.spark.jobs.days import Day, days_of, is_chosen, symbols_option
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
 from tapewire.spark.reading.options import ReadOptions
@@ -115,18 +121,8 @@ def bars(
 def _rows(
     spark: SparkSession, source: str, date: str, days: Sequence[Day], spec: BarSpec
 ) -> DataFrame:
-    bounds = day_bounds(date)
-    assert bounds is not None
-    trades = (
-        spark.read.format("tapewire")
-        .option("view", "trades")
-        .option("symbols", ",".join(f"{day.venue}:{day.symbol}" for day in days))
-        .option("time_from", str(bounds[0]))
-        .option("time_to", str(bounds[1]))
-        .option("columns", _WANTED)
-        .load(source)
-        .withColumn("date", utc_date())
-    )
+    trades = read_days(spark, source, "trades", date, days, columns=_WANTED)
+    trades = trades.withColumn("date", utc_date())
     in_order = trades.repartition(*KEYS).sortWithinPartitions(*KEYS, "timestamp_ns", "queue", "seq")
     made = in_order.groupBy(*KEYS).applyInArrow(_Bars(spec).of_day, _DDL)
     return made.sortWithinPartitions(*KEYS, "bar")

@@ -24,7 +24,8 @@ from tapewire.errors import (
 )
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue._native import Upkeep
-from tapewire.spark.jobs.done import FOLDER, Done
+from tapewire.spark.folders import CONTROL
+from tapewire.spark.jobs.done import Done
 from tapewire.spark.jobs.parquet_logs import (
     Files,
     copy_file,
@@ -260,9 +261,8 @@ def _forget_removed(target: Path, parts: list[Part]) -> None:
     """Parts whose folders somebody has removed are to be done again, whatever their marks say."""
     done = Done(target, JOB)
     for part in parts:
-        with contextlib.suppress(
-            CorruptMetadata, UnsupportedVersion
-        ):  # such a mark counts for none
+        # A mark that is damaged counts for none.
+        with contextlib.suppress(CorruptMetadata, UnsupportedVersion):
             mark = done.read(part.name)
             made = [] if mark is None else PartResult.from_dict(mark.result).outputs
             if not all(os.path.lexists(target / output) for output in made):
@@ -333,7 +333,7 @@ def _states(folder: Path) -> Iterator[dict[str, Any]]:
 def _parquet_folders(top: Path) -> list[Path]:
     found = []
     for parent, folders, _ in os.walk(top):
-        folders[:] = sorted(name for name in folders if name[0] not in "._" and name != FOLDER)
+        folders[:] = sorted(name for name in folders if name[0] not in "._" and name != CONTROL)
         if parquet_files(Path(parent)):
             found.append(Path(parent))
     return found
@@ -377,7 +377,7 @@ def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 def _take_instruments(top: Path, place: Path, to: str) -> None:
     """The instruments travel too; beside Parquet files in the folder that others pass over."""
-    aside = top / FOLDER
+    aside = top / CONTROL
     instruments = Instruments.load(aside if aside.is_dir() else top)
     if len(instruments):
-        instruments.save(place / FOLDER if to == "parquet" else place)
+        instruments.save(place / CONTROL if to == "parquet" else place)

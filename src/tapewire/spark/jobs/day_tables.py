@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from tapewire.errors import InvalidOption, TapewireError
-from tapewire.spark.jobs.days import LIVE, Day, folder_of, input_of
+from tapewire.spark.jobs.days import LIVE, Day, day_bounds, folder_of, input_of
 from tapewire.spark.jobs.done import Done
 from tapewire.spark.jobs.failures import typed
 from tapewire.spark.jobs.parts import DAMAGE, Part, PartResult, skip_done
@@ -27,7 +27,7 @@ from tapewire.spark.jobs.summary import Finding, Summary
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["KEYS", "refuse_live_days", "utc_date", "write_day_tables"]
+__all__ = ["KEYS", "read_days", "refuse_live_days", "utc_date", "write_day_tables"]
 
 KEYS = ("venue", "date", "symbol")  # the folders, from the outermost on
 _MOST_SYMBOLS = 256  # of one query: a kill costs no more than those
@@ -55,6 +55,23 @@ def utc_date(column: str = "timestamp_ns") -> Any:
     # Whole numbers all the way: `div` rounds towards zero, and no log is older than 1970.
     days = F.expr(f"cast({column} div 86400000000000 as int)")
     return F.date_format(F.date_add(F.lit("1970-01-01").cast("date"), days), "yyyy-MM-dd")
+
+
+def read_days(
+    spark: SparkSession, source: str, view: str, date: str, days: Sequence[Day], **options: str
+) -> DataFrame:
+    """Rows of a view, of these symbols on one day."""
+    bounds = day_bounds(date)
+    assert bounds is not None
+    return (
+        spark.read.format("tapewire")
+        .option("view", view)
+        .option("symbols", ",".join(f"{day.venue}:{day.symbol}" for day in days))
+        .option("time_from", str(bounds[0]))
+        .option("time_to", str(bounds[1]))
+        .options(**options)
+        .load(source)
+    )
 
 
 def write_day_tables(

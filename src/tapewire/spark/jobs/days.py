@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tapewire.clock import DAY_NS
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.queue.status import status
-from tapewire.spark.jobs.bar_builder import DAY_NS
 from tapewire.spark.reading.logs import LogRef, resolve
 from tapewire.spark.reading.options import ReadOptions
 
@@ -57,6 +57,11 @@ class Day:
     def name(self) -> str:
         """Of the part."""
         return f"{self.venue}/{self.symbol}/{self.date}"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.symbol} · {self.venue} · {self.date}"
 
 
 def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[Day]:

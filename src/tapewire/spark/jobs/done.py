@@ -20,6 +20,7 @@ from tapewire.bus.names import check_name, path_below
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
 from tapewire.protocol.json_file import (
     Wrong,
+    check_format,
     load,
     locked_folder,
     members,
@@ -27,12 +28,10 @@ from tapewire.protocol.json_file import (
     short,
     store,
 )
+from tapewire.spark.folders import CONTROL, make_folders
 
-__all__ = ["FOLDER", "Done", "Mark", "digest_of"]
+__all__ = ["Done", "Mark", "digest_of"]
 
-FOLDER = (
-    "_tapewire"  # of a target: what jobs and the sink keep there; Spark passes such folders over
-)
 FORMAT = "tapewire-done"
 VERSION = 1
 MAX_BYTES = 16 << 20
@@ -95,7 +94,7 @@ class Done:
         """The file of a part; its name's pieces become folders."""
         pieces = [check_name("part", piece) for piece in part.split("/")]
         pieces[-1] += ".json"
-        return path_below(self.target, FOLDER, "done", self.job, *pieces)
+        return path_below(self.target, CONTROL, "done", self.job, *pieces)
 
     def read(self, part: str) -> Mark | None:
         """The mark of a part, or None.
@@ -138,7 +137,7 @@ class Done:
     ) -> None:
         """Mark a part, durably; everything that belongs to it must be so already."""
         path = self.path(part)
-        _make_folders(self.target, path.parent)
+        make_folders(path.parent)
         document = {
             "format": FORMAT,
             "version": VERSION,
@@ -164,25 +163,8 @@ class Done:
             os.fsync(folder_fd)
 
 
-def _make_folders(root: Path, folder: Path) -> None:
-    """Private folders down to `folder`; mkdir gives its mode to the last one alone."""
-    missing = []
-    while folder != root and not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
-
-
-def _checked(document: Any) -> dict[str, Any]:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise Wrong(f'the document must be an object with "format": "{FORMAT}"')
-    version = document.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise UnsupportedVersion(
-            f"a later release wrote this file: version={version}, known={VERSION}", hint=_REMEDY
-        )
+def _checked(value: Any) -> dict[str, Any]:
+    document = check_format(value, FORMAT, VERSION, _REMEDY)
     members(
         document,
         "the document",

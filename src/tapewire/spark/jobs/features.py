@@ -14,18 +14,22 @@ import numpy as np
 from tapewire.errors import InvalidOption
 from tapewire.page import write_file
 from tapewire.replay.row_stream import look_back_ns
-from tapewire.spark.jobs.day_tables import KEYS, refuse_live_days, utc_date, write_day_tables
+from tapewire.spark.jobs.day_tables import (
+    KEYS,
+    read_days,
+    refuse_live_days,
+    utc_date,
+    write_day_tables,
+)
 from tapewire.spark.jobs.days import (
     REPORT,
     Day,
-    day_bounds,
     days_of,
     folder_of,
     is_chosen,
     symbols_option,
 )
 from tapewire.spark.jobs.done import Done
-from tapewire.spark.jobs.parts import Part
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
 from tapewire.spark.reading.options import ReadOptions
@@ -120,28 +124,48 @@ def features(
         summary=summary,
         progress=progress,
     )
-    summary.seconds = time.monotonic() - started
-    report = Path(os.path.abspath(os.fspath(target))) / REPORT
-    there = [day for day in days if day.name in results]
-    drawn = sorted(there, key=lambda day: -results[day.name].rows)[:plots]
-    drawn = [day for day in drawn if results[day.name].rows]
-    facts = [_facts(day, results) for day in there]
+    root = Path(os.path.abspath(os.fspath(target)))
+    shown = _Shown(views, root, columns)
+    there = [(day, results[day.name]) for day in days if day.name in results]
     shown_by = {**made_by, "plots": plots, "source": os.fspath(source)}
-    page = Part("report", tuple(asdict(fact) for fact in facts))
-    # A page that a kill has prevented, or one of other days, is drawn now.
-    done = Done(report.parent, f"{JOB}_report")
-    if summary.done or not report.exists() or not done.current(page.name, page.inputs, shown_by):
-        shown = _Shown(views, report.parent, columns, sample)
-        progress.expect(parts=len(drawn))
-        pictures = []
-        for day in drawn:
-            pictures.append(shown.day(day))
-            progress.add(parts=1)
-        write_file(report, features_page(facts, pictures, columns, sample, os.fspath(source)))
-        done.write(page.name, page.inputs, shown_by, {})
-        summary.seconds = time.monotonic() - started
+    _report(root / REPORT, there, shown, shown_by, progress, anew=bool(summary.done))
+    summary.seconds = time.monotonic() - started
     summary.report = os.path.join(os.fspath(target), REPORT)
     return summary
+
+
+def _report(
+    path: Path,
+    days: Sequence[tuple[Day, PartResult]],
+    shown: _Shown,
+    options: Mapping[str, Any],
+    progress: Progress,
+    *,
+    anew: bool,
+) -> None:
+    """Write the page, unless the one that is there is of the same days with the same options.
+
+    So one that a kill has prevented is written by the next run, whether that has anything to do or
+    not.
+    """
+    facts = [
+        FeatureFacts(day.venue, day.symbol, day.date, result.rows, result.bytes)
+        for day, result in days
+    ]
+    inputs = [asdict(fact) for fact in facts]
+    done = Done(path.parent, f"{JOB}_report")
+    if not anew and path.exists() and done.current("report", inputs, options):
+        return
+    largest = sorted(days, key=lambda each: -each[1].rows)[: options["plots"]]
+    drawn = [day for day, result in largest if result.rows]
+    progress.expect(parts=len(drawn))
+    pictures = []
+    for day in drawn:
+        pictures.append(shown.day(day))
+        progress.add(parts=1)
+    page = features_page(facts, pictures, shown.names, options["sample"], options["source"])
+    write_file(path, page)
+    done.write("report", inputs, options, {})
 
 
 def _in_order(rows: DataFrame) -> DataFrame:
@@ -152,38 +176,24 @@ def _in_order(rows: DataFrame) -> DataFrame:
     return numbered.sortWithinPartitions(*KEYS, "_row").drop("_row")
 
 
-def _facts(day: Day, results: Mapping[str, PartResult]) -> FeatureFacts:
-    result = results[day.name]
-    return FeatureFacts(day.venue, day.symbol, day.date, result.rows, result.bytes)
-
-
 class _Views:
     """Reads views of symbols' days of one source."""
 
     def __init__(self, spark: SparkSession, source: str, instruments: str | None) -> None:
-        self.spark, self._source, self._instruments = spark, source, instruments
+        self.spark, self._source = spark, source
+        self._options = {} if instruments is None else {"instruments": instruments}
 
     def load(self, view: str, date: str, days: Sequence[Day], **options: str) -> DataFrame:
         """Rows of these symbols on one day."""
-        bounds = day_bounds(date)
-        assert bounds is not None
-        given = {
-            "view": view,
-            "symbols": ",".join(f"{day.venue}:{day.symbol}" for day in days),
-            "time_from": str(bounds[0]),
-            "time_to": str(bounds[1]),
-            **options,
-        }
-        if self._instruments is not None:
-            given["instruments"] = self._instruments
-        return self.spark.read.format("tapewire").options(**given).load(self._source)
+        options |= self._options
+        return read_days(self.spark, self._source, view, date, days, **options)
 
 
 class _Shown:
     """What the report draws of a day: some hundred points, whatever the day has."""
 
-    def __init__(self, views: _Views, target: Path, names: Sequence[str], sample: str) -> None:
-        self._views, self._target, self._names, self._sample = views, target, names, sample
+    def __init__(self, views: _Views, target: Path, names: Sequence[str]) -> None:
+        self._views, self._target, self.names = views, target, names
 
     def day(self, day: Day) -> DayFeatures:
         """Its book and its features."""
@@ -194,10 +204,10 @@ class _Shown:
         begin, end, count = int(edges[0]), int(edges[1]), int(edges[2])
         series, known = self._series(rows, begin, end)
         return DayFeatures(
-            f"{day.symbol} · {day.venue} · {day.date}",
+            day.title,
             count,
             series,
-            {name: known[name] / count for name in self._names},
+            {name: known[name] / count for name in self.names},
             self._picture(day, begin, end),
         )
 
@@ -208,7 +218,7 @@ class _Shown:
         place = F.expr(f"(timestamp_ns - {begin}L) div {width}L").alias("place")
         columns = [
             function(name).alias(f"{label} {name}")
-            for name in self._names
+            for name in self.names
             for label, function in (
                 ("low", F.min),
                 ("mean", F.mean),
@@ -227,9 +237,9 @@ class _Shown:
                     for label in ("low", "mean", "high")
                 ),
             )
-            for name in self._names
+            for name in self.names
         ]
-        known = {name: int(np.sum(found[f"known {name}"].to_numpy())) for name in self._names}
+        known = {name: int(np.sum(found[f"known {name}"].to_numpy())) for name in self.names}
         return series, known
 
     def _picture(self, day: Day, begin: int, end: int) -> BookPicture | None:
@@ -238,5 +248,5 @@ class _Shown:
         grid: dict[str, str] = {"sample": span_for(begin, end), "levels": str(PICTURE_LEVELS)}
         table = self._views.load("book", day.date, [day], **grid).toArrow()
         columns: dict[str, Any] = table.sort_by("timestamp_ns").to_pydict()
-        picture = BookPicture.of(f"{day.symbol} · {day.venue} · {day.date}", columns)
+        picture = BookPicture.of(day.title, columns)
         return picture if len(picture) > 1 else None

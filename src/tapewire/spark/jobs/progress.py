@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tapewire.spark.jobs.units import rate_text, span_text
+from tapewire.spark.running.session import context_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,7 +119,8 @@ class Progress:
 
         Behind Spark Connect its tasks cannot be seen; the parts come in when it has ended.
         """
-        query = None if _is_connect(spark) else Query(spark, parts)
+        context = context_of(spark)
+        query = None if context is None else Query(context, parts)
         with self._lock:
             self._query = query
         try:
@@ -175,8 +177,7 @@ class Progress:
 class Query:
     """A query of Spark's under way: the rows that it has written, and how far it is."""
 
-    def __init__(self, spark: SparkSession, parts: int) -> None:
-        context: Any = spark.sparkContext
+    def __init__(self, context: Any, parts: int) -> None:
         self._store = context._jsc.sc().statusStore()
         self._parts = parts
         self._stages: dict[int, tuple[int, int, int]] = {}
@@ -204,9 +205,10 @@ class Tally:
     def __init__(self, spark: SparkSession) -> None:
         self._rows: Any = None
         self._parts: Any = None
-        if not _is_connect(spark):
-            self._rows = spark.sparkContext.accumulator(0)
-            self._parts = spark.sparkContext.accumulator(0)
+        context = context_of(spark)
+        if context is not None:
+            self._rows = context.accumulator(0)
+            self._parts = context.accumulator(0)
 
     def add(self, rows: int = 0, parts: int = 0) -> None:
         """Count, in a task."""
@@ -223,10 +225,6 @@ class Tally:
     def parts(self) -> int:
         """On the driver: parts of the tasks that have ended."""
         return 0 if self._parts is None else int(self._parts.value)
-
-
-def _is_connect(spark: SparkSession) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _left(done: float, total: int | None, seconds: float) -> float | None:

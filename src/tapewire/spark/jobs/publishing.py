@@ -18,7 +18,7 @@ from pathlib import Path
 from tapewire.bus.names import path_below
 from tapewire.errors import ConcurrentUse, InvalidOption
 from tapewire.spark.exchange import exchange
-from tapewire.spark.jobs.done import FOLDER
+from tapewire.spark.folders import CONTROL, make_folders, sync
 
 __all__ = ["Workshop"]
 
@@ -37,7 +37,7 @@ class Workshop:
 
     def __init__(self, target: str | os.PathLike[str], job: str) -> None:
         self.target = Path(target)
-        self._shop = path_below(self.target, FOLDER, job)
+        self._shop = path_below(self.target, CONTROL, job)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -46,7 +46,7 @@ class Workshop:
         Raises:
             ConcurrentUse: Somebody does.
         """
-        _make_private(self.target, self._shop)
+        make_folders(self._shop)
         fd = os.open(self._shop, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             try:
@@ -66,7 +66,7 @@ class Workshop:
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
         """A new folder; gone at the end, unless it was published."""
-        _make_private(self.target, self._shop)
+        make_folders(self._shop)
         made = self._shop / uuid.uuid4().hex
         made.mkdir(mode=0o700)
         try:
@@ -83,7 +83,7 @@ class Workshop:
         """
         path_below(self.target, os.path.relpath(place, self.target))
         _sync_tree(made)
-        _make_private(self.target, place.parent)
+        make_folders(place.parent)
         try:
             os.rename(made, place)
         except OSError as error:
@@ -95,27 +95,12 @@ class Workshop:
                     path=os.fspath(place),
                     hint="write to a new target, and move it yourself",
                 ) from None
-        _sync(place.parent)
+        sync(place.parent)
         shutil.rmtree(made, ignore_errors=True)  # what was there before
-
-
-def _make_private(root: Path, folder: Path) -> None:
-    """Folders down to `folder`, private; mkdir gives its mode to the last one alone."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name in [*reversed(folder.relative_to(root).parents), folder.relative_to(root)]:
-        (root / name).mkdir(mode=0o700, exist_ok=True)
 
 
 def _sync_tree(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for name in names:
-            _sync(Path(parent, name))
-        _sync(Path(parent))
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+            sync(os.path.join(parent, name))
+        sync(parent)

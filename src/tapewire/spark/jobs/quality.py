@@ -281,7 +281,7 @@ def _read_day(root: str, day: Day, drawn: bool) -> DayReport:
     path = _file(root, PICTURE, day)
     if drawn and path.exists():
         columns = pq.ParquetFile(path).read().to_pydict()
-        picture = BookPicture.of(f"{day.symbol} · {day.venue} · {day.date}", columns)
+        picture = BookPicture.of(day.title, columns)
     [facts] = rows("days")
     return DayReport(
         day.venue,

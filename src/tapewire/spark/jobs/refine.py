@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tapewire.book.gaps import GapLedger
+from tapewire.clock import DAY_NS, date_of
 from tapewire.config import check_at_least
 from tapewire.errors import InvalidOption, TapewireError
 from tapewire.protocol.instruments import Instruments
@@ -20,11 +21,12 @@ from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.raw_keys import Keys
 from tapewire.spark.jobs.refine_finish import Finish
 from tapewire.spark.jobs.refine_rows import Tape
-from tapewire.spark.jobs.refine_survey import DAY_NS, NO_CLOCK, Survey, day_of, survey
+from tapewire.spark.jobs.refine_survey import NO_CLOCK, Survey, survey
 from tapewire.spark.jobs.refine_units import Unit, missing_of, raw_logs, units_of
 from tapewire.spark.jobs.summary import Finding, Summary
 from tapewire.spark.reading.logs import refuse_live
 from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.running.session import context_of, parallelism_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +42,7 @@ MAX_LATENESS = 1e9  # of the 9.2e9 seconds that a time has room for
 SNAPSHOT_SECONDS = 60.0
 MAX_TOLD = 20_000  # gaps, and findings, that the mark of a unit has room for
 BATCH_BYTES = 8 << 30  # of raw logs that go through one shuffle
+UNKNOWN_CORES = 8  # taken to be there where Connect does not tell
 
 
 def refine(
@@ -435,7 +438,7 @@ def _is_of(gap: Mapping[str, Any], name: str) -> bool:
     """Whether a gap of a raw log concerns this clean log."""
     venue, symbol, date, stream = name.split("/")
     return (
-        day_of(gap["timestamp_ns"] // DAY_NS) == date
+        date_of(gap["timestamp_ns"] // DAY_NS).isoformat() == date
         and gap["venue"] in ("", venue)
         and gap["symbol"] in ("", symbol)
         and gap["stream"] in ("", "raw", stream)
@@ -492,14 +495,9 @@ def _groups(units: Sequence[Unit]) -> Iterator[list[Unit]]:
 
 
 def _parallelism(spark: SparkSession) -> int:
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # behind Connect there is no context to ask
-        return 8
+    return parallelism_of(spark) or UNKNOWN_CORES
 
 
 def _master(spark: SparkSession) -> str | None:
-    try:
-        return str(spark.sparkContext.master)
-    except Exception:  # behind Connect there is no context to ask
-        return None
+    context = context_of(spark)
+    return None if context is None else str(context.master)

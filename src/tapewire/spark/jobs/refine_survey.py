@@ -7,7 +7,6 @@ slice, which numbers are missing, and what cannot be refined; all slices at the 
 from __future__ import annotations
 
 import collections
-import datetime as dt
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapewire.clock import DAY_NS, date_of
 from tapewire.errors import TapewireError
 from tapewire.spark.jobs.raw_keys import STREAMS, Keys, Owners
 from tapewire.spark.reading.slice_reader import batches
@@ -28,12 +28,10 @@ if TYPE_CHECKING:
     from tapewire.spark.reading.options import ReadOptions
     from tapewire.spark.reading.slices import Slice
 
-__all__ = ["DAY_NS", "NO_CLOCK", "Survey", "clean_names", "day_of", "survey"]
+__all__ = ["NO_CLOCK", "Survey", "clean_names", "survey"]
 
-DAY_NS = 86_400 * 10**9
 NO_CLOCK = -(2**63)
 MAX_TOLD = 1000  # gaps and damaged places of a slice that are kept
-_EPOCH = dt.date(1970, 1, 1)
 _Array = np.ndarray[Any, Any]
 
 
@@ -92,18 +90,8 @@ def clean_names(batch: Batch, owners: Owners, keys: Keys) -> tuple[_Array, list[
         rest, at = divmod(each, len(days))
         market, stream = divmod(rest, len(STREAMS))
         venue, symbol = keys.names[market]
-        names.append(f"{venue}/{symbol}/{day_of(int(days[at]))}/{STREAMS[stream]}")
+        names.append(f"{venue}/{symbol}/{date_of(int(days[at]))}/{STREAMS[stream]}")
     return places, names
-
-
-def day_of(number: int) -> str:
-    """The day of this number since 1970.
-
-    Example:
-        >>> day_of(19_723)
-        '2024-01-01'
-    """
-    return (_EPOCH + dt.timedelta(days=number)).isoformat()
 
 
 class _SurveyTask:

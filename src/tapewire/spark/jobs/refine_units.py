@@ -115,13 +115,11 @@ class Unit:
         self.replace = True
 
     def _leave_out(self, mark: Mark, read: ReadOptions, wanted: int) -> None:
-        import dataclasses
-
         (log,), (state,), (old,) = self.logs, self.state, mark.inputs
         self.clocks = [int(clock) for clock in mark.result.get("clocks", [])]
         if old["next_seq"] is None:
             return
-        later = dataclasses.replace(read, seq_from=old["next_seq"], seq_to=state["next_seq"])
+        later = read.replace(seq_from=old["next_seq"], seq_to=state["next_seq"])
         self.slices = [plan([log], later, wanted)]
         state["first_seq"] = old["first_seq"]
 

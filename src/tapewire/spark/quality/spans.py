@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 # "start": before the first book; "auction": prices may cross until it is matched.
 STATES = ("fine", "one-sided", "locked", "crossed", "none", "auction")
 FINE, ONE_SIDED, LOCKED, CROSSED, NONE, AUCTION = range(6)
-MAX_SPANS = 10_000  # kept; the rest is counted
+MAX_SPANS = 10_000  # kept; of the others, events and time alone
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ class BookSpans:
     def __init__(self, known: bool = False) -> None:
         self.events = 0
         self.spans: list[Span] = []
-        self.spans_left_out = 0
         self.events_of: Counter[str] = Counter()
         self.ns_of: Counter[str] = Counter()
         self.begin_ns: int | None = None
@@ -121,8 +120,6 @@ class BookSpans:
     def _keep(self, span: Span) -> None:
         if len(self.spans) < MAX_SPANS:
             self.spans.append(span)
-        else:
-            self.spans_left_out += 1
 
     def finish(self) -> None:
         """The day is over."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tapewire.spark.reading.logs import LogRef
     from tapewire.spark.reading.options import ReadOptions
 
-__all__ = ["BatchReader", "relabel", "wanted_parts"]
+__all__ = ["BatchReader", "read_pack", "relabel", "wanted_parts"]
 
 
 class BatchReader(DataSourceReader):
@@ -51,13 +51,8 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        if not isinstance(partition, slices.Pack):
-            return  # Spark's own, where there is nothing to read
-        schema = schemas.arrow_schema(self._columns)
         view = views.find(self._options.view)
-        for part in partition.slices:
-            for batch in view.read(part, self._options):
-                yield relabel(batch, schema)
+        return read_pack(partition, self._columns, lambda part: view.read(part, self._options))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_logs": []}  # of no use to who reads, and there may be many
@@ -66,6 +61,20 @@ class BatchReader(DataSourceReader):
 def wanted_parts(options: ReadOptions, parallelism: int | None) -> int:
     """How many parts a query is to have: two a core, unless it was said."""
     return options.partitions or 2 * (parallelism or os.cpu_count() or 1)
+
+
+def read_pack(
+    partition: InputPartition,
+    columns: Sequence[schemas.Column],
+    read: Callable[[Any], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """What one task gives: the rows of its parts, one after the other, under Spark's schema."""
+    if not isinstance(partition, slices.Pack):
+        return  # Spark's own, where there is nothing to read
+    schema = schemas.arrow_schema(columns)
+    for part in partition.slices:
+        for batch in read(part):
+            yield relabel(batch, schema)
 
 
 def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

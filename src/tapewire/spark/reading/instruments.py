@@ -8,7 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tapewire.errors import InvalidOption
-from tapewire.protocol.instruments import FILE_NAME, Instrument, Instruments, UnknownInstrument
+from tapewire.protocol.instruments import (
+    FILE_NAME,
+    Instrument,
+    Instruments,
+    UnknownInstrument,
+    nearest_file,
+)
 from tapewire.protocol.market import symbol_hash
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ class KnownInstruments:
             return self._given
         found: dict[str | None, Instruments] = {}
         for log in logs:
-            nearest = _nearest(log.path)
+            nearest = nearest_file(log.path)
             if nearest not in self._files:
                 self._files[nearest] = Instruments.load(log.path)
             found[nearest] = self._files[nearest]
@@ -83,16 +89,6 @@ def _merge(known: Instruments, one: Instrument, path: str | None) -> None:
         )
 
 
-def _nearest(folder: str) -> str | None:
-    """The instruments.json that a log's folder has, or one above it."""
-    while not os.path.exists(os.path.join(folder, FILE_NAME)):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return folder
-
-
 def price_scale(options: ReadOptions, logs: Sequence[LogRef]) -> int:
     """The largest scale of the prices of all instruments that a query can meet.
 
@@ -114,13 +110,7 @@ def price_scale(options: ReadOptions, logs: Sequence[LogRef]) -> int:
 
 def _may_meet(one: Instrument, log: LogRef, options: ReadOptions) -> bool:
     of_log = log.venue in (None, one.venue) and log.symbol in (None, one.symbol)
-    return of_log and _chosen(one.venue, one.symbol, options)
-
-
-def _chosen(venue: str, symbol: str, options: ReadOptions) -> bool:
-    if options.symbols is None:
-        return True
-    return (None, symbol) in options.symbols or (venue, symbol) in options.symbols
+    return of_log and options.asks_for(one.venue, one.symbol)
 
 
 class InstrumentNames:
@@ -168,7 +158,7 @@ class InstrumentNames:
         if self._options.symbols is None:
             return True
         try:
-            return _chosen(*self.name(market_id, hash_), self._options)
+            return self._options.asks_for(*self.name(market_id, hash_))
         except UnknownInstrument:
             if self._all_known:
                 return False

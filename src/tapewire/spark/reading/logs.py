@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tapewire.bus.layout import is_day
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.log import kind_of
 from tapewire.queue.status import find_queues, status
+from tapewire.spark.folders import CONTROL
 from tapewire.spark.running.session import is_loopback
 
 if TYPE_CHECKING:
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LogRef", "refuse_live", "resolve"]
 
-# What the sink keeps beside its logs: staged ones are not there yet.
-PRIVATE = "_tapewire"
 RAW = "raw"
 _OF_MARKETS = ("trades", "book", "features")
 
@@ -114,7 +114,8 @@ def _below(top: str, above: str | None) -> Iterator[LogRef]:
         return
     if not os.path.isdir(top):
         raise NotALog("this is a file, not a log", path=top)
-    queues = [path for path in find_queues(top) if PRIVATE not in _parts(path, top)]
+    # What the sink keeps beside its logs is not there yet.
+    queues = [path for path in find_queues(top) if CONTROL not in _parts(path, top)]
     if not queues and above is None:
         raise NotALog(
             "there is no log in this folder",
@@ -152,23 +153,14 @@ def _described(path: str, name: str, kind: str) -> LogRef:
             return LogRef(name, path, venue, symbol, None, stream, kind)
         case [*_, "streams", "raw", venue, "queue"]:
             return LogRef(f"raw/{venue}", path, venue, None, None, "raw", kind)
-        case [*_, "raw", "v1", venue, date, "raw"] if _is_day(date):
+        case [*_, "raw", "v1", venue, date, "raw"] if is_day(date):
             return LogRef(f"raw/{venue}/{date}", path, venue, None, date, "raw", kind)
-        case [*_, "v1", venue, symbol, date, stream] if _is_day(date):
+        case [*_, "v1", venue, symbol, date, stream] if is_day(date):
             name = f"{venue}/{symbol}/{date}/{stream}"
             return LogRef(name, path, venue, symbol, date, stream, kind)
         case [*_, "orders", "queue", strategy, ("orders_out" | "orders_in") as stream]:
             return LogRef(f"orders/{strategy}/{stream}", path, None, None, None, stream, kind)
     return LogRef(name, path, kind=kind)
-
-
-def _is_day(text: str) -> bool:
-    import datetime as dt
-
-    try:
-        return dt.date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 def _without_raw(logs: Iterable[LogRef]) -> list[LogRef]:

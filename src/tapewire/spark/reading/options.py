@@ -133,6 +133,11 @@ class ReadOptions:
                 "the view messages is of one type", hint='name it by option("type", NAME or id)'
             )
 
+    def asks_for(self, venue: str, symbol: str) -> bool:
+        """Whether `symbols` has this one; all are asked for without it."""
+        asked = self.symbols
+        return asked is None or (None, symbol) in asked or (venue, symbol) in asked
+
     def from_here(self) -> ReadOptions:
         """With the file of instruments as an absolute path: executors may run in other folders."""
         if self.instruments is None:

@@ -38,6 +38,7 @@ __all__ = [
     "ReplayLog",
     "ReplaySlice",
     "instruments_of",
+    "latest_ns",
     "needed",
     "plan",
     "refuse_retired",
@@ -45,8 +46,6 @@ __all__ = [
 ]
 
 _NEVER = 2**63 - 1
-# Beyond so many looks for a log's latest time, it is taken to go on for ever.
-_MOST_LOOKS = 64
 # A slice is so many times as long as what it looks back to, unless somebody says how many slices.
 _LOOK_BACKS = 2
 
@@ -377,7 +376,7 @@ def _look(log: LogRef, unit: Unit, options: ReadOptions) -> _BookLog | None:
             second = next_record(reader)
             if second is not None and _is_reset(second, one) is False:
                 anew = second.seq, second.timestamp_ns
-        last_ns = _latest(reader, max(last_ns, start[1]))
+        last_ns = latest_ns(reader, max(last_ns, start[1]))
     seqs = [] if anew is None else [anew[0]]
     if one is not None and log.kind == "queue":
         files = snapshots.files(log.path, one.venue_id, one.market_id)
@@ -399,13 +398,20 @@ def _is_reset(record: Record, instrument: Instrument) -> bool | None:
     return None if event.order is None else event.order.event_type == L3Type.RESET
 
 
-def _latest(reader: Any, last_ns: int) -> int:
-    """The latest time in a log: that of its last record, unless clocks went back before it."""
-    for _ in range(_MOST_LOOKS):
-        if last_ns >= _NEVER or not reader.seek_time(last_ns + 1):
-            return last_ns
-        record = next_record(reader)
-        if record is None:
-            return last_ns
-        last_ns = max(last_ns, record.timestamp_ns)
-    return _NEVER
+def latest_ns(reader: Any, last_ns: int) -> int:
+    """The latest time in a log: that of its last record, unless a clock went back before it.
+
+    By ever larger steps ahead, then by halves of the last one: some dozen seeks, however much of
+    the log is later than its end.
+    """
+    step, too_far = 1, False
+    while step:
+        record = None
+        if last_ns + step < 2**63 and reader.seek_time(last_ns + step):
+            record = next_record(reader)
+        if record is not None and record.timestamp_ns >= last_ns + step:
+            last_ns = record.timestamp_ns
+        else:
+            too_far = True
+        step = step // 2 if too_far else 2 * step
+    return last_ns

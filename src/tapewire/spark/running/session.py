@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from socketserver import BaseServer
 
-__all__ = ["is_loopback", "session"]
+__all__ = ["context_of", "is_loopback", "parallelism_of", "session"]
 
 LOCAL = "local[*]"
 # The JVM says this before any of its own settings could stop it.
@@ -90,13 +90,23 @@ def session(
     return spark
 
 
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """The context of a session; one of Connect has none that could be asked."""
+    context: SparkContext | None = getattr(spark, "_sc", None)
+    return context
+
+
+def parallelism_of(spark: SparkSession) -> int | None:
+    """Cores of all workers; None where that cannot be asked."""
+    context = context_of(spark)
+    return None if context is None else int(context.defaultParallelism)
+
+
 def _started(
     app: str, master: str | None, conf: Mapping[str, str], ui: bool, variables: Mapping[str, str]
 ) -> SparkSession:
     given = dict(conf)
-    if (
-        "PYSPARK_GATEWAY_PORT" in os.environ
-    ):  # under spark-submit: its --master, its memory, its Java
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit's: its --master, its memory, its Java
         own = dict(settings.EVERYWHERE)
         if master is not None:
             own["spark.master"] = master

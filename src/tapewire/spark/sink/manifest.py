@@ -16,9 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.bus.names import check_name, folders_below, path_below
-from tapewire.errors import InvalidName, UnsupportedVersion
-from tapewire.protocol.json_file import Wrong, load, locked_folder, members, parse_checked, store
-from tapewire.spark.sink.staging import make_folders, sync_folder
+from tapewire.errors import InvalidName
+from tapewire.protocol.json_file import (
+    Wrong,
+    check_format,
+    load,
+    locked_folder,
+    members,
+    parse_checked,
+    store,
+)
+from tapewire.spark.folders import make_folders, sync
 
 __all__ = ["Action", "Manifest", "Manifests"]
 
@@ -104,8 +112,8 @@ class Manifests:
         folder = self._of(manifest.writer)
         if not folder.is_dir():
             make_folders(folder)
-            sync_folder(folder.parent)
-            sync_folder(folder.parent.parent)
+            sync(folder.parent)
+            sync(folder.parent.parent)
         document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
         text = json.dumps(document, indent=1).encode() + b"\n"
         path = os.fspath(folder / f"{manifest.batch}{_DECIDED}")
@@ -121,7 +129,7 @@ class Manifests:
             self._forget_before(folder, manifest.batch)
         else:
             decided.unlink()
-        sync_folder(folder)
+        sync(folder)
 
     def decided(self) -> Iterator[Manifest]:
         """Batches that are not, or not wholly, published."""
@@ -171,15 +179,10 @@ def _read(path: Path) -> Manifest:
     return parse_checked(text, os.fspath(path), _checked, _REMEDY)
 
 
-def _checked(document: Any) -> Manifest:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise Wrong(f'the document must be an object with "format": "{FORMAT}"')
-    version = document.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise UnsupportedVersion(
-            f"a later release wrote this file: version={version}, known={VERSION}",
-            hint="finish the batch with that release, or upgrade",
-        )
+def _checked(value: Any) -> Manifest:
+    document = check_format(
+        value, FORMAT, VERSION, "finish the batch with that release, or upgrade"
+    )
     members(
         document,
         "the document",

@@ -41,6 +41,7 @@ from tapewire.protocol import types_file
 from tapewire.queue import open_reader
 from tapewire.queue._native import Upkeep
 from tapewire.spark.exchange import exchange
+from tapewire.spark.folders import CONTROL, make_folders, sync
 from tapewire.spark.sink.jobs import Jobs, commit_lock
 from tapewire.spark.sink.manifest import ONCE, Action, Manifest, Manifests
 from tapewire.spark.sink.rows import Columns, plain
@@ -49,14 +50,11 @@ from tapewire.spark.sink.staging import (
     append,
     batches,
     columns_of,
-    make_folders,
     merge,
-    sync_folder,
 )
 
-__all__ = ["CONTROL", "Archive"]
+__all__ = ["Archive"]
 
-CONTROL = "_tapewire"
 _TOKEN = ".replacing"  # in a staged queue that is to replace a log, until it has
 
 
@@ -259,7 +257,7 @@ class Archive:
                 _replace(place, staged)
             parents.update(_up_to(self.root, place.parent))
         for parent in sorted(parents, reverse=True):
-            sync_folder(parent)
+            sync(parent)
         self.manifests.published(manifest)
         self.jobs.remove(manifest.job)
 
@@ -401,10 +399,10 @@ def _rebuild(place: Path, staged: Path, action: Action) -> None:
                 append(writer, columns)
             writer.flush_sync()
     types_file.merge(into, types_file.read(place))
-    sync_folder(into)
+    sync(into)
     with Upkeep(place):
         _exchange(into, place, staged.with_name(f"{staged.name}-old"))
-    sync_folder(place.parent)
+    sync(place.parent)
 
 
 def _create(place: Path, staged: Path, action: Action) -> None:
@@ -438,10 +436,10 @@ def _replace(place: Path, staged: Path) -> None:
         else:  # killed between the two renames
             os.rename(staged, place)
         # Before the token goes: without it, nobody would exchange them again behind a power cut.
-        sync_folder(place.parent)
-        sync_folder(staged.parent)
+        sync(place.parent)
+        sync(staged.parent)
     (place / _TOKEN).unlink(missing_ok=True)
-    sync_folder(place)
+    sync(place)
 
 
 def _exchange(new: Path, old: Path, aside: Path) -> None:
@@ -454,12 +452,12 @@ def _exchange(new: Path, old: Path, aside: Path) -> None:
 def _sync_staged(folder: Path, actions: Iterable[Action]) -> None:
     """Every name on the way to a staged queue is durable; what is in them is since they closed."""
     for above in {folder / Path(action.staged).parent for action in actions}:
-        sync_folder(above)
+        sync(above)
     for action in actions:
         if action.kind == "replace":
-            sync_folder(folder / action.staged)
+            sync(folder / action.staged)
     for above in (folder, folder.parent, folder.parent.parent, folder.parent.parent.parent):
-        sync_folder(above)
+        sync(above)
 
 
 def _up_to(root: Path, folder: Path) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 import zlib
 from collections.abc import Iterator
@@ -13,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tapewire.bus.layout import is_day
 from tapewire.bus.names import check_name
+from tapewire.clock import DAY_NS, date_of
 from tapewire.errors import (
     InvalidMessage,
     InvalidName,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "Digest", "RowPlan", "Rows", "plain", "plan_rows", "twin"]
 
-DAY_NS = 86_400 * 10**9
-_EPOCH = dt.date(1970, 1, 1)
 # What the views show besides, made from the rest or from the place of the log.
 _DERIVED = frozenset({"timestamp", "queue", "date", *KEYS})
 _NOT_CHECKSUMMED = 1  # the only system's flag; what is appended is checksummed anew
@@ -298,9 +297,7 @@ class Rows:
         """A number for each row, and the log that each number means."""
         plan = self._plan
         days, group = np.unique(times // DAY_NS, return_inverse=True)
-        names: list[tuple[str, ...]] = [
-            ((_EPOCH + dt.timedelta(days=int(day))).isoformat(),) for day in days
-        ]
+        names: list[tuple[str, ...]] = [(date_of(day).isoformat(),) for day in days.tolist()]
         for key in plan.keys:
             column = self._present(table, key)
             encoded = column.dictionary_encode()
@@ -321,7 +318,7 @@ class Rows:
                 return (check_name(key, value),)
             parts = value.split("/")
             match parts:
-                case [venue, symbol, _, stream] if _is_day(parts[2]):
+                case [venue, symbol, _, stream] if is_day(parts[2]):
                     return venue, symbol, stream
                 case ["clean", venue, symbol, stream]:
                     return venue, symbol, stream
@@ -408,10 +405,3 @@ def twin(log: str, seq: int) -> SequenceNotRising:
 def _path(key: dict[str, str], plan: RowPlan) -> str:
     names = plan.constants | key
     return "/".join(("v1", names["venue"], names["symbol"], names["date"], names["stream"]))
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return dt.date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition
 
 from tapewire.book.gaps import Gap, GapLedger
-from tapewire.spark.reading import schemas, slices
-from tapewire.spark.reading.batch import relabel, wanted_parts
+from tapewire.spark.reading import slices
+from tapewire.spark.reading.batch import read_pack, wanted_parts
 from tapewire.spark.streaming.offsets import Offset
 from tapewire.spark.streaming.stream import StreamReader
 from tapewire.spark.views import gaps
@@ -100,12 +100,12 @@ class GapsStreamReader(StreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; in an executor."""
-        if not isinstance(partition, slices.Pack):
-            return  # Spark's own, where there is nothing to read
-        schema = schemas.arrow_schema(self._columns)
-        for step in partition.slices:
-            for batch in gaps.as_batch(_rows(step, self._options), self._options):
-                yield relabel(batch, schema)
+        options = self._options
+        return read_pack(
+            partition,
+            self._columns,
+            lambda step: gaps.as_batch(_rows(step, options), options),
+        )
 
     def commit(self, end: dict[str, Any]) -> None:
         """The checkpoint has all before `end`; the record before it stays, to begin from."""

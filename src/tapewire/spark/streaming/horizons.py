@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from tapewire.log import open_log
 from tapewire.replay.start import first_seq_after, next_record
-from tapewire.spark.reading.damaged import DAMAGE, pass_damage, seek_seq
+from tapewire.spark.reading.damaged import seek_seq
+from tapewire.spark.reading.replay_slices import latest_ns
+from tapewire.spark.reading.slice_reader import Damage, walk
 from tapewire.spark.streaming.limits import Ahead
 from tapewire.spark.streaming.states import Mark
 
@@ -153,24 +155,8 @@ def _cut_at(each: SeenLog, time_ns: int) -> int:
 
 
 def _latest_ns(each: SeenLog) -> int:
-    """The latest time in a log: that of its last record, unless a clock went back before it.
-
-    By ever larger steps ahead, then by halves of the last one: some dozen seeks, however much of
-    the log is later than its end.
-    """
-    latest = each.last_ns or 0
     with open_log(each.ahead.path) as reader:
-        step, too_far = 1, False
-        while step:
-            record = None
-            if latest + step < 2**63 and reader.seek_time(latest + step):
-                record = next_record(reader)
-            if record is not None and record.timestamp_ns >= latest + step:
-                latest = record.timestamp_ns
-            else:
-                too_far = True
-            step = step // 2 if too_far else 2 * step
-    return latest
+        return latest_ns(reader, each.last_ns or 0)
 
 
 def _clock_ns(ahead: Ahead, end: int) -> int | None:
@@ -178,14 +164,9 @@ def _clock_ns(ahead: Ahead, end: int) -> int | None:
     latest: int | None = None
     with open_log(ahead.path) as reader:
         seek_seq(reader, ahead.first)
-        while True:
-            try:
-                batch = reader.read_batch()
-            except DAMAGE as error:
-                if pass_damage(reader, error) is None:
-                    return latest
-                continue
+        for batch in walk(reader, Damage(skip=True)):
             inside = batch.timestamp_ns[batch.seq < end]
             if not len(inside):
-                return latest
+                break
             latest = max(int(inside.max()), -1 if latest is None else latest)
+    return latest

@@ -170,11 +170,9 @@ def _open(step: ReplayStep, end: Mark, options: ReadOptions, state: bytes | None
     }
     if options.seq_from is not None:
         bounds["seq_from"] = options.seq_from
-    return (
-        book.open_stream(options, **bounds)
-        if options.view == "book"
-        else (features.open_stream(options, **bounds))
-    )
+    if options.view == "book":
+        return book.open_stream(options, **bounds)
+    return features.open_stream(options, **bounds)
 
 
 def _shown(path: str, end: int, time_to: int) -> int:

@@ -16,7 +16,7 @@ from pyspark.sql import types as sql
 
 from tapewire.errors import InvalidOption
 from tapewire.spark.reading import schemas, slices
-from tapewire.spark.reading.batch import relabel, wanted_parts
+from tapewire.spark.reading.batch import read_pack, wanted_parts
 from tapewire.spark.reading.units import Unit, units_of
 from tapewire.spark.streaming.horizons import SeenLog, next_mark, reach_ns
 from tapewire.spark.streaming.limits import Limit, cut
@@ -122,12 +122,7 @@ class ReplayedStreamReader(StreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; in an executor."""
-        if not isinstance(partition, slices.Pack):
-            return  # Spark's own, where there is nothing to read
-        schema = schemas.arrow_schema(self._columns)
-        for step in partition.slices:
-            for batch in read_step(step, self._options):
-                yield relabel(batch, schema)
+        return read_pack(partition, self._columns, lambda step: read_step(step, self._options))
 
     def commit(self, end: dict[str, Any]) -> None:
         """The checkpoint has all before `end`: old states go, and what none of the kept needs."""

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from tapewire.errors import InvalidOption
 from tapewire.spark import views
 from tapewire.spark.reading import schemas, slices
-from tapewire.spark.reading.batch import relabel, wanted_parts
+from tapewire.spark.reading.batch import read_pack, wanted_parts
 from tapewire.spark.streaming.ahead import FollowedLogs
 from tapewire.spark.streaming.limits import Limit, cut
 from tapewire.spark.streaming.offsets import Offset
@@ -151,13 +151,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; in an executor."""
-        if not isinstance(partition, slices.Pack):
-            return  # Spark's own, where there is nothing to read
-        schema = schemas.arrow_schema(self._columns)
         view = views.find(self._options.view)
-        for part in partition.slices:
-            for batch in view.read(part, self._options):
-                yield relabel(batch, schema)
+        return read_pack(partition, self._columns, lambda part: view.read(part, self._options))
 
     def commit(self, end: dict[str, Any]) -> None:
         """The checkpoint has all before `end`: retention may have it."""

@@ -122,7 +122,10 @@ def read(part: LedgerPart | BookPart | Slice, options: ReadOptions) -> Iterator[
 
 def as_batch(rows: Iterable[dict[str, Any]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Rows of the symbols and with the columns that are asked for; nothing when there is none."""
-    chosen = [row for row in rows if options.symbols is None or _chosen(row, options)]
+    # A gap of the whole log is one of every symbol in it.
+    chosen = [
+        row for row in rows if not row["symbol"] or options.asks_for(row["venue"], row["symbol"])
+    ]
     if chosen:
         yield _table(chosen, options.columns or _NAMES)
 
@@ -234,16 +237,6 @@ def _row(log: LogRef, **values: Any) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(_NAMES)
     row |= {"queue": log.name, "venue": log.venue, "symbol": log.symbol, "stream": log.stream}
     return row | values
-
-
-def _chosen(row: dict[str, Any], options: ReadOptions) -> bool:
-    """A gap of the whole log is one of every symbol in it."""
-    if not row["symbol"] or options.symbols is None:
-        return True
-    return any(
-        symbol == row["symbol"] and venue in (None, row["venue"])
-        for venue, symbol in options.symbols
-    )
 
 
 def _table(rows: list[dict[str, Any]], names: Sequence[str]) -> pa.RecordBatch:

@@ -85,7 +85,7 @@ class FakeSpark:
 
     def __init__(self):
         self.stages = []
-        self.sparkContext = self._jsc = self
+        self._sc = self._jsc = self
 
     def sc(self):
         return self

@@ -373,12 +373,12 @@ def test_an_exchange_is_durable_before_its_token_goes(tmp, monkeypatch):
     Job(tmp).task(rows([1, 2])).commit()
     synced = []
 
-    def sync(folder, sync_folder=publish.sync_folder):
+    def noted(folder, sync=publish.sync):
         held = (tmp / LOG / publish._TOKEN).exists()
         synced.append((os.path.relpath(folder, tmp).split("/")[0], held))
-        sync_folder(folder)
+        sync(folder)
 
-    monkeypatch.setattr(publish, "sync_folder", sync)
+    monkeypatch.setattr(publish, "sync", noted)
     Job(tmp, overwrite=True).task(rows([7])).commit()
     assert ("v1", True) in synced
     assert ("_tapewire", True) in synced
