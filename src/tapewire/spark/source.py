@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +15,7 @@ from tapewire.spark import views
 from tapewire.spark.reading import schemas
 from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
 from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.running.masters import is_loopback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,8 +87,23 @@ class TapewireSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Have a session know the format; one that does already is told anew."""
+    _use_this_python(spark)
     with _active(spark):
         spark.dataSource.register(source_for(spark))
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Have workers on this machine run the interpreter that runs here, where nobody chose one.
+
+    A session that was not made by `session` takes the first ``python3`` on the path: outside an
+    activated environment that is one without Tapewire.
+    """
+    context: Any = getattr(spark, "_sc", None)  # a Connect session has none
+    chosen = "PYSPARK_PYTHON" in os.environ
+    if context is None or chosen or context.pythonExec != "python3" or not sys.executable:
+        return
+    if is_loopback(context.master):
+        context.pythonExec = sys.executable
 
 
 @contextlib.contextmanager
