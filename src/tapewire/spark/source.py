@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource
 
 from tapewire.spark import views
 from tapewire.spark.reading import schemas
+from tapewire.spark.reading.instruments import given_instruments
 from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
 from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.running.masters import is_loopback
@@ -39,7 +40,7 @@ class TapewireSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options ask for."""
-        options = ReadOptions.parse(self.options)
+        options = self._options()
         columns = views.find(options.view).schema(options, self._logs(options))
         return schemas.struct_type(schemas.select(columns, options.columns))
 
@@ -71,13 +72,18 @@ class TapewireSource(DataSource):
         sink = importlib.import_module("tapewire.spark.sink.writers")
         return sink.stream_writer(self.options, schema, overwrite)
 
+    def _options(self) -> ReadOptions:
+        options = ReadOptions.parse(self.options)
+        given_instruments(options)  # one that is not there is told now, not by a task
+        return options
+
     def _logs(self, options: ReadOptions) -> list[LogRef]:
         return resolve(options.paths, options)
 
     def _asked(
         self, schema: StructType
     ) -> tuple[ReadOptions, tuple[schemas.Column, ...], list[LogRef]]:
-        options = ReadOptions.parse(self.options)
+        options = self._options()
         logs = self._logs(options)
         known = views.find(options.view).schema(options, logs)
         columns = schemas.take(known, schema)
