@@ -53,10 +53,23 @@ class TapewireSource(DataSource):
         return BatchReader(options, columns, logs, self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a streaming query."""
+        """The reader of a streaming query, or one that raises why there is none.
+
+        An error here would be lost behind one of PySpark's own, which then stops a reader that it
+        does not have.
+        """
+        stream = importlib.import_module("tapewire.spark.streaming.stream")
+        reader: DataSourceStreamReader
+        try:
+            reader = self._stream_reader(schema)
+        except Exception as error:
+            reader = stream.RefusedStreamReader(error)
+        return reader
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        stream = importlib.import_module("tapewire.spark.streaming.stream")
         options, columns, logs = self._asked(schema)
         refuse_live(logs, options, self.master)
-        stream = importlib.import_module("tapewire.spark.streaming.stream")
         reader: DataSourceStreamReader = stream.reader(
             options, columns, self.parallelism, self.master
         )

@@ -103,3 +103,13 @@ def test_instruments_are_refused_where_no_row_names_one(queue):
     source = TapewireSource({"path": queue, "instruments": "nowhere.json"})
     with pytest.raises(tw.InvalidOption, match="for trades, book, features and gaps"):
         source.schema()
+
+
+def test_a_stream_that_cannot_be_says_why_when_spark_asks_first(queue):
+    """An error of `streamReader` itself is lost behind one of PySpark's own."""
+    source = TapewireSource({"path": queue, "view": "book"})
+    reader = source.streamReader(source.schema())
+    for ask in (reader.initialOffset, lambda: reader.partitions({}, {})):
+        with pytest.raises(tw.InvalidOption, match="folder for the state"):
+            ask()
+    reader.stop()
