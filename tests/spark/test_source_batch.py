@@ -1,6 +1,7 @@
 """``spark.read.format("tapewire")`` through Spark itself."""
 
 import random
+import sys
 import threading
 
 import pytest
@@ -264,3 +265,22 @@ def test_a_plain_session_knows_the_format_after_register(spark, tmp):
     plain = spark.newSession()
     tws.register(plain)
     assert plain.read.format("tapewire").load(str(write(tmp / "q", 7))).count() == 7
+
+
+def test_a_plain_session_reads_with_the_python_that_registered(spark, load, tmp, monkeypatch):
+    """Spark's own choice is the first python3 on the path, which need not have Tapewire."""
+    queue = write(tmp / "q", 10)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    tws.register(spark)
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert load(queue).count() == 10
+
+
+def test_a_python_that_was_chosen_stays(spark, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    tws.register(spark)
+    assert spark.sparkContext.pythonExec == "python3"
+    monkeypatch.undo()
+    tws.register(spark)

@@ -46,9 +46,9 @@ class MicroBatches:
     def open(self):
         source = LocalSource(self.options)
         schema = source.schema()
-        self.reader = source.streamReader(schema)
+        self.reader = source._stream_reader(schema)
         # Executors get a copy.
-        self._tasks = pickle.loads(pickle.dumps(source.streamReader(schema)))
+        self._tasks = pickle.loads(pickle.dumps(source._stream_reader(schema)))
         return self.reader
 
     def run(self, kill=None, now=True, most=None):

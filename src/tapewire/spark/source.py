@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,8 +13,10 @@ from pyspark.sql.datasource import DataSource
 
 from tapewire.spark import views
 from tapewire.spark.reading import schemas
+from tapewire.spark.reading.instruments import given_instruments
 from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
 from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.running.masters import is_loopback
 from tapewire.spark.running.session import parallelism_of
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ class TapewireSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options ask for."""
-        options = ReadOptions.parse(self.options)
+        options = self._options()
         columns = views.find(options.view).schema(options, self._logs(options))
         return schemas.struct_type(schemas.select(columns, options.columns))
 
@@ -50,10 +54,23 @@ class TapewireSource(DataSource):
         return BatchReader(options, columns, logs, self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a streaming query."""
+        """The reader of a streaming query, or one that raises why there is none.
+
+        An error here would be lost behind one of PySpark's own, which then stops a reader that it
+        does not have.
+        """
+        stream = importlib.import_module("tapewire.spark.streaming.stream")
+        reader: DataSourceStreamReader
+        try:
+            reader = self._stream_reader(schema)
+        except Exception as error:
+            reader = stream.RefusedStreamReader(error)
+        return reader
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        stream = importlib.import_module("tapewire.spark.streaming.stream")
         options, columns, logs = self._asked(schema)
         refuse_live(logs, options, self.master)
-        stream = importlib.import_module("tapewire.spark.streaming.stream")
         reader: DataSourceStreamReader = stream.reader(
             options, columns, self.parallelism, self.master
         )
@@ -69,13 +86,18 @@ class TapewireSource(DataSource):
         sink = importlib.import_module("tapewire.spark.sink.writers")
         return sink.stream_writer(self.options, schema, overwrite)
 
+    def _options(self) -> ReadOptions:
+        options = ReadOptions.parse(self.options)
+        given_instruments(options)  # one that is not there is told now, not by a task
+        return options
+
     def _logs(self, options: ReadOptions) -> list[LogRef]:
         return resolve(options.paths, options)
 
     def _asked(
         self, schema: StructType
     ) -> tuple[ReadOptions, tuple[schemas.Column, ...], list[LogRef]]:
-        options = ReadOptions.parse(self.options)
+        options = self._options()
         logs = self._logs(options)
         known = views.find(options.view).schema(options, logs)
         columns = schemas.take(known, schema)
@@ -85,8 +107,23 @@ class TapewireSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Have a session know the format; one that does already is told anew."""
+    _use_this_python(spark)
     with _active(spark):
         spark.dataSource.register(source_for(spark))
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Have workers on this machine run the interpreter that runs here, where nobody chose one.
+
+    A session that was not made by `session` takes the first ``python3`` on the path: outside an
+    activated environment that is one without Tapewire.
+    """
+    context: Any = getattr(spark, "_sc", None)  # a Connect session has none
+    chosen = "PYSPARK_PYTHON" in os.environ
+    if context is None or chosen or context.pythonExec != "python3" or not sys.executable:
+        return
+    if is_loopback(context.master):
+        context.pythonExec = sys.executable
 
 
 @contextlib.contextmanager

@@ -89,3 +89,27 @@ def test_importing_it_starts_nothing():
         "from pyspark import SparkContext; assert SparkContext._active_spark_context is None"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("view", ["trades", "book", "features", "gaps"])
+def test_instruments_that_are_not_there_are_told_at_load(queue, view):
+    """Not by a task of the query."""
+    source = TapewireSource({"path": queue, "view": view, "instruments": "nowhere.json"})
+    with pytest.raises(tw.InvalidOption, match=r"instruments=nowhere\.json"):
+        source.schema()
+
+
+def test_instruments_are_refused_where_no_row_names_one(queue):
+    source = TapewireSource({"path": queue, "instruments": "nowhere.json"})
+    with pytest.raises(tw.InvalidOption, match="for trades, book, features and gaps"):
+        source.schema()
+
+
+def test_a_stream_that_cannot_be_says_why_when_spark_asks_first(queue):
+    """An error of `streamReader` itself is lost behind one of PySpark's own."""
+    source = TapewireSource({"path": queue, "view": "book"})
+    reader = source.streamReader(source.schema())
+    for ask in (reader.initialOffset, lambda: reader.partitions({}, {})):
+        with pytest.raises(tw.InvalidOption, match="folder for the state"):
+            ask()
+    reader.stop()

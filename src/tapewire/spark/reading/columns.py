@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,15 +93,19 @@ class RowColumns:
         raise LookupError(name)
 
 
-def bigint(name: str, values: _Array, where: str) -> pa.Array:
-    """Unsigned 64 bits as Spark's BIGINT.
+def bigint(
+    name: str, values: _Array, where: str, seq_of: Callable[[int], int] | None = None
+) -> pa.Array:
+    """Unsigned 64 bits as Spark's BIGINT; `seq_of` a row is for the error's text.
 
     Raises:
         InvalidMessage: One does not fit.
     """
     if len(values) and int(values.max()) >= 2**63:
+        first = int(np.argmax(values >= 2**63))
+        record = "" if seq_of is None else f", seq={seq_of(first)}"
         raise InvalidMessage(
-            f"a number does not fit a BIGINT: {name}={int(values.max())}, queue={where}",
+            f"a number does not fit a BIGINT: {name}={int(values[first])}, queue={where}{record}",
             hint=f"leave the column out by columns=, or read it out of the payload: {name}",
         )
     return pa.array(values.view("i8") if values.flags.c_contiguous else values.astype("i8"))

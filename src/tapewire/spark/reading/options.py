@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ _ONLY_IN = {
     "features": ("features",),
     "on_gap": ("book", "features"),
     "prices": ("trades", "book"),
+    "instruments": ("trades", "book", "features", "gaps"),
     "max_skew": ("book", "features"),
 }
 
@@ -122,7 +123,7 @@ class ReadOptions:
             if name in given and self.view not in views:
                 raise InvalidOption(
                     f"this view has no such option: {name}, view={self.view}",
-                    hint=f"it is for {' and '.join(views)}",
+                    hint=f"it is for {_and(views)}",
                 )
         for low, high in (("seq_from", "seq_to"), ("time_from", "time_to")):
             first, end = getattr(self, low), getattr(self, high)
@@ -177,6 +178,10 @@ def _nearest(name: str) -> str:
     if near:
         return f"did you mean {near[0]}?"
     return f"there are: path, {', '.join(sorted(_PARSERS))}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _text(name: str, text: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_ROWS", "Damage", "batches", "refuse_rows", "walk"]
 
 BATCH_ROWS = 65536
+_REMEDY = 'option("on_damage", "skip") goes on behind it; the view gaps lists such places'
 _log = logging.getLogger("tapewire.spark")
 
 
@@ -39,6 +40,8 @@ class Damage:
     def passed(self, reader: Reader, error: TapewireError, first: int | None = None) -> bool:
         """Whether the reader stands behind it now and there is more to read."""
         if not self._skip:
+            if isinstance(error, CorruptRecord):  # its own remedy is for who holds the reader
+                error.hint = _REMEDY
             raise error
         lost = pass_damage(reader, error, first)
         self._tell(lost or Passed(f"{said(error)} (nothing right behind it)"))

@@ -171,11 +171,13 @@ def _apply(spark: SparkSession, conf: Mapping[str, str]) -> None:
 
 def _remote(app: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """A Connect session: that under way, when it is of this server."""
+    # Beside a Connect session it is that of its server, which `remote("local[2]")` has here.
     plain = SparkContext._active_spark_context
-    spark = SparkSession.getActiveSession() if plain is None and is_remote() else None
-    if plain is not None or spark is not None:
+    spark = SparkSession.getActiveSession() if is_remote() else None
+    if plain is not None or (spark is not None and master is not None):
         has = plain.master if plain is not None else spark.client._builder.endpoint  # type: ignore[union-attr]
-        if plain is not None or (master is not None and masters.connect_endpoint(master) != has):
+        same = master is None or masters.connect_endpoint(master) == has
+        if spark is None or not same:
             raise InvalidOption(
                 f"a process has one Spark at a time: master={master}, under way={has}",
                 hint="stop() that session first, or leave `master` out to use it",

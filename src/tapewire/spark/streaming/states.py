@@ -133,7 +133,10 @@ class States:
 
     def _store(self, unit: str, name: str, content: bytes) -> Path:
         folder = self._of(unit)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # One by one: `parents` would have the user's own open to all.
+        for each in (*reversed(folder.parents), folder):
+            if not each.is_dir():
+                each.mkdir(mode=0o700, exist_ok=True)
         path = folder / name
         # A task that Spark runs a second time writes beside the first: each has its own file.
         own = f"{path}.{uuid.uuid4().hex}"

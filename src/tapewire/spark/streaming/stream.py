@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tapewire.spark.reading.options import ReadOptions
 
-__all__ = ["StreamReader", "reader"]
+__all__ = ["RefusedStreamReader", "StreamReader", "reader"]
 
 # Records of a micro-batch that are worth a task of their own.
 TASK_RECORDS = 20_000
@@ -54,6 +54,19 @@ def reader(
 
         return GapsStreamReader(options, columns, parallelism, master)
     return StreamReader(options, columns, parallelism, master)
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of a query that cannot be: whatever Spark asks first is answered by the error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def _refuse(self, *args: Any) -> Any:
+        raise self._error.with_traceback(None)
+
+    initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = _refuse
+    latestOffset = partitions = read = _refuse  # type: ignore[assignment]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

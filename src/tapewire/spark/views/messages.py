@@ -140,7 +140,8 @@ def _field_column(field: Field, values: np.ndarray[Any, Any], rows: RowColumns) 
     if name == "bool8":
         made = pa.array(flat.view("u1") != 0)  # any byte but 0, as `decode` has it
     elif name == "u64":
-        made = bigint(field.name, flat, rows.queue)
+        each = max(1, len(flat) // max(1, len(values)))  # numbers of a row
+        made = bigint(field.name, flat, rows.queue, lambda i: rows.seq_of(i // each))
     else:
         made = pa.array(flat.astype(_ARROW[name]))
     if not field.type.array:

@@ -97,7 +97,7 @@ class _Ticks:
                 texts = [pair[name == "symbol"] for pair in self._names]
                 return _looked_up(self._market, texts)
             case "exchange_ts_ns":
-                return bigint(name, self._field("timestamp_ns"), self.rows.queue)
+                return self._bigint(name, "timestamp_ns")
             case "price" if self._options.prices == "decimal":
                 scales = self._field("price_scale")
                 return decimals(self._field("price"), scales, int(scales.max()))
@@ -108,8 +108,11 @@ class _Ticks:
             case "side":
                 return _sides(self._field("is_buyer_maker"))
             case "trade_id" | "buyer_order_id" | "seller_order_id":
-                return bigint(name, self._field(name), self.rows.queue)
+                return self._bigint(name, name)
         return self.rows.column(name)
+
+    def _bigint(self, name: str, field: str) -> pa.Array:
+        return bigint(name, self._field(field), self.rows.queue, self.rows.seq_of)
 
     def _field(self, name: str) -> _Array:
         return np.ascontiguousarray(self._ticks[name])

@@ -6,12 +6,14 @@ import socketserver
 import stat
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from tapewire import errors
 from tapewire.spark import session
 from tapewire.spark.running import environment, java, masters, settings
+from tapewire.spark.running import session as sessions
 from tapewire.spark.running.session import _let_hang_up
 
 
@@ -229,3 +231,17 @@ def test_java_that_hangs_up_on_the_server_of_accumulators_is_no_error_and_others
     said = capfd.readouterr().err
     assert "ValueError: 7" in said
     assert "EOFError" not in said
+
+
+@pytest.mark.parametrize("master", [None, "local[2]"])
+def test_a_connect_session_with_its_server_in_this_process_is_used(monkeypatch, master):
+    """`SparkSession.builder.remote("local[2]")` has both a Connect session and a context."""
+    there = object()
+    monkeypatch.setattr(sessions, "is_remote", lambda: True)
+    monkeypatch.setattr(
+        sessions.SparkContext, "_active_spark_context", SimpleNamespace(master="local[2]")
+    )
+    monkeypatch.setattr(sessions.SparkSession, "getActiveSession", lambda: there)
+    assert sessions._remote("x", master, {}) is there
+    with pytest.raises(errors.InvalidOption, match=r"under way=local\[2\]"):
+        sessions._remote("x", "sc://10.0.0.5", {})

@@ -46,6 +46,12 @@ def test_states_are_private(states):
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_every_folder_that_is_made_is_private(tmp):
+    path = States(tmp / "states" / "query", {}).save("u", Mark(1, {"q": 1}), b"x")
+    made = [path.parent, tmp / "states" / "query", tmp / "states"]
+    assert [oct(each.stat().st_mode & 0o777) for each in made] == ["0o700"] * 3
+
+
 def test_a_state_of_other_options_is_passed_over(states):
     states.save(UNIT, mark(1), b"ten levels")
     assert States(states.folder, {"view": "book", "levels": 5}).find(UNIT, mark(1)) is None

@@ -85,6 +85,13 @@ def test_a_number_that_does_not_fit_raises(tmp):
     assert len(table(tmp / "q", view="messages", type="Fill", columns="seq")) == 1
 
 
+def test_a_number_that_does_not_fit_is_told_with_its_record(tmp):
+    fill = defined(ids=tw.u64[3])
+    write(tmp / "q", (9, b"other"), fill((1, 2, 3)), (9, b"other"), fill((4, 5, 2**63)))
+    with pytest.raises(tw.InvalidMessage, match=f"ids={2**63}, queue=q, seq=3"):
+        table(tmp / "q", view="messages", type="Fill")
+
+
 def test_a_field_keeps_its_name_and_the_records_own_gives_way(tmp):
     write(tmp / "q", defined(timestamp_ns=tw.u64)(5))
     found = table(tmp / "q", view="messages", type="Fill")
