@@ -164,7 +164,25 @@ class _Views:
         self.spark, self._source, self._instruments = spark, source, instruments
 
     def load(self, view: str, date: str, days: Sequence[Day], **options: str) -> DataFrame:
-        """Rows of these symbols on one day."""
+        """Rows of these symbols on one day; of each the days before it that it follows."""
+        alone = [day for day in days if day.alone]
+        if not alone:
+            return self._load(view, date, days, [self._source], options)
+        paths = [log.path for day in alone for log in day.alone]
+        rows = self._load(view, date, alone, paths, options)
+        others = [day for day in days if not day.alone]
+        if others:
+            rows = rows.unionByName(self._load(view, date, others, [self._source], options))
+        return rows
+
+    def _load(
+        self,
+        view: str,
+        date: str,
+        days: Sequence[Day],
+        paths: list[str],
+        options: Mapping[str, str],
+    ) -> DataFrame:
         bounds = day_bounds(date)
         assert bounds is not None
         given = {
@@ -176,7 +194,7 @@ class _Views:
         }
         if self._instruments is not None:
             given["instruments"] = self._instruments
-        return self.spark.read.format("tapewire").options(**given).load(self._source)
+        return self.spark.read.format("tapewire").options(**given).load(paths)
 
 
 class _Shown:
