@@ -218,3 +218,33 @@ def test_a_page_of_other_days_is_drawn_anew(spark, tmp):
     before = page.stat().st_mtime_ns
     tws.jobs.features(spark, tmp / "clean", tmp / "out", **options)
     assert page.stat().st_mtime_ns == before
+
+
+def test_a_day_behind_missing_ones_begins_without_the_book_of_long_ago(spark, tmp_path):
+    write_archive(tmp_path / "archive")
+    old = tmp_path / "archive/v1/venue/AAA"
+    (old / DAYS[0]).rename(old / "2022-01-01")
+    # Its records have the times of another day; what counts is that they are read by nobody.
+    tws.jobs.features(
+        spark, tmp_path / "archive", tmp_path / "made", names=["mid"], dates=[DAYS[1]], plots=0
+    )
+    (tmp_path / "alone").mkdir()
+    Instruments.load(tmp_path / "archive").save(tmp_path / "alone")
+    (tmp_path / "alone/v1/venue/AAA").mkdir(parents=True)
+    (old / DAYS[1]).rename(tmp_path / "alone/v1/venue/AAA" / DAYS[1])
+    tws.jobs.features(spark, tmp_path / "alone", tmp_path / "want", names=["mid"], plots=0)
+
+    made, want = (
+        sorted(
+            pair  # a time comes once
+            for file in files_of(tmp_path / table, "AAA", DAYS[1])
+            for pair in zip(
+                *pq.ParquetFile(file).read(["timestamp_ns", "mid"]).to_pydict().values(),
+                strict=True,
+            )
+        )
+        for table in ("made", "want")
+    )
+    assert made
+    assert made == want
+    assert files_of(tmp_path / "made", "BBB", DAYS[1])

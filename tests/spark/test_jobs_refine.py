@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import json
+import shutil
 
 import pytest
 
@@ -257,3 +258,48 @@ def test_a_tree_without_raw_logs_is_refused(spark, tmp_path):
     write_raw(bus.ArchiveLayout(tmp_path).log("v", "s", "2024-01-01", "book"), ROWS[:10])
     with pytest.raises(NotALog, match="no raw log"):
         jobs.refine(spark, tmp_path, tmp_path / "clean")
+
+
+def test_a_clean_log_that_was_removed_is_made_again_and_no_other_is_touched(spark, tmp_path):
+    archive_raw(tmp_path / "raw", ROWS)
+    jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+    before = clean_logs(tmp_path / "clean")
+    lost, kept = sorted(before)[:2]
+    inode = (tmp_path / "clean/v1" / kept / "control.meta").stat().st_ino
+    shutil.rmtree(tmp_path / "clean/v1" / lost)
+    again = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+
+    assert again.failed == 0
+    assert clean_logs(tmp_path / "clean") == before
+    assert (tmp_path / "clean/v1" / kept / "control.meta").stat().st_ino == inode
+    assert jobs.refine(spark, tmp_path / "raw", tmp_path / "clean").done == 0
+
+
+def test_damaged_marks_count_for_none(spark, tmp_path):
+    archive_raw(tmp_path / "raw", ROWS)
+    jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+    before = clean_logs(tmp_path / "clean")
+    for mark in (tmp_path / "clean/_tapewire/done").rglob("*.json"):
+        mark.write_text("{")
+    again = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+
+    assert again.failed == 0
+    assert clean_logs(tmp_path / "clean") == before
+
+
+def test_a_removed_clean_log_whose_raw_records_are_gone_is_told_once(spark, tmp_path):
+    raw = bus.Layout(tmp_path / "bus").streams.raw(VENUE)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    rows = raw_rows(1_000)
+    write_raw(raw, rows[:600])
+    jobs.refine(spark, tmp_path / "bus", tmp_path / "clean")
+    lost = sorted(clean_logs(tmp_path / "clean"))[0]
+    shutil.rmtree(tmp_path / "clean/v1" / lost)
+    shutil.rmtree(raw)
+    write_raw(raw, rows[300:], first_seq=300)
+    summary = jobs.refine(spark, tmp_path / "bus", tmp_path / "clean")
+    again = jobs.refine(spark, tmp_path / "bus", tmp_path / "clean")
+
+    assert summary.failed == 0
+    assert [finding.where for finding in summary.findings if "removed" in finding.what] == [lost]
+    assert not [finding for finding in again.findings if "removed" in finding.what]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import glob
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -208,6 +211,8 @@ def run_job(
     from tapewire import spark as tws  # says how to install it where it is not
     from tapewire.spark import jobs
 
+    if "://" not in source and not glob.has_magic(source) and not os.path.lexists(source):
+        raise FileNotFoundError(errno.ENOENT, "nothing is there", source)  # before Spark starts
     shown = name.removesuffix("_files")  # as it is typed
     with interruptible():
         session = tws.session(f"tapewire {shown}", master=master, conf=settings)

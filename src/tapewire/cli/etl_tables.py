@@ -54,7 +54,10 @@ def features(
 
     TARGET/_report.html shows books, spreads and features.
     """
+    from tapewire.replay.row_stream import look_back_ns
+
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    look_back_ns(wanted or ["mid"], sample)  # raises where one is none, before Spark starts
 
     run_job(
         "features",
@@ -93,6 +96,10 @@ def bars(
 
     Prices and sums are exact integers; bars begin anew with each UTC day.
     """
+    from tapewire.spark.jobs.bar_builder import BarSpec
+
+    BarSpec.parse(kind, size)  # before Spark starts, which takes a while
+
     run_job(
         "bars",
         master,

@@ -39,10 +39,19 @@ class Scale:
         return self.start + (values - low) / ((high - low) or 1.0) * (self.end - self.start)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """Round values along the axis."""
+        """Round values along the axis, about so many: two at least, for one alone tells no scale.
+
+        Example:
+            >>> Scale(999.1, 1000.7, 0, 100).ticks(3)
+            [999.5, 1000.0, 1000.5]
+        """
         if self.log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             return [10.0**p for p in powers if self.low <= 10.0**p <= self.high]
+        found = self._multiples(count)
+        return found if len(found) > 1 or self.high == self.low else self._multiples(2 * count)
+
+    def _multiples(self, count: int) -> list[float]:
         raw = (self.high - self.low) / count or 1.0
         step = 10.0 ** math.floor(math.log10(raw))
         step *= next(m for m in (1, 2, 5, 10) if m * step >= raw)

@@ -23,9 +23,9 @@ def without_spark(*arguments):
 
 
 JOBS = [
-    ("import", "files", "to", "--format", "okx"),
-    ("refine", "raw", "clean"),
-    ("compact", "archive", "parquet"),
+    ("import", ".", "to", "--format", "okx"),
+    ("refine", ".", "clean"),
+    ("compact", ".", "parquet"),
 ]
 
 

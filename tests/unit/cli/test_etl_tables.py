@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from tapewire.cli import etl_tables
 from tapewire.cli.app import app
+from tests.support.commands import tapewire
 
 pytest.importorskip("pyspark", reason="needs pyspark")
 
@@ -67,3 +68,19 @@ def test_help_names_every_job():
     text = CliRunner().invoke(app, ["etl", "--help"]).output
     for job in ("features", "bars", "quality"):
         assert job in text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["bars", ".", "out", "--kind", "hour"], 2, "kind='hour'"),
+        (["features", ".", "out", "--names", "mid,nosuch"], 2, "name='nosuch'"),
+        (["features", ".", "out", "--sample", "1parsec"], 2, "sample='1parsec'"),
+        (["quality", "not-there", "out"], 4, "not-there"),
+    ],
+)
+def test_what_is_typed_wrongly_is_told_before_spark_starts(words, code, told, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")  # Spark, if it were started, would tell of that
+    ran = tapewire("etl", *words)
+    assert ran.code == code
+    assert told in ran.err

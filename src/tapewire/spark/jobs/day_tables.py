@@ -58,7 +58,12 @@ def utc_date(column: str = "timestamp_ns") -> Any:
 
 
 def read_days(
-    spark: SparkSession, source: str, view: str, date: str, days: Sequence[Day], **options: str
+    spark: SparkSession,
+    source: str | list[str],
+    view: str,
+    date: str,
+    days: Sequence[Day],
+    **options: str,
 ) -> DataFrame:
     """Rows of a view, of these symbols on one day."""
     bounds = day_bounds(date)

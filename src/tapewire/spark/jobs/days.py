@@ -6,6 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,10 @@ class Day:
         symbol: The symbol.
         date: The UTC day as ``YYYY-MM-DD``, or "live".
         logs: By stream.
-        before: Book logs of the days before, in order.
+        before: Book logs of the days before, in order, as far back as none is missing: a book that
+            is days old is no book to begin with.
+        alone: Logs of this day and of those before, where the archive has older ones behind a hole,
+            which are not to be read with them; else empty.
     """
 
     venue: str
@@ -52,6 +56,7 @@ class Day:
     date: str
     logs: Mapping[str, LogRef] = field(default_factory=dict)
     before: tuple[LogRef, ...] = ()
+    alone: tuple[LogRef, ...] = ()
 
     @property
     def name(self) -> str:
@@ -81,14 +86,24 @@ def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[Day]:
             path=os.fspath(source),
             hint="this job reads clean logs: make them of raw ones by `tapewire etl refine`",
         )
-    books: dict[tuple[str, str], list[LogRef]] = {}
-    days = []
-    for (venue, symbol, date), logs in sorted(by_day.items()):
-        earlier = books.setdefault((venue, symbol), [])
-        days.append(Day(venue, symbol, date, logs, tuple(earlier)))
-        if "book" in logs and date != LIVE:
-            earlier.append(logs["book"])
+    days: list[Day] = []
+    for (venue, symbol), dates in groupby(sorted(by_day), key=lambda key: key[:2]):
+        run: list[dict[str, LogRef]] = []  # days that follow each other
+        last, holes = "", False
+        for _, _, date in dates:
+            if last and date != LIVE and not _follows(date, last):
+                run, holes = [], True
+            logs = by_day[venue, symbol, date]
+            before = tuple(each["book"] for each in run if "book" in each)
+            alone = tuple(log for each in (*run, logs) for log in each.values()) if holes else ()
+            days.append(Day(venue, symbol, date, logs, before, alone))
+            run.append(logs)
+            last = date
     return days
+
+
+def _follows(date: str, last: str) -> bool:
+    return dt.date.fromisoformat(date) - dt.date.fromisoformat(last) == dt.timedelta(days=1)
 
 
 def symbols_option(symbols: Iterable[str] | None) -> tuple[tuple[str | None, str], ...] | None:

@@ -118,14 +118,18 @@ class Done:
             part, document["digest"], document["inputs"], document["options"], document["result"]
         )
 
+    def known(self, part: str) -> Mark | None:
+        """The mark of a part; a damaged one counts for none: doing a part again is no harm."""
+        try:
+            return self.read(part)
+        except (CorruptMetadata, UnsupportedVersion):
+            return None
+
     def current(
         self, part: str, inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
     ) -> Mark | None:
         """The mark of a part when it was made of exactly this; a damaged mark counts for none."""
-        try:
-            mark = self.read(part)
-        except (CorruptMetadata, UnsupportedVersion):
-            return None  # doing a part again is no harm
+        mark = self.known(part)
         return mark if mark is not None and mark.digest == digest_of(inputs, options) else None
 
     def write(

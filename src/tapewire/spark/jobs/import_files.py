@@ -83,6 +83,7 @@ def import_files(
         options=_plain(format, options),
         summary=summary,
         progress=progress if progress is not None else Progress(JOB, quiet=True),
+        remake=False,  # an import that has ended is never done again: its files may be gone
     )
     summary.findings += _shared_logs(results)
     summary.seconds = time.monotonic() - started

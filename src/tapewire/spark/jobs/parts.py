@@ -92,9 +92,17 @@ class PartResult:
 
 
 def skip_done(
-    done: Done, parts: Iterable[Part], options: Mapping[str, Any], summary: Summary
+    done: Done,
+    parts: Iterable[Part],
+    options: Mapping[str, Any],
+    summary: Summary,
+    *,
+    remake: bool = True,
 ) -> tuple[list[Part], dict[str, PartResult]]:
-    """The parts still to be done, and what the others came to; those are skipped in the summary."""
+    """The parts still to be done, and what the others came to; those are skipped in the summary.
+
+    With `remake`, a part is also to be done when something that it made has been removed.
+    """
     left = []
     results: dict[str, PartResult] = {}
     for part in parts:
@@ -105,6 +113,9 @@ def skip_done(
         try:
             before = PartResult.from_dict(mark.result)
         except CorruptMetadata:
+            left.append(part)
+            continue
+        if remake and not all((done.target / output).exists() for output in before.outputs):
             left.append(part)
             continue
         summary.skipped += 1
@@ -124,6 +135,7 @@ def run_parts(
     options: Mapping[str, Any],
     summary: Summary,
     progress: Progress,
+    remake: bool = True,
 ) -> dict[str, PartResult]:
     """Do the parts that are not done yet, a task each, and mark each where it was done.
 
@@ -139,6 +151,7 @@ def run_parts(
         options: Of the job, as far as they decide what a part becomes; plain values.
         summary: Filled in.
         progress: Told of parts and rows.
+        remake: Whether a part of which an output has been removed is done again.
         function: Given a part, on a worker. Spark may call it twice for one part, at the same time
             too, and the worker of a killed run may still be at it: it must stage and then rename,
             or lock.
@@ -147,7 +160,7 @@ def run_parts(
         What each part came to, by its name, now or before; those that failed are not in it.
     """
     done = Done(os.path.abspath(os.fspath(target)), job)
-    left, results = skip_done(done, parts, options, summary)
+    left, results = skip_done(done, parts, options, summary, remake=remake)
     progress.expect(parts=len(left))
     if not left:
         return results

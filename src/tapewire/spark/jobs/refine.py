@@ -14,7 +14,7 @@ from tapewire.config import check_at_least
 from tapewire.errors import InvalidOption, TapewireError
 from tapewire.protocol.instruments import Instruments
 from tapewire.spark.jobs import refine_rows as rows
-from tapewire.spark.jobs.done import Done
+from tapewire.spark.jobs.done import Done, Mark
 from tapewire.spark.jobs.parts import Part, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
@@ -159,16 +159,37 @@ class _Run:
         """Plan what is to be read of a unit; whether there is anything."""
         wanted = _parallelism(self.spark) * 2
         unit.look(self.read, wanted)
-        mark = self.split.read(unit.name)
+        mark = self.split.known(unit.name)
         if mark is None:
-            begun = self.begun.read(unit.name)
+            begun = self.begun.known(unit.name)
             if begun is not None:
                 unit.begin_again(begun, self.options)
             return True
+        lost = [name for name in mark.result["logs"] if not self._has(name)]
+        if lost and not unit.has_lost(mark):
+            # Read from the start: logs that are there pass over what they have, by number.
+            unit.begin_again(mark, self.options)
+            self.split.forget(unit.name)
+            return True
+        if lost:
+            self._tell_lost(mark, lost)
         if mark.inputs == unit.state and mark.options == self.options:
             return False
         unit.go_on(mark, self.options, self.read, wanted)
         return any(unit.slices)
+
+    def _has(self, name: str) -> bool:
+        """Whether there is a clean log of this name."""
+        return _inode(os.path.join(self.target, "v1", name)) is not None
+
+    def _tell_lost(self, mark: Mark, lost: Sequence[str]) -> None:
+        """Clean logs that cannot be made again, told once: somebody keeps fewer days than we do."""
+        for name in lost:
+            what = "the clean log was removed, and raw records of it are gone: not made again"
+            self.summary.findings.append(Finding(mark.part, what, name))
+        logs = {name: count for name, count in mark.result["logs"].items() if name not in lost}
+        result = {**mark.result, "logs": logs}
+        self.split.write(mark.part, mark.inputs, mark.options, result)
 
     def _fail(self, unit: Unit, why: str, where: str = "") -> None:
         self.summary.failed += 1
@@ -241,7 +262,7 @@ class _Run:
         before: dict[str, int] = {}
         for each in group:
             unit = each.unit
-            mark, begun = self.split.read(unit.name), self.begun.read(unit.name)
+            mark, begun = self.split.known(unit.name), self.begun.known(unit.name)
             # A killed run is gone on with by this alone: which logs there may be, and whether all
             # of them are to be replaced.
             logs = {*each.records, *(mark.result["logs"] if mark is not None else ())}
@@ -297,7 +318,7 @@ class _Run:
 
     def _mark(self, each: _Surveyed, counts: Mapping[str, int]) -> None:
         """The records of a unit are in place."""
-        before = self.split.read(each.unit.name)
+        before = self.split.known(each.unit.name)
         old = {} if before is None or each.unit.replace else before.result
         # The raw log's own ledger is read whole with each run.
         gaps, more_gaps = _joined(old.get("gaps", []), each.gaps)
@@ -310,6 +331,8 @@ class _Run:
             logs[name] = logs.get(name, 0) + count
         if self.options["late"] == "separate":
             logs |= dict.fromkeys(self._late_logs(each.records), 0)
+        # Of what was all late, or another log's, there is none: it must not count as lost later.
+        logs = {name: count for name, count in logs.items() if self._has(name)}
         totals = dict(old.get("counts", {}))
         for name, number in {**each.counts, **counts}.items():
             totals[name] = totals.get(name, 0) + number
@@ -328,15 +351,14 @@ class _Run:
 
     def _late_logs(self, names: Mapping[str, int]) -> list[str]:
         """Logs of late records that there are."""
-        folder = os.path.join(self.target, "v1")
-        return [f"{n}_late" for n in names if os.path.isdir(os.path.join(folder, f"{n}_late"))]
+        return [late for late in (f"{name}_late" for name in names) if self._has(late)]
 
     # ---- snapshots and gaps ---------------------------------------------------------------------
 
     def _finish(self, units: Sequence[Unit]) -> None:
         parts = []
         for unit in units:
-            mark = self.split.read(unit.name)
+            mark = self.split.known(unit.name)
             if mark is None:
                 continue
             told = mark.result
@@ -344,8 +366,8 @@ class _Run:
             self.summary.count(**told["counts"])
             raw = [log.path for log in unit.logs]
             for name in sorted(told["logs"]):
-                if _inode(os.path.join(self.target, "v1", name)) is None:
-                    continue  # all its records were late, or another log's
+                if not self._has(name):
+                    continue  # removed since
                 gaps = [gap for gap in told["gaps"] if _is_of(gap, name)]
                 inputs = ({"log": name, "records": told["logs"][name], "gaps": len(gaps)},)
                 parts.append(Part(name, inputs, {"gaps": gaps, "raw": raw}))

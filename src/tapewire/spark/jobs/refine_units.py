@@ -92,6 +92,10 @@ class Unit:
         if mark.result.get("replace") or mark.options != dict(options) or not again:
             self._replace(gone)
 
+    def has_lost(self, mark: Mark) -> bool:
+        """Whether raw records that an earlier run refined are gone."""
+        return self._since(mark)[1]
+
     def _since(self, mark: Mark) -> tuple[bool, bool]:
         """Whether there is one log, which has only grown; and whether records are gone."""
         before = {each.get("path"): each for each in mark.inputs}

@@ -59,7 +59,6 @@ def features_page(
 ) -> str:
     """The whole page."""
     dates = sorted({fact.date for fact in facts})
-    ranges = dates[0] if len(dates) == 1 else f"{len(dates):,}" if dates else "0"
     parts = [
         "<header><h1>Features of the tape</h1>",
         f'<p class="lead"><code>{html.escape(source)}</code></p></header>',
@@ -68,8 +67,8 @@ def features_page(
                 (f"{sum(fact.rows for fact in facts):,}", "rows"),
                 (f"{len(names):,}", "features"),
                 (f"{len({(f.venue, f.symbol) for f in facts}):,}", "symbols"),
-                (ranges, "day" if len(dates) == 1 else "days"),
-                (_sample_text(sample), "there is a row"),
+                (f"{len(dates):,}", f"day: {dates[0]}" if len(dates) == 1 else "days"),
+                (sample, "a row for each" if sample in ("event", "trade") else "between rows"),
                 (bytes_text(sum(fact.bytes for fact in facts)), "of Parquet"),
             ]
         ),
@@ -80,22 +79,18 @@ def features_page(
     return document("Features of the tape", "".join(parts))
 
 
-def _sample_text(sample: str) -> str:
-    return {"event": "each event", "trade": "each trade"}.get(sample, f"every {sample}")
-
-
 def _day(day: DayFeatures) -> str:
     parts = [f"<h2>{html.escape(day.name)}</h2>"]
     if day.picture is not None:
         parts += [
-            "<p>The book at points of the day: the darker, the more rests at a price.</p>",
+            "<p>The book at points of the day, in UTC: the darker, the more rests at a price.</p>",
             legend([("bids", "c1"), ("asks", "c2")]),
             f"<figure>{plots.book(day.picture)}</figure>",
             f"<figure>{plots.spread(day.picture)}</figure>",
         ]
     series = [one for one in day.series if day.known[one.name] > 0]
     if series:
-        text = "Each feature over the day: the line is the mean of a while, the band its range."
+        text = "Each feature over the day, in UTC: a line of means, in a band of their ranges."
         label = f"Features of {day.name}"
         drawn = plots.features(series[:_MOST_STRIPS], label)
         parts += [f"<p>{text}</p><figure>{drawn}</figure>"]
@@ -115,7 +110,9 @@ def _computed(names: Sequence[str], days: Sequence[DayFeatures]) -> str:
                 name,
                 pattern.meaning if pattern else "",
                 pattern.unit if pattern else "",
-                f"{min(shares):.1%} … {max(shares):.1%}" if shares else "–",
+                " … ".join(dict.fromkeys((f"{min(shares):.1%}", f"{max(shares):.1%}")))
+                if shares
+                else "–",
             ]
         )
     heads = ["feature", "what it is", "unit", "rows with a value"]

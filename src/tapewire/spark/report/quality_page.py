@@ -169,7 +169,7 @@ def _lanes(days: Sequence[DayReport]) -> str:
         ("gap, untrusted, crossed or locked", "flaw"),
         ("before the first snapshot", "dim"),
     ]
-    text = "Each day of a symbol, from its first book event to its last. Red: something was wrong."
+    text = "Each day of a symbol, from its first book event to its last, in UTC. Red: it was wrong."
     if len(by_symbol) > _MOST_LANES:
         text += f" Here are the first {_MOST_LANES} of {len(by_symbol):,} symbols."
     return section("Over time", plots.flaws_over_time(rows, begin, end), text, keys)
@@ -194,7 +194,7 @@ def _drawn(day: DayReport) -> str:
         streams = {}  # the table of clocks says it all
     parts = [
         f"<h2>{html.escape(day.name)}</h2>",
-        "<p>The book at points of the day: the darker, the more rests at a price.</p>",
+        "<p>The book at points of the day, in UTC: the darker, the more rests at a price.</p>",
         legend(keys),
         f"<figure>{plots.book(day.picture, marks)}</figure>",
         f"<figure>{plots.spread(day.picture, marks)}</figure>",

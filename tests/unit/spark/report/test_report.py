@@ -196,7 +196,7 @@ def test_a_features_page_has_a_strip_for_each_feature_with_values():
     assert ">mid</text>" in text
     assert ">vwap_5s</text>" not in text
     assert "weighted by size" in text
-    assert "every 1s" in text
+    assert ">1s<" in text
     assert not FETCHES.search(text)
 
 
