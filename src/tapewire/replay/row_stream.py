@@ -54,6 +54,7 @@ class RowOptions(TypedDict, total=False):
     snapshots: bool
     skip_damaged: bool
     state: bytes | None
+    finished: Iterable[str]
 
 
 def look_back_ns(names: Iterable[str], sample: str) -> int:
@@ -95,6 +96,7 @@ class RowStream:
         snapshots: bool = True,
         skip_damaged: bool = False,
         state: bytes | None = None,
+        finished: Iterable[str] = (),
     ) -> None:
         self._pa = load_arrow()
         self._venues = venues
@@ -116,7 +118,7 @@ class RowStream:
             self._before: dict[str, int | None] = {}
             lost: dict[int, tuple[int, int]] = {}
             if state is not None:
-                logs, self._before, lost = _reopened(logs, state, opened)
+                logs, self._before, lost = _reopened(logs, state, opened, set(finished))
             self._sources = opened.enter_context(contextlib.closing(Sources(logs)))
             labels = names(instruments, self._sources.folders)
             self._engine = open_engine(
@@ -140,8 +142,11 @@ class RowStream:
                 first_ns=first_ns or 0,
                 for_all_added=symbols is not None,
             )
+            names_here = [source.name for source in self._sources.each]
+            self._over = [name for name in self._before if name not in names_here]
             if state is not None:
-                self._loop.load(state, [source.name for source in self._sources.each])
+                # Those that are not opened have places behind the others: no record is of them.
+                self._loop.load(state, names_here + self._over)
             for place, (first, last) in lost.items():
                 self._engine.lost_before(place, first, last)
             self._begin_batch()
@@ -190,12 +195,12 @@ class RowStream:
 
         The bytes are checked when they are taken up, and belong to this version of Tapewire: they
         are no archive. Sources are told apart by their names. Who goes on may give other ends
-        (`time_to`, `seq_to`), and logs that came to be since.
+        (`time_to`, `seq_to`), and logs that came to be since. An untrusted book is kept with what
+        waits for its snapshot, at most 64 MiB of diffs.
 
         Raises:
-            InvalidOption: A book is untrusted at this moment. What it waits for is on the tape
-                alone: keep the last state, and go on from there. Or an error came between rows that
-                were made and the batch they belong to: iterate once more first.
+            InvalidOption: An error came between rows that were made and the batch they belong to:
+                iterate once more first.
         """
         if len(self._rows):
             raise InvalidOption(
@@ -206,6 +211,7 @@ class RowStream:
         for source in self._sources.each:
             last = source.reader.last_seq
             positions[source.name] = self._before.get(source.name) if last is None else last
+        positions |= {name: self._before[name] for name in self._over}
         return self._loop.save(positions)
 
     @property
@@ -255,13 +261,13 @@ def _first_times(
 
 
 def _reopened(
-    logs: Logs, state: bytes, opened: contextlib.ExitStack
+    logs: Logs, state: bytes, opened: contextlib.ExitStack, finished: set[str]
 ) -> tuple[dict[str, Any], dict[str, int | None], dict[int, tuple[int, int]]]:
     """Readers of the logs, where the state has read them to, and what they have lost since."""
     positions = _features.positions_in(state)
     sources = opened.enter_context(contextlib.closing(Sources(logs)))
     names = [source.name for source in sources.each]
-    if not set(positions) <= set(names):
+    if not set(positions) <= {*names, *finished}:
         raise InvalidOption(
             f"the state is of other logs: logs={names!r}, state={list(positions)!r}",
             hint="give the same paths, or a dict with those names where they have moved",

@@ -21,7 +21,13 @@ from tapewire.spark.reading.units import Unit, units_of
 from tapewire.spark.streaming.horizons import SeenLog, next_mark, reach_ns
 from tapewire.spark.streaming.limits import Limit, cut
 from tapewire.spark.streaming.offsets import Offset
-from tapewire.spark.streaming.replay_steps import ReplayStep, read_step, states_of
+from tapewire.spark.streaming.replay_steps import (
+    ReplayStep,
+    front,
+    is_grid,
+    read_step,
+    states_of,
+)
 from tapewire.spark.streaming.states import Mark
 from tapewire.spark.streaming.stream import StreamReader
 
@@ -159,18 +165,35 @@ class ReplayedStreamReader(StreamReader):
         return SeenLog(log, ahead, status.writer.alive, status.last_timestamp_ns)
 
     def _step(self, unit: Unit, before: Mark | None, after: Mark, scale: int) -> ReplayStep:
-        paths = {}
+        paths, fronts = {}, {}
+        behind: list[str] = []
         records = 0
         for log in unit.logs:
-            if log.name not in after.logs:
+            number = after.logs.get(log.name)
+            if number is None:
                 continue
             paths[log.name] = log.path
             low = None if before is None else before.logs.get(log.name)
+            records += number - (low or 0)
+            if low == number and not is_grid(self._options):
+                continue  # read to its end, or not begun: of no interest to this step
+            seen = self._logs.look(log)
             if low is not None:
-                self._logs.check_range(log, self._logs.look(log), low, after.logs[log.name])
-            records += after.logs[log.name] - (low or 0)
+                self._logs.check_range(log, seen, low, number)
+            if before is None:
+                fronts[log.name] = front(seen)
+            if seen.last_seq is not None and seen.last_seq >= number:
+                behind.append(log.name)
         return ReplayStep(
-            name_of(unit), unit.instrument, paths, before, after, scale, records * RECORD_BYTES
+            name_of(unit),
+            unit.instrument,
+            paths,
+            before,
+            after,
+            tuple(behind),
+            fronts,
+            scale,
+            records * RECORD_BYTES,
         )
 
     def __getstate__(self) -> dict[str, Any]:
