@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tapewire.replay.row_stream import RowStream
     from tapewire.spark.reading.options import ReadOptions
 
-__all__ = ["ReplayStep", "front", "is_grid", "read_step", "states_of"]
+__all__ = ["ReplayStep", "front", "is_grid", "places_in", "read_step", "states_of"]
 
 _log = logging.getLogger("tapewire.spark")
 
@@ -87,7 +87,7 @@ def read_step(step: ReplayStep, options: ReadOptions) -> Iterator[pa.RecordBatch
 
 
 class _Begin(NamedTuple):
-    """Where a stream begins: how far its logs were read, and what they had come to."""
+    """Where a stream begins: the number that each log is read from, and what they had come to."""
 
     logs: Mapping[str, int]
     state: bytes | None
@@ -98,21 +98,30 @@ def _begin(step: ReplayStep, options: ReadOptions, states: States) -> _Begin:
     if step.start is None:
         states.begin(step.unit, step.fronts)
         return _Begin(step.fronts, None)
+    fronts = states.began(step.unit)
     found = states.find(step.unit, step.start)
     if found is not None and found.mark == step.start:
-        return _Begin(found.mark.logs, found.state)
+        return _Begin({**fronts, **places_in(found.state)}, found.state)
     _log.info("no state of %s at %d: it is built again", step.unit, step.start.time_ns)
-    _check_there(step, found, options, states)
-    if found is None:
-        before = _Begin(states.began(step.unit), None)
-    else:
-        before = _Begin(found.mark.logs, found.state)
+    places = fronts if found is None else {**fronts, **places_in(found.state)}
+    _check_there(step, found, places, options)
+    before = _Begin(places, None if found is None else found.state)
     with _open(step, step.start, options, before) as stream:
         for _ in stream:
             pass  # these rows were given before
         state = stream.save()
     states.save(step.unit, step.start, state)
-    return _Begin(step.start.logs, state)
+    return _Begin({**fronts, **places_in(state)}, state)
+
+
+def places_in(state: bytes) -> dict[str, int]:
+    """The number that each log is read from next, of those that were read.
+
+    It may be below what the state's mark says: records in front of the next point of a grid are
+    read when the tape reaches that.
+    """
+    found = positions_in(state).items()
+    return {name: last + 1 for name, last in found if last is not None}
 
 
 def front(seen: QueueStatus) -> int:
@@ -122,7 +131,7 @@ def front(seen: QueueStatus) -> int:
 
 
 def _check_there(
-    step: ReplayStep, found: Found | None, options: ReadOptions, states: States
+    step: ReplayStep, found: Found | None, places: Mapping[str, int], options: ReadOptions
 ) -> None:
     """What a state is built again from must be there: else the book would be another one.
 
@@ -130,7 +139,6 @@ def _check_there(
         SegmentMissing: It was retired.
     """
     assert step.start is not None
-    places = states.began(step.unit) if found is None else found.mark.logs
     for name in step.start.logs:
         seen = status(step.paths[name])
         wanted, there = places.get(name, seen.first_seq), front(seen)

@@ -25,6 +25,7 @@ from tapewire.spark.streaming.replay_steps import (
     ReplayStep,
     front,
     is_grid,
+    places_in,
     read_step,
     states_of,
 )
@@ -143,8 +144,10 @@ class ReplayedStreamReader(StreamReader):
         for unit in self._units(self._logs.find()):
             mark = _mark(unit, until)
             kept = None if mark is None else states.prune(name_of(unit), mark)
+            read = {} if kept is None else places_in(kept.state)
             for log in unit.logs:
-                place = 0 if kept is None else kept.logs.get(log.name, 0)
+                # What the state has not read stays, though its rows are those of before.
+                place = min(read.get(log.name, 0), kept.mark.logs.get(log.name, 0)) if kept else 0
                 needed[log.name] = min(place, needed.get(log.name, place))
         self._logs.release(needed)
 

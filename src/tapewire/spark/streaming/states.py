@@ -162,16 +162,16 @@ class States:
                 return found
         return None
 
-    def prune(self, unit: str, mark: Mark) -> Mark | None:
+    def prune(self, unit: str, mark: Mark) -> Found | None:
         """Take away states that nobody asks for once `mark` is committed.
 
         The latest `KEPT` at or before it stay, and all behind it.
 
         Returns:
-            The place of the oldest that is left to begin from; None: there is none, and whoever
-            loses the newest begins at the start of the log.
+            The oldest that is left to begin from; None: there is none, and whoever loses the newest
+            begins at the start of the log.
         """
-        kept: list[Mark] = []
+        kept: list[Found] = []
         folder = self._of(unit)
         for name in reversed(self._names(unit)):
             path = folder / name
@@ -182,7 +182,7 @@ class States:
                 with contextlib.suppress(TapewireError, OSError):
                     found = self._load(unit, path)
                     if found is not None and found.mark.is_before(mark):
-                        kept.append(found.mark)
+                        kept.append(found)
                         continue
             path.unlink(missing_ok=True)
         self._sweep(folder)
