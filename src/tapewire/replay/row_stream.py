@@ -8,12 +8,11 @@ one pass over the whole tape, and the state of a stream can be kept and taken up
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
-from tapewire.replay.names import Names
 from tapewire.replay.playback import check_numbers, open_engine
 from tapewire.replay.snapshots import Finding
 from tapewire.replay.sources import Sources
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
     from tapewire.clock import TimeLike
     from tapewire.protocol.instruments import Instrument, Instruments
+    from tapewire.replay._native import Engine
+    from tapewire.replay.names import Names
     from tapewire.replay.sources import Logs
 
 __all__ = ["BATCH_ROWS", "RowOptions", "RowStream", "load_arrow", "look_back_ns"]
@@ -82,7 +83,7 @@ class RowStream:
         self,
         logs: Logs,
         plan: _features.Plan,
-        names: type[Names],
+        names: Callable[[Instruments | None, Iterable[str]], Names],
         *,
         venues: bool,
         batch_rows: int = BATCH_ROWS,
@@ -170,6 +171,13 @@ class RowStream:
             if not more and (self.done or not self._engine.wait(timeout)):
                 return
 
+    def exhaust(self) -> None:
+        """Go on to the end of what is there now; the rows are dropped."""
+        more = True
+        while more:
+            more = self._fill(follow=False) == "rows"
+            self._begin_batch()
+
     def _begin_batch(self) -> None:
         """Rows under way: what an error finds made stays, for the next call."""
         self._rows = self._loop.rows()
@@ -213,6 +221,11 @@ class RowStream:
             positions[source.name] = self._before.get(source.name) if last is None else last
         positions |= {name: self._before[name] for name in self._over}
         return self._loop.save(positions)
+
+    @property
+    def engine(self) -> Engine:
+        """What keeps the books; it is moved by the rows alone."""
+        return self._engine
 
     @property
     def records(self) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tapewire.replay.row_stream import RowStream
     from tapewire.spark.reading.options import ReadOptions
 
-__all__ = ["ReplayStep", "front", "is_grid", "places_in", "read_step", "states_of"]
+__all__ = ["ReplayStep", "check_there", "front", "is_grid", "places_in", "read_step", "states_of"]
 
 _log = logging.getLogger("tapewire.spark")
 
@@ -104,7 +104,7 @@ def _begin(step: ReplayStep, options: ReadOptions, states: States) -> _Begin:
         return _Begin({**fronts, **places_in(found.state)}, found.state)
     _log.info("no state of %s at %d: it is built again", step.unit, step.start.time_ns)
     places = fronts if found is None else {**fronts, **places_in(found.state)}
-    _check_there(step, found, places, options)
+    check_there(step, found, places, options)
     before = _Begin(places, None if found is None else found.state)
     with _open(step, step.start, options, before) as stream:
         for _ in stream:
@@ -130,7 +130,7 @@ def front(seen: QueueStatus) -> int:
     return seen.first_seq if there is None else there
 
 
-def _check_there(
+def check_there(
     step: ReplayStep, found: Found | None, places: Mapping[str, int], options: ReadOptions
 ) -> None:
     """What a state is built again from must be there: else the book would be another one.

@@ -7,7 +7,6 @@ waits for is the last state but one: the last one may turn out to be damaged.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ from tapewire.spark.streaming.replay_steps import (
     read_step,
     states_of,
 )
-from tapewire.spark.streaming.states import Mark
+from tapewire.spark.streaming.states import Mark, check_folder
 from tapewire.spark.streaming.stream import StreamReader
 
 if TYPE_CHECKING:
@@ -49,16 +48,7 @@ class ReplayedStreamReader(StreamReader):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self._options.state is None:
-            raise InvalidOption(
-                f"a query over {self._options.view} needs a folder for the state of its books",
-                hint='give it one that is its own: option("state", DIR)',
-            )
-        if os.path.lexists(self._options.state) and not os.path.isdir(self._options.state):
-            raise InvalidOption(
-                f"the states of a query need a folder, this is none: state={self._options.state}",
-                hint='name another: option("state", DIR)',
-            )
+        check_folder(self._options.view, self._options.state)
         self._goal: dict[str, SeenLog] | None = None
         self._goal_reach: dict[str, int | None] = {}
 

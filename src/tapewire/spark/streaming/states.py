@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tapewire.errors import CorruptMetadata, TapewireError
+from tapewire.errors import CorruptMetadata, InvalidOption, TapewireError
 from tapewire.protocol.json_file import Wrong, load, members, parse_checked, short, store
 
-__all__ = ["KEPT", "Found", "Mark", "States"]
+__all__ = ["KEPT", "Found", "Mark", "States", "check_folder"]
 
 KEPT = 2  # states that stay behind the committed place: the newest may turn out to be damaged
 
@@ -64,6 +64,25 @@ class Mark:
         return self.time_ns <= other.time_ns and all(
             number <= other.logs.get(name, -1) for name, number in self.logs.items()
         )
+
+
+def check_folder(view: str, folder: str | None) -> str:
+    """The folder of a query's states, which its view must have.
+
+    Raises:
+        InvalidOption: None is given, or it is something else.
+    """
+    if folder is None:
+        raise InvalidOption(
+            f"a query over {view} needs a folder for the state of its books",
+            hint='give it one that is its own: option("state", DIR)',
+        )
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InvalidOption(
+            f"the states of a query need a folder, this is none: state={folder}",
+            hint='name another: option("state", DIR)',
+        )
+    return folder
 
 
 class Found(NamedTuple):
