@@ -103,7 +103,7 @@ def test_what_the_venues_numbers_leave_out_is_found_without_a_ledger(tmp):
     day = lossy_day(tmp / "a")
     found = rows(tmp / "a")
     assert [(row["kind"], row["first"], row["last"], row["action"]) for row in found] == [
-        ("venue", 106, 108, "resynced"),
+        ("venue", 106, 108, "untrusted"),
         ("venue", 116, 117, "untrusted"),
     ]
     assert {(row["venue"], row["symbol"], row["cause"]) for row in found} == {
