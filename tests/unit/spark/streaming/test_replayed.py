@@ -515,7 +515,7 @@ def test_a_book_that_stays_untrusted_costs_each_micro_batch_its_own_records(tmp,
 
 @pytest.mark.parametrize("sample", ["event", "100ms"])
 def test_a_task_opens_the_logs_that_it_needs(tmp, sample, monkeypatch):
-    days = 12
+    days = 8
     write_days(
         tmp / "archive", [random_tape(3, 40 * days)[40 * n : 40 * n + 40] for n in range(days)]
     )
@@ -536,7 +536,7 @@ def test_a_task_opens_the_logs_that_it_needs(tmp, sample, monkeypatch):
 
     monkeypatch.setattr(replayed_views, "read_step", counted)
     asked = options_of("features", sample, tmp)
-    query = MicroBatches(tmp / "archive", state=tmp / "state", max_rows=20, **asked).run()
+    query = MicroBatches(tmp / "archive", state=tmp / "state", max_rows=80, **asked).run()
     assert len(counts) == len(query.batches) > days
     assert max(counts) <= 4 < 2 * days
     same(query.rows, batch(tmp / "archive", partitions=1, **asked))
@@ -550,5 +550,5 @@ def test_a_task_opens_the_logs_that_it_needs(tmp, sample, monkeypatch):
         writer.append(type_id, payload, timestamp_ns=late.time)
     query.run()
     assert len(counts) == 1
-    assert counts[0] <= 2
+    assert counts[0] <= 4
     assert query.rows.num_rows == before + (sample == "event")
