@@ -271,6 +271,36 @@ TEST(an_untrusted_book_is_not_saved) {
     CHECK_THROWS(book.save(bytes), Error);
 }
 
+TEST(an_untrusted_book_goes_on_from_its_state) {
+    Book book = l2(GapPolicy::resync);
+    book.apply(kit::snapshot({{100, 5}}, {{101, 5}}, 10), 1);
+    book.apply(kit::diff({{99, 1}}, {}, 12, 13), 2);  // 11 and 12 are missing
+    book.apply(kit::diff({{98, 2}}, {}, 13, 14), 3);
+    std::vector<std::byte> state;
+    book.save_state(state);
+    Book other = Book::load_state(state, book.options());
+    CHECK(!other.trusted());
+    CHECK_EQ(other.waiting(), 2);
+    for (Book* each : {&book, &other}) {
+        each->apply(kit::snapshot({{100, 4}}, {{101, 4}}, 12), 4);
+        CHECK(each->trusted());
+        CHECK_EQ(each->level_count(Side::buy), 3);
+    }
+    CHECK(book.hash() == other.hash());
+    // Whatever a byte becomes: a book, or an error.
+    for (std::size_t i = 0; i < state.size(); ++i) {
+        for (const int change : {1, 0x80, 0xff}) {
+            std::vector<std::byte> damaged = state;
+            damaged[i] ^= static_cast<std::byte>(change);
+            try {
+                CHECK(Book::load_state(damaged, book.options()).consistent());
+            } catch (const Error&) {
+            }
+        }
+        CHECK_THROWS(Book::load_state(std::span(state).first(i), book.options()), Error);
+    }
+}
+
 TEST(damaged_bytes_are_refused_or_give_a_book) {
     Book orders = l3(Rules::szse);
     for (std::uint64_t id = 1; id <= 20; ++id)

@@ -87,7 +87,7 @@ def market(module_tmp):
 )
 def test_each_view_in_micro_batches_is_that_of_a_batch(spark, market, tmp, asked):
     options = {"reader": f"q-{asked['view']}", "max_rows": 350, **asked}
-    if asked["view"] in ("book", "features"):
+    if asked["view"] in ("book", "features", "gaps"):
         options["state"] = tmp / "state"
     query = Query(spark, market, tmp / "checkpoint", **options).run()
     expected = batch_rows(spark, market, **asked)

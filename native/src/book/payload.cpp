@@ -24,8 +24,10 @@ class Output {
 
     template <typename T>
     void put(const T& record) {
-        const auto* p = reinterpret_cast<const std::byte*>(&record);
-        bytes_.insert(bytes_.end(), p, p + sizeof record);
+        put_bytes(reinterpret_cast<const std::byte*>(&record), sizeof record);
+    }
+    void put_bytes(const std::byte* data, std::size_t size) {
+        bytes_.insert(bytes_.end(), data, data + size);
     }
 
   private:
@@ -44,6 +46,11 @@ class Input {
         std::memcpy(&record, bytes_.data() + at_, sizeof record);
         at_ += sizeof record;
         return record;
+    }
+    std::span<const std::byte> take_bytes(std::uint64_t size) {
+        expect(size, 1, "bytes");
+        at_ += size;
+        return bytes_.subspan(at_ - size, size);
     }
     // So many records must still be there, at least: before anything is made for them.
     void expect(std::uint64_t count, std::size_t size, const char* name) const {
@@ -158,6 +165,43 @@ BookPayload checked_head(std::span<const std::byte> payload, Input& in) {
     return head;
 }
 
+// What a state has of a book behind its payload: why it is not to be believed, and what it waits with.
+struct SavedTrust {
+    std::uint32_t distrust;
+    std::uint32_t quarantined;
+    std::uint64_t waiting;
+};
+
+struct SavedDiff {  // its bids follow, then its asks
+    std::uint64_t update_first, update_last, update_prev, record_seq;
+    std::uint32_t bid_count, ask_count;
+    std::uint32_t price_scale, size_scale, delta, reserved;
+};
+
+market::BookEvent take_diff(Input& in, std::uint64_t& record_seq) {
+    const auto saved = in.take<SavedDiff>();
+    if (saved.price_scale > format::kMaxScale || saved.size_scale > format::kMaxScale)
+        in.damaged("a scale must be at most 18", "price_scale", saved.price_scale);
+    if (saved.delta > 1) in.damaged("must be 0 or 1", "delta", saved.delta);
+    if (saved.reserved != 0) in.damaged("must be 0", "reserved", saved.reserved);
+    if ((saved.update_prev | saved.update_last) == 0)
+        in.damaged("what waits must have ids", "record_seq", saved.record_seq);
+    market::BookEvent diff;
+    diff.head.event_type = static_cast<decltype(diff.head.event_type)>(format::EventType::diff);
+    diff.price_scale = static_cast<std::uint8_t>(saved.price_scale);
+    diff.size_scale = static_cast<std::uint8_t>(saved.size_scale);
+    diff.delta = saved.delta != 0;
+    diff.update_first = saved.update_first;
+    diff.update_last = saved.update_last;
+    diff.update_prev = saved.update_prev;
+    diff.bid_count = saved.bid_count;
+    diff.ask_count = saved.ask_count;
+    diff.bids = in.take_bytes(std::uint64_t{saved.bid_count} * sizeof(format::Level)).data();
+    diff.asks = in.take_bytes(std::uint64_t{saved.ask_count} * sizeof(format::Level)).data();
+    record_seq = saved.record_seq;
+    return diff;
+}
+
 }  // namespace
 
 void Book::save(std::vector<std::byte>& out) const {
@@ -165,6 +209,10 @@ void Book::save(std::vector<std::byte>& out) const {
         throw Error(Errc::invalid_option,
                     "an untrusted book must not be saved: " + distrust_reason(), {}, -1,
                     "save it when `trusted` says so");
+    put_payload(out);
+}
+
+void Book::put_payload(std::vector<std::byte>& out) const {
     const std::size_t start = out.size();
     Output to(out);
     BookPayload head{};
@@ -253,6 +301,45 @@ Book Book::load(std::span<const std::byte> payload, const Options& options) {
     book.last_exchange_ns_ = head.last_exchange_ns;
     book.unknown_count_ = head.unknown_count;
     book.distrust_ = Distrust::none;
+    return book;
+}
+
+void Book::save_state(std::vector<std::byte>& out) const {
+    std::vector<std::byte> payload;
+    put_payload(payload);
+    Output to(out);
+    to.put(static_cast<std::uint64_t>(payload.size()));
+    to.put_bytes(payload.data(), payload.size());
+    to.put(
+        SavedTrust{static_cast<std::uint32_t>(distrust_), quarantined_ ? 1U : 0U, waiting_.size()});
+    waiting_.each([&](const market::BookEvent& diff, std::uint64_t record_seq) {
+        to.put(SavedDiff{diff.update_first, diff.update_last, diff.update_prev, record_seq,
+                         diff.bid_count, diff.ask_count, diff.price_scale, diff.size_scale,
+                         diff.delta ? 1U : 0U, 0});
+        to.put_bytes(diff.bids, diff.bid_count * sizeof(format::Level));
+        to.put_bytes(diff.asks, diff.ask_count * sizeof(format::Level));
+    });
+}
+
+Book Book::load_state(std::span<const std::byte> state, const Options& options) {
+    Input in(state);
+    const auto payload_bytes = in.take<std::uint64_t>();
+    Book book = load(in.take_bytes(payload_bytes), options);
+    const auto trust = in.take<SavedTrust>();
+    if (trust.distrust > static_cast<std::uint32_t>(Distrust::no_side))
+        in.damaged("there is no such distrust", "distrust", trust.distrust);
+    if (trust.quarantined > 1) in.damaged("must be 0 or 1", "quarantined", trust.quarantined);
+    book.distrust_ = static_cast<Distrust>(trust.distrust);
+    book.quarantined_ = trust.quarantined != 0;
+    if (trust.waiting != 0 && (book.trusted() || options.mode != BookMode::l2))
+        in.damaged("nothing waits for a snapshot", "waiting", trust.waiting);
+    in.expect(trust.waiting, sizeof(SavedDiff), "waiting");
+    for (std::uint64_t i = 0; i < trust.waiting; ++i) {
+        std::uint64_t record_seq = 0;
+        const market::BookEvent diff = take_diff(in, record_seq);
+        book.waiting_.push(diff, record_seq);
+    }
+    in.end();
     return book;
 }
 

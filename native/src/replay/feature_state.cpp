@@ -1,12 +1,12 @@
-// The state of a feature loop as bytes. Version 1, little-endian:
+// The state of a feature loop as bytes. Version 2, little-endian:
 //
 //   crc u32        CRC-32C of everything behind it
-//   version u32    1
+//   version u32    2
 //   positions      what each source was read up to
 //   plan           names and sample: a state fits no other
 //   loop           time, next grid point
 //   tape gaps      source, first, last
-//   instruments    ids, book (as in a snapshot), windows
+//   instruments    ids, book (trusted or not), windows
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ namespace tapewire::replay {
 
 namespace {
 
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 std::string plan_text(const FeaturePlan& plan) {
     std::string text = plan.sample_text + ":";
@@ -111,14 +111,6 @@ book::Options get_options(StateReader& in) {
 
 void FeatureLoop::save(const std::vector<Position>& positions, std::vector<std::byte>& out) {
     apply_pending();
-    for (const auto& market : engine_.markets()) {
-        if (!market->book || market->book->trusted()) continue;
-        throw Error(Errc::invalid_option,
-                    "the state of a book that is not trusted cannot be kept: market_id=" +
-                        std::to_string(market->market_id) + " (" + market->book->distrust_reason() +
-                        ")",
-                    {}, -1, "keep the last state, and go on from there");
-    }
     out.assign(sizeof(std::uint32_t), std::byte{0});
     StateWriter to(out);
     to.put(kVersion);
@@ -152,7 +144,7 @@ void FeatureLoop::save(const std::vector<Position>& positions, std::vector<std::
         if (market->book) {
             put_options(to, market->book->options());
             std::vector<std::byte> book;
-            market->book->save(book);
+            market->book->save_state(book);
             to.block(book);
             to.put(static_cast<std::uint64_t>(market->sources.size()));
             for (const std::uint16_t source : market->sources) to.put(source);
@@ -218,7 +210,7 @@ void FeatureLoop::load_market(StateReader& in, std::size_t index,
     }
     if (in.flag()) {
         const book::Options options = get_options(in);
-        auto book = std::make_shared<book::Book>(book::Book::load(in.block(), options));
+        auto book = std::make_shared<book::Book>(book::Book::load_state(in.block(), options));
         // The sources begin behind what is in it: no record of theirs is in it already.
         engine_.warm(market, std::move(book), 0, 0, time_ns_);
         market.warm_seq.reset();

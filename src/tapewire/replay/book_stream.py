@@ -36,7 +36,7 @@ class BookStream(RowStream):
         orders: Columns with the number of orders at each level, too: of books of orders, which
             alone know it; 0 of others.
         **options: Those of `FeatureStream`: symbols, time_from, time_to, seq_from, seq_to,
-            instruments, on_gap, snapshots, skip_damaged, state.
+            instruments, on_gap, snapshots, skip_damaged, state, finished.
 
     Attributes:
         done: Whether the tape has reached `time_to` or `seq_to`.

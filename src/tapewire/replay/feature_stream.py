@@ -141,6 +141,8 @@ class FeatureStream(RowStream):
         skip_damaged: As for `Replay`.
         state: What `save` gave: go on behind it. `time_to` and `seq_to` may be others than then,
             and logs may have come to be; the other arguments are to be the same.
+        finished: With a state: names of its logs that have nothing more to read. They need not be
+            among `logs`, and are kept in the next state.
         venues: A column `venue`, and in `symbol` the symbol alone; False: `symbol` says both, where
             it must.
 

@@ -8,12 +8,11 @@ one pass over the whole tape, and the state of a stream can be kept and taken up
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
-from tapewire.replay.names import Names
 from tapewire.replay.playback import check_numbers, open_engine
 from tapewire.replay.snapshots import Finding
 from tapewire.replay.sources import Sources
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
     from tapewire.clock import TimeLike
     from tapewire.protocol.instruments import Instrument, Instruments
+    from tapewire.replay._native import Engine
+    from tapewire.replay.names import Names
     from tapewire.replay.sources import Logs
 
 __all__ = ["BATCH_ROWS", "RowOptions", "RowStream", "load_arrow", "look_back_ns"]
@@ -54,6 +55,7 @@ class RowOptions(TypedDict, total=False):
     snapshots: bool
     skip_damaged: bool
     state: bytes | None
+    finished: Iterable[str]
 
 
 def look_back_ns(names: Iterable[str], sample: str) -> int:
@@ -81,7 +83,7 @@ class RowStream:
         self,
         logs: Logs,
         plan: _features.Plan,
-        names: type[Names],
+        names: Callable[[Instruments | None, Iterable[str]], Names],
         *,
         venues: bool,
         batch_rows: int = BATCH_ROWS,
@@ -95,6 +97,7 @@ class RowStream:
         snapshots: bool = True,
         skip_damaged: bool = False,
         state: bytes | None = None,
+        finished: Iterable[str] = (),
     ) -> None:
         self._pa = load_arrow()
         self._venues = venues
@@ -116,7 +119,7 @@ class RowStream:
             self._before: dict[str, int | None] = {}
             lost: dict[int, tuple[int, int]] = {}
             if state is not None:
-                logs, self._before, lost = _reopened(logs, state, opened)
+                logs, self._before, lost = _reopened(logs, state, opened, set(finished))
             self._sources = opened.enter_context(contextlib.closing(Sources(logs)))
             labels = names(instruments, self._sources.folders)
             self._engine = open_engine(
@@ -140,8 +143,11 @@ class RowStream:
                 first_ns=first_ns or 0,
                 for_all_added=symbols is not None,
             )
+            names_here = [source.name for source in self._sources.each]
+            self._over = [name for name in self._before if name not in names_here]
             if state is not None:
-                self._loop.load(state, [source.name for source in self._sources.each])
+                # Those that are not opened have places behind the others: no record is of them.
+                self._loop.load(state, names_here + self._over)
             for place, (first, last) in lost.items():
                 self._engine.lost_before(place, first, last)
             self._begin_batch()
@@ -164,6 +170,13 @@ class RowStream:
                 yield batch
             if not more and (self.done or not self._engine.wait(timeout)):
                 return
+
+    def exhaust(self) -> None:
+        """Go on to the end of what is there now; the rows are dropped."""
+        more = True
+        while more:
+            more = self._fill(follow=False) == "rows"
+            self._begin_batch()
 
     def _begin_batch(self) -> None:
         """Rows under way: what an error finds made stays, for the next call."""
@@ -190,12 +203,12 @@ class RowStream:
 
         The bytes are checked when they are taken up, and belong to this version of Tapewire: they
         are no archive. Sources are told apart by their names. Who goes on may give other ends
-        (`time_to`, `seq_to`), and logs that came to be since.
+        (`time_to`, `seq_to`), and logs that came to be since. An untrusted book is kept with what
+        waits for its snapshot, at most 64 MiB of diffs.
 
         Raises:
-            InvalidOption: A book is untrusted at this moment. What it waits for is on the tape
-                alone: keep the last state, and go on from there. Or an error came between rows that
-                were made and the batch they belong to: iterate once more first.
+            InvalidOption: An error came between rows that were made and the batch they belong to:
+                iterate once more first.
         """
         if len(self._rows):
             raise InvalidOption(
@@ -206,7 +219,13 @@ class RowStream:
         for source in self._sources.each:
             last = source.reader.last_seq
             positions[source.name] = self._before.get(source.name) if last is None else last
+        positions |= {name: self._before[name] for name in self._over}
         return self._loop.save(positions)
+
+    @property
+    def engine(self) -> Engine:
+        """What keeps the books; it is moved by the rows alone."""
+        return self._engine
 
     @property
     def records(self) -> int:
@@ -255,13 +274,13 @@ def _first_times(
 
 
 def _reopened(
-    logs: Logs, state: bytes, opened: contextlib.ExitStack
+    logs: Logs, state: bytes, opened: contextlib.ExitStack, finished: set[str]
 ) -> tuple[dict[str, Any], dict[str, int | None], dict[int, tuple[int, int]]]:
     """Readers of the logs, where the state has read them to, and what they have lost since."""
     positions = _features.positions_in(state)
     sources = opened.enter_context(contextlib.closing(Sources(logs)))
     names = [source.name for source in sources.each]
-    if not set(positions) <= set(names):
+    if not set(positions) <= {*names, *finished}:
         raise InvalidOption(
             f"the state is of other logs: logs={names!r}, state={list(positions)!r}",
             hint="give the same paths, or a dict with those names where they have moved",

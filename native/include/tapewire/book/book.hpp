@@ -115,6 +115,10 @@ class Book {
     // Throws corrupt_metadata or unsupported_version for any other bytes, and invalid_option where
     // the mode, the scales or the rules are not those of `options`.
     static Book load(std::span<const std::byte> payload, const Options& options);
+    // The same of any book, with what an untrusted one waits with: to go on from, in this release. No
+    // snapshot is made of it.
+    void save_state(std::vector<std::byte>& out) const;
+    static Book load_state(std::span<const std::byte> state, const Options& options);
     // Mode, scales and rules of a saved book; throws as load does. Policies are not saved.
     static Options saved_options(std::span<const std::byte> payload);
 
@@ -159,6 +163,7 @@ class Book {
         last_timestamp_ns_ = static_cast<std::int64_t>(ingest_ts_ns);
         if (exchange_ts_ns != 0) last_exchange_ns_ = exchange_ts_ns;
     }
+    void put_payload(std::vector<std::byte>& out) const;
     void check_ours(format::BookMode mode, std::uint16_t venue_id, std::uint32_t market_id);
     Applied distrust(Distrust cause, std::uint64_t first = 0, std::uint64_t last = 0);
     void trust() noexcept;

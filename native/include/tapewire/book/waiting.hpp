@@ -25,6 +25,11 @@ class WaitingDiffs {
         bytes_ = 0;
         for (const Diff& d : all) f(d.event, d.record_seq);
     }
+    // The same, and they stay.
+    template <typename F>
+    void each(F&& f) const {
+        for (const Diff& d : diffs_) f(d.event, d.record_seq);
+    }
     void clear() noexcept {
         diffs_.clear();
         bytes_ = 0;

@@ -62,8 +62,8 @@ class FeatureLoop {
         std::string source;
         std::optional<std::uint64_t> last_seq;
     };
-    // All there is to know to go on in another process; between two rows. Throws invalid_option while a
-    // book is untrusted: what it waits for is on the tape alone.
+    // All there is to know to go on in another process; between two rows. Of an untrusted book with the
+    // diffs that wait for its snapshot, at most WaitingDiffs::kMaxBytes.
     void save(const std::vector<Position>& positions, std::vector<std::byte>& out);
     // Before the first run(), of a loop with the same plan over the same sources, which stand as
     // positions_in() says. `sources`: their names by place, where others came between them since. Throws

@@ -1,8 +1,9 @@
 """The reader of streaming queries over the view `gaps`: each gap once, when it is first known.
 
-A gap is known by two ways. Reading the records finds it in the micro-batch that has the record
-behind it. The ledger of the log tells of it when whoever keeps the ledger (a snapshotter) has come
-there, which may be long after: so an offset also says how many gaps of the ledger were read.
+A gap is known by three ways. Reading the records, and replaying the books that are in them, finds
+it in the micro-batch that has the record behind it. The ledger of the log tells of it when whoever
+keeps the ledger (a snapshotter) has come there, which may be long after: so an offset also says how
+many gaps of the ledger were read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pyspark.sql.datasource import InputPartition
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.spark.reading import slices
 from tapewire.spark.reading.batch import read_pack, wanted_parts
+from tapewire.spark.streaming.book_gaps import has_books, kept_from, replayed_gaps
 from tapewire.spark.streaming.offsets import Offset
+from tapewire.spark.streaming.states import check_folder
 from tapewire.spark.streaming.stream import StreamReader
 from tapewire.spark.views import gaps
 
@@ -39,6 +42,8 @@ class GapStep(InputPartition):
         log: The log.
         records: Slices to look through.
         scanned: Numbers below this were looked through before.
+        first: Number of the first record that the query asks for.
+        end: Number behind the last record of this step, and of those before.
         told: How many gaps of the ledger were read before.
         tell: And how many are with this step.
         bytes: About how many bytes of log it has.
@@ -47,6 +52,8 @@ class GapStep(InputPartition):
     log: LogRef
     records: tuple[Slice, ...]
     scanned: int
+    first: int
+    end: int
     told: int
     tell: int
     bytes: int = 1
@@ -56,6 +63,10 @@ class GapsStreamReader(StreamReader):
     """Follows logs and their ledgers; arguments are those of `StreamReader`."""
 
     _ledger_goal: dict[str, int] | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        check_folder(self._options.view, self._options.state)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note what is there now: this run goes no further."""
@@ -87,7 +98,12 @@ class GapsStreamReader(StreamReader):
             found = self._slices(log, low, high) if high > (low or 0) else []
             if found or tell > told:
                 size = sum(each.bytes for each in found) or 1
-                steps.append(GapStep(log, tuple(found), low or 0, told, tell, size))
+                first = found[0].seq_from if low is None and found else 0
+                steps.append(
+                    GapStep(
+                        log, tuple(found), low or 0, first, max(high, low or 0), told, tell, size
+                    )
+                )
         return slices.pack(steps, wanted_parts(self._options, self._parallelism))
 
     def _slices(self, log: LogRef, low: int | None, high: int) -> list[Slice]:
@@ -108,9 +124,16 @@ class GapsStreamReader(StreamReader):
         )
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The checkpoint has all before `end`; the record before it stays, to begin from."""
+        """The checkpoint has all before `end`; what books are built again from stays.
+
+        With the record before, to begin from.
+        """
         until = Offset.parse(end, self._options.view)
-        self._logs.release({name: max(seq - 1, 0) for name, seq in until.logs.items()})
+        places = dict(until.logs)
+        for log in self._logs.find():
+            if log.name in places and has_books(log):
+                places[log.name] = kept_from(log, places[log.name], self._options)
+        self._logs.release({name: max(seq - 1, 0) for name, seq in places.items()})
 
     def _ledgers(self) -> dict[str, int]:
         return {log.name: len(GapLedger(log.path).read()) for log in self._logs.find()}
@@ -122,13 +145,21 @@ class GapsStreamReader(StreamReader):
 def _rows(step: GapStep, options: ReadOptions) -> Iterator[dict[str, Any]]:
     scan = GapLedger(step.log.path).scan()
     ledger = scan.gaps[: step.tell]
+    books = None
+    if has_books(step.log) and step.end > 0:
+        books = replayed_gaps(step.log, step.scanned, step.end, options)
     for gap in ledger[step.told :]:
-        if _asked_for(gap, options) and not _was_found(step, gap, options):
+        if not _asked_for(gap, options) or (books is not None and books.told_of(gap)):
+            continue
+        if not _was_found(step, gap, options):
             yield gaps.row_of(step.log, gap)
     if step.scanned == 0:
         yield from gaps.damaged_lines(step.log, scan)
     for part in step.records:
         yield from gaps.found_in(part, options, ledger)
+    if books is not None:
+        told = map(gaps.event_of, ledger)
+        yield from gaps.rows_of_books(step.log, books.found, told, step.first, step.end)
 
 
 def _asked_for(gap: Gap, options: ReadOptions) -> bool:

@@ -149,6 +149,8 @@ def _time_at(path: str, seq: int) -> int | None:
 
 def _cut_at(each: SeenLog, time_ns: int) -> int:
     """Number of the first record at which the log reaches a time; else behind what it has."""
+    if each.ahead.end <= each.ahead.first:
+        return each.ahead.end  # nothing of it is to come: the days of an archive that were read
     with open_log(each.ahead.path) as reader:
         seq = first_seq_after(reader, time_ns - 1)
     return each.ahead.end if seq is None else min(seq, each.ahead.end)

@@ -2,19 +2,20 @@
 
 It begins with the state that the micro-batch before has saved. Without that one it takes an older
 one, or the beginning, goes on from there to where it should have begun, and drops the rows on the
-way, which were given before: so it has the same rows, whatever states there are.
+way, which were given before: so it has the same rows, whatever states there are. It opens the logs
+that have something for it, and no others.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from tapewire.errors import InvalidOption, SegmentMissing
+from tapewire.errors import SegmentMissing
 from tapewire.log import open_log
 from tapewire.queue import status
 from tapewire.replay._features import positions_in
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tapewire.replay.row_stream import RowStream
     from tapewire.spark.reading.options import ReadOptions
 
-__all__ = ["ReplayStep", "read_step", "states_of"]
+__all__ = ["ReplayStep", "check_there", "front", "is_grid", "places_in", "read_step", "states_of"]
 
 _log = logging.getLogger("tapewire.spark")
 
@@ -46,6 +47,8 @@ class ReplayStep(InputPartition):
         paths: Name of each log to its path.
         start: Where the rows begin; None: at the beginning.
         end: Where they end.
+        behind: Logs that have records behind `end`, where rows of a grid ask for them.
+        fronts: Of a step that begins at the beginning: the first number of each log.
         price_scale: Of prices as decimals.
         bytes: About how many bytes of log it has.
     """
@@ -55,6 +58,8 @@ class ReplayStep(InputPartition):
     paths: dict[str, str]
     start: Mark | None
     end: Mark
+    behind: tuple[str, ...] = ()
+    fronts: Mapping[str, int] = field(default_factory=dict)
     price_scale: int = 0
     bytes: int = 0
 
@@ -75,43 +80,58 @@ def states_of(options: ReadOptions) -> States:
 def read_step(step: ReplayStep, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a step; leaves the state behind them for the next one."""
     states = states_of(options)
-    state, drop = _begin(step, options, states)
-    with _open(step, step.end, options, state) as stream:
+    with _open(step, step.end, options, _begin(step, options, states)) as stream:
         for batch in stream:
-            if drop >= batch.num_rows:
-                drop -= batch.num_rows
-                continue
-            yield _shape(batch, step, options).slice(drop)
-            drop = 0
-        _save(states, step.unit, step.end, stream)
+            yield _shape(batch, step, options)
+        states.save(step.unit, step.end, stream.save())
 
 
-def _begin(step: ReplayStep, options: ReadOptions, states: States) -> tuple[bytes | None, int]:
-    """A state to go on from, and how many rows come of it that were given before."""
+class _Begin(NamedTuple):
+    """Where a stream begins: the number that each log is read from, and what they had come to."""
+
+    logs: Mapping[str, int]
+    state: bytes | None
+
+
+def _begin(step: ReplayStep, options: ReadOptions, states: States) -> _Begin:
+    """The state that the step begins with; built again where it is lost."""
     if step.start is None:
-        fronts = {name: _front(status(step.paths[name])) for name in step.end.logs}
-        states.begin(step.unit, fronts)
-        return None, 0
+        states.begin(step.unit, step.fronts)
+        return _Begin(step.fronts, None)
+    fronts = states.began(step.unit)
     found = states.find(step.unit, step.start)
     if found is not None and found.mark == step.start:
-        return found.state, 0
+        return _Begin({**fronts, **places_in(found.state)}, found.state)
     _log.info("no state of %s at %d: it is built again", step.unit, step.start.time_ns)
-    _check_there(step, found, options, states)
-    before = None if found is None else found.state
+    places = fronts if found is None else {**fronts, **places_in(found.state)}
+    check_there(step, found, places, options)
+    before = _Begin(places, None if found is None else found.state)
     with _open(step, step.start, options, before) as stream:
-        rows = sum(batch.num_rows for batch in stream)
-        state = _save(states, step.unit, step.start, stream)
-    return (before, rows) if state is None else (state, 0)
+        for _ in stream:
+            pass  # these rows were given before
+        state = stream.save()
+    states.save(step.unit, step.start, state)
+    return _Begin({**fronts, **places_in(state)}, state)
 
 
-def _front(seen: QueueStatus) -> int:
+def places_in(state: bytes) -> dict[str, int]:
+    """The number that each log is read from next, of those that were read.
+
+    It may be below what the state's mark says: records in front of the next point of a grid are
+    read when the tape reaches that.
+    """
+    found = positions_in(state).items()
+    return {name: last + 1 for name, last in found if last is not None}
+
+
+def front(seen: QueueStatus) -> int:
     """Number of the first record there is."""
     there = seen.first_available_seq
     return seen.first_seq if there is None else there
 
 
-def _check_there(
-    step: ReplayStep, found: Found | None, options: ReadOptions, states: States
+def check_there(
+    step: ReplayStep, found: Found | None, places: Mapping[str, int], options: ReadOptions
 ) -> None:
     """What a state is built again from must be there: else the book would be another one.
 
@@ -119,10 +139,9 @@ def _check_there(
         SegmentMissing: It was retired.
     """
     assert step.start is not None
-    places = states.began(step.unit) if found is None else found.mark.logs
     for name in step.start.logs:
         seen = status(step.paths[name])
-        wanted, there = places.get(name, seen.first_seq), _front(seen)
+        wanted, there = places.get(name, seen.first_seq), front(seen)
         # Behind a state, a sparse log may have its next number anywhere.
         if there <= wanted or (seen.sparse and found is not None):
             continue
@@ -140,33 +159,23 @@ def _check_there(
         _log.warning("%s", missing)
 
 
-def _save(states: States, unit: str, mark: Mark, stream: RowStream) -> bytes | None:
-    """Keep the state of a stream that has come to its end; None: it has none that can be kept."""
-    try:
-        state = stream.save()
-    except InvalidOption as error:
-        # A book waits for a snapshot: what it waits with is on the tape alone.
-        _log.info("no state of %s at %d: %s", unit, mark.time_ns, error)
-        return None
-    states.save(unit, mark, state)
-    return state
-
-
-def _open(step: ReplayStep, end: Mark, options: ReadOptions, state: bytes | None) -> RowStream:
+def _open(step: ReplayStep, end: Mark, options: ReadOptions, begin: _Begin) -> RowStream:
     from tapewire.spark.views import book, features
 
-    logs = {name: step.paths[name] for name in end.logs}
     time_to = end.time_ns if options.time_to is None else min(end.time_ns, options.time_to)
+    ends = _ends(step, end, options, begin, time_to)
+    logs = {name: path for name, path in step.paths.items() if name in ends}
     bounds: dict[str, Any] = {
         "logs": logs,
         "symbols": None if step.instrument is None else [step.instrument],
         "instruments": instruments_of(step.instrument, options),
         "time_from": None if options.time_from is None else min(options.time_from, time_to),
         "time_to": time_to,
-        "seq_to": {name: _shown(path, end.logs[name], time_to) for name, path in logs.items()},
+        "seq_to": ends,
         "on_gap": options.on_gap or "resync",
         "skip_damaged": options.on_damage == "skip",
-        "state": state,
+        "state": begin.state,
+        "finished": step.paths.keys() - ends.keys(),
     }
     if options.seq_from is not None:
         bounds["seq_from"] = options.seq_from
@@ -175,12 +184,43 @@ def _open(step: ReplayStep, end: Mark, options: ReadOptions, state: bytes | None
     return features.open_stream(options, **bounds)
 
 
-def _shown(path: str, end: int, time_to: int) -> int:
-    """The number in front of which a log is taken to end, where it is read up to `end`.
+def _ends(
+    step: ReplayStep, end: Mark, options: ReadOptions, begin: _Begin, time_to: int
+) -> dict[str, int]:
+    """The logs to open, and the number in front of which each is taken to end.
 
-    With the record behind, where that shows that the tape has reached `time_to`: points of a grid
-    between the two are rows of this step. What came to a log since that is of an earlier time is
-    not looked at.
+    Those that have something to read. For rows on a grid, one of them also shows the record behind,
+    where that tells that the tape has reached `time_to`: points between the two are rows of this
+    step. Where none of them does, another log is opened that has such a record.
+    """
+    ends = {
+        name: number
+        for name, number in end.logs.items()
+        if name in step.paths and number > begin.logs.get(name, -1)
+    }
+    if not is_grid(options):
+        return ends
+    others = [
+        name
+        for name, number in end.logs.items()
+        if name not in ends and (name in step.behind or step.end.logs[name] > number)
+    ]
+    for name in (*ends, *reversed(others)):
+        shown = _shown(step.paths[name], end.logs[name], time_to)
+        if shown > end.logs[name]:
+            return {**ends, name: shown}
+    return ends
+
+
+def is_grid(options: ReadOptions) -> bool:
+    """Whether rows stand on points of time, which a tape reaches by a record behind them."""
+    return options.sample not in ("event", "trade")
+
+
+def _shown(path: str, end: int, time_to: int) -> int:
+    """The number behind the record at `end`, where that is of `time_to` or later; else `end`.
+
+    What came to a log since that is of an earlier time is not looked at.
     """
     with open_log(path) as reader:
         record = next_record(reader) if seek_seq(reader, end) else None

@@ -7,7 +7,6 @@ waits for is the last state but one: the last one may turn out to be damaged.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,15 @@ from tapewire.spark.reading.units import Unit, units_of
 from tapewire.spark.streaming.horizons import SeenLog, next_mark, reach_ns
 from tapewire.spark.streaming.limits import Limit, cut
 from tapewire.spark.streaming.offsets import Offset
-from tapewire.spark.streaming.replay_steps import ReplayStep, read_step, states_of
-from tapewire.spark.streaming.states import Mark
+from tapewire.spark.streaming.replay_steps import (
+    ReplayStep,
+    front,
+    is_grid,
+    places_in,
+    read_step,
+    states_of,
+)
+from tapewire.spark.streaming.states import Mark, check_folder
 from tapewire.spark.streaming.stream import StreamReader
 
 if TYPE_CHECKING:
@@ -42,16 +48,7 @@ class ReplayedStreamReader(StreamReader):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self._options.state is None:
-            raise InvalidOption(
-                f"a query over {self._options.view} needs a folder for the state of its books",
-                hint='give it one that is its own: option("state", DIR)',
-            )
-        if os.path.lexists(self._options.state) and not os.path.isdir(self._options.state):
-            raise InvalidOption(
-                f"the states of a query need a folder, this is none: state={self._options.state}",
-                hint='name another: option("state", DIR)',
-            )
+        check_folder(self._options.view, self._options.state)
         self._goal: dict[str, SeenLog] | None = None
         self._goal_reach: dict[str, int | None] = {}
 
@@ -132,8 +129,10 @@ class ReplayedStreamReader(StreamReader):
         for unit in self._units(self._logs.find()):
             mark = _mark(unit, until)
             kept = None if mark is None else states.prune(name_of(unit), mark)
+            read = {} if kept is None else places_in(kept.state)
             for log in unit.logs:
-                place = 0 if kept is None else kept.logs.get(log.name, 0)
+                # What the state has not read stays, though its rows are those of before.
+                place = min(read.get(log.name, 0), kept.mark.logs.get(log.name, 0)) if kept else 0
                 needed[log.name] = min(place, needed.get(log.name, place))
         self._logs.release(needed)
 
@@ -154,18 +153,35 @@ class ReplayedStreamReader(StreamReader):
         return SeenLog(log, ahead, status.writer.alive, status.last_timestamp_ns)
 
     def _step(self, unit: Unit, before: Mark | None, after: Mark, scale: int) -> ReplayStep:
-        paths = {}
+        paths, fronts = {}, {}
+        behind: list[str] = []
         records = 0
         for log in unit.logs:
-            if log.name not in after.logs:
+            number = after.logs.get(log.name)
+            if number is None:
                 continue
             paths[log.name] = log.path
             low = None if before is None else before.logs.get(log.name)
+            records += number - (low or 0)
+            if low == number and not is_grid(self._options):
+                continue  # read to its end, or not begun: of no interest to this step
+            seen = self._logs.look(log)
             if low is not None:
-                self._logs.check_range(log, self._logs.look(log), low, after.logs[log.name])
-            records += after.logs[log.name] - (low or 0)
+                self._logs.check_range(log, seen, low, number)
+            if before is None:
+                fronts[log.name] = front(seen)
+            if seen.last_seq is not None and seen.last_seq >= number:
+                behind.append(log.name)
         return ReplayStep(
-            name_of(unit), unit.instrument, paths, before, after, scale, records * RECORD_BYTES
+            name_of(unit),
+            unit.instrument,
+            paths,
+            before,
+            after,
+            tuple(behind),
+            fronts,
+            scale,
+            records * RECORD_BYTES,
         )
 
     def __getstate__(self) -> dict[str, Any]:

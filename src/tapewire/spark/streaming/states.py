@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tapewire.errors import CorruptMetadata, TapewireError
+from tapewire.errors import CorruptMetadata, InvalidOption, TapewireError
 from tapewire.protocol.json_file import Wrong, load, members, parse_checked, short, store
 
-__all__ = ["KEPT", "Found", "Mark", "States"]
+__all__ = ["KEPT", "Found", "Mark", "States", "check_folder"]
 
 KEPT = 2  # states that stay behind the committed place: the newest may turn out to be damaged
 
@@ -64,6 +64,25 @@ class Mark:
         return self.time_ns <= other.time_ns and all(
             number <= other.logs.get(name, -1) for name, number in self.logs.items()
         )
+
+
+def check_folder(view: str, folder: str | None) -> str:
+    """The folder of a query's states, which its view must have.
+
+    Raises:
+        InvalidOption: None is given, or it is something else.
+    """
+    if folder is None:
+        raise InvalidOption(
+            f"a query over {view} needs a folder for the state of its books",
+            hint='give it one that is its own: option("state", DIR)',
+        )
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InvalidOption(
+            f"the states of a query need a folder, this is none: state={folder}",
+            hint='name another: option("state", DIR)',
+        )
+    return folder
 
 
 class Found(NamedTuple):
@@ -165,16 +184,16 @@ class States:
                 return found
         return None
 
-    def prune(self, unit: str, mark: Mark) -> Mark | None:
+    def prune(self, unit: str, mark: Mark) -> Found | None:
         """Take away states that nobody asks for once `mark` is committed.
 
         The latest `KEPT` at or before it stay, and all behind it.
 
         Returns:
-            The place of the oldest that is left to begin from; None: there is none, and whoever
-            loses the newest begins at the start of the log.
+            The oldest that is left to begin from; None: there is none, and whoever loses the newest
+            begins at the start of the log.
         """
-        kept: list[Mark] = []
+        kept: list[Found] = []
         folder = self._of(unit)
         for name in reversed(self._names(unit)):
             path = folder / name
@@ -185,7 +204,7 @@ class States:
                 with contextlib.suppress(TapewireError, OSError):
                     found = self._load(unit, path)
                     if found is not None and found.mark.is_before(mark):
-                        kept.append(found.mark)
+                        kept.append(found)
                         continue
             path.unlink(missing_ok=True)
         self._sweep(folder)

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -33,20 +33,26 @@ if TYPE_CHECKING:
     from tapewire.spark.reading.slices import Slice
 
 __all__ = [
+    "WITHOUT_BOOKS",
     "BookPart",
+    "Event",
     "LedgerPart",
+    "PathNames",
     "as_batch",
     "damaged_lines",
+    "event_of",
     "found_in",
     "plan",
     "read",
     "row_of",
+    "rows_of_books",
     "schema",
 ]
 
 _NAMES = tuple(column.name for column in schemas.GAPS)
+Event: TypeAlias = tuple[str, str, str, int, int]
 _BIGINT_MAX = 2**63 - 1
-_WITHOUT_BOOKS = ("trades", "orders_in", "orders_out")
+WITHOUT_BOOKS = ("trades", "orders_in", "orders_out")
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Any]
         if low < high:
             parts.append(LedgerPart(log, low, high))
         parts += found
-        if found and log.stream not in _WITHOUT_BOOKS:
+        if found and log.stream not in WITHOUT_BOOKS:
             last = found[-1]
             end = None if last.count is not None or last.seq_to >= slices.END else last.seq_to
             parts.append(BookPart(log, low, high, end, sum(part.bytes for part in found)))
@@ -145,24 +151,36 @@ def _of_ledger(part: LedgerPart) -> Iterator[dict[str, Any]]:
 
 def _of_books(part: BookPart, options: ReadOptions) -> Iterator[dict[str, Any]]:
     """What replaying the books finds, but missing records, which reading them finds."""
-    told = {_event(gap) for gap in GapLedger(part.log.path).read()}
+    told = {event_of(gap) for gap in GapLedger(part.log.path).read()}
     with contextlib.closing(Sources(part.log.path)) as sources:
-        names = _PathNames(part.log, given_instruments(options), sources.folders)
+        names = PathNames(part.log, given_instruments(options), sources.folders)
         engine = open_engine(sources, names, None, seq_to=part.end, skip_damaged=True)
         engine.run()
         found = gaps_of(engine)
+    yield from rows_of_books(part.log, found, told, part.seq_from, part.seq_to)
+
+
+def rows_of_books(
+    log: LogRef, found: Iterable[Gap], told: Iterable[Event], seq_from: int, seq_to: int
+) -> Iterator[dict[str, Any]]:
+    """What replaying books found in a range, but missing records and what the ledger has told.
+
+    With what was done when it was found: whether a book came right again is told by a ledger, not
+    here, where it would depend on how far one has read.
+    """
+    known = set(told)
     for gap in sorted(found, key=lambda each: each.seq):
-        seen_here = part.seq_from <= gap.seq < part.seq_to
-        if seen_here and gap.kind != "record" and _event(gap) not in told:
-            yield row_of(part.log, gap)
+        if seq_from <= gap.seq < seq_to and gap.kind != "record" and event_of(gap) not in known:
+            action = gap.action if gap.action == "noted" else "untrusted"
+            yield row_of(log, dataclasses.replace(gap, action=action))
 
 
-def _event(gap: Gap) -> tuple[str, str, str, int, int]:
+def event_of(gap: Gap) -> Event:
     """What tells gaps of one log apart, whoever told them."""
     return gap.kind, gap.venue, gap.symbol, gap.first, gap.last
 
 
-class _PathNames(Names):
+class PathNames(Names):
     """Names of instruments; of one that no file knows, what the log's path says."""
 
     def __init__(self, log: LogRef, known: Instruments | None, folders: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """Streaming books and features: the rows of one pass, whatever the micro-batches and the states."""
 
 import contextlib
+import copy
 import hashlib
 import json
 import os
@@ -15,6 +16,11 @@ from tapewire import bus
 from tapewire.errors import InvalidOption, SegmentMissing
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue import status
+from tapewire.replay import sources
+from tapewire.replay.row_stream import RowStream
+from tapewire.spark.streaming import replay_steps
+from tapewire.spark.streaming import replayed as replayed_views
+from tests.support.book_tapes import START_NS, L2Feed
 from tests.support.feature_tapes import TRADE_TICK, TapeWriter, instrument, random_tape
 from tests.support.micro_batches import Killed, MicroBatches, batch
 
@@ -289,30 +295,33 @@ def test_what_one_log_has_waits_for_the_other(tmp):
     assert max(query.column("timestamp_ns")) >= max(times)
 
 
-def test_new_days_go_on_with_the_book_of_the_old_one(tmp):
-    root = tmp / "archive"
+def write_days(root, tapes, at_end_of_day=lambda: None):
+    """An archive of one instrument: a book and trades of each day."""
     layout = bus.ArchiveLayout(root)
-    encode = TapeWriter(tmp / "x", ONE)
-    root.mkdir()
-    Instruments([ONE]).save(root)
-    tape = random_tape(3, 900)
-    query = MicroBatches(root, state=tmp / "state", **options_of("book", "event", root))
-    for day in range(3):
+    encode = TapeWriter(root, ONE)
+    for day, tape in enumerate(tapes, 1):
         with contextlib.ExitStack() as stack:
             writers = {
                 stream: stack.enter_context(
                     tw.open_publisher(
-                        layout.log(ONE.venue, ONE.symbol, f"2026-01-0{day + 1}", stream),
+                        layout.log(ONE.venue, ONE.symbol, f"2026-01-{day:02}", stream),
                         segment_bytes=1 << 16,
                     )
                 )
                 for stream in ("book", "trades")
             }
-            for event in tape[300 * day : 300 * day + 300]:
+            for event in tape:
                 type_id, payload = encode.payload(event)
                 stream = "trades" if type_id == TRADE_TICK else "book"
                 writers[stream].append(type_id, payload, timestamp_ns=event.time)
-            query.run()
+            at_end_of_day()
+
+
+def test_new_days_go_on_with_the_book_of_the_old_one(tmp):
+    root = tmp / "archive"
+    tape = random_tape(3, 900)
+    query = MicroBatches(root, state=tmp / "state", **options_of("book", "event", root))
+    write_days(root, [tape[300 * day : 300 * day + 300] for day in range(3)], query.run)
     query.run()
     found = query.rows
     same(found, batch(root, partitions=1, **options_of("book", "event", root)))
@@ -454,3 +463,92 @@ def test_records_that_come_too_late_for_their_time_come_once_all_the_same(tmp, l
     assert found.num_rows == sum(status(path).records for path in feed.paths.values())
     times = found.column("timestamp_ns").to_pylist()
     assert times == sorted(times)
+
+
+# ---- what a micro-batch costs --------------------------------------------------------------------
+
+
+@pytest.fixture
+def replayed(monkeypatch):
+    """How many records each stream of rows had read when its state was saved."""
+    counts = []
+    save = RowStream.save
+
+    def counted(stream):
+        counts.append(stream.records)
+        return save(stream)
+
+    monkeypatch.setattr(RowStream, "save", counted)
+    return counts
+
+
+@pytest.mark.parametrize("view", ["book", "features"])
+def test_a_book_that_stays_untrusted_costs_each_micro_batch_its_own_records(tmp, view, replayed):
+    feed = L2Feed(ONE)
+    (tmp / "bus").mkdir()
+    Instruments([ONE]).save(tmp / "bus")
+    path = bus.Layout(tmp / "bus").streams.clean(ONE.venue, ONE.symbol, "book")
+    times = iter(range(START_NS, START_NS + 10**12, 10**7))
+    with tw.open_publisher(path, segment_bytes=1 << 20) as writer:
+
+        def append(payload, time):
+            writer.append(0x1000, payload, timestamp_ns=time)
+
+        for _ in range(2):  # waits for its first snapshot; then for one behind a gap
+            feed.update += 5
+            for n in range(150):
+                if n == 100:
+                    late = copy.deepcopy(feed)
+                append(feed.diff(time := next(times)), time)
+            # One from before the last diffs: those that waited are applied behind it.
+            append(late.snapshot(time := next(times)), time)
+            for _ in range(20):
+                append(feed.diff(time := next(times)), time)
+    query = query_over(tmp / "bus", view, "event", max_rows=10).run()
+    expected = whole(tmp / "bus", view, "event")
+    same(query.rows, expected)
+    assert len(replayed) == len(query.batches) > 30
+    assert max(replayed) <= 10
+    if view == "book":
+        assert 40 <= sum(expected.column("trusted").to_pylist()) < 100
+
+
+@pytest.mark.parametrize("sample", ["event", "100ms"])
+def test_a_task_opens_the_logs_that_it_needs(tmp, sample, monkeypatch):
+    days = 8
+    write_days(
+        tmp / "archive", [random_tape(3, 40 * days)[40 * n : 40 * n + 40] for n in range(days)]
+    )
+    opened = []
+    for module in (sources, replay_steps):
+        monkeypatch.setattr(
+            module,
+            "open_log",
+            lambda path, **more: opened.append(str(path)) or tw.open_log(path, **more),
+        )
+    counts = []
+    read = replayed_views.read_step
+
+    def counted(step, options):
+        opened.clear()
+        yield from read(step, options)
+        counts.append(len(set(opened)))
+
+    monkeypatch.setattr(replayed_views, "read_step", counted)
+    asked = options_of("features", sample, tmp)
+    query = MicroBatches(tmp / "archive", state=tmp / "state", max_rows=80, **asked).run()
+    assert len(counts) == len(query.batches) > days
+    assert max(counts) <= 4 < 2 * days
+    same(query.rows, batch(tmp / "archive", partitions=1, **asked))
+    # A day of long ago goes on: its log is opened again, where it was left.
+    counts.clear()
+    first = next((tmp / "archive").rglob("2026-01-01/book"))
+    late = random_tape(3, 40 * days)[1]
+    type_id, payload = TapeWriter(tmp / "y", ONE).payload(late)
+    with tw.open_publisher(first) as writer:
+        before = query.rows.num_rows
+        writer.append(type_id, payload, timestamp_ns=late.time)
+    query.run()
+    assert len(counts) == 1
+    assert counts[0] <= 4
+    assert query.rows.num_rows == before + (sample == "event")

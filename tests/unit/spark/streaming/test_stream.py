@@ -343,7 +343,7 @@ def test_killed_again_and_again_while_the_queue_rolls_and_retires(tmp):
 
 def test_a_checkpoint_of_another_view_is_refused(md):
     query = on(md).run()
-    query.options["view"] = "gaps"
+    query.options["view"] = "trades"
     with pytest.raises(CorruptMetadata, match="of another view"):
         query.run()
 
