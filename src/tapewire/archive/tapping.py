@@ -22,7 +22,7 @@ from tapewire.archive.origins import Origin, Origins
 from tapewire.archive.report import SourceReport, TapReport
 from tapewire.archive.tree import DAY_NS
 from tapewire.bus.layout import ArchiveLayout
-from tapewire.bus.names import check_name
+from tapewire.bus.names import check_name, make_folders
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import InvalidOption, ReaderAlreadyActive, TapewireError
 from tapewire.log import Batch
@@ -68,7 +68,7 @@ class Tap:
         name: str,
         flush: Flush,
         segment_bytes: int | None,
-        max_open: int,
+        max_open: int | None,
         close_after: float,
         on_disk_full: str,
     ) -> None:
@@ -110,7 +110,7 @@ class Tap:
             SequenceNotRising: The numbers of the only queue do not go on behind what is archived.
             DiskFull: The archive's disk is full, and `on_disk_full` is "raise".
         """
-        self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(self._layout.root)
         self._instruments = InstrumentsOf(self._layout.root)
         self._shelf = Shelf(self._layout, *self._options)
         try:
@@ -167,6 +167,7 @@ class Tap:
         if before is not None and before.error is None:
             live.report = before
         self._lives[name] = live
+        self._shelf.queues = len(self._lives)
         self.report.sources[name] = live.report
 
     def _try_attach(self, origin: Origin, *, starting: bool = False) -> bool:
@@ -191,8 +192,10 @@ class Tap:
             if live is not None and identity_of(origin) not in (None, live.identity):
                 live.close()
                 self.report.find(f"{name}: the live queue was made anew")
-                live = None
-            if live is None and name not in self._failed:
+                if self._try_attach(origin):
+                    self._lives[name].is_known_to_be_new()
+                    came = True
+            elif live is None and name not in self._failed:
                 came = self._try_attach(origin) or came
         for clash in self._origins.clashes():
             self.report.find(f"{clash}: the second is not archived: tap it into another archive")
@@ -343,7 +346,7 @@ def tap(
     stream: str | None = None,
     flush: Flush = Flush(),  # noqa: B008 - an immutable value
     segment_bytes: int | None = None,
-    max_open: int = 256,
+    max_open: int | None = None,
     close_after: float = 60.0,
     on_disk_full: str = "wait",
 ) -> Tap:
@@ -364,7 +367,8 @@ def tap(
         stream: Likewise.
         flush: When to make durable and commit.
         segment_bytes: Of new logs; None: 4 MiB, and 32 MiB for a log of a whole venue.
-        max_open: How many logs may be open at a time.
+        max_open: How many logs may be open at a time, four descriptors each. None: two for each
+            queue and at least 256, as far as the process's limit of descriptors goes.
         close_after: Seconds after which a log that gets nothing is closed.
         on_disk_full: "wait" for room, or "raise".
 
@@ -392,7 +396,7 @@ def tap(
     if not isinstance(flush, Flush):
         raise InvalidOption(f"flush must be an archive.Flush: {flush=}")
     check_whole("segment_bytes", segment_bytes, 4096, optional=True)
-    check_whole("max_open", max_open, 1)
+    check_whole("max_open", max_open, 1, optional=True)
     check_at_least("close_after", close_after, 0)
     origins = Origins(sources, venue, symbol, stream)
     return Tap(origins, root, name, flush, segment_bytes, max_open, close_after, on_disk_full)

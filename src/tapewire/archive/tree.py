@@ -52,14 +52,19 @@ class Stream:
             return layout.raw(self.venue, date)
         return layout.log(self.venue, self.symbol, date, self.stream)
 
-    def days(self, layout: ArchiveLayout) -> list[dt.date]:
-        """The days of which an archive has a log of it, in order."""
+    def days(self, layout: ArchiveLayout) -> Iterator[dt.date]:
+        """The days of which an archive has a log of it, the newest first.
+
+        As far as one asks: of years of days, most want the last few.
+        """
         if self.symbol is None:
             names = folders_below(path_below(layout.root, "raw", "v1", self.venue))
         else:
             names = layout.dates(self.venue, self.symbol)
-        dates = [date for name in names if (date := _date(name)) is not None]
-        return [date for date in dates if _is_log(self.log(layout, date))]
+        for name in reversed(names):
+            date = _date(name)
+            if date is not None and _is_log(self.log(layout, date)):
+                yield date
 
     def __str__(self) -> str:
         return "/".join(part for part in (self.venue, self.symbol, self.stream) if part)

@@ -15,10 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tapewire.bus.names import check_name, folders_below, path_below
+from tapewire.bus.names import (
+    check_name,
+    folders_below,
+    make_folders,
+    path_below,
+    sync_folder,
+)
 from tapewire.errors import InvalidName, UnsupportedVersion
 from tapewire.protocol.json_file import Wrong, load, locked_folder, members, parse_checked, store
-from tapewire.spark.sink.staging import make_folders, sync_folder
 
 __all__ = ["Action", "Manifest", "Manifests"]
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import tapewire as tw
-from tapewire.bus.names import path_below
+from tapewire.bus.names import make_folders, path_below, sync_folder
 from tapewire.config import WriterConfig
 from tapewire.errors import (
     BatchConflict,
@@ -44,15 +44,7 @@ from tapewire.spark.exchange import exchange
 from tapewire.spark.sink.jobs import Jobs, commit_lock
 from tapewire.spark.sink.manifest import ONCE, Action, Manifest, Manifests
 from tapewire.spark.sink.rows import Columns, plain
-from tapewire.spark.sink.staging import (
-    Run,
-    append,
-    batches,
-    columns_of,
-    make_folders,
-    merge,
-    sync_folder,
-)
+from tapewire.spark.sink.staging import Run, append, batches, columns_of, merge
 
 __all__ = ["CONTROL", "Archive"]
 

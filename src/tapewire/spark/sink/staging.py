@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 import tapewire as tw
+from tapewire.bus.names import sync_folder
 from tapewire.config import WriterConfig
 from tapewire.errors import InvalidOption
 from tapewire.protocol import types_file
 from tapewire.protocol.layout import Layout
 from tapewire.spark.sink.rows import Columns, Digest, RowPlan, Rows, plain, twin
 
-__all__ = ["Run", "Stage", "columns_of", "make_folders", "merge", "sync_folder"]
+__all__ = ["Run", "Stage", "columns_of", "merge"]
 
 BUFFER_BYTES = 16 << 20  # of rows that are sorted by log and number at a time
 MAX_OPEN = 64  # writers open at a time: each holds four descriptors and a mapping
@@ -356,22 +357,3 @@ def _config(segment_bytes: int, sparse: bool) -> WriterConfig:
 def _close(writer: Any) -> None:
     with writer:
         writer.flush_sync()
-
-
-def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def make_folders(folder: Path) -> None:
-    """The folder and those above it that are not there, for their owner alone."""
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
