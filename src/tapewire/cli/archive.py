@@ -236,7 +236,13 @@ def _progress() -> Callable[[str, ArchiveVerdict], None] | None:
     if not errors.is_terminal:
         return None
 
+    next_line = 0.0
+
     def show(name: str, verdict: ArchiveVerdict) -> None:
+        nonlocal next_line
+        if time.monotonic() < next_line:
+            return  # to count what thousands of logs hold at each of them would take long
+        next_line = time.monotonic() + 0.1
         line = (
             f"{count_text(len(verdict.logs))} logs, {count_text(verdict.records)} records, {name}"
         )
