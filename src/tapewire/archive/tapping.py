@@ -82,6 +82,7 @@ class Tap:
         self._stop = threading.Event()
         self._lives: dict[str, LiveQueue] = {}
         self._failed: dict[str, TapewireError | OSError] = {}
+        self._given_up: dict[str, tuple[int, int] | None] = {}  # which queue that was
         self._unsynced_bytes = 0
         self._unsynced_since: float | None = None
         self._on_look: Callable[[TapReport], None] | None = None
@@ -179,7 +180,7 @@ class Tap:
             if starting and isinstance(error, ReaderAlreadyActive):
                 raise
             self.report.sources[name] = SourceReport(os.fspath(origin.queue), name)
-            self._fail(name, error)
+            self._fail(origin, error)
             return False
         return True
 
@@ -195,17 +196,27 @@ class Tap:
                 if self._try_attach(origin):
                     self._lives[name].is_known_to_be_new()
                     came = True
-            elif live is None and name not in self._failed:
+            elif live is None and self._may_be_followed(name, origin):
                 came = self._try_attach(origin) or came
         for clash in self._origins.clashes():
             self.report.find(f"{clash}: the second is not archived: tap it into another archive")
         self._shelf.close_idle()
         return came
 
-    def _fail(self, name: str, error: TapewireError | OSError) -> None:
+    def _may_be_followed(self, name: str, origin: Origin) -> bool:
+        """Whether it is new: one that failed is given up, and one made anew in its place is not."""
+        if name in self._failed:
+            if identity_of(origin) in (None, self._given_up.get(name)):
+                return False
+            del self._failed[name]
+        return True
+
+    def _fail(self, origin: Origin, error: TapewireError | OSError) -> None:
         """This queue is followed no more. What it has is kept for the next tap: it is pinned."""
+        name = str(origin.stream)
         _log.warning("%s is not archived any more: %s", name, error)
         self._failed[name] = error
+        self._given_up[name] = identity_of(origin)
         self.report.sources[name].error = str(error)
         self.report.find(f"{name}: not archived any more: {error}")
         live = self._lives.pop(name, None)
@@ -219,7 +230,7 @@ class Tap:
         try:
             batch = live.read()
         except (TapewireError, OSError) as error:
-            self._fail(str(live.stream), error)
+            self._fail(live.origin, error)
             return False
         if batch is None:
             return False
@@ -228,7 +239,7 @@ class Tap:
         except OSError:
             raise  # of the archive's disk: every queue's matter
         except TapewireError as error:
-            self._fail(str(live.stream), error)
+            self._fail(live.origin, error)
         return True
 
     def _archive(self, live: LiveQueue, batch: Batch) -> None:

@@ -69,8 +69,9 @@ def tap(
         int | None, typer.Option(min=4096, metavar="N", help="Of new logs.")
     ] = None,
     max_open: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Logs of the archive open at a time.")
-    ] = 256,
+        int | None,
+        typer.Option(min=1, metavar="N", help="Logs open at a time; two for each queue."),
+    ] = None,
     close_after: Annotated[
         float, typer.Option(min=0, metavar="S", help="Close a log that got nothing for S seconds.")
     ] = 60.0,

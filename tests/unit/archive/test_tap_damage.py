@@ -227,6 +227,27 @@ def test_a_tap_that_sees_a_queue_made_anew_tells_it_once(tmp, eventually, monkey
     assert tap.report.findings == ["okx/BTCUSDT/trades: the live queue was made anew"]
 
 
+def test_a_queue_made_anew_in_place_of_one_that_failed_is_followed(tmp, eventually, monkeypatch):
+    monkeypatch.setattr("tapewire.archive.tapping.LOOK_SECONDS", 0.0)
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 10)
+    control = queue / "control.meta"
+    control.write_bytes(b"damaged".ljust(512, b"!"))
+    tap = archive.tap(tmp / "bus", tmp)
+    thread = threading.Thread(target=tap.run)
+    thread.start()
+    try:
+        eventually(lambda: tap.report.findings_count == 1)
+        assert "not archived any more" in tap.report.findings[0]
+        queue.rename(tmp / "set_aside")
+        fill(queue, 20)
+        eventually(lambda: tap.report.records == 20)
+    finally:
+        tap.stop()
+        thread.join()
+    assert tap.report.findings_count == 1
+
+
 @pytest.mark.parametrize("what", ["payload", "time", "type", "flags"])
 def test_the_end_lost_with_the_power_and_numbered_again_is_refused(tmp, what):
     """Each field is compared: the archive must not hold what the queue no longer says."""
