@@ -64,24 +64,24 @@ def test_a_segment_that_is_full_or_nearly_so_stays_whole(tmp, bytes_left):
         assert [len(record.payload) for record in log] == [len(payload), 4, 4]
 
 
-def test_who_opens_it_again_takes_the_room_before_appending(tmp):
-    fill(tmp / "q")
-    with tw.open_publisher(tmp / "q", config=WriterConfig.archive()) as writer:
-        assert taken(tmp / "q")[0] >= SEGMENT_BYTES
+def test_who_opens_it_again_takes_the_room_before_appending(tmp_path):
+    fill(tmp_path / "q")
+    with tw.open_publisher(tmp_path / "q", config=WriterConfig.archive()) as writer:
+        assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
         writer.append(1, b"100")
-    assert taken(tmp / "q")[0] <= 32768
-    assert payloads(tmp / "q") == list(range(101))
+    assert taken(tmp_path / "q")[0] <= 32768
+    assert payloads(tmp_path / "q") == list(range(101))
 
 
-def test_a_copy_with_holes_is_whole_again_before_a_record_comes(tmp):
-    """Else a full disk would strike in the middle of a record."""
-    fill(tmp / "q", config=WriterConfig())
-    segment = tmp / "q" / "000000000.q"
+def test_a_copy_with_holes_is_whole_again_before_a_record_comes(tmp_path):
+    """Else a full disk would strike in the middle of a record. (tmpfs fills a hole by reading.)"""
+    fill(tmp_path / "q", config=WriterConfig())
+    segment = tmp_path / "q" / "000000000.q"
     os.truncate(segment, 65536)
     os.truncate(segment, SEGMENT_BYTES)
-    assert taken(tmp / "q")[0] < SEGMENT_BYTES
-    with tw.open_publisher(tmp / "q", preallocate=False):
-        assert taken(tmp / "q")[0] >= SEGMENT_BYTES
+    assert taken(tmp_path / "q")[0] < SEGMENT_BYTES
+    with tw.open_publisher(tmp_path / "q", preallocate=False):
+        assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
 
 
 def test_a_live_queue_keeps_its_room(tmp):
