@@ -52,8 +52,7 @@ class DayLog:
         self._types: Stamp | bool = False  # which state of types.json it holds; False: none yet
         self._ledger = GapLedger(folder)
         config = WriterConfig.archive(flush=None, sparse=True)  # the tap syncs, before it commits
-        # Comes last when a queue is made: a tap that was killed before left a folder and no queue.
-        new = not os.path.lexists(folder / "control.meta")
+        new = not _is_there(folder)
         if new:
             config = config.replace(segment_bytes=segment_bytes)
         try:
@@ -151,6 +150,11 @@ class DayLog:
         return f"<DayLog {self.name!r}{' dirty' if self.dirty else ''}>"
 
 
+def _is_there(folder: Path) -> bool:
+    # Comes last when a queue is made: a tap that was killed before left a folder and no queue.
+    return os.path.lexists(folder / "control.meta")
+
+
 def _equal(one: Batch, other: Batch) -> bool:
     return (
         len(one) == len(other) > 0
@@ -221,7 +225,8 @@ class Shelf:
             folder = stream.log(self._layout, date_of(day))
             usual = RAW_SEGMENT_BYTES if stream.symbol is None else SEGMENT_BYTES
             name = folder.relative_to(self._layout.root).as_posix()
-            self._make_durable(folder)
+            if not _is_there(folder):  # else they were before its first record
+                self._make_durable(folder)
             log = DayLog(folder, name, self._segment_bytes or usual)
             self._open[stream, day] = log
         self._open.move_to_end((stream, day))

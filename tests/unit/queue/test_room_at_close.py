@@ -19,6 +19,9 @@ def fill(queue, count=100, config=None):
             writer.append(1, b"%d" % writer.next_seq)
 
 
+# Holes are looked at below `tmp_path`, on a disk: tmpfs fills one when somebody reads it.
+
+
 def taken(queue, segment=0):
     """Bytes of the disk, and of the file."""
     found = os.stat(queue / f"{segment:09}.q")
@@ -74,7 +77,7 @@ def test_who_opens_it_again_takes_the_room_before_appending(tmp_path):
 
 
 def test_a_copy_with_holes_is_whole_again_before_a_record_comes(tmp_path):
-    """Else a full disk would strike in the middle of a record. (tmpfs fills a hole by reading.)"""
+    """Else a full disk would strike in the middle of a record."""
     fill(tmp_path / "q", config=WriterConfig())
     segment = tmp_path / "q" / "000000000.q"
     os.truncate(segment, 65536)
