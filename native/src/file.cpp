@@ -115,18 +115,50 @@ void File::resize(std::uint64_t bytes) const {
     if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) throw_errno("cannot resize file", path_);
 }
 
-void File::allocate(std::uint64_t bytes) const {
+namespace {
+
+// 0 or an errno.
+int fallocate_patiently(int fd, int how, std::uint64_t from, std::uint64_t bytes) noexcept {
     int rc;
     do {
-        rc = ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+        rc = ::fallocate(fd, how, static_cast<off_t>(from), static_cast<off_t>(bytes)) == 0 ? 0
+                                                                                            : errno;
     } while (rc == EINTR);
+    return rc;
+}
+
+[[noreturn]] void throw_no_room(int rc, std::uint64_t bytes, const std::string& path) {
+    throw_os_error(rc, "cannot allocate " + std::to_string(bytes) + " bytes", path);
+}
+
+}  // namespace
+
+void File::allocate(std::uint64_t bytes) const {
+    int rc = fallocate_patiently(fd_, 0, 0, bytes);
     if (rc == EOPNOTSUPP) {  // glibc's form writes to each block instead
         do {
             rc = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
         } while (rc == EINTR);
     }
-    if (rc != 0) {
-        throw_os_error(rc, "cannot allocate " + std::to_string(bytes) + " bytes", path_);
+    if (rc != 0) throw_no_room(rc, bytes, path_);
+}
+
+void File::allocate_holes(std::uint64_t bytes) const {
+    const int rc = fallocate_patiently(fd_, 0, 0, bytes);
+    if (rc == 0) return;
+    if (rc != EOPNOTSUPP) throw_no_room(rc, bytes, path_);
+    // To write to each block of a large file takes seconds: only where some are missing.
+    struct stat found;
+    if (::fstat(fd_, &found) != 0) throw_errno("cannot look at file", path_);
+    if (static_cast<std::uint64_t>(found.st_blocks) * 512 < bytes) allocate(bytes);
+}
+
+void File::free_zeros(std::uint64_t from, std::uint64_t to) const {
+    if (from >= to) return;
+    const int rc =
+        fallocate_patiently(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, to - from);
+    if (rc != 0 && rc != EOPNOTSUPP) {
+        throw_os_error(rc, "cannot free the room behind the end", path_);
     }
 }
 

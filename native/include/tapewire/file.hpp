@@ -35,6 +35,11 @@ class File {
     void write_at(const void* from, std::size_t n, std::uint64_t offset) const;
     void resize(std::uint64_t bytes) const;
     void allocate(std::uint64_t bytes) const;  // reserves blocks: ENOSPC here, not SIGBUS later
+    // The same for one that is there already, with holes or without: its bytes stay as they are.
+    void allocate_holes(std::uint64_t bytes) const;
+    // Gives the blocks of bytes that are zero back to the disk; they stay zero, and the length stays.
+    // Where the file system cannot, nothing happens.
+    void free_zeros(std::uint64_t from, std::uint64_t to) const;
     void sync_data() const;
     bool try_lock(int how) const;  // flock; false when somebody else holds it
     void unlock() const noexcept;

@@ -424,6 +424,8 @@ class Recovery {
     }
 
     void append_to(Segment segment, std::uint64_t offset) {
+        // Closing may have freed what lay behind the end, and so does a tool that copies.
+        segment.file().allocate_holes(segment.size());
         tail_.sparse = segment.sparse();
         tail_.offset = offset;
         if (!tail_.index) {

@@ -343,6 +343,7 @@ std::shared_ptr<WriterSegment> Writer::make_segment(std::uint32_t id, bool durab
     }
     if (ahead) {
         made->segment = std::move(*ahead);
+        made->segment.file().allocate_holes(made->segment.size());  // a copy may have holes
     } else {
         made->segment = Segment::prepare(layout_, id, control_.segment_bytes(), sparse_);
         // Before it has a name, and while it is all holes.
@@ -515,6 +516,20 @@ void Writer::write_stats() noexcept {
     std::memcpy(stats_map_->data() + sizeof header, values.data(), values.size() * 8);
 }
 
+// An archive has a log for each stream and day, and most days do not fill a segment. The file keeps its
+// length and its bytes, so nobody who reads it, nor a kill or a loss of power, sees a difference; the
+// next writer takes the room again before it appends. The page of the word where a reader waits stays.
+void Writer::free_behind_end() noexcept {
+    constexpr std::uint64_t kPage = 4096;
+    const Segment& last = current_->segment;
+    const std::uint64_t from = (offset_ + format::kRecordHeaderBytes + kPage - 1) / kPage * kPage;
+    try {
+        last.file().free_zeros(from, last.size());
+    } catch (const Error& e) {
+        note("closing: " + e.message + " (" + e.path + ")");
+    }
+}
+
 void Writer::close() {
     if (closed_) return;
     room_ = 0;
@@ -533,6 +548,7 @@ void Writer::close() {
     std::optional<Error> failed;
     try {
         sync_everything();
+        if (!options_.preallocate) free_behind_end();
     } catch (const Error& e) {
         failed = e;
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import resource
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from tapewire.archive.companions import Stamp, TypesOf
 from tapewire.archive.tree import Stream
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.bus.layout import ArchiveLayout
+from tapewire.bus.names import make_folders, sync
 from tapewire.clock import date_of
 from tapewire.config import WriterConfig
 from tapewire.errors import InvalidOption, PayloadTooLarge, SequenceNotRising, TapewireError
@@ -30,6 +32,9 @@ __all__ = ["DayLog", "Shelf"]
 SEGMENT_BYTES = 4 << 20
 RAW_SEGMENT_BYTES = 32 << 20
 SYNC_THREADS = 8  # a disk takes the syncs of many files in the time of a few
+LOG_DESCRIPTORS, QUEUE_DESCRIPTORS, OTHER_DESCRIPTORS = 4, 2, 64
+LEAST_OPEN = 8
+DURABLE_MOST = 10_000  # names that are remembered: those of some days
 _USER_FLAGS = 0xFF00  # the low bits are the writer's own
 
 
@@ -48,8 +53,7 @@ class DayLog:
         self._types: Stamp | bool = False  # which state of types.json it holds; False: none yet
         self._ledger = GapLedger(folder)
         config = WriterConfig.archive(flush=None, sparse=True)  # the tap syncs, before it commits
-        # Comes last when a queue is made: a tap that was killed before left a folder and no queue.
-        new = not os.path.lexists(folder / "control.meta")
+        new = not _is_there(folder)
         if new:
             config = config.replace(segment_bytes=segment_bytes)
         try:
@@ -147,6 +151,11 @@ class DayLog:
         return f"<DayLog {self.name!r}{' dirty' if self.dirty else ''}>"
 
 
+def _is_there(folder: Path) -> bool:
+    # Comes last when a queue is made: a tap that was killed before left a folder and no queue.
+    return os.path.lexists(folder / "control.meta")
+
+
 def _equal(one: Batch, other: Batch) -> bool:
     return (
         len(one) == len(other) > 0
@@ -158,23 +167,51 @@ def _equal(one: Batch, other: Batch) -> bool:
     )
 
 
+def may_be_open(queues: int) -> int:
+    """How many logs, beside so many queues that are read.
+
+    Two for each queue, for the time around midnight: with fewer than there are queues that get
+    records, logs would be closed and opened again, with all the syncs of that, at every step.
+
+    Example:
+        >>> may_be_open(10)
+        256
+    """
+    wanted = max(256, 2 * queues)
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return wanted
+    left = allowed - OTHER_DESCRIPTORS - QUEUE_DESCRIPTORS * queues
+    return max(min(wanted, left // LOG_DESCRIPTORS), LEAST_OPEN)
+
+
 class Shelf:
     """The day logs that are open: at most `most`, and none for long that gets nothing.
 
     Args:
         layout: The archive.
         segment_bytes: Of new logs; None: 4 MiB, and 32 MiB for a whole venue.
-        most: How many may be open; the one that was used longest ago is closed for another.
+        most: How many may be open; the one that was used longest ago is closed for another. None:
+            as `may_be_open` says.
         close_after: Seconds after which one that gets nothing is closed. A finished day is then
             nobody's: it can be read from other hosts, moved and packed.
+
+    Attributes:
+        queues: How many live queues are followed, for `may_be_open`.
     """
 
     def __init__(
-        self, layout: ArchiveLayout, segment_bytes: int | None, most: int, close_after: float
+        self,
+        layout: ArchiveLayout,
+        segment_bytes: int | None,
+        most: int | None,
+        close_after: float,
     ) -> None:
         self._layout = layout
         self._segment_bytes = segment_bytes
         self._most = most
+        self.queues = 0
+        self._durable: set[Path] = set()  # folders whose own names are
         self._close_after = close_after
         self._open: collections.OrderedDict[tuple[Stream, int], DayLog] = collections.OrderedDict()
         self._pool = ThreadPoolExecutor(SYNC_THREADS, "tapewire-archive-sync")
@@ -183,15 +220,32 @@ class Shelf:
         """The log of this day, opened or made."""
         log = self._open.get((stream, day))
         if log is None:
-            while len(self._open) >= self._most:
+            most = self._most or may_be_open(self.queues)
+            while len(self._open) >= most:
                 self._let_go([next(iter(self._open))])
             folder = stream.log(self._layout, date_of(day))
             usual = RAW_SEGMENT_BYTES if stream.symbol is None else SEGMENT_BYTES
             name = folder.relative_to(self._layout.root).as_posix()
+            if not _is_there(folder):  # else they were before its first record
+                self._make_durable(folder)
             log = DayLog(folder, name, self._segment_bytes or usual)
             self._open[stream, day] = log
         self._open.move_to_end((stream, day))
         return log
+
+    def _make_durable(self, folder: Path) -> None:
+        """A log's folder and those above it: a killed tap may have made some, unsynced."""
+        if len(self._durable) > DURABLE_MOST:
+            self._durable.clear()
+        if folder in self._durable:
+            return
+        if folder == self._layout.root:
+            make_folders(folder)
+            return
+        self._make_durable(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync(folder.parent)
+        self._durable.add(folder)
 
     def sync(self) -> None:
         """Make everything appended so far durable."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from typing import Any
 
 import numpy as np
 
@@ -58,6 +58,7 @@ class LiveQueue:
         self._layout = layout
         self.identity = identity_of(origin)
         self._found = found
+        self._ends: set[int] = set()  # the number behind the last one of each log looked at
         self._lost: list[str] = []  # why, since the last record that was archived
         self._seen: int | None = None  # number of the last record read
         self._kept: int | None = None  # and of the last one that went into the archive
@@ -66,7 +67,7 @@ class LiveQueue:
         # First of all: whoever holds the name may be writing those very logs of the archive.
         self._reader = self._open(name)
         try:
-            self.archived_next = _archived_next(origin, layout, _NEWEST_DAYS)
+            self._look_at_days(_NEWEST_DAYS)
             self._go_back()
             self._end_at_first = self._end_before_a_writer()
             if self.archived_next is None:
@@ -97,7 +98,7 @@ class LiveQueue:
         or in logs that are here no more.
         """
         if self._is_ahead_of_archive():
-            self._look_at_all_days()
+            self._look_at_days()
             if self._is_ahead_of_archive():
                 self._reader.seek_seq(self.archived_next or 0)
 
@@ -109,9 +110,12 @@ class LiveQueue:
                 return False  # damaged around there: the place is all there is to go by
             return tuple(scout.position) < tuple(self._reader.position)
 
-    def _look_at_all_days(self) -> None:
-        """The last number may be in an old day's log: that of a late record."""
-        self.archived_next = _archived_next(self.origin, self._layout)
+    def _look_at_days(self, newest: int | None = None) -> None:
+        """The newest so many; the last number may be in an old day's log: that of a late record."""
+        days = itertools.islice(self.stream.days(self._layout), newest)
+        last = [status(self.stream.log(self._layout, day)).last_seq for day in days]
+        self._ends = {seq + 1 for seq in last if seq is not None}
+        self.archived_next = max(self._ends, default=None)
 
     def _end_before_a_writer(self) -> tuple[int, int] | None:
         """Where the queue ends now; None without a writer: reading then ends by itself."""
@@ -220,7 +224,7 @@ class LiveQueue:
         """What the archive lacks before this record, which is about to be archived."""
         first = self._first_not_kept()
         if self._kept is None and first is not None and seq > first:
-            self._look_at_all_days()
+            self._look_at_days()
             first = self._first_not_kept()
             retired = first is not None and seq > first
             if retired and not self._lost and not self._reader.sparse:
@@ -250,13 +254,22 @@ class LiveQueue:
         return max((n for n in (self.archived_next, kept) if n), default=None)
 
     def tell_if_anew(self, seq: int) -> None:
-        """That a record was not in the archive although the archive holds higher numbers."""
+        """That a record was not in the archive although the archive holds higher numbers.
+
+        Where it goes on right behind one of the archive's logs, whoever wrote that has told it.
+        """
         if self.archived_next is not None and seq < self.archived_next:
-            self._found.find(
-                f"{self.stream}: numbers go back, from {self.archived_next - 1} to {seq}: the live "
-                "queue was made anew, or a power cut took the end of one of the archive's logs"
-            )
+            if seq not in self._ends:
+                self._found.find(
+                    f"{self.stream}: numbers go back, from {self.archived_next - 1} to {seq}: the "
+                    "live queue was made anew, or a power cut took the end of one of the archive's "
+                    "logs"
+                )
             self.archived_next = None
+
+    def is_known_to_be_new(self) -> None:
+        """It was told that the queue was made anew: what the archive holds is of another."""
+        self.archived_next = None
 
     def kept(self, batch: Batch, already: int, gap: Gap | None) -> None:
         """These records are in the archive, `already` of them from before, and the gap is noted."""
@@ -302,11 +315,3 @@ def identity_of(origin: Origin) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
-
-
-def _archived_next(origin: Origin, layout: ArchiveLayout, newest: int = 0) -> int | None:
-    """The number behind the last one in the stream's logs: the newest so many, 0 for all."""
-    days = origin.stream.days(layout)[-newest:]
-    last = [status(origin.stream.log(layout, day)).last_seq for day in days]
-    known: list[Any] = [seq for seq in last if seq is not None]
-    return max(known) + 1 if known else None

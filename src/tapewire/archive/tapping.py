@@ -21,7 +21,7 @@ from tapewire.archive.live_queue import LiveQueue, identity_of
 from tapewire.archive.origins import Origin, Origins
 from tapewire.archive.report import SourceReport, TapReport
 from tapewire.bus.layout import ArchiveLayout
-from tapewire.bus.names import check_name
+from tapewire.bus.names import check_name, make_folders
 from tapewire.clock import DAY_NS
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import InvalidOption, ReaderAlreadyActive, TapewireError
@@ -68,7 +68,7 @@ class Tap:
         name: str,
         flush: Flush,
         segment_bytes: int | None,
-        max_open: int,
+        max_open: int | None,
         close_after: float,
         on_disk_full: str,
     ) -> None:
@@ -82,6 +82,7 @@ class Tap:
         self._stop = threading.Event()
         self._lives: dict[str, LiveQueue] = {}
         self._failed: dict[str, TapewireError | OSError] = {}
+        self._given_up: dict[str, tuple[int, int] | None] = {}  # which queue that was
         self._unsynced_bytes = 0
         self._unsynced_since: float | None = None
         self._on_look: Callable[[TapReport], None] | None = None
@@ -110,7 +111,7 @@ class Tap:
             SequenceNotRising: The numbers of the only queue do not go on behind what is archived.
             DiskFull: The archive's disk is full, and `on_disk_full` is "raise".
         """
-        self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(self._layout.root)
         self._instruments = InstrumentsOf(self._layout.root)
         self._shelf = Shelf(self._layout, *self._options)
         try:
@@ -167,6 +168,7 @@ class Tap:
         if before is not None and before.error is None:
             live.report = before
         self._lives[name] = live
+        self._shelf.queues = len(self._lives)
         self.report.sources[name] = live.report
 
     def _try_attach(self, origin: Origin, *, starting: bool = False) -> bool:
@@ -178,7 +180,7 @@ class Tap:
             if starting and isinstance(error, ReaderAlreadyActive):
                 raise
             self.report.sources[name] = SourceReport(os.fspath(origin.queue), name)
-            self._fail(name, error)
+            self._fail(origin, error)
             return False
         return True
 
@@ -191,18 +193,30 @@ class Tap:
             if live is not None and identity_of(origin) not in (None, live.identity):
                 live.close()
                 self.report.find(f"{name}: the live queue was made anew")
-                live = None
-            if live is None and name not in self._failed:
+                if self._try_attach(origin):
+                    self._lives[name].is_known_to_be_new()
+                    came = True
+            elif live is None and self._may_be_followed(name, origin):
                 came = self._try_attach(origin) or came
         for clash in self._origins.clashes():
             self.report.find(f"{clash}: the second is not archived: tap it into another archive")
         self._shelf.close_idle()
         return came
 
-    def _fail(self, name: str, error: TapewireError | OSError) -> None:
+    def _may_be_followed(self, name: str, origin: Origin) -> bool:
+        """Whether it is new: one that failed is given up, and one made anew in its place is not."""
+        if name in self._failed:
+            if identity_of(origin) in (None, self._given_up.get(name)):
+                return False
+            del self._failed[name]
+        return True
+
+    def _fail(self, origin: Origin, error: TapewireError | OSError) -> None:
         """This queue is followed no more. What it has is kept for the next tap: it is pinned."""
+        name = str(origin.stream)
         _log.warning("%s is not archived any more: %s", name, error)
         self._failed[name] = error
+        self._given_up[name] = identity_of(origin)
         self.report.sources[name].error = str(error)
         self.report.find(f"{name}: not archived any more: {error}")
         live = self._lives.pop(name, None)
@@ -216,7 +230,7 @@ class Tap:
         try:
             batch = live.read()
         except (TapewireError, OSError) as error:
-            self._fail(str(live.stream), error)
+            self._fail(live.origin, error)
             return False
         if batch is None:
             return False
@@ -225,7 +239,7 @@ class Tap:
         except OSError:
             raise  # of the archive's disk: every queue's matter
         except TapewireError as error:
-            self._fail(str(live.stream), error)
+            self._fail(live.origin, error)
         return True
 
     def _archive(self, live: LiveQueue, batch: Batch) -> None:
@@ -343,7 +357,7 @@ def tap(
     stream: str | None = None,
     flush: Flush = Flush(),  # noqa: B008 - an immutable value
     segment_bytes: int | None = None,
-    max_open: int = 256,
+    max_open: int | None = None,
     close_after: float = 60.0,
     on_disk_full: str = "wait",
 ) -> Tap:
@@ -364,7 +378,8 @@ def tap(
         stream: Likewise.
         flush: When to make durable and commit.
         segment_bytes: Of new logs; None: 4 MiB, and 32 MiB for a log of a whole venue.
-        max_open: How many logs may be open at a time.
+        max_open: How many logs may be open at a time, four descriptors each. None: two for each
+            queue and at least 256, as far as the process's limit of descriptors goes.
         close_after: Seconds after which a log that gets nothing is closed.
         on_disk_full: "wait" for room, or "raise".
 
@@ -392,7 +407,7 @@ def tap(
     if not isinstance(flush, Flush):
         raise InvalidOption(f"flush must be an archive.Flush: {flush=}")
     check_whole("segment_bytes", segment_bytes, 4096, optional=True)
-    check_whole("max_open", max_open, 1)
+    check_whole("max_open", max_open, 1, optional=True)
     check_at_least("close_after", close_after, 0)
     origins = Origins(sources, venue, symbol, stream)
     return Tap(origins, root, name, flush, segment_bytes, max_open, close_after, on_disk_full)

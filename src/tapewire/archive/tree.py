@@ -45,14 +45,18 @@ class Stream:
             return layout.raw(self.venue, date)
         return layout.log(self.venue, self.symbol, date, self.stream)
 
-    def days(self, layout: ArchiveLayout) -> list[dt.date]:
-        """The days of which an archive has a log of it, in order."""
+    def days(self, layout: ArchiveLayout) -> Iterator[dt.date]:
+        """The days of which an archive has a log of it, the newest first.
+
+        As far as one asks: of years of days, most want the last few.
+        """
         if self.symbol is None:
             names = folders_below(path_below(layout.root, "raw", "v1", self.venue))
         else:
             names = layout.dates(self.venue, self.symbol)
-        dates = [dt.date.fromisoformat(name) for name in names if is_day(name)]
-        return [date for date in dates if _is_log(self.log(layout, date))]
+        for name in reversed(names):
+            if is_day(name) and _is_log(self.log(layout, name)):
+                yield dt.date.fromisoformat(name)
 
     def __str__(self) -> str:
         return "/".join(part for part in (self.venue, self.symbol, self.stream) if part)

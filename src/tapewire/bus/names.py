@@ -9,7 +9,7 @@ from pathlib import Path
 from tapewire._native import NAME_RULE, is_name
 from tapewire.errors import InvalidName
 
-__all__ = ["check_name", "folders_below", "path_below"]
+__all__ = ["check_name", "folders_below", "make_folders", "path_below", "sync"]
 
 _SHOWN = 64  # of a name in a message; what is longer is wrong for that alone
 
@@ -54,6 +54,32 @@ def path_below(root: Path, *parts: str) -> Path:
             hint="replace the link by a folder, or give the place it leads to as a root of its own",
         )
     return path
+
+
+def make_folders(folder: Path) -> None:
+    """The folder and those above it that are not there, for their owner alone; on disk after it.
+
+    Example:
+        >>> make_folders(tmp / "archive" / "v1")
+        >>> (tmp / "archive").stat().st_mode & 0o777 == 0o700
+        True
+    """
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+        sync(each.parent)  # else a loss of power takes everything in it along
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Make a file durable, or the names in a folder."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def folders_below(folder: Path) -> list[str]:

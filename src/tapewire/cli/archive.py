@@ -70,8 +70,9 @@ def tap(
         int | None, typer.Option(min=4096, metavar="N", help="Of new logs.")
     ] = None,
     max_open: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Logs of the archive open at a time.")
-    ] = 256,
+        int | None,
+        typer.Option(min=1, metavar="N", help="Logs open at a time; two for each queue."),
+    ] = None,
     close_after: Annotated[
         float, typer.Option(min=0, metavar="S", help="Close a log that got nothing for S seconds.")
     ] = 60.0,
@@ -233,7 +234,13 @@ def _progress() -> Callable[[str, ArchiveVerdict], None] | None:
     if not errors.is_terminal:
         return None
 
+    next_line = 0.0
+
     def show(name: str, verdict: ArchiveVerdict) -> None:
+        nonlocal next_line
+        if time.monotonic() < next_line:
+            return  # to count what thousands of logs hold at each of them would take long
+        next_line = time.monotonic() + 0.1
         line = (
             f"{count_text(len(verdict.logs))} logs, {count_text(verdict.records)} records, {name}"
         )

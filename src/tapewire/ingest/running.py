@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tapewire.bus.names import make_folders
 from tapewire.errors import InvalidOption
 from tapewire.ingest.job import Job
 from tapewire.ingest.model import ImportOptions, ImportSummary
@@ -75,7 +76,7 @@ def run(
     if not sources:
         raise InvalidOption("nothing to import: files=[]", hint="give a file")
     archive = Path(to)
-    archive.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(archive)
     total_bytes = sum(source.size for source in sources)
     with Job(archive, format, dataclasses.asdict(chosen), sources) as job:
         if job.done:

@@ -1,8 +1,12 @@
+import itertools
+import resource
+
 import pytest
 
 import tapewire as tw
+from tapewire.archive import day_log
 from tapewire.archive.day_log import DayLog, Shelf
-from tapewire.archive.tree import Stream
+from tapewire.archive.tree import Stream, date_of
 from tapewire.bus import ArchiveLayout
 from tapewire.errors import StorageError
 
@@ -34,3 +38,43 @@ def test_a_log_that_cannot_be_made_durable_stays_until_it_is(tmp, batch, monkeyp
     shelf.sync()
     assert not log.dirty
     shelf.close()
+
+
+def test_there_is_room_for_two_days_of_each_queue_within_the_descriptors(monkeypatch):
+    allowed = 20_000
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
+    assert day_log.may_be_open(500) == 1000
+    allowed = 1024  # a queue takes two, a log four
+    open_logs = day_log.may_be_open(100)
+    assert 100 < open_logs <= (1024 - 2 * 100) // 4
+    assert day_log.may_be_open(500) == day_log.LEAST_OPEN
+
+
+def test_every_folder_down_to_a_log_is_on_disk_before_the_log(tmp, monkeypatch):
+    """Those a killed tap has made too: it may not have come to sync them."""
+    (tmp / "v1" / "okx").mkdir(parents=True)
+    synced = []
+    monkeypatch.setattr(day_log, "sync", synced.append)
+    shelf = Shelf(ArchiveLayout(tmp), 65536, None, 60.0)
+    for stream in ("trades", "book"):
+        shelf.get(Stream("okx", "BTCUSDT", stream), 0)
+    shelf.close()
+    okx = tmp / "v1" / "okx"
+    day = okx / "BTCUSDT" / "1970-01-01"
+    assert synced == [tmp, tmp / "v1", okx, okx / "BTCUSDT", day, day]
+
+
+def test_only_the_newest_days_are_looked_at(tmp, monkeypatch):
+    """However many years lie there: a tap of hundreds of queues starts in seconds."""
+    stream = Stream("okx", "BTCUSDT", "trades")
+    layout = ArchiveLayout(tmp)
+    for day in range(20):
+        folder = stream.log(layout, date_of(day))
+        folder.mkdir(parents=True)
+        (folder / "control.meta").touch()
+    looked = []
+    log = ArchiveLayout.log
+    monkeypatch.setattr(ArchiveLayout, "log", lambda *a: looked.append(a) or log(*a))
+    newest = list(itertools.islice(stream.days(layout), 3))
+    assert newest == [date_of(19), date_of(18), date_of(17)]
+    assert len(looked) == 3

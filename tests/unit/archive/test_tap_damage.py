@@ -4,6 +4,7 @@ import itertools
 import shutil
 import struct
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,59 @@ def test_a_queue_made_anew_on_another_day_is_told(tmp):
     report = run_once(queue, tmp)
     assert "numbers go back, from 99 to 0" in report.findings[0]
     assert report.records == 10
+
+
+def test_that_a_queue_was_made_anew_is_told_once(tmp):
+    """By the run that archives its first records, not by those that go on behind them."""
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 100)
+    run_once(tmp / "bus", tmp)
+    shutil.rmtree(queue)
+    next_day_ns = MIDNIGHT_NS + 86_400 * 10**9
+    fill(queue, 10, start_ns=next_day_ns)
+    assert run_once(queue, tmp).findings_count == 1
+    fill(queue, 10, start_ns=next_day_ns)
+    assert run_once(queue, tmp).findings == []
+    assert len(all_archived(tmp)) == 120
+
+
+def test_a_tap_that_sees_a_queue_made_anew_tells_it_once(tmp, eventually, monkeypatch):
+    monkeypatch.setattr("tapewire.archive.tapping.LOOK_SECONDS", 0.0)
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 100)
+    tap = archive.tap(tmp / "bus", tmp)
+    thread = threading.Thread(target=tap.run)
+    thread.start()
+    try:
+        eventually(lambda: tap.report.records == 100)
+        shutil.rmtree(queue)
+        fill(queue, 10, start_ns=MIDNIGHT_NS + 86_400 * 10**9)
+        eventually(lambda: tap.report.records == 110)
+    finally:
+        tap.stop()
+        thread.join()
+    assert tap.report.findings == ["okx/BTCUSDT/trades: the live queue was made anew"]
+
+
+def test_a_queue_made_anew_in_place_of_one_that_failed_is_followed(tmp, eventually, monkeypatch):
+    monkeypatch.setattr("tapewire.archive.tapping.LOOK_SECONDS", 0.0)
+    queue = clean_queue(tmp / "bus")
+    fill(queue, 10)
+    control = queue / "control.meta"
+    control.write_bytes(b"damaged".ljust(512, b"!"))
+    tap = archive.tap(tmp / "bus", tmp)
+    thread = threading.Thread(target=tap.run)
+    thread.start()
+    try:
+        eventually(lambda: tap.report.findings_count == 1)
+        assert "not archived any more" in tap.report.findings[0]
+        queue.rename(tmp / "set_aside")
+        fill(queue, 20)
+        eventually(lambda: tap.report.records == 20)
+    finally:
+        tap.stop()
+        thread.join()
+    assert tap.report.findings_count == 1
 
 
 @pytest.mark.parametrize("what", ["payload", "time", "type", "flags"])

@@ -244,6 +244,7 @@ class Writer final : private ForkAware {
     void sync_inherited();
     void sync_everything();
     void write_stats() noexcept;
+    void free_behind_end() noexcept;
     void note(std::string event) noexcept;
     void count(format::Stat stat, std::uint64_t n = 1) noexcept {
         stats_[static_cast<std::size_t>(stat)].fetch_add(n, std::memory_order_relaxed);

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapewire.bus.names import check_name, path_below
+from tapewire.bus.names import check_name, make_folders, path_below
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
 from tapewire.protocol.json_file import (
     Wrong,
@@ -28,7 +28,7 @@ from tapewire.protocol.json_file import (
     short,
     store,
 )
-from tapewire.spark.folders import CONTROL, make_folders
+from tapewire.spark.folders import CONTROL
 
 __all__ = ["Done", "Mark", "digest_of"]
 

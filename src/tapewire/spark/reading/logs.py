@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import glob
 import os
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tapewire.bus.layout import is_day
+from tapewire.clock import DAY_NS
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.log import kind_of
 from tapewire.queue.status import find_queues, status
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LogRef", "refuse_live", "resolve"]
 
 RAW = "raw"
+_EPOCH = dt.date(1970, 1, 1)
 _OF_MARKETS = ("trades", "book", "features")
 
 
@@ -46,6 +49,24 @@ class LogRef:
     date: str | None = None
     stream: str | None = None
     kind: str = "queue"
+
+    def may_meet(self, time_from: int | None, time_to: int | None) -> bool:
+        """Whether a record of it may lie in this span of time, by its path alone.
+
+        Example:
+            >>> log = LogRef("okx/BTC-USDT/1970-01-02/trades", "/archive/…", date="1970-01-02")
+            >>> day_ns = 86_400 * 10**9
+            >>> log.may_meet(2 * day_ns, None), log.may_meet(2 * day_ns - 1, None)
+            (False, True)
+            >>> log.may_meet(None, day_ns), log.may_meet(None, day_ns + 1)
+            (False, True)
+        """
+        if self.date is None or (time_from is None and time_to is None):
+            return True
+        day_ns = (dt.date.fromisoformat(self.date) - _EPOCH).days * DAY_NS
+        return (time_from is None or time_from < day_ns + DAY_NS) and (
+            time_to is None or time_to > day_ns
+        )
 
 
 def resolve(paths: str | tuple[str, ...], options: ReadOptions) -> list[LogRef]:
@@ -191,7 +212,9 @@ def refuse_live(logs: list[LogRef], options: ReadOptions, master: str | None) ->
     if options.shared or (master is not None and is_loopback(master)):
         return
     for log in logs:
-        if log.kind == "queue" and status(log.path).writer.alive:
+        if log.kind != "queue" or not log.may_meet(None, options.time_to):
+            continue
+        if status(log.path).writer.alive:
             raise InvalidOption(
                 "a live queue is read where it is written, and the workers may be elsewhere: "
                 f"queue={log.name}, master={master or 'not known'}",

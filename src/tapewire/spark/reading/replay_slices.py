@@ -27,7 +27,7 @@ from tapewire.queue.status import status
 from tapewire.replay import snapshots
 from tapewire.replay.start import first_seq_after, next_record, warm_book
 from tapewire.spark.reading.instruments import given_instruments
-from tapewire.spark.reading.slices import SLICE_BYTES
+from tapewire.spark.reading.slices import SLICE_BYTES, bytes_of
 from tapewire.spark.reading.units import Unit
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ def _look(log: LogRef, unit: Unit, options: ReadOptions) -> _BookLog | None:
     last_ns, size = _NEVER, 0
     if log.kind == "queue":
         seen = status(log.path)
-        size = len(seen.segments) * seen.segment_bytes
+        size = bytes_of(seen)
         begun_again = seen.records is None and not seen.sparse  # the last number says nothing
         if seen.last_seq is not None and not begun_again:
             end = seen.last_seq + 1

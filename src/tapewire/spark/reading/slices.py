@@ -153,6 +153,8 @@ class _Range:
 
 
 def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
+    if not log.may_meet(options.time_from, options.time_to):
+        return None  # of years of days, only those asked for are opened
     low, high = options.seq_from or 0, END if options.seq_to is None else options.seq_to
     if log.kind != "queue":
         return _Range(log, low, high, _count(log, options), None, 0)
@@ -160,7 +162,7 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
     seen = watch.look()
     if all(segment.holds_records is False for segment in seen.segments):
         return None
-    size = len(seen.segments) * seen.segment_bytes
+    size = bytes_of(seen)
     begun_again = seen.records is None and not seen.sparse
     if begun_again or seen.first_available_seq is None or seen.last_seq is None:
         # None where an end is damaged, too: counting comes to it, and says so.
@@ -184,6 +186,12 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
     share = (last - first.seq) / max(1, (seen.last_seq or 0) + 1 - (seen.first_available_seq or 0))
     bytes_ = max(1, int(size * min(share, 1)))
     return _Range(log, first.seq, last, None, seen, bytes_, first.exact)
+
+
+def bytes_of(seen: QueueStatus) -> int:
+    """About how many bytes of records: a day's log seldom fills its last segment."""
+    begun = sum(segment.holds_records is not False for segment in seen.segments)
+    return max(begun - 1, 0) * seen.segment_bytes + min(seen.end_offset, seen.segment_bytes)
 
 
 def _check_end(log: LogRef, seen: QueueStatus, damage: Damage) -> None:

@@ -17,10 +17,9 @@ from typing import Any
 
 from tapewire._native import process_start_ticks, wall_clock_ns
 from tapewire.bus.markers import Lease, boot_id
-from tapewire.bus.names import check_name, folders_below, path_below
+from tapewire.bus.names import check_name, folders_below, make_folders, path_below
 from tapewire.errors import ConcurrentUse, CorruptMetadata
 from tapewire.protocol.json_file import Wrong, load, members, parse_checked
-from tapewire.spark.folders import make_folders
 
 __all__ = ["Jobs", "commit_lock"]
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tapewire.bus.names import check_name, folders_below, path_below
+from tapewire.bus.names import check_name, folders_below, make_folders, path_below, sync
 from tapewire.errors import InvalidName
 from tapewire.protocol.json_file import (
     Wrong,
@@ -26,7 +26,6 @@ from tapewire.protocol.json_file import (
     parse_checked,
     store,
 )
-from tapewire.spark.folders import make_folders, sync
 
 __all__ = ["Action", "Manifest", "Manifests"]
 

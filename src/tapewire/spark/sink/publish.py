@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import tapewire as tw
-from tapewire.bus.names import path_below
+from tapewire.bus.names import make_folders, path_below, sync
 from tapewire.config import WriterConfig
 from tapewire.errors import (
     BatchConflict,
@@ -41,17 +41,11 @@ from tapewire.protocol import types_file
 from tapewire.queue import open_reader
 from tapewire.queue._native import Upkeep
 from tapewire.spark.exchange import exchange
-from tapewire.spark.folders import CONTROL, make_folders, sync
+from tapewire.spark.folders import CONTROL
 from tapewire.spark.sink.jobs import Jobs, commit_lock
 from tapewire.spark.sink.manifest import ONCE, Action, Manifest, Manifests
 from tapewire.spark.sink.rows import Columns, plain
-from tapewire.spark.sink.staging import (
-    Run,
-    append,
-    batches,
-    columns_of,
-    merge,
-)
+from tapewire.spark.sink.staging import Run, append, batches, columns_of, merge
 
 __all__ = ["Archive"]
 

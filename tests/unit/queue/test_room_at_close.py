@@ -1,0 +1,104 @@
+"""A log that nobody will fill gives the room behind its end back when it is closed."""
+
+import os
+
+import pytest
+
+import tapewire as tw
+from tapewire.config import WriterConfig
+from tapewire.queue import open_reader
+from tapewire.queue.verification import Verification
+
+SEGMENT_BYTES = 1 << 20
+
+
+def fill(queue, count=100, config=None):
+    config = config or WriterConfig.archive()
+    with tw.open_publisher(queue, config=config, segment_bytes=SEGMENT_BYTES) as writer:
+        for _ in range(count):
+            writer.append(1, b"%d" % writer.next_seq)
+
+
+# Holes are looked at below `tmp_path`, on a disk: tmpfs fills one when somebody reads it.
+
+
+def taken(queue, segment=0):
+    """Bytes of the disk, and of the file."""
+    found = os.stat(queue / f"{segment:09}.q")
+    return found.st_blocks * 512, found.st_size
+
+
+def payloads(queue):
+    with tw.open_log(queue) as log:
+        return [int(bytes(record.payload)) for record in log]
+
+
+@pytest.mark.parametrize("count", [0, 1, 100])
+def test_a_closed_archive_takes_what_it_holds_and_keeps_its_length(tmp, count):
+    fill(tmp / "q", count)
+    blocks, size = taken(tmp / "q")
+    assert blocks <= 32768
+    assert size == SEGMENT_BYTES
+    assert payloads(tmp / "q") == list(range(count))
+    with Verification(os.fspath(tmp / "q")) as check:
+        for _ in check.run():
+            pass
+        assert check.verdict().intact
+
+
+def test_no_byte_changes_so_a_kill_at_any_moment_does_no_harm(tmp):
+    writer = tw.open_publisher(tmp / "q", config=WriterConfig.archive(), segment_bytes=65536)
+    writer.append(1, b"x" * 4000)
+    before = (tmp / "q" / "000000000.q").read_bytes()
+    writer.close()
+    assert (tmp / "q" / "000000000.q").read_bytes() == before
+    assert taken(tmp / "q")[0] < 65536
+
+
+@pytest.mark.parametrize("bytes_left", [0, 64, 128, 4096, 4160])
+def test_a_segment_that_is_full_or_nearly_so_stays_whole(tmp, bytes_left):
+    payload = bytes(8192 - 64 - 64 - bytes_left)
+    with tw.open_publisher(tmp / "q", config=WriterConfig.archive(), segment_bytes=8192) as writer:
+        writer.append(1, payload)
+    for _ in range(2):
+        with tw.open_publisher(tmp / "q", config=WriterConfig.archive()) as writer:
+            writer.append(1, b"more")
+    with tw.open_log(tmp / "q") as log:
+        assert [len(record.payload) for record in log] == [len(payload), 4, 4]
+
+
+def test_who_opens_it_again_takes_the_room_before_appending(tmp_path):
+    fill(tmp_path / "q")
+    with tw.open_publisher(tmp_path / "q", config=WriterConfig.archive()) as writer:
+        assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
+        writer.append(1, b"100")
+    assert taken(tmp_path / "q")[0] <= 32768
+    assert payloads(tmp_path / "q") == list(range(101))
+
+
+def test_a_copy_with_holes_is_whole_again_before_a_record_comes(tmp_path):
+    """Else a full disk would strike in the middle of a record."""
+    fill(tmp_path / "q", config=WriterConfig())
+    segment = tmp_path / "q" / "000000000.q"
+    os.truncate(segment, 65536)
+    os.truncate(segment, SEGMENT_BYTES)
+    assert taken(tmp_path / "q")[0] < SEGMENT_BYTES
+    with tw.open_publisher(tmp_path / "q", preallocate=False):
+        assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
+
+
+def test_a_live_queue_keeps_its_room(tmp):
+    fill(tmp / "q", config=WriterConfig())
+    assert taken(tmp / "q")[0] >= SEGMENT_BYTES
+
+
+def test_a_reader_that_waits_at_the_end_goes_on_when_it_grows_again(tmp):
+    fill(tmp / "q")
+    with open_reader(tmp / "q") as reader:
+        assert len(reader.read_batch(1000)) == 100
+        fill(tmp / "q", 20_000)  # into the next segment
+        seen = 100
+        while len(batch := reader.read_batch(65536)):
+            assert batch.seq[0] == seen
+            seen += len(batch)
+    assert seen == 20_100
