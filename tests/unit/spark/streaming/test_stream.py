@@ -19,6 +19,7 @@ from tapewire.errors import (
 from tapewire.queue import status
 from tapewire.queue._native import remove_reader
 from tapewire.spark.streaming import pinned
+from tests.support.crafted import break_header
 from tests.support.micro_batches import Killed, MicroBatches, batch
 
 POINTS = ["planning", "offset", "partitions", "task", "written"]
@@ -400,11 +401,6 @@ def test_damage_in_the_range_is_told_or_passed_over(tmp):
         query = MicroBatches(tmp / "md", reader=f"q{limit}", max_rows=limit, on_damage="skip").run()
         assert query.rows == batch(tmp / "md", on_damage="skip")
         assert set(range(300)) - set(query.column("seq")) == {130}
-
-
-def break_header(path):
-    with open(path, "r+b") as file:
-        file.write(b"\xff" * 64)
 
 
 def test_a_segment_whose_header_is_damaged_is_passed_over(tmp):
