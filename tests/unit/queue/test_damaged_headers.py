@@ -71,7 +71,7 @@ def test_it_can_be_passed_over_and_what_is_lost_is_said(log, which):
 def test_a_segment_that_a_live_writer_has_prepared_is_no_damage(tmp, eventually):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         writer.append(1, PAYLOAD)
-        eventually(lambda: (tmp / "q" / "000000001.q").exists())
+        eventually((tmp / "q" / "000000001.q").exists)
         break_header(tmp / "q" / "000000001.q")
         with tw.open_log(tmp / "q") as reader, tw.open_log(tmp / "q") as late:
             assert [record.seq for record in reader] == [0]
