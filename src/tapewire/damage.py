@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tapewire.errors import CorruptRecord, GapDetected, Overrun, SegmentMissing, TapewireError
+from tapewire.errors import (
+    CorruptMetadata,
+    CorruptRecord,
+    GapDetected,
+    Overrun,
+    SegmentMissing,
+    TapewireError,
+)
 
 if TYPE_CHECKING:
     from tapewire.log import Reader
 
 __all__ = ["DAMAGE", "Passed", "pass_damage", "said"]
 
-DAMAGE = (CorruptRecord, SegmentMissing, GapDetected, Overrun)
+# CorruptMetadata: of a segment's header, where reading comes to it.
+DAMAGE = (CorruptRecord, CorruptMetadata, SegmentMissing, GapDetected, Overrun)
 
 
 @dataclass(frozen=True)

@@ -86,3 +86,9 @@ def is_sealed(queue, segment):
 
 def untouched(metrics):
     return (metrics["recovered_pads"], metrics["damaged_spans"], metrics["gaps_found"]) == (0, 0, 0)
+
+
+def break_header(path):
+    """Damage the header of a segment file; its records stay as they are."""
+    with open(path, "r+b") as file:
+        file.write(b"\xff" * 64)

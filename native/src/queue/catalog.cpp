@@ -19,6 +19,18 @@ const std::vector<std::uint32_t>& Catalog::ids() {
     return ids_;
 }
 
+// Empty where its header is damaged: nothing is known of it then, and whoever enters it says so.
+std::optional<Segment> Catalog::open(std::uint32_t id) const {
+    try {
+        auto segment = Segment::open(layout_, id, bytes_, Mapping::Access::read_only);
+        if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+        return segment;
+    } catch (const Error& e) {
+        if (e.code != Errc::corrupt_metadata) throw;
+        return std::nullopt;
+    }
+}
+
 const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
     Facts& facts = facts_[id];
     if (facts.first_seq || facts.empty) return facts;
@@ -36,8 +48,8 @@ const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
         facts.foreign = commit.header().header_check == 0;
         return facts;
     }
-    const auto segment = Segment::open(layout_, id, bytes_, Mapping::Access::read_only);
-    if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+    const auto segment = open(id);
+    if (!segment) return facts;
     if (Walk walk = walk_from_start(layout_, first_seq_, *segment); walk.step()) {
         facts.first_seq = walk.header().seq;
         facts.foreign = walk.header().header_check == 0;
@@ -54,9 +66,8 @@ std::optional<std::uint64_t> Catalog::max_ts(std::uint32_t id) {
         if (!index->entries.empty()) facts.max_ts_ns = index->times.max_ns;
         return facts.max_ts_ns;
     }
-    const auto segment = Segment::open(layout_, id, bytes_, Mapping::Access::read_only);
-    if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
-    if (!segment->sealed()) return std::nullopt;
+    const auto segment = open(id);
+    if (!segment || !segment->sealed()) return std::nullopt;
     TimeRange times;
     bool any = false;
     for (Walk walk = walk_from_start(layout_, first_seq_, *segment); walk.step(); any = true) {

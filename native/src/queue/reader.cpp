@@ -7,6 +7,7 @@
 
 #include "tapewire/clock.hpp"
 #include "tapewire/error.hpp"
+#include "tapewire/queue/walk.hpp"
 #include "tapewire/queue/writer_lock.hpp"
 
 namespace tapewire::queue {
@@ -243,6 +244,7 @@ bool Reader::passed_over() const {
 
 bool Reader::leave_segment() {
     check_usable();
+    if (is_outside()) return enter_awaited();
     if (!segment_.sealed() && !passed_over()) return false;
     // SYNC seal: no record is committed here after SEALED, but one may have been just before it.
     if (offset_ + kRecordHeaderBytes <= end_) {
@@ -281,6 +283,63 @@ void Reader::enter(Segment segment, std::uint64_t offset) noexcept {
     base_ = segment_.data();
     end_ = segment_.size();
     offset_ = offset;
+}
+
+// Outside of all segments, in front of one that cannot be entered, or is not there yet.
+void Reader::stand_before(std::uint32_t id, std::uint64_t offset) noexcept {
+    segment_ = Segment::unopened(id);
+    map_.reset();
+    base_ = nullptr;
+    end_ = 0;
+    offset_ = offset;
+}
+
+// As enter_id; a damaged header is not told here but by next(), since this reader stands before it then.
+bool Reader::come_to(std::uint32_t id, std::uint64_t offset) {
+    try {
+        return enter_id(id, offset);
+    } catch (const Error& e) {
+        if (e.code != Errc::corrupt_metadata) throw;
+        stand_before(id, offset);
+        return true;
+    }
+}
+
+// False: the log ends before it.
+bool Reader::enter_awaited() {
+    const std::uint32_t id = segment_.id();
+    if (!enter_id(id, offset_)) {
+        const auto ids = layout_.segments();
+        const bool due = control_.current_segment() >= id || (!ids.empty() && ids.back() > id);
+        if (!due) return false;
+        // A writer may have made it between the two looks.
+        if (!enter_id(id, offset_)) throw_segment_missing(id);
+    }
+    if (offset_ == kSegmentDataOffset) {
+        expect_first_number();
+    } else {
+        stand_on_the_log();  // by a committed position, which nobody could check before
+    }
+    return true;
+}
+
+// The one place where the very first number is known beforehand.
+void Reader::expect_first_number() noexcept {
+    if (expected_ == kAnySeq && segment_.id() == 0 && offset_ == kSegmentDataOffset &&
+        !segment_.sparse()) {
+        expected_ = control_.first_seq();
+    }
+}
+
+// All segments of a log agree about it: any will do.
+bool Reader::sparse() const {
+    if (!is_outside()) return segment_.sparse();
+    for (const std::uint32_t id : layout_.segments()) {
+        if (const auto segment = open_or_nothing(layout_, id, segment_bytes())) {
+            return segment->sparse();
+        }
+    }
+    return false;
 }
 
 bool Reader::enter_id(std::uint32_t id, std::uint64_t offset) {
@@ -343,14 +402,17 @@ bool Reader::resume_committed() {
     }
     expected_ = kAnySeq;
     last_seq_.reset();
-    if (!enter_id(static_cast<std::uint32_t>(at.segment), at.offset)) {
+    const auto id = static_cast<std::uint32_t>(at.segment);
+    if (!come_to(id, at.offset)) {
         // Ahead of all there is: its name was lost with the power, and the log ends before.
         const auto ids = layout_.segments();
-        if (ids.empty() || at.segment < ids.back() || !enter_id(ids.back(), segment_bytes())) {
-            throw_segment_missing(static_cast<std::uint32_t>(at.segment));
+        if (ids.empty() || id < ids.back() || !come_to(ids.back(), segment_bytes())) {
+            throw_segment_missing(id);
         }
+        // Or it was committed behind a damaged segment, to wait there for the next one.
+        if (is_outside()) stand_before(id, at.offset);
     }
-    stand_on_the_log();
+    if (!is_outside()) stand_on_the_log();
     if (position() != at) meta_->commit(position(), state.pinned);
     return true;
 }
@@ -395,7 +457,8 @@ bool Reader::has_writer() {
 
 Disconnect Reader::detect_disconnect(std::int64_t ttl_ns) {
     check_usable();
-    if (!file_exists(layout_.segment(segment_.id()))) return Disconnect::segment_missing;
+    if (!is_outside() && !file_exists(layout_.segment(segment_.id())))
+        return Disconnect::segment_missing;
     if (!has_writer()) return Disconnect::lock_lost;
     return writer_status(ttl_ns).alive ? Disconnect::none : Disconnect::heartbeat_stale;
 }

@@ -42,6 +42,11 @@ Walk walk_by_index(const Layout& layout, std::uint64_t first_seq, const Segment&
 // Retention may remove a segment while we look: begin again with what is there.
 constexpr int kTries = 10;
 
+// Of a segment: whoever is asked to skip what is damaged goes on behind it.
+bool cannot_be_entered(Errc code) noexcept {
+    return code == Errc::corrupt_metadata || code == Errc::unsupported_version;
+}
+
 [[noreturn]] void throw_gone() { throw Error(Errc::segment_missing, "segment is gone"); }
 
 }  // namespace
@@ -69,7 +74,11 @@ bool Reader::or_stay(Seek seek) {
                 catalog_.forget();
                 continue;
             }
-            if (before.map()) enter(before.share(), offset);
+            if (before.map()) {
+                enter(before.share(), offset);
+            } else {
+                stand_before(before.id(), offset);
+            }
             expected_ = expected;
             last_seq_ = last;
             if (e.path.empty()) throw_segment_missing(segment_.id());
@@ -78,16 +87,14 @@ bool Reader::or_stay(Seek seek) {
     }
 }
 
-// Stands at `offset` of segment `id`. True when a record is there or behind.
+// Stands at `offset` of segment `id`. True when a record is there or behind, or what is damaged.
 bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
-    if (!enter_id(id, offset)) throw_gone();
+    if (!come_to(id, offset)) throw_gone();
     expected_ = kAnySeq;
     unnumbered_ = {};
     last_seq_.reset();
-    // The one place where the very first number is known beforehand.
-    if (id == 0 && offset == kSegmentDataOffset && !segment_.sparse()) {
-        expected_ = control_.first_seq();
-    }
+    if (is_outside()) return true;
+    expect_first_number();
     for (;;) {
         if (offset_ + kRecordHeaderBytes <= end_) {
             if (const Commit commit = Commit::at(base_ + offset_)) {
@@ -103,7 +110,12 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
             if (!rest_of_header_is_zero(base_ + offset_) && (segment_.sealed() || passed_over()))
                 return true;
         }
-        if (!leave_segment()) return false;
+        try {
+            if (!leave_segment()) return false;
+        } catch (const Error& e) {
+            if (e.code != Errc::corrupt_metadata) throw;
+            return true;  // the header of the next segment is damaged: the next call will name it
+        }
     }
 }
 
@@ -126,10 +138,24 @@ void Reader::seek_end() {
     });
 }
 
+// A damaged segment in which nothing can have been written yet: the log ends before it. Without a writer's
+// SEALED, or its hint, on the way there it was published ahead of its time.
+bool Reader::is_only_prepared(std::uint32_t id) const {
+    if (id == 0 || control_.current_segment() >= id) return false;
+    const auto below = open_or_nothing(layout_, id - 1, segment_bytes());
+    return below && !below->sealed();
+}
+
 void Reader::find_end() {
     const auto ids = catalog_.ids();
     for (std::size_t i = ids.size(); i-- > 0;) {
-        if (!enter_id(ids[i], kSegmentDataOffset)) throw_gone();
+        if (!come_to(ids[i], kSegmentDataOffset)) throw_gone();
+        if (is_outside()) {
+            if (i != 0 && is_only_prepared(ids[i])) continue;
+            expected_ = kAnySeq;
+            last_seq_.reset();
+            return;
+        }
         Walk walk =
             walk_by_index(layout_, first_seq(), segment_, false, [](const auto&) { return true; });
         bool any = false;
@@ -173,7 +199,8 @@ bool Reader::find_seq(std::uint64_t seq) {
     }
     if (low == 0) return settle(ids.front(), kSegmentDataOffset);
     const std::uint32_t id = ids[low - 1];
-    if (!enter_id(id, kSegmentDataOffset)) throw_gone();
+    if (!come_to(id, kSegmentDataOffset)) throw_gone();
+    if (is_outside()) return settle(id, kSegmentDataOffset);
     Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
                               [seq](const auto& entry) { return entry.seq <= seq; });
     while (walk.step()) {
@@ -236,7 +263,8 @@ bool Reader::find_time(std::uint64_t wanted) {
     const auto ids = catalog_.ids();
     for (std::uint32_t id : ids) {
         if (const auto highest = catalog_.max_ts(id); highest && *highest < wanted) continue;
-        if (!enter_id(id, kSegmentDataOffset)) throw_gone();
+        if (!come_to(id, kSegmentDataOffset)) throw_gone();
+        if (is_outside()) return settle(id, kSegmentDataOffset);
         Walk walk =
             walk_by_index(layout_, first_seq(), segment_, true,
                           [wanted](const auto& entry) { return entry.timestamp_ns < wanted; });
@@ -332,21 +360,78 @@ std::optional<Numbering> Reader::numbers_here() {
                                     static_cast<std::int64_t>(passed ? unnumbered_.bytes : 0)};
 }
 
-// At the end of a sealed segment whose successor is gone: to the next one there is.
-bool Reader::skip_missing_segment(Skipped& skipped) {
+// Nothing more comes where it stands: the next record is in another segment.
+bool Reader::has_left() const {
+    if (is_outside()) return true;
     if (offset_ + kRecordHeaderBytes <= end_ &&
         (load_commit(base_ + offset_) != 0 || !rest_of_header_is_zero(base_ + offset_))) {
         return false;
     }
-    if (!segment_.sealed() && !passed_over()) return false;
+    if (segment_.sealed()) return true;
+    try {
+        return passed_over();
+    } catch (const Error& e) {
+        if (!cannot_be_entered(e.code)) throw;
+        return true;  // the writer's hint is in there
+    }
+}
+
+// Where the segment to read next is gone or its header is damaged: to the next one that can be entered, or
+// behind all, to wait there for one.
+bool Reader::skip_segments(Skipped& skipped) {
+    if (!has_left()) return false;
+    const std::uint32_t from = is_outside() ? segment_.id() : segment_.id() + 1;
     const auto ids = layout_.segments();
-    const auto next = std::upper_bound(ids.begin(), ids.end(), segment_.id());
-    if (next == ids.end() || *next == segment_.id() + 1) return false;
-    skipped.segment = segment_.id() + 1;
+    bool damaged = false;
+    std::optional<Segment> found;
+    std::uint32_t to = from;
+    for (auto it = std::lower_bound(ids.begin(), ids.end(), from); it != ids.end() && !found;
+         ++it) {
+        to = *it;
+        try {
+            found = Segment::open(layout_, to, segment_bytes(), Mapping::Access::read_only);
+        } catch (const Error& e) {
+            if (!cannot_be_entered(e.code)) throw;
+            damaged = true;
+        }
+    }
+    if (!found && !damaged) return false;
+    if (!found) ++to;
+    if (to == from) return false;
+    skipped.segment = from;
     skipped.offset = 0;
-    skipped.bytes = (*next - skipped.segment) * segment_bytes();
-    pass_unnumbered(end_ - offset_ + skipped.bytes, {*next, kSegmentDataOffset});
-    return enter_id(*next, kSegmentDataOffset);
+    skipped.bytes = std::uint64_t{to - from} * segment_bytes();
+    const std::uint64_t left = is_outside() ? 0 : end_ - offset_;
+    pass_unnumbered(left + skipped.bytes, {to, kSegmentDataOffset});
+    if (found) {
+        enter(std::move(*found), kSegmentDataOffset);
+        if (damaged) count_skipped(skipped, from);
+    } else {
+        stand_before(to, kSegmentDataOffset);
+    }
+    return true;
+}
+
+// Which numbers the segments from `from` on had, where this one begins with a right record.
+void Reader::count_skipped(Skipped& skipped, std::uint32_t from) {
+    if (segment_.sparse()) return;
+    if (expected_ == kAnySeq) {
+        if (const auto below = numbers_below(layout_, first_seq(), from, segment_bytes())) {
+            expected_ = below->next;
+        } else if (file_exists(layout_.segment(from))) {
+            // Its first record may be right although its header is not.
+            expected_ = catalog_.first_record(from).first_seq.value_or(kAnySeq);
+        }
+    }
+    const Commit commit = Commit::at(base_ + offset_);
+    if (expected_ == kAnySeq || !commit || commit.header().type_id == format::kPadType ||
+        check_record(commit, end_ - offset_) != Fault::none || commit.header().seq < expected_) {
+        return;  // a gap, if there is one, is told at the next right record
+    }
+    skipped.numbers_known = true;
+    skipped.first_seq = expected_;
+    skipped.last_seq = commit.header().seq - 1;
+    expected_ = commit.header().seq;
 }
 
 Skipped Reader::skip_damaged() {
@@ -354,11 +439,11 @@ Skipped Reader::skip_damaged() {
     Skipped skipped;
     skipped.segment = segment_.id();
     skipped.offset = offset_;
-    if (skip_missing_segment(skipped)) {
+    if (skip_segments(skipped)) {
         if (ready_) ready_->make_readable();
         return skipped;
     }
-    if (offset_ + kRecordHeaderBytes > end_) return skipped;
+    if (is_outside() || offset_ + kRecordHeaderBytes > end_) return skipped;
     const Commit commit = Commit::at(base_ + offset_);
     if (!commit && rest_of_header_is_zero(base_ + offset_)) {
         const auto at =

@@ -43,6 +43,9 @@ bool Reader::nothing_until_rung(std::uint32_t& heard) {
     // SYNC wake: pairs with Writer::wake_if_waiting.
     heard = std::atomic_ref(*control_.notify_word()).load(std::memory_order_acquire);
     std::atomic_ref(*control_.waiters_word()).store(1, std::memory_order_seq_cst);
+    RecordView record;
+    // Whoever publishes the segment that is awaited rings afterwards.
+    if (is_outside()) return !look_cold(record) && is_outside();
     const bool was_sealed = segment_.sealed(std::memory_order_seq_cst);
     if (!progress_made()) return true;
     if (!was_sealed) return false;
@@ -50,7 +53,6 @@ bool Reader::nothing_until_rung(std::uint32_t& heard) {
     // can be committed here, so sleep until a writer opens and rings. If it moved on and found nothing,
     // the test must be made again in that place.
     const std::uint32_t here = segment_.id();
-    RecordView record;
     return !look_cold(record) && segment_.id() == here;
 }
 
@@ -130,7 +132,9 @@ bool Reader::look_again(RecordView& out) {
         ReadyFd::Watch watch;
         watch.owner = map_;
         // Their values are taken before the last look, so that no change falls between the two.
-        watch.words[0] = {segment_.flags_address(), segment_.flags(std::memory_order_seq_cst)};
+        if (!is_outside()) {
+            watch.words[0] = {segment_.flags_address(), segment_.flags(std::memory_order_seq_cst)};
+        }
         watch.words[1] = {control_.current_segment_address(), control_.current_segment()};
         if (offset_ + kRecordHeaderBytes <= end_) {
             watch.words[2] = {reinterpret_cast<const std::uint32_t*>(base_ + offset_), 0};

@@ -16,7 +16,7 @@ void check_header(const SegmentHeader& header, std::uint32_t id, const std::stri
         return Error(Errc::corrupt_metadata,
                      std::string("segment header is damaged: ") + field + "=" + hex(value), path,
                      static_cast<std::int64_t>(offset),
-                     "restore the file from a copy, or move it away to read past it");
+                     "restore the file from a copy; skip_damaged() of a reader goes on behind it");
     };
     if (header.magic != format::kSegmentMagic) {
         throw corrupt("magic", offsetof(SegmentHeader, magic), header.magic);

@@ -307,6 +307,16 @@ std::uint64_t QueueWatch::records_of(const QueueLook& look, std::uint32_t id) {
     return tally.mark.records;
 }
 
+// A reader that comes to a segment which cannot be read: its next number follows on what lies before.
+void QueueWatch::expect_at(const QueueLook& look, ReaderLook& reader, std::uint32_t id) const {
+    const bool damaged =
+        std::any_of(look.segments.begin(), look.segments.end(),
+                    [id](const auto& segment) { return segment.id == id && !segment.readable; });
+    if (!damaged || look.sparse || !look.records) return;
+    if (const auto numbers = numbers_below(layout_, look.first_seq, id, look.segment_bytes))
+        reader.next_seq = numbers->next;
+}
+
 void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
     if (reader.state.damaged) return;
     Position at = reader.state.position;
@@ -328,13 +338,18 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
             reader.next_seq = look.first_seq;
         }
     };
-    if (!end_known_ && at >= look.end) return;  // how much lies behind is not known
+    const bool at_start = at.offset == kSegmentDataOffset;
+    if (!end_known_ && at >= look.end) {  // how much lies behind is not known
+        expect_at(look, reader, static_cast<std::uint32_t>(at.segment) + (at_start ? 0 : 1));
+        return;
+    }
     if (at >= look.end) return caught_up();
     reader.lag_segments = look.end.segment - at.segment;
     reader.lag_bytes = reader.lag_segments * look.segment_bytes + look.end.offset - at.offset;
     try {
         const auto id = static_cast<std::uint32_t>(at.segment);
         const auto head = static_cast<std::uint32_t>(look.end.segment);
+        if (at_start) expect_at(look, reader, id);
         std::optional<Mark> known;
         if (const auto it = reader_marks_.find(reader.name);
             it != reader_marks_.end() && it->second.segment == id) {
@@ -344,14 +359,17 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
                                           look.segment_bytes);
         reader_marks_[reader.name] = {id, tally.mark};
         std::optional<RecordPlace> next = tally.next;
+        if (next) reader.next_seq = next->seq;
         std::uint64_t lag = (id == head ? tail_.mark.records : records_of(look, id));
         lag -= std::min(lag, tally.mark.records);
         for (std::uint32_t between = id + 1; between <= head; ++between) {
+            if (!next) expect_at(look, reader, between);
             lag += between == head ? tail_.mark.records : records_of(look, between);
             if (next) continue;
             const Tally first = count_records(layout_, look.first_seq, open(look, between),
                                               kSegmentDataOffset, std::nullopt, 0);
             next = first.next;
+            if (next) reader.next_seq = next->seq;
         }
         if (!end_known_) return;
         if (lag == 0) {  // what is left holds no record
@@ -360,11 +378,8 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
             return caught_up();
         }
         reader.lag_records = lag;
-        if (next) {
-            reader.next_seq = next->seq;
-            if (look.last_timestamp_ns && *look.last_timestamp_ns > next->timestamp_ns)
-                reader.lag_ns = *look.last_timestamp_ns - next->timestamp_ns;
-        }
+        if (next && look.last_timestamp_ns && *look.last_timestamp_ns > next->timestamp_ns)
+            reader.lag_ns = *look.last_timestamp_ns - next->timestamp_ns;
     } catch (const Error& e) {
         retired_ = retired_ || has_moved(reader);
         tell(look, e, "reader '" + reader.name + "': its lag in records is not known: ");

@@ -20,7 +20,8 @@ bool begins_right(const Segment& segment) {
 // Further back the number is taken for unknown, as it is when the segments are gone.
 constexpr std::uint32_t kMostSegmentsBack = 64;
 
-// Behind all that lies in the segments before `id`, in its own offsets.
+}  // namespace
+
 std::optional<Numbering> numbers_below(const Layout& layout, std::uint64_t first_seq,
                                        std::uint32_t id, std::uint64_t bytes) {
     std::uint32_t from = id;
@@ -45,8 +46,6 @@ std::optional<Numbering> numbers_below(const Layout& layout, std::uint64_t first
     }
     return numbers;
 }
-
-}  // namespace
 
 std::optional<Segment> open_or_nothing(const Layout& layout, std::uint32_t id,
                                        std::uint64_t bytes) {

@@ -56,7 +56,7 @@ Kind kind_of(std::uint16_t type_id) noexcept {
 
 bool is_damage(Errc code) noexcept {
     return code == Errc::corrupt_record || code == Errc::checksum_mismatch ||
-           code == Errc::segment_missing;
+           code == Errc::segment_missing || code == Errc::corrupt_metadata;
 }
 
 // A record that is right, with a message that is not: or not of this release, or for another kind of book.

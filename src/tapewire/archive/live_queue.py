@@ -63,6 +63,7 @@ class LiveQueue:
         self._seen: int | None = None  # number of the last record read
         self._kept: int | None = None  # and of the last one that went into the archive
         self._restart: tuple[int, int] | None = None
+        self._end_told = 0  # how many of those were told since no record came
         self._stuck: str | None = None
         # First of all: whoever holds the name may be writing those very logs of the archive.
         self._reader = self._open(name)
@@ -125,7 +126,8 @@ class LiveQueue:
     def _tell_late_begin(self) -> None:
         seen = status(self.origin.queue)
         first = seen.first_available_seq
-        if first is not None and first > seen.first_seq and not seen.sparse:
+        retired = bool(seen.segments) and seen.segments[0].id > 0  # else its front is damaged
+        if retired and first is not None and first > seen.first_seq and not seen.sparse:
             self._found.find(
                 f"{self.stream}: records {seen.first_seq} to {first - 1} were retired before the "
                 "first tap: the archive begins behind them"
@@ -158,10 +160,11 @@ class LiveQueue:
                 batch = self._reader.read_batch(BATCH_RECORDS)
                 # A record that hides behind a lost commit word is damage too: `wait` raises it.
                 if len(batch) == 0 and not self._reader.wait(0):
+                    self._tell_lost_end()
                     return None
             except GapDetected as error:
                 self.lose(error.message)  # told once: the reader has gone on by itself
-            except (CorruptRecord, SegmentMissing) as error:
+            except (CorruptRecord, CorruptMetadata, SegmentMissing) as error:
                 if not self._pass(error):
                     return None
             else:
@@ -174,7 +177,7 @@ class LiveQueue:
         if self._stuck is None:
             try:
                 self._reader.wait(seconds)
-            except (GapDetected, CorruptRecord, SegmentMissing):
+            except (GapDetected, CorruptRecord, CorruptMetadata, SegmentMissing):
                 return  # `read` sees to it
 
     @property
@@ -197,6 +200,12 @@ class LiveQueue:
             self._stuck = error.message
             self._found.find(f"{self.stream}: damaged, and nothing right behind it yet: {error}")
         return False
+
+    def _tell_lost_end(self) -> None:
+        """What was passed over, and no record behind it to tell it with: told once."""
+        for why in self._lost[self._end_told :]:
+            self._found.find(f"{self.stream}: damaged, and nothing right behind it yet: {why}")
+        self._end_told = len(self._lost)
 
     def _rising(self, batch: Batch) -> Batch:
         """The records up to where numbers begin anew, if they do."""
@@ -275,6 +284,7 @@ class LiveQueue:
         """These records are in the archive, `already` of them from before, and the gap is noted."""
         self.uncommitted = True
         self._lost.clear()
+        self._end_told = 0
         self._kept = int(batch.seq[-1])
         self.report.records += len(batch) - already
         self.report.bytes += batch[already:].payload_bytes

@@ -88,15 +88,19 @@ def first_seq(reader: Reader) -> int | None:
 
 
 def last_seq(reader: Reader) -> int | None:
-    """Number of the last record, by seeking alone; None when there is none or a segment is gone.
+    """Number of the last record, by seeking alone; None when there is none or it cannot be known.
+
+    A segment may be gone, or the end of the log damaged.
 
     `seek_seq(n)` says whether any record has at least number `n`: the last number is the
     largest for which it does, found in twice its logarithm of seeks. Moves the reader.
     """
     try:
-        return _gallop(reader)
+        last = _gallop(reader)
     except SegmentMissing:
         return None
+    # A seek that comes to damage says yes to every number: what is behind it may be of that one.
+    return None if last == 2**64 - 1 else last
 
 
 def _gallop(reader: Reader) -> int | None:

@@ -209,12 +209,21 @@ class Verification:
         if skipped is not None and skipped.bytes:
             lost = skipped.first_seq, skipped.last_seq
             self._note(Place(error.message, error.path, error.offset, skipped.bytes, *lost))
+            self._verdict.complete = self._verdict.complete and not self._is_behind_all()
             return True
         self._note(Place(error.message, error.path, error.offset))
         if self._enter_next_readable_segment():
             return True
         self._verdict.complete = False
         return False
+
+    def _is_behind_all(self) -> bool:
+        """Whether nothing right was found behind the last segment that is damaged."""
+        if self._queue is None:
+            return False
+        here = self._reader.position
+        assert isinstance(here, tuple)
+        return all(segment.id < here[0] for segment in self._queue.segments)
 
     def _was_retired(self) -> bool:
         """Whether the log begins behind us by now: then nothing is damaged."""

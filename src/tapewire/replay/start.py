@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapewire.clock import to_ns
-from tapewire.errors import CorruptRecord, GapDetected, InvalidOption, SegmentMissing
+from tapewire.errors import (
+    CorruptMetadata,
+    CorruptRecord,
+    GapDetected,
+    InvalidOption,
+    SegmentMissing,
+)
 from tapewire.log import Record
 from tapewire.replay import snapshots
 from tapewire.replay.snapshots import Finding
@@ -61,7 +67,7 @@ def next_record(reader: Any) -> Record | None:
             return record
         except GapDetected:
             continue  # told once; the record comes next
-        except (CorruptRecord, SegmentMissing):
+        except (CorruptRecord, CorruptMetadata, SegmentMissing):
             if reader.skip_damaged().bytes == 0:
                 return None
 
@@ -146,5 +152,7 @@ def begins_late(reader: Any) -> tuple[int, int] | None:
         return None
     from tapewire.queue import status
 
-    first = status(reader.path).first_seq
-    return (first, record.seq - 1) if first < record.seq else None
+    seen = status(reader.path)
+    if seen.segments and seen.segments[0].id == 0:
+        return None  # nothing was retired: what is lost is damaged, and reading comes to it
+    return (seen.first_seq, record.seq - 1) if seen.first_seq < record.seq else None

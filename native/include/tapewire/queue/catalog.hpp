@@ -33,12 +33,15 @@ class Catalog {
         facts_.clear();
     }
 
-    // Number of the first record; looks into the file. Empty: the segment holds no record.
+    // Number of the first record; looks into the file. Empty: the segment holds no record, or
+    // is damaged in its header and at its first record.
     const Facts& first_record(std::uint32_t id);
     // Highest time in a sealed segment, from its index or by a scan. Empty: not sealed, or no record.
     std::optional<std::uint64_t> max_ts(std::uint32_t id);
 
   private:
+    std::optional<Segment> open(std::uint32_t id) const;
+
     Layout layout_;
     std::uint64_t bytes_;
     std::uint64_t first_seq_;

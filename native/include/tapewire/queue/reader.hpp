@@ -38,7 +38,8 @@ enum class Disconnect { none, lock_lost, heartbeat_stale, segment_missing };
 
 class Reader final : public Cursor, private ForkAware {
   public:
-    // Stands at the earliest record. `resume()` and the seeks move it.
+    // Stands at the earliest record. `resume()` and the seeks move it. A segment that is damaged in its
+    // header is no reason to fail: they stand before it, and next() says so until skip_damaged().
     Reader(const std::string& root, const ReaderOptions& options);
     ~Reader() override;
 
@@ -68,7 +69,7 @@ class Reader final : public Cursor, private ForkAware {
     std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
     std::uint64_t segment_bytes() const noexcept { return control_.segment_bytes(); }
     std::uint64_t first_seq() const noexcept { return control_.first_seq(); }
-    bool sparse() const noexcept { return segment_.sparse(); }
+    bool sparse() const;
 
     WriterStatus writer_status(std::int64_t ttl_ns);
     Disconnect detect_disconnect(std::int64_t ttl_ns);
@@ -105,6 +106,12 @@ class Reader final : public Cursor, private ForkAware {
     void check_hidden_record() const;
     void enter(Segment segment, std::uint64_t offset) noexcept;
     bool enter_id(std::uint32_t id, std::uint64_t offset);
+    void stand_before(std::uint32_t id, std::uint64_t offset) noexcept;
+    bool come_to(std::uint32_t id, std::uint64_t offset);
+    bool is_outside() const noexcept { return !map_; }
+    bool enter_awaited();
+    void expect_first_number() noexcept;
+    bool is_only_prepared(std::uint32_t id) const;
     void note_gap(std::uint64_t seq);
     void watch_heartbeat(std::int64_t now) noexcept;
     bool seek_newest_run(std::uint64_t seq);
@@ -112,7 +119,9 @@ class Reader final : public Cursor, private ForkAware {
     void stand_on_the_log();
     void pass_unnumbered(std::uint64_t bytes, Position to) noexcept;
     std::optional<Numbering> numbers_here();
-    bool skip_missing_segment(Skipped& skipped);
+    bool has_left() const;
+    bool skip_segments(Skipped& skipped);
+    void count_skipped(Skipped& skipped, std::uint32_t from);
     template <class Seek>
     bool or_stay(Seek seek);
     bool find_seq(std::uint64_t seq);
@@ -136,7 +145,7 @@ class Reader final : public Cursor, private ForkAware {
         std::uint64_t bytes = 0;
         Position to;
     } unnumbered_;
-    Segment segment_;
+    Segment segment_;  // without a mapping: this reader stands before it, outside of all
     std::optional<std::uint64_t> last_seq_;
     Layout layout_;
     ReaderOptions options_;

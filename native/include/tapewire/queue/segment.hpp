@@ -23,6 +23,12 @@ class Segment {
     // Opens and checks size, magic, version, number and header check. Empty when there is no file.
     static std::optional<Segment> open(const Layout& layout, std::uint32_t id,
                                        std::uint64_t segment_bytes, Mapping::Access access);
+    // The place of a segment that is not open: it has a number and nothing else.
+    static Segment unopened(std::uint32_t id) {
+        Segment segment;
+        segment.id_ = id;
+        return segment;
+    }
     // Allocates and prepares NNNNNNNNN.q.tmp; nobody sees it before `publish`.
     static Segment prepare(const Layout& layout, std::uint32_t id, std::uint64_t segment_bytes,
                            bool sparse);

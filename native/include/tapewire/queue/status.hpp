@@ -97,6 +97,7 @@ class QueueWatch {
     void look_at_readers(QueueLook& look);
     void find_end(QueueLook& look);
     void measure_lag(QueueLook& look, ReaderLook& reader);
+    void expect_at(const QueueLook& look, ReaderLook& reader, std::uint32_t id) const;
     Segment open(const QueueLook& look, std::uint32_t id) const;
     std::uint64_t records_of(const QueueLook& look, std::uint32_t id);
 

@@ -85,6 +85,10 @@ inline std::optional<Numbering> in_next_segment(std::optional<Numbering> numbers
     return numbers;
 }
 
+// Behind all that lies in the segments before `id`, in its own offsets. Empty: they cannot tell.
+std::optional<Numbering> numbers_below(const Layout& layout, std::uint64_t first_seq,
+                                       std::uint32_t id, std::uint64_t bytes);
+
 // The numbers before `offset` of `segment`, by what lies before it. Empty: nothing that could tell is
 // there any more. Looks into earlier segments, a limited number, only while the first record of each is
 // damaged.

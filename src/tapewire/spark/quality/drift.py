@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tapewire.errors import CorruptRecord
+from tapewire.errors import CorruptMetadata, CorruptRecord
 from tapewire.log import open_log
 
 __all__ = ["MAX_DIFFERENCES", "ByTime", "ByTrades", "Difference", "Drift", "VenueBook"]
@@ -147,7 +147,10 @@ def _snapshots(path: str, levels: int) -> Iterator[VenueBook]:
         while True:
             try:
                 record = log.next()
-            except CorruptRecord:  # who reads the stream for its clocks tells of it
+            except (
+                CorruptRecord,
+                CorruptMetadata,
+            ):  # who reads the stream for its clocks tells of it
                 if not log.skip_damaged().bytes:
                     return
                 continue

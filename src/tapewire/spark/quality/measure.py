@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapewire.errors import CorruptRecord, InvalidOption
+from tapewire.errors import CorruptMetadata, CorruptRecord, InvalidOption
 from tapewire.log import open_log
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import (
@@ -118,7 +118,7 @@ def _batches(path: str, stream: str, found: DayMeasures) -> Iterator[tuple[Batch
         while True:
             try:
                 batch = log.read_batch(BATCH)
-            except CorruptRecord as error:
+            except (CorruptRecord, CorruptMetadata) as error:
                 skipped = log.skip_damaged()
                 found.damage.append(
                     Damage(

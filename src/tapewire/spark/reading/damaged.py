@@ -1,7 +1,7 @@
-"""Going on behind damage as `tapewire.damage` does, and behind a segment that cannot be entered.
+"""Going on behind damage as `tapewire.damage` does, and where a seek fails.
 
-Where its header is damaged, or a seek leads into one that is gone, a reader cannot say what comes
-behind it: the status of the queue can.
+Where that leads into a segment that is gone, a reader cannot say what comes behind it: the status
+of the queue can.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tapewire import damage
-from tapewire.damage import Passed, said
+from tapewire.damage import DAMAGE, Passed, said
 from tapewire.errors import CorruptMetadata, SegmentMissing, TapewireError
 from tapewire.queue import status
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DAMAGE", "UNREACHABLE", "pass_damage", "seek_seq"]
 
-DAMAGE = (*damage.DAMAGE, CorruptMetadata)
-# What a seek raises where the segment of a number is damaged or gone.
+# What a seek raises where the segment of a number is gone, or damaged and written elsewhere.
 UNREACHABLE = (CorruptMetadata, SegmentMissing)
 
 
@@ -35,17 +34,13 @@ def pass_damage(reader: Reader, error: TapewireError, first: int | None = None) 
     Returns:
         None when there is nothing right behind it yet: the reader stays where it is.
     """
-    if first is None and not isinstance(error, CorruptMetadata):
+    if first is None:
         return damage.pass_damage(reader, error)
-    wanted = first
-    if first is None and reader.last_seq is not None:
-        first = reader.last_seq + 1
     path = error.path or ""
     for segment in status(os.path.dirname(path)).segments if path.endswith(".q") else ():
         number = segment.first_seq
-        # By number where a seek failed: whose segment is missing is of no name in the folder.
-        behind = segment.path > path if wanted is None else number is not None and number > wanted
-        if behind and segment.readable and number is not None:
+        # By number: whose segment is missing is of no name in the folder.
+        if segment.readable and number is not None and number > first:
             reader.seek_seq(number)
             lost = f"{said(error)} (skipped: {os.path.basename(path)})"
             return Passed(lost, first, number - 1)

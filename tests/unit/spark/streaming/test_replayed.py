@@ -13,7 +13,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus
-from tapewire.errors import InvalidOption, SegmentMissing
+from tapewire.errors import CorruptMetadata, InvalidOption, SegmentMissing
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue import status
 from tapewire.replay import sources
@@ -21,6 +21,7 @@ from tapewire.replay.row_stream import RowStream
 from tapewire.spark.streaming import replay_steps
 from tapewire.spark.streaming import replayed as replayed_views
 from tests.support.book_tapes import START_NS, L2Feed
+from tests.support.crafted import break_header
 from tests.support.feature_tapes import TRADE_TICK, TapeWriter, instrument, random_tape
 from tests.support.micro_batches import Killed, MicroBatches, batch
 
@@ -463,6 +464,28 @@ def test_records_that_come_too_late_for_their_time_come_once_all_the_same(tmp, l
     assert found.num_rows == sum(status(path).records for path in feed.paths.values())
     times = found.column("timestamp_ns").to_pylist()
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("view", ["book", "features"])
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "middle", "last"])
+def test_a_segment_whose_header_is_damaged_is_told_or_passed_over(tmp, view, which):
+    with Feed(tmp / "bus", 7, apart=True, count=300, segment_bytes=8192) as feed:
+        feed.append()
+    everything = whole(tmp / "bus", view, "event")
+    path = [part.path for part in status(feed.paths["book"]).segments if part.holds_records][which]
+    break_header(path)
+    with pytest.raises(CorruptMetadata, match="damaged") as error:
+        whole(tmp / "bus", view, "event")
+    assert error.value.path == path
+    with pytest.raises(CorruptMetadata, match="damaged"):
+        query_over(tmp / "bus", view, "event").run()
+    found = whole(tmp / "bus", view, "event", on_damage="skip")
+    assert 0 < found.num_rows < everything.num_rows
+    query = query_over(tmp / "bus", view, "event", on_damage="skip", max_rows=60).run()
+    same(query.rows, found)
+    if view == "book":
+        rows = set(map(str, everything.to_pylist()))
+        assert all(str(row) in rows for row in found.to_pylist() if row["trusted"])
 
 
 # ---- what a micro-batch costs --------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tapewire.errors import (
 from tapewire.queue import status
 from tapewire.queue._native import remove_reader
 from tapewire.spark.streaming import pinned
+from tests.support.crafted import break_header
 from tests.support.micro_batches import Killed, MicroBatches, batch
 
 POINTS = ["planning", "offset", "partitions", "task", "written"]
@@ -402,18 +403,14 @@ def test_damage_in_the_range_is_told_or_passed_over(tmp):
         assert set(range(300)) - set(query.column("seq")) == {130}
 
 
-def break_header(path):
-    with open(path, "r+b") as file:
-        file.write(b"\xff" * 64)
-
-
-def test_a_segment_whose_header_is_damaged_is_passed_over(tmp):
+@pytest.mark.parametrize("which", [0, 1], ids=["first", "middle"])
+def test_a_segment_whose_header_is_damaged_is_passed_over(tmp, which):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300)
-    first, last = (status(tmp / "md").segments[n].first_seq for n in (1, 2))
-    break_header(status(tmp / "md").segments[1].path)
+    first, last = (status(tmp / "md").segments[which + n].first_seq for n in (0, 1))
+    break_header(status(tmp / "md").segments[which].path)
     left = [n for n in range(300) if not first <= n < last]
-    for limit in (7, first, 100, 1000):
+    for limit in (7, last - first, 100, 1000):
         query = MicroBatches(tmp / "md", reader=f"q{limit}", max_rows=limit, on_damage="skip").run()
         assert query.column("seq") == left
     query = MicroBatches(tmp / "md", reader="bytes", max_bytes=3000, on_damage="skip").run()

@@ -1,0 +1,107 @@
+"""A segment whose header is damaged is told by whoever comes to it, and passed over when asked."""
+
+import pytest
+
+import tapewire as tw
+from tapewire.damage import pass_damage
+from tapewire.queue import status
+from tests.support.crafted import break_header
+
+RECORDS = 200
+PAYLOAD = b"x" * 100
+
+
+@pytest.fixture
+def log(tmp):
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        for _ in range(RECORDS):
+            writer.append(1, PAYLOAD)
+    return tmp / "q"
+
+
+def damage(log, which):
+    """Break a header; its segment, and the numbers that it held."""
+    parts = [part for part in status(log).segments if part.holds_records]
+    behind = [*(part.first_seq for part in parts[1:]), RECORDS]
+    place = range(len(parts))[which]
+    break_header(parts[place].path)
+    return parts[place], range(parts[place].first_seq, behind[place])
+
+
+def numbers(reader, told):
+    found = []
+    while True:
+        try:
+            batch = reader.read_batch()
+        except tw.CorruptMetadata as error:
+            told.append(pass_damage(reader, error))
+            assert told[-1] is not None
+            continue
+        if not len(batch):
+            return found
+        found += batch.seq.tolist()
+
+
+@pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
+def test_reading_names_the_file_and_the_remedy(log, which):
+    segment, lost = damage(log, which)
+    with tw.open_log(log) as reader:
+        assert not reader.sparse
+        for n in range(lost.start):
+            assert reader.next().seq == n
+        for read in (reader.next, reader.read_batch, lambda: reader.wait(0)):
+            with pytest.raises(tw.CorruptMetadata, match="segment header is damaged") as error:
+                read()
+            assert error.value.path == segment.path
+            assert "skip_damaged()" in error.value.hint
+
+
+@pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
+def test_it_can_be_passed_over_and_what_is_lost_is_said(log, which):
+    _, lost = damage(log, which)
+    told = []
+    with tw.open_log(log) as reader:
+        assert numbers(reader, told) == [n for n in range(RECORDS) if n not in lost]
+    (passed,) = told
+    known = (None, None) if which == -1 else (lost[0], lost[-1])
+    assert (passed.first, passed.last) == known
+    assert "8192 bytes of segment" in passed.what
+
+
+def test_a_segment_that_a_live_writer_has_prepared_is_no_damage(tmp, eventually):
+    with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
+        writer.append(1, PAYLOAD)
+        eventually((tmp / "q" / "000000001.q").exists)
+        break_header(tmp / "q" / "000000001.q")
+        with tw.open_log(tmp / "q") as reader, tw.open_log(tmp / "q") as late:
+            assert [record.seq for record in reader] == [0]
+            late.seek_end()
+            assert late.next() is None
+            for _ in range(60):
+                writer.append(1, PAYLOAD)
+            for each in (reader, late):
+                with pytest.raises(tw.CorruptMetadata):  # now it is part of the log
+                    list(each)
+
+
+@pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
+def test_the_status_knows_the_number_that_a_pinned_reader_comes_to(log, which):
+    with tw.open_subscriber(log, "r", pinned=True) as reader:
+        segments = [part for part in status(log).segments if part.holds_records]
+        reader.seek_seq(max(0, segments[which].first_seq - 1))
+        if which != 0:
+            reader.next()
+        reader.commit()
+    _, lost = damage(log, which)
+    (seen,) = status(log).readers
+    assert (seen.next_seq, seen.lag_records) == (lost[0], None)
+
+
+def test_a_name_is_taken_up_again_before_and_behind_it(log):
+    _, lost = damage(log, 0)
+    with tw.open_subscriber(log, "r") as reader:
+        with pytest.raises(tw.CorruptMetadata):
+            reader.next()
+        reader.commit()
+    with tw.open_subscriber(log, "r") as reader:
+        assert numbers(reader, []) == list(range(len(lost), RECORDS))

@@ -1,0 +1,71 @@
+"""Replay over a segment whose header is damaged: an error, or a gap until the next snapshot."""
+
+import pytest
+
+import tapewire as tw
+from tapewire.queue import status
+from tapewire.replay import BookStream, Replay
+from tests.support.crafted import break_header
+from tests.support.feature_tapes import Event, TapeWriter, instrument
+
+PLACES = pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "middle", "last"])
+
+
+@pytest.fixture
+def log(tmp):
+    one = instrument()
+    tape = TapeWriter(tmp, one)
+    with tw.open_publisher(tmp / "book", segment_bytes=8192) as writer:
+        for n in range(300):
+            kind = "snapshot" if n % 70 == 0 else "diff"
+            event = Event(1_000 + n, kind, ((1000 - n % 5, 1 + n),), ((1010 + n % 7, 1 + n),))
+            type_id, payload = tape.payload(event)
+            writer.append(type_id, payload, timestamp_ns=event.time)
+    return tmp / "book"
+
+
+def damage(log, which):
+    path = [part for part in status(log).segments if part.holds_records][which].path
+    break_header(path)
+    return path
+
+
+def rows(log, **options):
+    with BookStream(log, levels=3, sample="event", symbols=[instrument()], **options) as stream:
+        return [row for batch in stream for row in batch.to_pylist()]
+
+
+@PLACES
+def test_without_the_option_it_is_an_error_that_names_the_file(log, which):
+    path = damage(log, which)
+    with pytest.raises(tw.CorruptMetadata, match="segment header is damaged") as error:
+        rows(log)
+    assert error.value.path == path
+
+
+@PLACES
+def test_with_it_no_trusted_row_is_wrong_and_others_say_so(log, which):
+    whole = {row["seq"]: row for row in rows(log)}
+    assert all(row["trusted"] for row in whole.values())
+    parts = [part for part in status(log).segments if part.holds_records]
+    damage(log, which)
+    found = rows(log, skip_damaged=True)
+    trusted = [row for row in found if row["trusted"]]
+    assert trusted == [whole[row["seq"]] for row in trusted]
+    assert 0 < len(found) < len(whole)
+    if which == 1:
+        behind = [row for row in found if row["seq"] >= parts[2].first_seq]
+        assert not behind[0]["trusted"]  # until the tape brings a snapshot
+        assert behind[-1]["trusted"]
+
+
+@PLACES
+def test_it_is_one_gap_of_the_replay(log, which):
+    parts = [part for part in status(log).segments if part.holds_records]
+    ends = [*(part.first_seq for part in parts[1:]), None]
+    damage(log, which)
+    with Replay(log, skip_damaged=True) as replay:
+        gaps = [step.gap for step in replay if step.kind == "gap"]
+    first = parts[which].first_seq
+    last = first if which == -1 else ends[which] - 1  # how many the last one had, nobody knows
+    assert gaps == [(first, last, "damaged")]
