@@ -110,6 +110,7 @@ def overwriting_survives(crew, tmp, steps, exchanged=False):
         died.append(killed_at(crew, step, archive, 1, overwrite=True))
         now = content(archive)[LOG]
         assert now in (old, expected[LOG]), f"torn by a kill at step {step}"
+        assert old != expected[LOG]
         if exchanged:
             assert is_decided(archive)
             assert now == expected[LOG]
