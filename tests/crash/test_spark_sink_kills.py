@@ -19,6 +19,7 @@ from tests.support.staged import LOG, rows
 
 FIRST_STEPS = 30  # every batch has more
 AGE = 1_700_000_000
+PATIENCE = 200.0  # a child imports Spark's Python: long, where others are at work
 
 
 def content(archive):
@@ -42,7 +43,7 @@ def whole(folder, batches, **options):
 def killed_at(crew, step, archive, batch, **options):
     """Whether it died at that step; else it came to its end."""
     child = crew.start("sinks.commit_until", step=step, root=str(archive), batch=batch, **options)
-    return child.wait() != 0
+    return child.wait(PATIENCE) != 0
 
 
 def is_clean(archive):
