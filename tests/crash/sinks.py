@@ -7,7 +7,7 @@ from tests.support.staged import Job, rows
 
 def job_of(root, batch, *, overwrite=False):
     """A batch of two tasks: a log that goes on, and one that is new with each batch."""
-    first = 0 if overwrite else batch * 100
+    first = 7 if overwrite else batch * 100  # what replaces a log is seen to be another
     job = Job(root, batch=batch, overwrite=overwrite, segment_bytes="8192")
     job.task(rows(range(first, first + 60), payload=b"%060d"))
     job.task(
