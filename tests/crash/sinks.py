@@ -1,8 +1,11 @@
 """Writes of the Spark sink, without Spark, in processes of their own, to be killed."""
 
+from pathlib import Path
+
 from tapewire.spark.sink import publish
 from tests.crash.steps import Steps
-from tests.support.staged import Job, rows
+from tests.support.records import stored
+from tests.support.staged import LOG, Job, rows
 
 
 def job_of(root, batch, *, overwrite=False):
@@ -17,12 +20,24 @@ def job_of(root, batch, *, overwrite=False):
     return job
 
 
-def commit_until(line, step, root, batch, overwrite=False):
+def has_rows_of(log, batch, overwrite=False):
+    """Whether a log of `job_of` that goes on has the rows of this batch, all of them."""
+    numbers = [seq for seq, *_ in stored(log)] if log.is_dir() else []
+    return numbers == list(range(7, 107) if overwrite else range(batch * 100 + 100))
+
+
+def commit_until(line, step, root, batch, overwrite=False, published=False):
     """Commits a batch, and kills itself at the `step`-th step that leaves a trace on disk.
 
-    Steps are before and after each sync of a file or folder, each rename, and each append.
+    Steps are before and after each sync of a file or folder, each rename, and each append;
+    with `published` from where the first log has the rows of this batch.
     """
     job = job_of(root, batch, overwrite=overwrite)
-    steps = Steps(step, (publish, "append"), (publish, "_exchange"))
+    log = Path(root) / LOG
+
+    def begun():
+        return not published or has_rows_of(log, batch, overwrite)
+
+    steps = Steps(step, (publish, "append"), (publish, "_exchange"), begun=begun)
     job.commit()
     line.say("steps", steps.count)

@@ -7,16 +7,20 @@ import signal
 class Steps:
     """Counts steps, and kills this process with SIGKILL at the `last`-th.
 
-    Steps are before and after each sync, each rename, and each call of what else is given.
+    Steps are before and after each sync, each rename, and each call of what else is given; they
+    count from where `begun` is true.
     """
 
-    def __init__(self, last, *others):
+    def __init__(self, last, *others, begun=lambda: True):
         self.count = 0
+        self._begun = begun
         self._last = last
         for owner, name in ((os, "fsync"), (os, "rename"), *others):
             setattr(owner, name, self._stepping(getattr(owner, name)))
 
     def _step(self):
+        if self.count == 0 and not self._begun():
+            return
         self.count += 1
         if self.count == self._last:
             os.kill(os.getpid(), signal.SIGKILL)
