@@ -72,7 +72,7 @@ def killed_at(root, point):
 
 
 def survives(root, points):
-    """Kill at each point, run to the end, compare; the points at which a kill met work under way."""
+    """Kill at each point, run to the end, compare; the points where a kill met work under way."""
     met = [point for point in points if killed_at(root, point)]
     with driver(root) as process:
         said = process.stdout.read()
@@ -101,4 +101,4 @@ def test_two_kills_of_the_driver_change_nothing(sources):
 @pytest.mark.timeout(3000)
 def test_ten_kills_of_the_driver_change_nothing(sources):
     met = survives(sources, POINTS)
-    print(met)
+    assert len(met) >= 7, met
