@@ -3,9 +3,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -160,6 +162,23 @@ void File::free_zeros(std::uint64_t from, std::uint64_t to) const {
     if (rc != 0 && rc != EOPNOTSUPP) {
         throw_os_error(rc, "cannot free the room behind the end", path_);
     }
+}
+
+std::uint64_t File::next_data(std::uint64_t from) const noexcept {
+    struct statfs system{};
+    if (::fstatfs(fd_, &system) != 0) return from;
+    switch (static_cast<std::uint32_t>(system.f_type)) {
+        case BTRFS_SUPER_MAGIC:
+        case EXT4_SUPER_MAGIC:
+        case TMPFS_MAGIC:
+        case XFS_SUPER_MAGIC:
+            break;
+        default:
+            return from;
+    }
+    const off_t found = ::lseek(fd_, static_cast<off_t>(from), SEEK_DATA);
+    if (found >= 0) return static_cast<std::uint64_t>(found);
+    return errno == ENXIO ? ~std::uint64_t{0} : from;  // ENXIO: none up to the end of the file
 }
 
 void File::sync_data() const {

@@ -270,6 +270,7 @@ def test_a_clean_log_that_was_removed_is_made_again_and_no_other_is_touched(spar
     again = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
 
     assert again.failed == 0
+    assert again.rows == len(before[lost])
     assert clean_logs(tmp_path / "clean") == before
     assert (tmp_path / "clean/v1" / kept / "control.meta").stat().st_ino == inode
     assert jobs.refine(spark, tmp_path / "raw", tmp_path / "clean").done == 0
@@ -283,7 +284,7 @@ def test_damaged_marks_count_for_none(spark, tmp_path):
         mark.write_text("{")
     again = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
 
-    assert again.failed == 0
+    assert (again.failed, again.rows) == (0, 0)
     assert clean_logs(tmp_path / "clean") == before
 
 

@@ -40,6 +40,9 @@ class File {
     // Gives the blocks of bytes that are zero back to the disk; they stay zero, and the length stays.
     // Where the file system cannot, nothing happens.
     void free_zeros(std::uint64_t from, std::uint64_t to) const;
+    // Where, from an offset on, something was ever written: all bytes before are zero. The offset itself
+    // where the file system cannot tell, or is not known to tell of bytes that a mapping has just written.
+    std::uint64_t next_data(std::uint64_t from) const noexcept;
     void sync_data() const;
     bool try_lock(int how) const;  // flock; false when somebody else holds it
     void unlock() const noexcept;

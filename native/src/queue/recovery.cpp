@@ -164,6 +164,15 @@ class Recovery {
         return options_.sparse;
     }
 
+    // Whether nothing was ever written from `at` on. The file system is asked first: to read a hole through
+    // the mapping takes memory for each page of it, and an archive's log is mostly hole.
+    static bool is_zero_from(const Segment& segment, std::uint64_t at) {
+        const std::uint64_t page = std::min((at + 4095) & ~std::uint64_t{4095}, segment.size());
+        if (!all_zero(segment.data() + at, page - at)) return false;
+        const std::uint64_t data = std::min(segment.file().next_data(page), segment.size());
+        return all_zero(segment.data() + data, segment.size() - data);
+    }
+
     static bool holds_record(const Segment& segment) {
         CandidateBudget budget(segment.size());
         bool chained = true;  // only PADs so far: what lies behind damage may be some payload
@@ -209,8 +218,7 @@ class Recovery {
         for (std::size_t i = ids_.size(); i-- > 0;) {
             const Segment segment = open(ids_[i]);
             if (i + 1 == ids_.size()) tail_.sparse = segment.sparse();
-            if (all_zero(segment.data() + kSegmentDataOffset, segment.size() - kSegmentDataOffset))
-                continue;  // prepared ahead
+            if (is_zero_from(segment, kSegmentDataOffset)) continue;  // prepared ahead
             if (holds_record(segment)) return i;
             unfinished_.push_back(ids_[i]);
         }
@@ -310,6 +318,7 @@ class Recovery {
                     numbers_ = numbers_before(layout_, control_.first_seq(), segment, at);
                     if (numbers_) tail_.next_seq = numbers_->next;
                 }
+                if (is_zero_from(segment, at)) return at;
                 const std::uint64_t found = find_right_record(base, at, segment.size(), numbers_,
                                                               !segment.sparse(), budget);
                 if (found == segment.size()) return at;
@@ -371,7 +380,7 @@ class Recovery {
 
     // Behind the last right record of a segment that is not the last: nothing may look committed.
     void fence_rest(Segment& segment, std::uint64_t end) {
-        if (all_zero(segment.data() + end, segment.size() - end)) return;
+        if (is_zero_from(segment, end)) return;
         pad_rest(segment, end);
     }
 
@@ -387,7 +396,7 @@ class Recovery {
     // The log ends at `end` of `segment`: append there, or go on in the next segment.
     void go_on_behind(Segment segment, std::uint64_t end) {
         for (;;) {
-            const bool clean = all_zero(segment.data() + end, segment.size() - end);
+            const bool clean = is_zero_from(segment, end);
             if (clean && !segment.sealed()) {
                 append_to(std::move(segment), end);
                 return;

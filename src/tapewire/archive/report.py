@@ -8,8 +8,11 @@ from typing import Any
 
 __all__ = ["SourceReport", "TapReport"]
 
-# More findings than that are counted, not listed: a hostile queue has millions.
+# More than that are counted, not listed: a hostile queue has millions of findings, and a tap that
+# runs for years writes to as many logs.
 _LISTED_MOST = 1000
+# A queue's last days are known, so that each log counts once: days rise, but for late records.
+_DAYS_MOST = 32
 
 
 @dataclass
@@ -45,7 +48,7 @@ class TapReport:
 
     Attributes:
         sources: Every queue it has followed, by what it carries.
-        logs: The logs of the archive it has written to, by their paths below it.
+        logs_count: How many logs of the archive it has written to.
         commits: How often it has committed to the live queues.
         waiting: Why it stands still, or None: the archive's disk is full.
         findings: What was not as it should be, in words; at most 1,000.
@@ -53,11 +56,18 @@ class TapReport:
     """
 
     sources: dict[str, SourceReport] = field(default_factory=dict)
-    logs: set[str] = field(default_factory=set)
+    logs_count: int = 0
     commits: int = 0
     waiting: str | None = None
     findings: list[str] = field(default_factory=list)
     findings_count: int = 0
+    _logs: dict[str, None] = field(default_factory=dict, init=False, repr=False)
+    _by_stream: dict[str, dict[str, None]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def logs(self) -> list[str]:
+        """The logs it has written to, by their paths below the archive; the last 1,000 of them."""
+        return sorted(self._logs)
 
     @property
     def records(self) -> int:
@@ -85,6 +95,12 @@ class TapReport:
         if len(self.findings) < _LISTED_MOST:
             self.findings.append(text)
 
+    def wrote(self, stream: str, log: str) -> None:
+        """Note that a log has got records."""
+        if _remember(self._by_stream.setdefault(stream, {}), log, _DAYS_MOST):
+            self.logs_count += 1
+        _remember(self._logs, log, _LISTED_MOST)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -92,7 +108,8 @@ class TapReport:
             "bytes": self.bytes,
             "gaps": self.gaps,
             "commits": self.commits,
-            "logs": sorted(self.logs),
+            "logs": self.logs,
+            "logs_count": self.logs_count,
             "waiting": self.waiting,
             "clean": self.clean,
             "findings": self.findings,
@@ -104,5 +121,15 @@ class TapReport:
         found = "" if self.clean else f", findings: {self.findings_count:,}"
         return (
             f"{self.records:,} records of {len(self.sources):,} queues into "
-            f"{len(self.logs):,} logs, gaps: {self.gaps:,}{found}"
+            f"{self.logs_count:,} logs, gaps: {self.gaps:,}{found}"
         )
+
+
+def _remember(names: dict[str, None], name: str, most: int) -> bool:
+    """Put a name behind the others, the first of which goes when they are many; if it is new."""
+    new = name not in names
+    names.pop(name, None)
+    names[name] = None
+    if len(names) > most:
+        del names[next(iter(names))]
+    return new

@@ -274,7 +274,7 @@ class Tap:
             if already is None:
                 already = log.present(batch)
             log.append(batch)
-            self.report.logs.add(log.name)
+            self.report.wrote(str(live.stream), log.name)
 
         self._with_room(put)
         if not already:

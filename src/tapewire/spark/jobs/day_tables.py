@@ -59,7 +59,7 @@ def utc_date(column: str = "timestamp_ns") -> Any:
 
 def read_days(
     spark: SparkSession,
-    source: str | list[str],
+    source: str,
     view: str,
     date: str,
     days: Sequence[Day],

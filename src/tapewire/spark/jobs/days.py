@@ -18,6 +18,7 @@ from tapewire.errors import InvalidOption, NotALog
 from tapewire.queue.status import status
 from tapewire.spark.reading.logs import LogRef, resolve
 from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.reading.units import follows
 
 __all__ = [
     "LIVE",
@@ -47,8 +48,6 @@ class Day:
         logs: By stream.
         before: Book logs of the days before, in order, as far back as none is missing: a book that
             is days old is no book to begin with.
-        alone: Logs of this day and of those before, where the archive has older ones behind a hole,
-            which are not to be read with them; else empty.
     """
 
     venue: str
@@ -56,7 +55,6 @@ class Day:
     date: str
     logs: Mapping[str, LogRef] = field(default_factory=dict)
     before: tuple[LogRef, ...] = ()
-    alone: tuple[LogRef, ...] = ()
 
     @property
     def name(self) -> str:
@@ -88,22 +86,17 @@ def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[Day]:
         )
     days: list[Day] = []
     for (venue, symbol), dates in groupby(sorted(by_day), key=lambda key: key[:2]):
-        run: list[dict[str, LogRef]] = []  # days that follow each other
-        last, holes = "", False
+        books: list[LogRef] = []  # of days that follow each other
+        last = ""
         for _, _, date in dates:
-            if last and date != LIVE and not _follows(date, last):
-                run, holes = [], True
+            if last and date != LIVE and not follows(date, last):
+                books = []
             logs = by_day[venue, symbol, date]
-            before = tuple(each["book"] for each in run if "book" in each)
-            alone = tuple(log for each in (*run, logs) for log in each.values()) if holes else ()
-            days.append(Day(venue, symbol, date, logs, before, alone))
-            run.append(logs)
+            days.append(Day(venue, symbol, date, logs, tuple(books)))
+            if "book" in logs:
+                books.append(logs["book"])
             last = date
     return days
-
-
-def _follows(date: str, last: str) -> bool:
-    return dt.date.fromisoformat(date) - dt.date.fromisoformat(last) == dt.timedelta(days=1)
 
 
 def symbols_option(symbols: Iterable[str] | None) -> tuple[tuple[str | None, str], ...] | None:

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,17 +184,8 @@ class _Views:
         self._options = {} if instruments is None else {"instruments": instruments}
 
     def load(self, view: str, date: str, days: Sequence[Day], **options: str) -> DataFrame:
-        """Rows of these symbols on one day; of each the days before it that it follows."""
-        options |= self._options
-        alone = [day for day in days if day.alone]
-        others = [day for day in days if not day.alone]
-        paths = [log.path for day in alone for log in day.alone]
-        parts = [
-            read_days(self.spark, source, view, date, some, **options)
-            for source, some in ((self._source, others), (paths, alone))
-            if some
-        ]
-        return reduce(lambda rows, more: rows.unionByName(more), parts)
+        """Rows of these symbols on one day."""
+        return read_days(self.spark, self._source, view, date, days, **options, **self._options)
 
 
 class _Shown:

@@ -13,6 +13,7 @@ from tapewire.clock import DAY_NS, date_of
 from tapewire.config import check_at_least
 from tapewire.errors import InvalidOption, TapewireError
 from tapewire.protocol.instruments import Instruments
+from tapewire.queue.status import status
 from tapewire.spark.jobs import refine_rows as rows
 from tapewire.spark.jobs.done import Done, Mark
 from tapewire.spark.jobs.parts import Part, run_parts
@@ -241,7 +242,9 @@ class _Run:
         stale = self._begin(group, names)
         counts = dict.fromkeys(("kept", "duplicates", "conflicts", "late"), 0)
         if expected:
-            counts = _save(self._frame(group, keys, names), self.target, replace)
+            # What a killed run has published is not written again.
+            ends = [0 if replace else self._end_of(name) for name in names]
+            counts = _save(self._frame(group, keys, names, ends), self.target, replace)
         if replace:
             self._remove_stale(stale)
         self.summary.rows += counts.pop("kept")
@@ -290,8 +293,17 @@ class _Run:
                 with shop.folder() as aside:
                     os.rename(path, aside / "stale")
 
-    def _frame(self, group: Sequence[_Surveyed], keys: Keys, names: Sequence[str]) -> DataFrame:
-        """The records of units, each with a verdict."""
+    def _end_of(self, name: str) -> int:
+        """Number behind the last record of a clean log; 0 where there is none."""
+        if not self._has(name):
+            return 0
+        last = status(os.path.join(self.target, "v1", name)).last_seq
+        return 0 if last is None else min(last + 1, 2**63 - 1)  # a row has a BIGINT
+
+    def _frame(
+        self, group: Sequence[_Surveyed], keys: Keys, names: Sequence[str], ends: Sequence[int]
+    ) -> DataFrame:
+        """The records of units, each with a verdict; those below `ends` of clean logs are there."""
         options = self.options
         tapes = [tape for each in group for tape in each.tapes]
         several = len({name for each in group for name in each.records}) < sum(
@@ -314,7 +326,7 @@ class _Run:
                 "log", "kind", "native", "venue_ns", "source", "seq"
             ).mapInArrow(rows.VenueJudge(), rows.SPLIT)
         frame = frame.sortWithinPartitions("log", "seq", "source")
-        return frame.mapInArrow(rows.Judge(names, options["late"] == "drop"), rows.JUDGED)
+        return frame.mapInArrow(rows.Judge(names, options["late"] == "drop", ends), rows.JUDGED)
 
     def _mark(self, each: _Surveyed, counts: Mapping[str, int]) -> None:
         """The records of a unit are in place."""
@@ -496,7 +508,7 @@ def _save(frame: DataFrame, target: str, replace: bool) -> dict[str, int]:
     (
         kept.write.format("tapewire")
         .mode("overwrite" if replace else "append")
-        .option("duplicates", "drop")  # by number: what a killed run has published
+        .option("duplicates", "drop")  # by number: what was published since we looked
         .save(target)
     )
     return {name: int(number) for name, number in seen.get.items()}

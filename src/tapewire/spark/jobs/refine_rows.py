@@ -28,13 +28,14 @@ __all__ = [
     "KEPT",
     "LATE",
     "SPLIT",
+    "THERE",
     "Judge",
     "Split",
     "Tape",
     "VenueJudge",
 ]
 
-KEPT, DUPLICATE, CONFLICT, LATE = range(4)
+KEPT, DUPLICATE, CONFLICT, LATE, THERE = range(5)
 # A row on its way: `log` is the place of its clean log, `source` that of its raw log.
 SPLIT = (
     "log INT, seq BIGINT, source INT, timestamp_ns BIGINT, type_id INT, flags INT, "
@@ -192,11 +193,15 @@ class Judge:
     Args:
         names: Of the clean logs, by place.
         drop_late: Whether late records are not kept.
+        ends: Number behind the last record of each clean log: what is below is there already.
     """
 
-    def __init__(self, names: Sequence[str], drop_late: bool) -> None:
+    def __init__(
+        self, names: Sequence[str], drop_late: bool, ends: Sequence[int] | None = None
+    ) -> None:
         self._names = [name.split("/") for name in names]
         self._drop_late = drop_late
+        self._ends = np.array(ends or [0] * len(names), "i8")
 
     def __call__(self, inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Each row with its verdict, and the names of its clean log."""
@@ -218,6 +223,8 @@ class Judge:
                 late = batch["late"].to_numpy(zero_copy_only=False)
                 verdict[late & (verdict == KEPT)] = LATE
             log = batch["log"]
+            there = batch["seq"].to_numpy() < self._ends[log.to_numpy()]
+            verdict[there & (verdict == KEPT)] = THERE
             yield pa.record_batch(
                 {
                     **{name: batch[name] for name in ("seq", "timestamp_ns", "type_id", "flags")},

@@ -1,9 +1,9 @@
 """Slices of replayed views: the tape of each instrument cut by time, each cut warm-started.
 
-A unit is one instrument with all its logs, books and trades of all days, as one tape. A slice
-``[time_from, time_to)`` of it gives the same rows wherever it is cut: `tapewire.replay` begins at
-the latest snapshot before what the first row looks back to. Cuts behind snapshots are the cheap
-ones, so they are made there; without snapshots a unit is one slice.
+A unit is one instrument with its logs, books and trades of days that follow each other, as one
+tape. A slice ``[time_from, time_to)`` of it gives the same rows wherever it is cut:
+`tapewire.replay` begins at the latest snapshot before what the first row looks back to. Cuts behind
+snapshots are the cheap ones, so they are made there; without snapshots a unit is one slice.
 
 Planning looks at heads, ends and indexes of logs, and at names of snapshots. What a damaged
 snapshot costs is found out by who reads the slice: time, never rows.
@@ -28,7 +28,7 @@ from tapewire.replay import snapshots
 from tapewire.replay.start import first_seq_after, next_record, warm_book
 from tapewire.spark.reading.instruments import given_instruments
 from tapewire.spark.reading.slices import SLICE_BYTES, bytes_of
-from tapewire.spark.reading.units import Unit
+from tapewire.spark.reading.units import Unit, runs_of
 
 if TYPE_CHECKING:
     from tapewire.spark.reading.logs import LogRef
@@ -114,7 +114,9 @@ def plan(
         price_scale: Of prices as decimals.
         span_ns: Cut at whole multiples of this time instead.
     """
-    tapes = [tape for unit in units if (tape := _Tape.of(unit, options)).logs]
+    if (options.seq_from, options.seq_to) != (None, None):
+        _refuse_many(options, units)
+    tapes = [tape for unit in units if (tape := _Tape.of(unit, options)).logs and tape.length_ns]
     total = sum(tape.bytes for tape in tapes) or 1
     found: list[ReplaySlice] = []
     for tape in tapes:
@@ -129,6 +131,17 @@ def plan(
             cuts = tape.cuts(count, look_back_ns) if count > 1 else []
         found += tape.slices(cuts, price_scale)
     return found
+
+
+def _refuse_many(options: ReadOptions, units: Sequence[Unit]) -> None:
+    for runs in runs_of(units):
+        count = sum(len(unit.logs) for unit in runs)
+        if count > 1:
+            raise InvalidOption(
+                "records are numbered in one log: "
+                f"seq_from={options.seq_from}, seq_to={options.seq_to}, logs={count}",
+                hint="give time_from and time_to where there are many",
+            )
 
 
 def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -> dict[str, Any]:
@@ -229,12 +242,6 @@ class _Tape:
 
     @classmethod
     def of(cls, unit: Unit, options: ReadOptions) -> _Tape:
-        if len(unit.logs) > 1 and (options.seq_from, options.seq_to) != (None, None):
-            raise InvalidOption(
-                "records are numbered in one log: "
-                f"seq_from={options.seq_from}, seq_to={options.seq_to}, logs={len(unit.logs)}",
-                hint="give time_from and time_to where there are many",
-            )
         seen = [look for log in unit.logs if (look := _look(log, unit, options)) is not None]
         seen.sort(key=lambda each: (each.log.first_ns, each.log.name))
         return cls(

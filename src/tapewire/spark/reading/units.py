@@ -1,9 +1,15 @@
-"""What is replayed as one tape: an instrument with all its logs, of all days."""
+"""What is replayed as one tape: an instrument with its logs, of days that follow each other.
+
+Where a day is missing a tape ends, and the next day begins another: a book that is days old is no
+book to go on with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import datetime as dt
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tapewire.protocol.instruments import Instrument, Instruments
@@ -13,7 +19,7 @@ if TYPE_CHECKING:
     from tapewire.spark.reading.logs import LogRef
     from tapewire.spark.reading.options import ReadOptions
 
-__all__ = ["Unit", "units_of"]
+__all__ = ["Unit", "follows", "runs_of", "units_of"]
 
 _OTHER_STREAMS = ("orders_in", "orders_out")
 _REPLAYED_STREAMS = ("book", "trades")
@@ -26,17 +32,40 @@ class Unit:
     Attributes:
         instrument: What is replayed of them; None: whatever they hold, in one slice.
         logs: By name.
+        whole: Names the instrument; "*" where it may be any.
+        since: The first day of those that follow each other; "" of logs that say no day.
     """
 
     instrument: Instrument | None
     logs: tuple[LogRef, ...]
+    whole: str = "*"
+    since: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the tape, among all of a query."""
+        return f"{self.whole}@{self.since}" if self.since else self.whole
 
 
-def units_of(options: ReadOptions, logs: Sequence[LogRef]) -> list[Unit]:
-    """The units of a query, sorted by venue and symbol.
+def units_of(
+    options: ReadOptions,
+    logs: Sequence[LogRef],
+    *,
+    read: Container[str] = (),
+    begun: Iterable[str] = (),
+) -> list[Unit]:
+    """The units of a query, sorted by venue and symbol, those of one instrument by day.
 
     Logs whose path says venue and symbol are put together by them. Of others, which may hold many
-    instruments, each that `options.symbols` names is a unit; without that, all are one.
+    instruments, each that `options.symbols` names is a unit; without that, all are one. Each is cut
+    where a day is missing; logs that say no day are apart from those that do.
+
+    Args:
+        options: Symbols, and where instruments are known from.
+        logs: What there is to read.
+        read: Of a query that goes on, names of logs that it has read: they stay in their units.
+        begun: And names of its units: each stays one that begins where it did, though days before
+            it have come since.
 
     Raises:
         UnknownInstrument: No log is of a symbol of `options.symbols`, and no file knows it.
@@ -52,7 +81,7 @@ def units_of(options: ReadOptions, logs: Sequence[LogRef]) -> list[Unit]:
         else:
             mixed.append(log)
     units = [
-        Unit(known.beside(*chosen).get(venue, symbol), tuple(chosen))
+        Unit(known.beside(*chosen).get(venue, symbol), tuple(chosen), f"{venue}:{symbol}")
         for (venue, symbol), all_of_it in sorted(by_name.items())
         if (chosen := _replayed(all_of_it))
     ]
@@ -60,10 +89,55 @@ def units_of(options: ReadOptions, logs: Sequence[LogRef]) -> list[Unit]:
         units.append(Unit(None, tuple(mixed)))
     elif mixed:
         units += [
-            Unit(one, tuple(log for log in mixed if log.venue in (None, one.venue)))
+            Unit(
+                one,
+                tuple(log for log in mixed if log.venue in (None, one.venue)),
+                f"{one.venue}:{one.symbol}",
+            )
             for one in _named(options, known.beside(*mixed), mixed, set(by_name))
         ]
-    return units
+    begun = tuple(begun)
+    return [run for unit in units for run in _cut(unit, read, begun)]
+
+
+def runs_of(units: Iterable[Unit]) -> list[list[Unit]]:
+    """Units of `units_of` that are of one instrument, by day; those without days by themselves."""
+    by_instrument = groupby(units, key=lambda unit: (unit.whole, unit.since != ""))
+    return [list(runs) for _, runs in by_instrument]
+
+
+def follows(date: str, last: str) -> bool:
+    """Whether a day, as ``YYYY-MM-DD``, is the one behind another.
+
+    Example:
+        >>> follows("2024-03-01", "2024-02-29"), follows("2024-03-02", "2024-02-29")
+        (True, False)
+    """
+    return dt.date.fromisoformat(date) - dt.date.fromisoformat(last) == dt.timedelta(days=1)
+
+
+def _cut(unit: Unit, read: Container[str], begun: Iterable[str]) -> Iterator[Unit]:
+    """A unit's runs of days that follow each other, behind its logs that say no day."""
+    undated = tuple(log for log in unit.logs if log.date is None)
+    if undated:
+        yield replace(unit, logs=undated)
+    by_day: dict[str, list[LogRef]] = {}
+    for log in unit.logs:
+        if log.date is not None:
+            by_day.setdefault(log.date, []).append(log)
+    mark = f"{unit.whole}@"
+    starts = {name.removeprefix(mark) for name in begun if name.startswith(mark)}
+    runs: dict[str, list[LogRef]] = {}
+    since = last = ""
+    for date, logs in sorted(by_day.items()):
+        if any(log.name in read for log in logs):
+            since = max((start for start in starts if start <= date), default=date)
+        elif date in starts or not last or not follows(date, last):
+            since = date
+        runs.setdefault(since, []).extend(logs)
+        last = date
+    for since, logs in runs.items():
+        yield replace(unit, logs=tuple(sorted(logs)), since=since)
 
 
 def _named(

@@ -24,7 +24,7 @@ from tapewire.spark.streaming.states import Mark
 if TYPE_CHECKING:
     from tapewire.spark.reading.logs import LogRef
 
-__all__ = ["SeenLog", "next_mark", "reach_ns"]
+__all__ = ["SeenLog", "end_ns", "next_mark", "reach_ns"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ def reach_ns(logs: Sequence[SeenLog], max_skew_ns: int | None = None) -> int | N
     the others is waited for no longer.
     """
     if not any(each.alive for each in logs):
-        times = [_latest_ns(each) for each in logs if each.last_ns is not None]
-        return max(times) + 1 if times else None
+        return end_ns(logs)
     newest: dict[str | None, SeenLog] = {}
     for each in sorted(logs, key=lambda one: (one.log.date or "", one.log.name)):
         key = each.log.stream if each.log.date is not None else each.log.name
@@ -67,12 +66,20 @@ def reach_ns(logs: Sequence[SeenLog], max_skew_ns: int | None = None) -> int | N
     return enough if said_by_all is None else max(said_by_all, enough)
 
 
+def end_ns(logs: Sequence[SeenLog]) -> int | None:
+    """The time behind the latest record of all; None: there is none."""
+    times = [_latest_ns(each) for each in logs if each.last_ns is not None]
+    return max(times) + 1 if times else None
+
+
 def next_mark(
     logs: Sequence[SeenLog],
     start: Mark | None,
     ends: Mapping[str, int],
     reach: int | None,
     most_ns: int | None,
+    *,
+    alone: bool,
 ) -> Mark | None:
     """Where the next micro-batch of an instrument ends; None: there is nothing for one.
 
@@ -81,12 +88,13 @@ def next_mark(
         start: Where it begins; None: at the beginning.
         ends: Of each log, how far the limits of the micro-batch let it go; where they say nothing
             of a log, nothing of it has to come.
-        reach: What `reach_ns` says of these logs; of no interest where there is one.
+        reach: What `reach_ns` says of the tape.
         most_ns: No row of this time or later.
+        alone: The instrument has one log, which waits for no other.
     """
     begin_ns = -1 if start is None else start.time_ns
     before = {} if start is None else dict(start.logs)
-    if len(logs) == 1:
+    if alone:
         return _mark_of_one(logs[0], begin_ns, ends, most_ns)
     if reach is None:
         return None

@@ -1,6 +1,7 @@
 """The reader of streaming queries over replayed views: `book` and `features`.
 
-An instrument with all its logs is one tape, read by one task in each micro-batch. The task leaves
+An instrument with its logs, of days that follow each other, is one tape, read by one task in each
+micro-batch; where a day is missing another one begins, once the one before is read. The task leaves
 its state in the folder that the query names, and the next one goes on from there. What retention
 waits for is the last state but one: the last one may turn out to be damaged.
 """
@@ -9,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import types as sql
 
 from tapewire.errors import InvalidOption
 from tapewire.spark.reading import schemas, slices
 from tapewire.spark.reading.batch import read_pack, wanted_parts
-from tapewire.spark.reading.units import Unit, units_of
-from tapewire.spark.streaming.horizons import SeenLog, next_mark, reach_ns
+from tapewire.spark.reading.units import Unit, runs_of, units_of
+from tapewire.spark.streaming.horizons import SeenLog, end_ns, next_mark, reach_ns
 from tapewire.spark.streaming.limits import Limit, cut
 from tapewire.spark.streaming.offsets import Offset
 from tapewire.spark.streaming.replay_steps import (
@@ -38,9 +39,18 @@ if TYPE_CHECKING:
 
     from tapewire.spark.reading.logs import LogRef
 
-__all__ = ["ReplayedStreamReader", "name_of"]
+__all__ = ["ReplayedStreamReader"]
 
 RECORD_BYTES = 256  # about, of a book event: to share units out among tasks
+
+
+class _Turn(NamedTuple):
+    """A tape that a micro-batch goes on with: its logs, how far, and whether there is but one."""
+
+    unit: Unit
+    logs: list[SeenLog]
+    reach: int | None
+    alone: bool
 
 
 class ReplayedStreamReader(StreamReader):
@@ -55,44 +65,61 @@ class ReplayedStreamReader(StreamReader):
     def prepareForTriggerAvailableNow(self) -> None:
         """Note what is there now: this run goes no further."""
         nothing = Offset(self._options.view)
-        units = self._units(self._logs.find())
+        units = self._units(self._logs.find(), nothing)
         self._goal = {log.name: self._look(log, nothing) for unit in units for log in unit.logs}
-        for unit in units:
-            self._goal_reach[name_of(unit)] = reach_ns(
-                [self._goal[log.name] for log in unit.logs], self._options.max_skew
-            )
+        for runs in runs_of(units):
+            logs = [self._goal[log.name] for unit in runs for log in unit.logs]
+            self._goal_reach[_key(runs)] = reach_ns(logs, self._options.max_skew)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` itself when there is nothing for one."""
         begin = Offset.parse(start, self._options.view)
         logs = self._logs.find()
         self._logs.hold(logs, begin.logs)
-        units = self._units(logs)
-        seen = {
-            log.name: self._seen(log, begin)
-            for unit in units
-            for log in unit.logs
-            if self._goal is None or log.name in self._goal
-        }
+        turns = [
+            turn
+            for runs in runs_of(self._units(logs, begin))
+            if (turn := self._turn(runs, begin)) is not None
+        ]
         limits = Limit.of(limit, self._options.max_rows, self._options.max_bytes)
-        ends = cut([each.ahead for each in seen.values()], limits)
+        ahead = {each.log.name: each.ahead for turn in turns for each in turn.logs}
+        ends = cut(list(ahead.values()), limits)
         places, times = dict(begin.logs), dict(begin.times)
-        for unit in units:
-            of_unit = [seen[log.name] for log in unit.logs if log.name in seen]
-            if not of_unit:
-                continue
-            name = name_of(unit)
-            if self._goal is not None:
-                reach = self._goal_reach.get(name)
-            else:
-                reach = reach_ns(of_unit, self._options.max_skew)
-            mark = next_mark(of_unit, _mark(unit, begin), ends, reach, self._options.time_to)
+        for unit, of_unit, reach, alone in turns:
+            before = _mark(unit, begin)
+            most = self._options.time_to
+            mark = next_mark(of_unit, before, ends, reach, most, alone=alone)
             if mark is not None:
-                times[name] = mark.time_ns
+                times[unit.name] = mark.time_ns
                 places.update(mark.logs)
         if (places, times) == (begin.logs, begin.times):
             return start
         return Offset(begin.view, places, times).to_json()
+
+    def _turn(self, runs: Sequence[Unit], begin: Offset) -> _Turn | None:
+        """The first tape of an instrument that has something to come; None: none has.
+
+        The others have their turn in a later micro-batch: rows of an instrument come by time.
+        """
+        seen = {
+            log.name: self._seen(log, begin)
+            for unit in runs
+            for log in unit.logs
+            if self._goal is None or log.name in self._goal
+        }
+        waiting = {name for name, each in seen.items() if each.ahead.end > each.ahead.first}
+        unit = next((run for run in runs if any(log.name in waiting for log in run.logs)), None)
+        if unit is None:
+            return None
+        of_unit = [seen[log.name] for log in unit.logs if log.name in seen]
+        if self._goal is not None:
+            reach = self._goal_reach.get(_key(runs))
+        else:
+            reach = reach_ns(list(seen.values()), self._options.max_skew)
+        if unit is not runs[-1] and reach is not None:
+            # Not beyond its end: a day that is missing may come yet, and goes on from there.
+            reach = min(reach, end_ns(of_unit) or reach)
+        return _Turn(unit, of_unit, reach, len(seen) == 1)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A task for some instruments each: the tape of one is read in its order."""
@@ -101,7 +128,7 @@ class ReplayedStreamReader(StreamReader):
         until.check_follows(begin)
         logs = self._logs.find()
         self._logs.hold(logs, begin.logs)
-        units = {name_of(unit): unit for unit in self._units(logs)}
+        units = {unit.name: unit for unit in self._units(logs, until)}
         scale = _decimals(self._columns)
         steps = []
         for name, time_ns in until.times.items():
@@ -126,9 +153,9 @@ class ReplayedStreamReader(StreamReader):
         until = Offset.parse(end, self._options.view)
         states = states_of(self._options)
         needed: dict[str, int] = {}
-        for unit in self._units(self._logs.find()):
+        for unit in self._units(self._logs.find(), until):
             mark = _mark(unit, until)
-            kept = None if mark is None else states.prune(name_of(unit), mark)
+            kept = None if mark is None else states.prune(unit.name, mark)
             read = {} if kept is None else places_in(kept.state)
             for log in unit.logs:
                 # What the state has not read stays, though its rows are those of before.
@@ -136,8 +163,8 @@ class ReplayedStreamReader(StreamReader):
                 needed[log.name] = min(place, needed.get(log.name, place))
         self._logs.release(needed)
 
-    def _units(self, logs: Sequence[LogRef]) -> list[Unit]:
-        return units_of(self._options, logs)
+    def _units(self, logs: Sequence[LogRef], offset: Offset) -> list[Unit]:
+        return units_of(self._options, logs, read=offset.logs, begun=offset.times)
 
     def _seen(self, log: LogRef, begin: Offset) -> SeenLog:
         """A log as it is now; of a run that ends, as it was when the run began."""
@@ -173,7 +200,7 @@ class ReplayedStreamReader(StreamReader):
             if seen.last_seq is not None and seen.last_seq >= number:
                 behind.append(log.name)
         return ReplayStep(
-            name_of(unit),
+            unit.name,
             unit.instrument,
             paths,
             before,
@@ -188,10 +215,9 @@ class ReplayedStreamReader(StreamReader):
         return {**super().__getstate__(), "_goal": None, "_goal_reach": {}}
 
 
-def name_of(unit: Unit) -> str:
-    """How an offset names a unit: by its instrument, or as all there is."""
-    one = unit.instrument
-    return "*" if one is None else f"{one.venue}:{one.symbol}"
+def _key(runs: Sequence[Unit]) -> str:
+    """Tells the tapes of an instrument from others; those of days from that of no day."""
+    return f"{runs[0].whole}@" if runs[0].since else runs[0].whole
 
 
 def _decimals(columns: Sequence[schemas.Column]) -> int:
@@ -205,7 +231,7 @@ def _decimals(columns: Sequence[schemas.Column]) -> int:
 
 def _mark(unit: Unit, offset: Offset) -> Mark | None:
     """The place of a unit; None: it has not begun."""
-    time_ns = offset.times.get(name_of(unit))
+    time_ns = offset.times.get(unit.name)
     if time_ns is None:
         return None
     names = [log.name for log in unit.logs]

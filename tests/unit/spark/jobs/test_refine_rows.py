@@ -3,7 +3,15 @@
 import pyarrow as pa
 import pytest
 
-from tapewire.spark.jobs.refine_rows import CONFLICT, DUPLICATE, KEPT, LATE, Judge, VenueJudge
+from tapewire.spark.jobs.refine_rows import (
+    CONFLICT,
+    DUPLICATE,
+    KEPT,
+    LATE,
+    THERE,
+    Judge,
+    VenueJudge,
+)
 
 COLUMNS = ("log", "seq", "source", "timestamp_ns", "type_id", "flags", "payload", "native",
            "venue_ns", "kind", "late", "verdict")  # fmt: skip
@@ -46,6 +54,13 @@ def test_a_number_that_comes_twice_is_kept_once(size):
     K, D, C = KEPT, DUPLICATE, CONFLICT
     assert verdicts(Judge(names, False), rows, size) == [K, D, K, D, K, C, D, K, K]
     assert verdicts(Judge(names, True), rows, size)[-1] == LATE
+
+
+def test_what_a_clean_log_has_is_there_already():
+    rows = [row(0, 5), row(0, 6), row(0, 6, source=1), row(0, 7), row(1, 5), row(1, 6, late=True)]
+    names = ["v/s/2024-01-01/book", "v/t/2024-01-01/book"]
+    found = verdicts(Judge(names, True, [7, 0]), rows, 100)
+    assert found == [THERE, THERE, DUPLICATE, KEPT, KEPT, LATE]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

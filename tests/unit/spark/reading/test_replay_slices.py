@@ -69,6 +69,32 @@ def test_slices_at_snapshots_are_one_pass(days, query):
     assert_same_rows(asked.read(parts), asked.one_pass())
 
 
+@pytest.mark.parametrize("query", ["book", "book on a grid", "features on a grid"])
+@pytest.mark.parametrize("span_ns", [SECOND, None], ids=["by time", "at snapshots"])
+def test_a_tape_ends_at_a_missing_day_and_begins_anew_behind_it(tmp, query, span_ns):
+    write_archive(tmp, 40, 240, days=4)
+    days = tmp / "v1" / VENUE / SYMBOL
+    shutil.rmtree(days / "2023-11-15")
+    asked = Query(tmp, **QUERIES[query], partitions=5)
+    found = asked.read(asked.parts(5, span_ns))
+    first = Query(days / "2023-11-14", **QUERIES[query]).one_pass()
+    others = Query(days / "2023-11-1[67]", **QUERIES[query]).one_pass()
+    assert_same_rows(found, pa.concat_tables([first, others]))
+
+
+def test_a_range_behind_a_missing_day_reads_nothing_from_before_it(tmp):
+    write_archive(tmp, 40, 240)
+    shutil.rmtree(tmp / "v1" / VENUE / SYMBOL / "2023-11-15")
+    asked = Query(tmp, "book")
+    first, last = asked.parts(span_ns=10**15)
+    behind = Query(tmp, "book", time_from=last.logs[0].first_ns)
+    assert [log.name for part in behind.parts() for log in part.logs] == [
+        log.name for log in last.logs
+    ]
+    before = Query(tmp, "book", time_to=last.logs[0].first_ns)
+    assert [part.logs for part in before.parts()] == [first.logs]
+
+
 @pytest.mark.parametrize("span_ns", [SECOND, None], ids=["by time", "at snapshots"])
 def test_orders_that_live_on_into_the_next_day_are_in_its_slices(tmp, span_ns):
     """A snapshot of the second day, whose log does not know them, is no place to begin."""

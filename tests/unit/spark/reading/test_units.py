@@ -9,7 +9,7 @@ from tapewire.protocol.market import l2_snapshot
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-from tapewire.spark.reading.logs import resolve
+from tapewire.spark.reading.logs import LogRef, resolve
 from tapewire.spark.reading.units import units_of
 from tests.support.spark_views import parsed, table
 
@@ -75,6 +75,50 @@ def test_a_symbol_of_a_path_need_not_be_known_to_other_logs(tmp):
     write(layout.streams.clean("okx", "BTC", "book"), OKX)
     write(layout.streams.raw("cme"), CME)
     assert units(tmp, symbols="BTC") == [("None", ["clean/okx/BTC/book"])]
+
+
+def runs(logs, **done):
+    found = units_of(parsed("/a", view="book"), logs, **done)
+    return {unit.name: "".join(log.date[-1] for log in unit.logs if log.date) for unit in found}
+
+
+def days_of(*numbers, stream="book"):
+    return [
+        LogRef(f"v/S/2024-01-0{n}/{stream}", f"/a/{n}/{stream}", "v", "S", f"2024-01-0{n}", stream)
+        for n in numbers
+    ]
+
+
+def test_days_are_one_tape_up_to_the_first_that_is_missing():
+    assert runs(days_of(1, 2, 4, 5, 8)) == {
+        "v:S@2024-01-01": "12",
+        "v:S@2024-01-04": "45",
+        "v:S@2024-01-08": "8",
+    }
+    assert runs([*days_of(1, 3), *days_of(2, stream="trades")]) == {"v:S@2024-01-01": "123"}
+    assert runs([*days_of(1), LogRef("clean/v/S/book", "/b", "v", "S", None, "book")]) == {
+        "v:S": "",
+        "v:S@2024-01-01": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "read", "begun", "expected"),
+    [
+        ((1, 2, 3), (1, 3), (1, 3), {1: "12", 3: "3"}),  # the hole was filled
+        ((1, 2, 3, 4), (2, 3), (2,), {1: "1", 2: "234"}),  # a day came in front
+        ((3, 4), (1, 2, 3), (1,), {1: "34"}),  # days that were read are gone
+        ((2, 4, 5, 6), (1, 2, 3, 4), (1,), {1: "2456"}),  # and one between
+        ((1, 4), (1,), (1,), {1: "1", 4: "4"}),  # a day behind a hole is new
+    ],
+)
+def test_what_a_query_has_begun_stays_as_it_was(there, read, begun, expected):
+    found = runs(
+        days_of(*there),
+        read={log.name for log in days_of(*read)},
+        begun=[f"v:S@2024-01-0{n}" for n in begun],
+    )
+    assert found == {f"v:S@2024-01-0{n}": days for n, days in expected.items()}
 
 
 def test_archives_with_other_ids_for_an_instrument_are_not_one_tape(tmp):

@@ -22,11 +22,9 @@ from tapewire.spark.streaming import replay_steps
 from tapewire.spark.streaming import replayed as replayed_views
 from tests.support.book_tapes import START_NS, L2Feed
 from tests.support.crafted import break_header
-from tests.support.feature_tapes import TRADE_TICK, TapeWriter, instrument, random_tape
+from tests.support.feature_tapes import TRADE_TICK, TapeWriter, random_tape
 from tests.support.micro_batches import Killed, MicroBatches, batch
-
-ONE = instrument()
-FEATURES = "mid,spread_bps,imbalance3,ofi,trade_price,trade_flow_5s,vwap_300ms,volatility_1s"
+from tests.support.replayed_streams import ONE, VIEWS, options_of, same, write_days
 
 
 class Feed:
@@ -83,12 +81,6 @@ class Feed:
         self.close()
 
 
-def options_of(view, sample, root, **more):
-    options = {"view": view, "sample": sample, **more}
-    options |= {"levels": 3} if view == "book" else {"features": FEATURES}
-    return options
-
-
 def query_over(root, view, sample, **more):
     options = options_of(view, sample, root, **more)
     return MicroBatches(root, reader="q", state=root.parent / "state", **options)
@@ -96,15 +88,6 @@ def query_over(root, view, sample, **more):
 
 def whole(root, view, sample, **more):
     return batch(root, partitions=1, **options_of(view, sample, root, **more))
-
-
-def same(found, expected):
-    assert found.schema == expected.schema
-    assert found.num_rows == expected.num_rows
-    assert found.equals(expected), "rows differ"
-
-
-VIEWS = [(view, sample) for view in ("book", "features") for sample in ("event", "trade", "100ms")]
 
 
 @pytest.mark.parametrize(("view", "sample"), VIEWS)
@@ -294,28 +277,6 @@ def test_what_one_log_has_waits_for_the_other(tmp):
         assert max(query.column("timestamp_ns")) < min(times)
     query.run()
     assert max(query.column("timestamp_ns")) >= max(times)
-
-
-def write_days(root, tapes, at_end_of_day=lambda: None):
-    """An archive of one instrument: a book and trades of each day."""
-    layout = bus.ArchiveLayout(root)
-    encode = TapeWriter(root, ONE)
-    for day, tape in enumerate(tapes, 1):
-        with contextlib.ExitStack() as stack:
-            writers = {
-                stream: stack.enter_context(
-                    tw.open_publisher(
-                        layout.log(ONE.venue, ONE.symbol, f"2026-01-{day:02}", stream),
-                        segment_bytes=1 << 16,
-                    )
-                )
-                for stream in ("book", "trades")
-            }
-            for event in tape:
-                type_id, payload = encode.payload(event)
-                stream = "trades" if type_id == TRADE_TICK else "book"
-                writers[stream].append(type_id, payload, timestamp_ns=event.time)
-            at_end_of_day()
 
 
 def test_new_days_go_on_with_the_book_of_the_old_one(tmp):
