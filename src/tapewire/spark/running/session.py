@@ -111,6 +111,8 @@ def _started(
         if master is not None:
             own["spark.master"] = master
     else:
+        if master is not None:
+            masters.check_form(master, os.environ)
         require_java()
         if master is not None and master.startswith("spark://"):
             masters.require_standalone(master)

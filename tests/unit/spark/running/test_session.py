@@ -1,6 +1,7 @@
 """What a session is given, without starting one."""
 
 import os
+import re
 import socket
 import socketserver
 import stat
@@ -95,6 +96,24 @@ def test_a_master_nobody_listens_on_is_told_at_once(no_spark):
     """Spark itself would say nothing for minutes."""
     with pytest.raises(errors.InvalidOption, match=r"no Spark master.*spark://127.0.0.1:1 "):
         session("x", "spark://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("master", ["local[x]", "local[0]", "local[2", "standalone", "", "yarn"])
+def test_what_is_no_master_is_told_before_java_starts(no_spark, monkeypatch, master):
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sessions, "require_java", lambda: pytest.fail("Java was looked for"))
+    with pytest.raises(errors.InvalidOption, match=f"master='{re.escape(master)}'"):
+        session("x", master=master)
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[8]", "local[*]", "local[*,3]", "local[2, 3]", "local-cluster[2,1,1024]"]
+    + ["spark://a:7077", "k8s://https://a:6443", "yarn"],
+)
+def test_what_is_a_master_is_let_by(master):
+    masters.check_form(master, {"YARN_CONF_DIR": "/etc/hadoop"})
 
 
 def test_one_of_several_masters_is_enough():
