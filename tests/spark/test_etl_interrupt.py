@@ -30,5 +30,6 @@ def test_ctrl_c_ends_a_job_without_a_traceback_and_leaves_nothing_half(tmp, even
         said, errors = job.communicate(timeout=120)
     assert (job.returncode, said) == (128 + signal.SIGINT, "")
     assert "Traceback" not in errors
+    assert "run it again to go on" in errors
     assert os.listdir(shop) == []
     assert not list((tmp / "out").glob("venue=*"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, fail, interruptible, say
+from tapewire.cli.output import Exit, JsonOption, answer, errors, fail, interruptible, say
 
 if TYPE_CHECKING:
     from tapewire.spark.jobs import Summary
@@ -217,10 +218,13 @@ def run_job(
     with interruptible():
         session = tws.session(f"tapewire {shown}", master=master, conf=settings)
         try:
-            # Once more: PySpark has put a handler in place that asks Java, in the midst of a call.
-            with interruptible(), jobs.Progress(shown, quiet=as_json) as progress:
+            with jobs.Progress(shown, quiet=as_json) as progress:
                 job: Callable[..., Summary] = getattr(jobs, name)
                 summary = job(session, source, target, progress=progress, **options)
+        except SystemExit as end:
+            if end.code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+                say("tapewire: stopped; run it again to go on: what is done is kept", errors)
+            raise
         finally:
             # A call that was interrupted leaves this thread's line to Java with an answer on it.
             stopping = threading.Thread(target=session.stop)

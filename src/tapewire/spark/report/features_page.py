@@ -83,7 +83,7 @@ def _day(day: DayFeatures) -> str:
     parts = [f"<h2>{html.escape(day.name)}</h2>"]
     if day.picture is not None:
         parts += [
-            "<p>The book at points of the day, in UTC: the stronger, the more rests at a price.</p>",
+            "<p>The book over the day, in UTC: the stronger, the more rests at a price.</p>",
             legend([("bids", "c1"), ("asks", "c2")]),
             f"<figure>{plots.book(day.picture)}</figure>",
             f"<figure>{plots.spread(day.picture)}</figure>",

@@ -194,7 +194,7 @@ def _drawn(day: DayReport) -> str:
         streams = {}  # the table of clocks says it all
     parts = [
         f"<h2>{html.escape(day.name)}</h2>",
-        "<p>The book at points of the day, in UTC: the stronger, the more rests at a price.</p>",
+        "<p>The book over the day, in UTC: the stronger, the more rests at a price.</p>",
         legend(keys),
         f"<figure>{plots.book(day.picture, marks)}</figure>",
         f"<figure>{plots.spread(day.picture, marks)}</figure>",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +127,8 @@ def _started(
     builder = SparkSession.builder.appName(app)
     for name, value in (own | given).items():
         builder = builder.config(name, value)
-    with _launching({**settings.environment(own | given, os.environ), **variables}):
+    launching = _launching({**settings.environment(own | given, os.environ), **variables})
+    with launching, _interrupts_as_before():
         spark = builder.getOrCreate()
     _let_hang_up(spark.sparkContext._accumulatorServer)
     atexit.unregister(_end)
@@ -133,6 +136,23 @@ def _started(
     if ui and spark.sparkContext.uiWebUrl:
         print(f"Spark's page: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
     return spark
+
+
+@contextmanager
+def _interrupts_as_before() -> Iterator[None]:
+    """Who has chosen what Ctrl-C does keeps that; PySpark puts a handler of its own in its place.
+
+    That one asks Java to cancel jobs, in the midst of whatever call is under way.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    chosen = before not in (signal.default_int_handler, None)
+    if not chosen or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _let_hang_up(server: BaseServer) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import socketserver
 import stat
@@ -109,11 +110,24 @@ def test_what_is_no_master_is_told_before_java_starts(no_spark, monkeypatch, mas
 
 @pytest.mark.parametrize(
     "master",
-    ["local", "local[8]", "local[*]", "local[*,3]", "local[2, 3]", "local-cluster[2,1,1024]"]
-    + ["spark://a:7077", "k8s://https://a:6443", "yarn"],
+    "local local[8] local[*] local[*,3] local-cluster[2,1,1024] spark://a:7077 k8s://a yarn".split(),
 )
 def test_what_is_a_master_is_let_by(master):
     masters.check_form(master, {"YARN_CONF_DIR": "/etc/hadoop"})
+
+
+def test_what_ctrl_c_does_stays_where_somebody_chose_it():
+    chosen = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with sessions._interrupts_as_before():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # as PySpark does with its own
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with sessions._interrupts_as_before():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, chosen)
 
 
 def test_one_of_several_masters_is_enough():
