@@ -8,10 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.core import context as context_module
 from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession, is_remote
 
@@ -140,19 +142,40 @@ def _started(
 
 @contextmanager
 def _interrupts_as_before() -> Iterator[None]:
-    """Who has chosen what Ctrl-C does keeps that; PySpark puts a handler of its own in its place.
+    """Who has chosen what Ctrl-C does keeps that, and a Java half started goes without a word.
 
-    That one asks Java to cancel jobs, in the midst of whatever call is under way.
+    PySpark would put a handler of its own in its place, which asks Java to cancel jobs in the midst
+    of whatever call is under way.
     """
-    before = signal.getsignal(signal.SIGINT)
-    chosen = before not in (signal.default_int_handler, None)
-    if not chosen or threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    module: Any = context_module
+    theirs = module.signal
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, None):
+        deaf = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
+        module.signal = deaf
+    before = _children()
     try:
         yield
+    except (SystemExit, KeyboardInterrupt):
+        for each in _filters:
+            each.kill()
+        _end_jvm()
+        # One that nobody is connected to yet would find the file gone that it is to answer in, and
+        # then stay for ever.
+        for pid in _children() - before - {each.pid for each in _filters}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        module.signal = theirs
+
+
+def _children() -> set[int]:
+    """Processes that this one has started, by any of its threads."""
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # it has ended just now
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found
 
 
 def _let_hang_up(server: BaseServer) -> None:

@@ -11,6 +11,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from pyspark.core import context
 
 from tapewire import errors
 from tapewire.spark import session
@@ -110,24 +111,41 @@ def test_what_is_no_master_is_told_before_java_starts(no_spark, monkeypatch, mas
 
 @pytest.mark.parametrize(
     "master",
-    "local local[8] local[*] local[*,3] local-cluster[2,1,1024] spark://a:7077 k8s://a yarn".split(),
+    [
+        "local",
+        "local[8]",
+        "local[*,3]",
+        "local-cluster[2,1,1024]",
+        "spark://a:1",
+        "k8s://a",
+        "yarn",
+    ],
 )
 def test_what_is_a_master_is_let_by(master):
     masters.check_form(master, {"YARN_CONF_DIR": "/etc/hadoop"})
 
 
-def test_what_ctrl_c_does_stays_where_somebody_chose_it():
-    chosen = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize("chosen", [signal.SIG_IGN, signal.default_int_handler])
+def test_what_ctrl_c_does_stays_where_somebody_chose_it(chosen):
+    before = signal.signal(signal.SIGINT, chosen)
     try:
         with sessions._interrupts_as_before():
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # as PySpark does with its own
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        with sessions._interrupts_as_before():
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+            context.signal.signal(context.signal.SIGINT, signal.SIG_DFL)  # as a SparkContext does
+        kept = signal.getsignal(signal.SIGINT) is chosen
     finally:
-        signal.signal(signal.SIGINT, chosen)
+        signal.signal(signal.SIGINT, before)
+    assert kept is (chosen is signal.SIG_IGN)
+    assert context.signal is signal
+
+
+def test_a_java_that_was_being_started_is_ended_with_ctrl_c():
+    with subprocess.Popen(["sleep", "60"]) as before:
+        with pytest.raises(KeyboardInterrupt), sessions._interrupts_as_before():
+            begun = subprocess.Popen(["sleep", "60"])
+            raise KeyboardInterrupt
+        assert begun.wait() == -signal.SIGKILL
+        assert before.poll() is None
+        before.kill()
 
 
 def test_one_of_several_masters_is_enough():
