@@ -16,13 +16,9 @@ from tapewire.bus.names import folders_below, path_below
 from tapewire.errors import NotALog, TapewireError
 from tapewire.queue import status
 
-__all__ = ["CONTROL", "DECIDED", "RAW", "ArchivedLog", "Place", "Stream", "ls", "walk"]
+__all__ = ["RAW", "ArchivedLog", "Place", "Stream", "ls", "walk"]
 
 RAW = "raw"
-# What jobs and the sink of Spark keep beside the logs: marks, manifests, what is not published yet.
-# Spark takes nothing in it for data.
-CONTROL = "_tapewire"
-DECIDED = f"{CONTROL}/batches/*/*.decided.json"  # batches that are still to be published
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tapewire.archive.tree import DECIDED, Place, walk
+from tapewire.archive.tree import Place, walk
 from tapewire.book.gaps import FILE_NAME as LEDGER
 from tapewire.book.gaps import GapLedger
+from tapewire.bus.layout import DECIDED
 from tapewire.clock import DAY_NS, date_of
 from tapewire.errors import TapewireError
 from tapewire.queue.verification import Verdict, Verification

@@ -296,6 +296,6 @@ def _show(verdict: ArchiveVerdict) -> None:
         say(f"problem: {problem}")
     judgement = "every checksum, number and day is right" if verdict.intact else "not intact"
     say(
-        f"{_so_far(verdict)}, {bytes_text(verdict.payload_bytes)} of payload, noted gaps: {count_text(verdict.gaps)}: "
-        f"{judgement}"
+        f"{_so_far(verdict)}, {bytes_text(verdict.payload_bytes)} of payload, "
+        f"noted gaps: {count_text(verdict.gaps)}: {judgement}"
     )

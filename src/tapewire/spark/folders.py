@@ -1,5 +1,5 @@
 """Where jobs and the sink keep what is theirs, below what they write."""
 
-from tapewire.archive.tree import CONTROL
+from tapewire.bus.layout import CONTROL
 
 __all__ = ["CONTROL"]

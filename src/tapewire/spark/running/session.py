@@ -161,7 +161,7 @@ def _interrupts_as_before() -> Iterator[None]:
         _end_jvm()
         # One that nobody is connected to yet would find the file gone that it is to answer in, and
         # then stay for ever.
-        for pid in _children() - before - {each.pid for each in _filters}:
+        for pid in filter(_is_spark, _children() - before):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         raise
@@ -176,6 +176,15 @@ def _children() -> set[int]:
         with suppress(FileNotFoundError):  # it has ended just now
             found.update(map(int, (thread / "children").read_text().split()))
     return found
+
+
+def _is_spark(pid: int) -> bool:
+    """Whether a process is a Java of Spark's, or the script that becomes one."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"spark-submit" in command or b"org.apache.spark" in command
 
 
 def _let_hang_up(server: BaseServer) -> None:

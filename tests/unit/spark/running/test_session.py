@@ -139,13 +139,25 @@ def test_what_ctrl_c_does_stays_where_somebody_chose_it(chosen):
 
 
 def test_a_java_that_was_being_started_is_ended_with_ctrl_c():
-    with subprocess.Popen(["sleep", "60"]) as before:
-        with pytest.raises(KeyboardInterrupt), sessions._interrupts_as_before():
-            begun = subprocess.Popen(["sleep", "60"])
+    begun = []
+
+    def start():
+        with sessions._interrupts_as_before():
+            begun.extend(
+                subprocess.Popen(["sh", "-c", "sleep 60; exit", name])
+                for name in ("spark-submit", "of somebody else")
+            )
             raise KeyboardInterrupt
-        assert begun.wait() == -signal.SIGKILL
-        assert before.poll() is None
-        before.kill()
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    try:
+        assert begun[0].wait() == -signal.SIGKILL
+        assert begun[1].poll() is None
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
 
 
 def test_one_of_several_masters_is_enough():

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 import tapewire as tw
+from tapewire import archive
 from tapewire.protocol import fields, types_file
 from tapewire.protocol.layout import Layout
 from tapewire.spark.sink import jobs as sink_jobs
@@ -363,6 +364,16 @@ def test_records_of_somebody_else_behind_a_decided_batch_are_never_touched(tmp, 
     with pytest.raises(tw.CorruptMetadata, match=r"somebody else wrote to the log.*seq=2"):
         Archive(tmp).recover()
     assert [e.payload for e in stored(tmp / LOG)] == [b"0", b"1", b"theirs"]
+
+
+def test_verifying_tells_of_a_batch_that_is_not_wholly_written(tmp, two_logs, monkeypatch):
+    with monkeypatch.context() as patch:
+        before(patch, publish.Manifests, "published")
+        killed(two_logs())
+    (problem,) = archive.verify(tmp).problems
+    assert "a batch that is not wholly written" in problem
+    Archive(tmp).recover()
+    assert archive.verify(tmp).problems == []
 
 
 def test_a_decided_batch_is_not_taken_away_by_spark_aborting(tmp, two_logs, monkeypatch):
