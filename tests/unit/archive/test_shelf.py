@@ -6,8 +6,9 @@ import pytest
 import tapewire as tw
 from tapewire.archive import day_log
 from tapewire.archive.day_log import DayLog, Shelf
-from tapewire.archive.tree import Stream, date_of
+from tapewire.archive.tree import Stream
 from tapewire.bus import ArchiveLayout
+from tapewire.clock import date_of
 from tapewire.errors import StorageError
 
 
