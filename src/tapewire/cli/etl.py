@@ -218,7 +218,7 @@ def run_job(
     with interruptible():
         session = tws.session(f"tapewire {shown}", master=master, conf=settings)
         try:
-            with jobs.Progress(shown, quiet=as_json) as progress:
+            with interruptible(), jobs.Progress(shown, quiet=as_json) as progress:
                 job: Callable[..., Summary] = getattr(jobs, name)
                 summary = job(session, source, target, progress=progress, **options)
         except SystemExit as end:
