@@ -107,7 +107,9 @@ def test_a_query_under_way_tells_its_rows_and_the_time_left_by_its_tasks():
     progress, spark = Progress("bars", quiet=True), FakeSpark()
     progress.expect(parts=2)
     with progress.watching(spark, parts=2):
-        assert progress.line(seconds=5) == "bars  0 of 2 parts  0 rows  0 rows/s  ? left, 5.0 s so far"
+        assert (
+            progress.line(seconds=5) == "bars  0 of 2 parts  0 rows  0 rows/s  ? left, 5.0 s so far"
+        )
         spark.stages = [Stage(7, rows=1000, done=1, tasks=4)]
         line = "bars  0 of 2 parts  1,000 rows  200 rows/s  15.0 s left"
         assert progress.line(seconds=5) == line
