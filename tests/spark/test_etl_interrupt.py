@@ -24,11 +24,14 @@ def test_ctrl_c_ends_a_job_without_a_traceback_and_leaves_nothing_half(tmp, even
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as job:
         eventually(lambda: shop.is_dir() and os.listdir(shop), timeout=200)
-        job.send_signal(signal.SIGINT)
+        os.killpg(job.pid, signal.SIGINT)  # a terminal's goes to the workers as well
         said, errors = job.communicate(timeout=120)
     assert (job.returncode, said) == (128 + signal.SIGINT, "")
+    assert errors.endswith("run it again to go on: what is done is kept\n")
+    assert "ERROR" not in errors
     assert "Traceback" not in errors
     assert os.listdir(shop) == []
     assert not list((tmp / "out").glob("venue=*"))

@@ -1,12 +1,14 @@
 """``df.write.format("tapewire")``: rows into an archive, and back."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
 import tapewire as tw
+from tapewire import spark as tws
 from tapewire.protocol import types_file
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.orders import CancelOrder
@@ -130,6 +132,22 @@ def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(spark, number
     for _ in range(2):
         save(flaky, tmp / "archive", writer="w", batch="1")
     assert seqs_of(tmp / "archive" / LOG) == list(range(0, 100, 2))
+
+
+def test_a_thread_that_registers_writes(spark, numbers, tmp):
+    def write():
+        tws.register(spark)
+        save(numbers(0, 4), tmp / "archive")
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(write).result()
+    assert seqs_of(tmp / "archive" / LOG) == [0, 2]
+
+
+def test_a_place_that_is_no_archive_is_refused_before_any_task(numbers, tmp):
+    tw.open_publisher(tmp / "md").close()
+    with pytest.raises(AnalysisException, match="this is a log itself"):
+        save(numbers(0, 1), tmp / "md")
 
 
 def test_messages_are_written_by_their_fields_with_their_layout(spark, tmp):

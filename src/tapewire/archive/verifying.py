@@ -10,6 +10,7 @@ from pathlib import Path
 from tapewire.archive.tree import Place, walk
 from tapewire.book.gaps import FILE_NAME as LEDGER
 from tapewire.book.gaps import GapLedger
+from tapewire.bus.layout import DECIDED
 from tapewire.clock import DAY_NS, date_of
 from tapewire.errors import TapewireError
 from tapewire.queue.verification import Verdict, Verification
@@ -27,6 +28,8 @@ class ArchiveVerdict:
         unreadable: Logs that could not be read at all, and why.
         misplaced: Logs that hold records of other days, and which.
         gaps: How many gaps the ledgers tell of: what was missing before it was archived.
+        unfinished: Batches of Spark's sink that were decided, and are not, or not wholly, in their
+            logs yet.
         damaged_ledgers: Logs with lines in their ledger that cannot be believed, and how many.
     """
 
@@ -35,6 +38,7 @@ class ArchiveVerdict:
     unreadable: dict[str, str] = field(default_factory=dict)
     misplaced: dict[str, str] = field(default_factory=dict)
     gaps: int = 0
+    unfinished: list[str] = field(default_factory=list)
     damaged_ledgers: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -55,8 +59,15 @@ class ArchiveVerdict:
 
     @property
     def problems(self) -> list[str]:
-        """What is beside the records and not right: seek indexes, counters, lines of ledgers."""
+        """What is beside the records and not right.
+
+        Seek indexes, counters, lines of ledgers, and batches whose writer was killed.
+        """
         found = [f"{name}: {what}" for name, log in self.logs.items() for what in log.problems]
+        found += [
+            f"{batch}: a batch that is not wholly written: the next write to the archive ends it"
+            for batch in self.unfinished
+        ]
         return found + [
             f"{name}: damaged lines in {LEDGER}: {lines}"
             for name, lines in self.damaged_ledgers.items()
@@ -98,6 +109,9 @@ def verify(
         other = _other_day(place, verdict.logs[name])
         if other is not None:
             verdict.misplaced[name] = other
+    verdict.unfinished = sorted(
+        path.relative_to(Path(root)).as_posix() for path in Path(root).glob(DECIDED)
+    )
     return verdict
 
 

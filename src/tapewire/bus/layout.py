@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 
+# What jobs and the sink of Spark keep beside the logs: marks, manifests, what is not published yet.
+# Spark takes nothing in it for data.
+CONTROL = "_tapewire"
+DECIDED = f"{CONTROL}/batches/*/*.decided.json"  # batches that are still to be published
 ORDERS_OUT = "orders_out"
 ORDERS_IN = "orders_in"
 

@@ -21,7 +21,7 @@ from tapewire.cli.output import (
     say,
     warn,
 )
-from tapewire.cli.text import count_text, print_columns
+from tapewire.cli.text import count_text, counted, print_columns
 from tapewire.cli.times import iso
 from tapewire.cli.verify import exit_by, say_speed
 from tapewire.page.units import bytes_text
@@ -185,7 +185,8 @@ def ls(root: ArchiveArgument, as_json: JsonOption = False) -> None:
             head = ["log", "first", "last", "last time", "size", "gaps", ""]
             print_columns(console, head, [_row(log) for log in logs], right=(1, 2, 4, 5))
         days = len({log.date for log in logs})
-        say(f"{count_text(len(logs))} logs, {count_text(days)} days, {bytes_text(total)} on disk")
+        what = f"{counted(len(logs), 'log')}, {counted(days, 'day')}"
+        say(f"{what}, {bytes_text(total)} on disk")
         for log in logs:
             if log.problem:
                 warn(f"{log.log}: {log.problem}")
@@ -241,12 +242,14 @@ def _progress() -> Callable[[str, ArchiveVerdict], None] | None:
         if time.monotonic() < next_line:
             return  # to count what thousands of logs hold at each of them would take long
         next_line = time.monotonic() + 0.1
-        line = (
-            f"{count_text(len(verdict.logs))} logs, {count_text(verdict.records)} records, {name}"
-        )
+        line = f"{_so_far(verdict)}, {name}"
         errors.print(line[: errors.width - 1].ljust(errors.width - 1), end="\r", markup=False)
 
     return show
+
+
+def _so_far(verdict: ArchiveVerdict) -> str:
+    return f"{counted(len(verdict.logs), 'log')}, {counted(verdict.records, 'record')}"
 
 
 def _as_dict(verdict: ArchiveVerdict, seconds: float) -> dict[str, Any]:
@@ -293,7 +296,6 @@ def _show(verdict: ArchiveVerdict) -> None:
         say(f"problem: {problem}")
     judgement = "every checksum, number and day is right" if verdict.intact else "not intact"
     say(
-        f"{count_text(len(verdict.logs))} logs, {count_text(verdict.records)} records, "
-        f"{bytes_text(verdict.payload_bytes)} of payload, noted gaps: {count_text(verdict.gaps)}: "
-        f"{judgement}"
+        f"{_so_far(verdict)}, {bytes_text(verdict.payload_bytes)} of payload, "
+        f"noted gaps: {count_text(verdict.gaps)}: {judgement}"
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, answer, fail, interruptible, say
+from tapewire.cli.output import Exit, JsonOption, answer, errors, fail, interruptible, say
 
 if TYPE_CHECKING:
     from tapewire.spark.jobs import Summary
@@ -214,21 +215,36 @@ def run_job(
     if "://" not in source and not glob.has_magic(source) and not os.path.lexists(source):
         raise FileNotFoundError(errno.ENOENT, "nothing is there", source)  # before Spark starts
     shown = name.removesuffix("_files")  # as it is typed
+    stopped = False
     with interruptible():
         session = tws.session(f"tapewire {shown}", master=master, conf=settings)
         try:
-            # Once more: PySpark has put a handler in place that asks Java, in the midst of a call.
             with interruptible(), jobs.Progress(shown, quiet=as_json) as progress:
                 job: Callable[..., Summary] = getattr(jobs, name)
                 summary = job(session, source, target, progress=progress, **options)
+        except SystemExit as end:
+            if end.code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+                say("tapewire: stopped; run it again to go on: what is done is kept", errors)
+                stopped = True
+            raise
         finally:
             # A call that was interrupted leaves this thread's line to Java with an answer on it.
-            stopping = threading.Thread(target=session.stop)
+            stopping = threading.Thread(target=_stop, args=(session, stopped))
             stopping.start()
             stopping.join()
     answer(summary.to_dict(), as_json, lambda: _show(summary))
     if summary.exit_code:
         raise typer.Exit(summary.exit_code)
+
+
+def _stop(session: Any, midway: bool) -> None:
+    """End Spark; of tasks that it ends on the way, Java would tell by their stacks."""
+    from tapewire.spark.running.session import context_of
+
+    context = context_of(session)
+    if midway and context is not None:
+        context.setLogLevel("OFF")
+    session.stop()
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -94,14 +94,24 @@ def fail(code: Exit, message: str, hint: str | None = None) -> NoReturn:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C and SIGTERM unwind, so that nothing half is left; the exit code says which it was."""
+    """Ctrl-C and SIGTERM unwind, so that nothing half is left; the exit code says which it was.
+
+    An error that unwinding meets, in the clean-up of a library, does not take its place.
+    """
+    code: int | None = None
 
     def end(signum: int, _: object) -> None:
-        raise SystemExit(128 + signum)
+        nonlocal code
+        code = 128 + signum
+        raise SystemExit(code)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except Exception:
+        if code is not None:
+            raise SystemExit(code) from None
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

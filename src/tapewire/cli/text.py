@@ -19,6 +19,16 @@ def count_text(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
+def counted(value: int, one: str) -> str:
+    """A count and what it is of.
+
+    Example:
+        >>> counted(1, "log"), counted(1200, "log")
+        ('1 log', '1,200 logs')
+    """
+    return f"{count_text(value)} {one}{'' if value == 1 else 's'}"
+
+
 def shown(text: str) -> str:
     r"""Text with a file's name in it as a terminal may be given it.
 

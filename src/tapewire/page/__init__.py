@@ -9,6 +9,7 @@ Example:
 
 from tapewire.page.parts import (
     cards,
+    count,
     document,
     duration,
     items,
@@ -23,6 +24,7 @@ __all__ = [
     "Panel",
     "Scale",
     "cards",
+    "count",
     "document",
     "duration",
     "figure",

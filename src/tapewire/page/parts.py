@@ -11,6 +11,7 @@ from pathlib import Path
 
 __all__ = [
     "cards",
+    "count",
     "document",
     "duration",
     "items",
@@ -54,6 +55,16 @@ def legend(keys: Iterable[tuple[str, str]]) -> str:
     """Names beside their colours; nothing without names."""
     text = "".join(f'<span><i class="{css}"></i>{html.escape(name)}</span>' for name, css in keys)
     return f'<p class="legend">{text}</p>' if text else ""
+
+
+def count(value: int, one: str) -> tuple[str, str]:
+    """A card of a count and what it is of.
+
+    Example:
+        >>> count(1, "row"), count(1200, "row")
+        (('1', 'row'), ('1,200', 'rows'))
+    """
+    return f"{value:,}", one if value == 1 else f"{one}s"
 
 
 def cards(pairs: Iterable[tuple[str, str]]) -> str:

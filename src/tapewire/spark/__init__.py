@@ -35,6 +35,9 @@ def __getattr__(name: str) -> Any:
 def register(spark: SparkSession) -> None:
     """Have a session know the format ``tapewire``; one that does already is told anew.
 
+    A thread of your own that writes calls it too, once: Spark looks for the format of a
+    ``df.write`` in the session that is active in the thread, and a new thread has none.
+
     Example:
         >>> from pyspark.sql import SparkSession
         >>> from tapewire import spark as tws

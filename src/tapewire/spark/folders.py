@@ -1,6 +1,5 @@
 """Where jobs and the sink keep what is theirs, below what they write."""
 
-__all__ = ["CONTROL"]
+from tapewire.bus.layout import CONTROL
 
-# Marks, manifests, what is not published yet. Spark takes nothing in it for data.
-CONTROL = "_tapewire"
+__all__ = ["CONTROL"]

@@ -106,7 +106,11 @@ class TapewireSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know the format; one that does already is told anew."""
+    """Have a session know the format; one that does already is told anew.
+
+    In a thread that has no active session this one is it from then on: Spark asks that session
+    alone which formats there are when a DataFrame is written.
+    """
     _use_this_python(spark)
     with _active(spark):
         spark.dataSource.register(source_for(spark))
@@ -128,7 +132,7 @@ def _use_this_python(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
-    """Make a session the active one for a while.
+    """Make a session the active one for a while, and for good in a thread that has none.
 
     Spark looks into that one whether a format is there already, and would refuse a second session
     what the first one has.
@@ -145,8 +149,6 @@ def _active(spark: SparkSession) -> Iterator[None]:
     finally:
         if before.isDefined():
             sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
 
 
 def source_for(spark: SparkSession) -> type[TapewireSource]:

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from tapewire.cli import etl
 from tests.support.commands import tapewire
 
 COMMAND = "import sys; sys.modules['pyspark'] = None; from tapewire.cli.app import main; main()"
@@ -65,3 +67,12 @@ def test_what_cannot_be_is_refused_before_spark_starts(arguments, why, tmp_path,
     ran = tapewire("etl", *arguments)
     assert ran.code == 2
     assert why in ran.err
+
+
+@pytest.mark.parametrize("midway", [True, False])
+def test_a_spark_that_is_stopped_midway_does_not_tell_of_its_tasks(midway):
+    said = []
+    context = SimpleNamespace(setLogLevel=said.append)
+    session = SimpleNamespace(_sc=context, stop=lambda: said.append("stopped"))
+    etl._stop(session, midway)
+    assert said == (["OFF", "stopped"] if midway else ["stopped"])

@@ -21,7 +21,7 @@ from tapewire.spark.jobs.day_tables import (
     utc_date,
     write_day_tables,
 )
-from tapewire.spark.jobs.days import Day, days_of, is_chosen, symbols_option
+from tapewire.spark.jobs.days import Day, chosen, days_of, symbols_option
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
 from tapewire.spark.reading.options import ReadOptions
@@ -96,7 +96,7 @@ def bars(
     started = time.monotonic()
     spec = BarSpec.parse(kind, size)
     options = ReadOptions(symbols=symbols_option(symbols))
-    days = [day for day in days_of(source, options) if STREAM in day.logs and is_chosen(day, dates)]
+    days = [day for day in chosen(days_of(source, options), dates) if STREAM in day.logs]
     refuse_live_days(days, source)
     summary = Summary(JOB, os.fspath(source), os.fspath(target))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -24,11 +24,11 @@ __all__ = [
     "LIVE",
     "REPORT",
     "Day",
+    "chosen",
     "day_bounds",
     "days_of",
     "folder_of",
     "input_of",
-    "is_chosen",
     "symbols_option",
     "write_parquet",
 ]
@@ -78,6 +78,13 @@ def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[Day]:
         if log.venue is not None and log.symbol is not None and log.stream is not None:
             key = (log.venue, log.symbol, log.date or LIVE)
             by_day.setdefault(key, {})[log.stream] = log
+    if not by_day and options.symbols is not None:
+        names = ", ".join(f"{venue}:{one}" if venue else one for venue, one in options.symbols)
+        raise NotALog(
+            f"no log here is of this symbol: symbol={names}",
+            path=os.fspath(source),
+            hint="`tapewire archive ls` lists those that there are",
+        )
     if not by_day:
         raise NotALog(
             "no log here is of one symbol",
@@ -120,21 +127,27 @@ def day_bounds(date: str) -> tuple[int, int] | None:
     return start, start + DAY_NS
 
 
-def is_chosen(day: Day, dates: Iterable[str] | None) -> bool:
-    """Whether a job is about this day.
+def chosen(days: Sequence[Day], dates: Iterable[str] | None) -> list[Day]:
+    """The days that a job is about.
 
     Raises:
         InvalidOption: A date is none.
+        NotALog: There is nothing of any of them.
     """
     if dates is None:
-        return True
+        return list(days)
     wanted = [dates] if isinstance(dates, str) else list(dates)
     for date in wanted:
         try:
             dt.date.fromisoformat(date)
         except ValueError:
             raise InvalidOption(f"not a day: dates={date!r}", hint="give YYYY-MM-DD") from None
-    return day.date in wanted
+    found = [day for day in days if day.date in wanted]
+    if not found:
+        known = sorted({day.date for day in days})
+        there = known[0] if len(known) == 1 else f"{known[0]} … {known[-1]}"
+        raise NotALog(f"no log is of this day: date={', '.join(wanted)}, there are {there}")
+    return found
 
 
 def input_of(log: LogRef) -> dict[str, Any]:

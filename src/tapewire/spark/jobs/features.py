@@ -24,9 +24,9 @@ from tapewire.spark.jobs.day_tables import (
 from tapewire.spark.jobs.days import (
     REPORT,
     Day,
+    chosen,
     days_of,
     folder_of,
-    is_chosen,
     symbols_option,
 )
 from tapewire.spark.jobs.done import Done
@@ -100,8 +100,8 @@ def features(
     look_back_ns(columns, sample)  # raises where a name or the sample is none
     days = [
         day
-        for day in days_of(source, options)
-        if is_chosen(day, dates) and any(stream in day.logs for stream in STREAMS)
+        for day in chosen(days_of(source, options), dates)
+        if any(stream in day.logs for stream in STREAMS)
     ]
     refuse_live_days(days, source)
     summary = Summary(JOB, os.fspath(source), os.fspath(target))

@@ -149,7 +149,9 @@ class Progress:
         if (expected and not rows) or (total and not done and rows == expected):
             known = [None]  # a step has just begun: nothing tells how long it takes
         lefts = [each for each in known if each is not None]
-        text.append(f"{span_text(max(lefts))} left" if lefts else "? left")
+        # The rows of a task come in when it ends: until then time alone shows that it is at work.
+        unknown = f"? left, {span_text(seconds)} so far"
+        text.append(f"{span_text(max(lefts))} left" if lefts else unknown)
         return "  ".join(text)
 
     def _run(self) -> None:

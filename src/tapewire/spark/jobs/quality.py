@@ -18,10 +18,10 @@ from tapewire.replay import book_rows
 from tapewire.spark.jobs.days import (
     REPORT,
     Day,
+    chosen,
     days_of,
     folder_of,
     input_of,
-    is_chosen,
     symbols_option,
     write_parquet,
 )
@@ -94,7 +94,7 @@ def quality(
         late=late, behind=behind, early=early, clock_drift=clock_drift, levels=levels
     )
     options = ReadOptions(symbols=symbols_option(symbols), instruments=instruments)
-    days = [day for day in days_of(source, options) if is_chosen(day, dates)]
+    days = chosen(days_of(source, options), dates)
     drawn = sorted((day for day in days if "book" in day.logs), key=_bytes, reverse=True)[:plots]
     summary = Summary(JOB, os.fspath(source), os.fspath(target))
     root = os.path.abspath(os.fspath(target))

@@ -109,7 +109,8 @@ class Summary:
         lines.append("  " + ", ".join(parts))
         if self.done:
             lines.append(
-                f"  {self.rows:,} rows, {bytes_text(self.bytes)} in {span_text(self.seconds)} "
+                f"  {self.rows:,} {'row' if self.rows == 1 else 'rows'}, "
+                f"{bytes_text(self.bytes)} in {span_text(self.seconds)} "
                 f"({rate_text(self.rows, self.seconds)})"
             )
         shown = [f"{name.replace('_', ' ')}: {n:,}" for name, n in self.counts.items() if n]

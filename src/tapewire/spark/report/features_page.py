@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tapewire.page import cards, document, legend, table
+from tapewire.page import cards, count, document, legend, table
 from tapewire.page.units import bytes_text
 from tapewire.replay import describe_features
 from tapewire.spark.report import plots
@@ -64,9 +64,9 @@ def features_page(
         f'<p class="lead"><code>{html.escape(source)}</code></p></header>',
         cards(
             [
-                (f"{sum(fact.rows for fact in facts):,}", "rows"),
-                (f"{len(names):,}", "features"),
-                (f"{len({(f.venue, f.symbol) for f in facts}):,}", "symbols"),
+                count(sum(fact.rows for fact in facts), "row"),
+                count(len(names), "feature"),
+                count(len({(f.venue, f.symbol) for f in facts}), "symbol"),
                 (f"{len(dates):,}", f"day: {dates[0]}" if len(dates) == 1 else "days"),
                 (sample, "a row for each" if sample in ("event", "trade") else "between rows"),
                 (bytes_text(sum(fact.bytes for fact in facts)), "of Parquet"),
@@ -83,7 +83,7 @@ def _day(day: DayFeatures) -> str:
     parts = [f"<h2>{html.escape(day.name)}</h2>"]
     if day.picture is not None:
         parts += [
-            "<p>The book at points of the day, in UTC: the darker, the more rests at a price.</p>",
+            "<p>The book over the day, in UTC: the stronger, the more rests at a price.</p>",
             legend([("bids", "c1"), ("asks", "c2")]),
             f"<figure>{plots.book(day.picture)}</figure>",
             f"<figure>{plots.spread(day.picture)}</figure>",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tapewire.page import cards, document, duration, legend, section, table
+from tapewire.page import cards, count, document, duration, legend, section, table
 from tapewire.spark.report import plots
 from tapewire.spark.report.picture import BookPicture
 from tapewire.spark.report.plots import Mark
@@ -94,11 +94,13 @@ def _when(time_ns: int | None) -> str:
 
 
 def _verdict(days: Sequence[DayReport], found: Sequence[Any], summary: Summary) -> str:
-    count = sum(1 for day in days if day.findings)
+    with_any = sum(1 for day in days if day.findings)
+    if not found and not summary.failed and not _total(days, "records"):
+        return '<p class="verdict bad">There are no records: nothing could be looked at.</p>'
     if not found and not summary.failed:
         return '<p class="verdict">Nothing was found: every day is as it should be.</p>'
     findings = "1 finding" if len(found) == 1 else f"{len(found):,} findings"
-    text = f"{findings} in {count:,} of {len(days):,} symbols' days."
+    text = f"{findings} in {with_any:,} of {len(days):,} symbols' days."
     if summary.failed:
         text += f" {summary.failed:,} could not be measured."
     return f'<p class="verdict bad">{html.escape(text)}</p>'
@@ -117,9 +119,9 @@ def _cards(days: Sequence[DayReport]) -> str:
     never = "never" if _total(days, "book_events") else "–"
     return cards(
         [
-            (f"{_total(days, 'records'):,}", "records"),
-            (f"{len({(d.venue, d.symbol) for d in days}):,}", "symbols"),
-            (f"{_total(days, 'gaps'):,}", "gaps"),
+            count(_total(days, "records"), "record"),
+            count(len({(d.venue, d.symbol) for d in days}), "symbol"),
+            count(_total(days, "gaps"), "gap"),
             (trusted.replace("100.0000%", "100%"), "of the time with a trusted book"),
             (duration(_total(days, "crossed_ns")) if crossed else never, "crossed"),
             (
@@ -194,7 +196,7 @@ def _drawn(day: DayReport) -> str:
         streams = {}  # the table of clocks says it all
     parts = [
         f"<h2>{html.escape(day.name)}</h2>",
-        "<p>The book at points of the day, in UTC: the darker, the more rests at a price.</p>",
+        "<p>The book over the day, in UTC: the stronger, the more rests at a price.</p>",
         legend(keys),
         f"<figure>{plots.book(day.picture, marks)}</figure>",
         f"<figure>{plots.spread(day.picture, marks)}</figure>",

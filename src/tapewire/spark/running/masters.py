@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
+import re
 import socket
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from tapewire.errors import InvalidOption
 
 __all__ = [
+    "check_form",
     "connect_endpoint",
     "is_loopback",
     "local_cores",
@@ -19,6 +22,42 @@ __all__ = [
 
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
+_THREADS = r"([1-9]\d*|\*)"
+_LOCAL = re.compile(
+    rf"local|local\[{_THREADS}\]|local\[{_THREADS},\s*[1-9]\d*\]"
+    r"|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+)
+
+
+def check_form(master: str, environment: Mapping[str, str]) -> None:
+    """Raise for an address that is none: Spark would start a Java to say so, by its stack.
+
+    Args:
+        master: What was given.
+        environment: Of this process; YARN's address is in there.
+
+    Raises:
+        InvalidOption: No such master.
+
+    Example:
+        >>> check_form("local[2]", {})
+        >>> check_form("local[two]", {})
+        Traceback (most recent call last):
+            ...
+        tapewire.errors.InvalidOption: no such master: master='local[two]'; local[N], local[*], \
+spark://HOST:7077 or sc://HOST:15002
+    """
+    if master == "yarn":
+        if not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(environment):
+            raise InvalidOption(
+                "nothing says where YARN is: master='yarn'",
+                hint="set HADOOP_CONF_DIR or YARN_CONF_DIR to the folder of its settings",
+            )
+    elif not master.startswith(("spark://", "sc://", "k8s://")) and not _LOCAL.fullmatch(master):
+        raise InvalidOption(
+            f"no such master: master={master!r:.80}",
+            hint="local[N], local[*], spark://HOST:7077 or sc://HOST:15002",
+        )
 
 
 def is_loopback(master: str) -> bool:

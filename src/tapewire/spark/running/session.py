@@ -5,11 +5,15 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.core import context as context_module
 from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession, is_remote
 
@@ -111,6 +115,8 @@ def _started(
         if master is not None:
             own["spark.master"] = master
     else:
+        if master is not None:
+            masters.check_form(master, os.environ)
         require_java()
         if master is not None and master.startswith("spark://"):
             masters.require_standalone(master)
@@ -123,7 +129,8 @@ def _started(
     builder = SparkSession.builder.appName(app)
     for name, value in (own | given).items():
         builder = builder.config(name, value)
-    with _launching({**settings.environment(own | given, os.environ), **variables}):
+    launching = _launching({**settings.environment(own | given, os.environ), **variables})
+    with launching, _interrupts_as_before():
         spark = builder.getOrCreate()
     _let_hang_up(spark.sparkContext._accumulatorServer)
     atexit.unregister(_end)
@@ -131,6 +138,53 @@ def _started(
     if ui and spark.sparkContext.uiWebUrl:
         print(f"Spark's page: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
     return spark
+
+
+@contextmanager
+def _interrupts_as_before() -> Iterator[None]:
+    """Who has chosen what Ctrl-C does keeps that, and a Java half started goes without a word.
+
+    PySpark would put a handler of its own in its place, which asks Java to cancel jobs in the midst
+    of whatever call is under way.
+    """
+    module: Any = context_module
+    theirs = module.signal
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, None):
+        deaf = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
+        module.signal = deaf
+    before = _children()
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt):
+        for each in _filters:
+            each.kill()
+        _end_jvm()
+        # One that nobody is connected to yet would find the file gone that it is to answer in, and
+        # then stay for ever.
+        for pid in filter(_is_spark, _children() - before):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        module.signal = theirs
+
+
+def _children() -> set[int]:
+    """Processes that this one has started, by any of its threads."""
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # it has ended just now
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found
+
+
+def _is_spark(pid: int) -> bool:
+    """Whether a process is a Java of Spark's, or the script that becomes one."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"spark-submit" in command or b"org.apache.spark" in command
 
 
 def _let_hang_up(server: BaseServer) -> None:

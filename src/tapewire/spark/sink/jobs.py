@@ -27,6 +27,7 @@ LOCK_SECONDS = 600.0  # of waiting for another job's commit
 FOREIGN_SECONDS = 7 * 86_400.0  # after which a silent job of another host counts as dead
 _UNFINISHED_SECONDS = 3600.0
 _JOB_FILE = "job.json"
+_JOB = "job-"
 _NEW = "new-"
 _MAX_FILE_BYTES = 4096
 _MAX_STEPS_UP = 32
@@ -48,7 +49,7 @@ class Jobs:
     def create(self, writer: str | None) -> str:
         """Make the folder of a new job of this driver; its name."""
         make_folders(self._folder)
-        name = f"job-{uuid.uuid4().hex}"
+        name = f"{_JOB}{uuid.uuid4().hex}"
         temporary = self._folder / f"{_NEW}{name}"
         temporary.mkdir(mode=0o700)
         document = {**dataclasses.asdict(_driver()), "writer": writer or ""}
@@ -86,8 +87,12 @@ class Jobs:
                 continue
             try:
                 lease, writer = self._read(name)
-            except (FileNotFoundError, CorruptMetadata):
-                # Half removed, or not ours to understand: it goes when it has been still for long.
+            except FileNotFoundError:
+                # A job has its file from the first moment to the last: this one is over, and a task
+                # that had not heard of it has written since.
+                dead = name.startswith(_JOB)
+            except CorruptMetadata:
+                # Not ours to understand: it goes when it has been still for long.
                 dead = _idle_seconds(self._folder / name) > FOREIGN_SECONDS
             else:
                 dead = _is_dead(lease, self._folder / name) or (

@@ -36,6 +36,7 @@ from tapewire.errors import (
     NotALog,
     PayloadTooLarge,
     SequenceNotRising,
+    StorageError,
 )
 from tapewire.protocol import types_file
 from tapewire.queue import open_reader
@@ -67,6 +68,37 @@ class Archive:
 
     def __repr__(self) -> str:
         return f"<Archive {os.fspath(self.root)!r}>"
+
+    def check_place(self) -> None:
+        """Make sure that there is, or can be, an archive here; makes its folder.
+
+        Raises:
+            NotALog: It is a file.
+            InvalidOption: It is a log.
+            StorageError: The operating system refuses.
+        """
+        where = os.fspath(self.root)
+        if os.path.lexists(self.root / "control.meta"):
+            raise InvalidOption(
+                "an archive is a folder of logs, and this is a log itself",
+                path=where,
+                hint="give the folder of an archive, or one that is not there yet",
+            )
+        if self.root.exists() and not self.root.is_dir():
+            raise NotALog(
+                "this is a file, not an archive",
+                path=where,
+                hint="give the folder of an archive, or one that is not there yet",
+            )
+        try:
+            make_folders(self.control)
+        except OSError as error:
+            raise StorageError(
+                f"the folder of the archive cannot be made: {error.strerror}",
+                path=error.filename or where,
+                hint="give a folder that may be written to",
+                errno=error.errno or 0,
+            ) from None
 
     def recover(self, job: str | None = None) -> None:
         """Finish what was decided, sweep what dead jobs left; `job` is the caller's own."""
@@ -233,6 +265,13 @@ class Archive:
                 path=os.fspath(place),
                 hint="these rows came late, or a second time: to leave such out, "
                 'option("duplicates", "drop")',
+            )
+        elif not keep and next_seq + run.records > 2**63:
+            raise InvalidOption(
+                f"the log's numbers are at their end: log={run.log}, last={next_seq - 1}, "
+                f"records={run.records}, highest={2**63 - 1}",
+                path=os.fspath(place),
+                hint="give the rows a column seq, or overwrite the log",
             )
         return Action(run.log, "append", run.folder, run.records, next_seq, keep)
 

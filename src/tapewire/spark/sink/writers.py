@@ -81,6 +81,7 @@ class _Sink:
     def begin(self) -> str:
         """Finish what others left, and make the folder of a new job; its name."""
         archive = Archive(self.options.path)
+        archive.check_place()
         # A query's batches follow each other: one that begins has no other one beside it. Batch
         # writes of one name may run side by side, each with a batch of its own.
         job = archive.jobs.create(self.options.writer if self.streaming else None)

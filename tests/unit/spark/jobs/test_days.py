@@ -1,8 +1,10 @@
 """The symbols' days of an archive."""
 
+import pytest
+
 import tapewire as tw
 from tapewire.bus import ArchiveLayout
-from tapewire.spark.jobs.days import days_of
+from tapewire.spark.jobs.days import chosen, days_of, symbols_option
 from tapewire.spark.reading.options import ReadOptions
 
 
@@ -15,3 +17,23 @@ def test_a_day_goes_on_from_the_days_before_it_up_to_the_first_that_is_missing(t
 
     assert old.before == first.before == ()
     assert [(log.date, log.stream) for log in second.before] == [("2024-02-29", "book")]
+
+
+@pytest.fixture
+def two_days(tmp):
+    for date in ("2024-02-29", "2024-03-01"):
+        where = ArchiveLayout(tmp).log("v", "S", date, "book")
+        tw.open_publisher(where, segment_bytes=1 << 20).close()
+    return tmp
+
+
+def test_a_day_that_is_not_there_is_told_with_those_that_are(two_days):
+    days = days_of(two_days, ReadOptions())
+    assert [day.date for day in chosen(days, ["2024-03-01", "2024-03-02"])] == ["2024-03-01"]
+    with pytest.raises(tw.NotALog, match=r"date=2024-03-02, there are 2024-02-29 … 2024-03-01"):
+        chosen(days, "2024-03-02")
+
+
+def test_a_symbol_that_is_not_there_is_told(two_days):
+    with pytest.raises(tw.NotALog, match="of this symbol: symbol=v:T"):
+        days_of(two_days, ReadOptions(symbols=symbols_option(["v:T"])))

@@ -21,7 +21,7 @@ def test_time_left_is_that_of_rows_or_of_parts_whichever_is_longer():
 def test_time_left_follows_the_parts_where_no_rows_are_expected():
     progress = Progress("bars", quiet=True)
     progress.expect(parts=4)
-    assert progress.line(seconds=5).endswith("? left")
+    assert progress.line(seconds=5).endswith("? left, 5.0 s so far")
     progress.add(parts=1)
     assert progress.line(seconds=5).endswith("15.0 s left")
 
@@ -31,7 +31,7 @@ def test_rows_that_are_all_there_do_not_end_the_time_while_parts_are_left():
     progress.expect(rows=100)
     progress.add(rows=100)
     progress.expect(parts=4)
-    assert progress.line(seconds=5).endswith("? left")
+    assert progress.line(seconds=5).endswith("? left, 5.0 s so far")
     progress.add(parts=2)
     assert progress.line(seconds=5).endswith("5.0 s left")
 
@@ -107,7 +107,9 @@ def test_a_query_under_way_tells_its_rows_and_the_time_left_by_its_tasks():
     progress, spark = Progress("bars", quiet=True), FakeSpark()
     progress.expect(parts=2)
     with progress.watching(spark, parts=2):
-        assert progress.line(seconds=5) == "bars  0 of 2 parts  0 rows  0 rows/s  ? left"
+        assert (
+            progress.line(seconds=5) == "bars  0 of 2 parts  0 rows  0 rows/s  ? left, 5.0 s so far"
+        )
         spark.stages = [Stage(7, rows=1000, done=1, tasks=4)]
         line = "bars  0 of 2 parts  1,000 rows  200 rows/s  15.0 s left"
         assert progress.line(seconds=5) == line

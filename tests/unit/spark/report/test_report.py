@@ -168,9 +168,17 @@ def test_a_quality_page_shows_findings_gaps_and_plots():
     assert not FETCHES.search(text)
 
 
-def test_a_quality_page_of_nothing_says_that_nothing_was_found():
-    text = quality_page([], "archive/", Summary("quality", "a", "b"), Limits())
+def test_a_quality_page_of_days_without_a_finding_says_that_nothing_was_found():
+    days = [day_report(facts=facts(records=1))]
+    text = quality_page(days, "archive/", Summary("quality", "a", "b"), Limits())
     assert "Nothing was found" in text
+    assert "<b>1</b><span>record</span>" in text
+
+
+@pytest.mark.parametrize("days", [[], [day_report()]], ids=["no day", "an empty day"])
+def test_a_quality_page_of_no_records_does_not_say_that_all_is_well(days):
+    text = quality_page(days, "archive/", Summary("quality", "a", "b"), Limits())
+    assert "There are no records" in text
     assert "<svg" not in text
 
 

@@ -1,6 +1,8 @@
 """What a session is given, without starting one."""
 
 import os
+import re
+import signal
 import socket
 import socketserver
 import stat
@@ -9,6 +11,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from pyspark.core import context
 
 from tapewire import errors
 from tapewire.spark import session
@@ -95,6 +98,66 @@ def test_a_master_nobody_listens_on_is_told_at_once(no_spark):
     """Spark itself would say nothing for minutes."""
     with pytest.raises(errors.InvalidOption, match=r"no Spark master.*spark://127.0.0.1:1 "):
         session("x", "spark://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("master", ["local[x]", "local[0]", "local[2", "standalone", "", "yarn"])
+def test_what_is_no_master_is_told_before_java_starts(no_spark, monkeypatch, master):
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sessions, "require_java", lambda: pytest.fail("Java was looked for"))
+    with pytest.raises(errors.InvalidOption, match=f"master='{re.escape(master)}'"):
+        session("x", master=master)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[8]",
+        "local[*,3]",
+        "local-cluster[2,1,1024]",
+        "spark://a:1",
+        "k8s://a",
+        "yarn",
+    ],
+)
+def test_what_is_a_master_is_let_by(master):
+    masters.check_form(master, {"YARN_CONF_DIR": "/etc/hadoop"})
+
+
+@pytest.mark.parametrize("chosen", [signal.SIG_IGN, signal.default_int_handler])
+def test_what_ctrl_c_does_stays_where_somebody_chose_it(chosen):
+    before = signal.signal(signal.SIGINT, chosen)
+    try:
+        with sessions._interrupts_as_before():
+            context.signal.signal(context.signal.SIGINT, signal.SIG_DFL)  # as a SparkContext does
+        kept = signal.getsignal(signal.SIGINT) is chosen
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert kept is (chosen is signal.SIG_IGN)
+    assert context.signal is signal
+
+
+def test_a_java_that_was_being_started_is_ended_with_ctrl_c():
+    begun = []
+
+    def start():
+        with sessions._interrupts_as_before():
+            begun.extend(
+                subprocess.Popen(["sh", "-c", "sleep 60; exit", name])
+                for name in ("spark-submit", "of somebody else")
+            )
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    try:
+        assert begun[0].wait() == -signal.SIGKILL
+        assert begun[1].poll() is None
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
 
 
 def test_one_of_several_masters_is_enough():

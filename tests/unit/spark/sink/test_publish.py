@@ -7,11 +7,13 @@ import pytest
 from pyspark.sql.types import StructType
 
 import tapewire as tw
+from tapewire import archive
 from tapewire.protocol import fields, types_file
 from tapewire.protocol.layout import Layout
 from tapewire.spark.sink import jobs as sink_jobs
 from tapewire.spark.sink import publish
 from tapewire.spark.sink.publish import Archive
+from tapewire.spark.sink.staging import Stage
 from tapewire.spark.sink.writers import BatchWriter
 from tests.support.records import stored
 from tests.support.staged import DAY_NS, LOG, Job, rows
@@ -136,6 +138,28 @@ def test_a_payload_that_fits_no_segment_of_the_log_there_is_refused(tmp):
     job = Job(tmp).task(rows([2], payload=bytes(9000)))
     with pytest.raises(tw.PayloadTooLarge, match="payload=9000 bytes, largest=8064, seq=2"):
         job.commit()
+
+
+def test_numbers_that_go_on_beyond_what_a_column_can_hold_are_refused(tmp):
+    Job(tmp).task(rows([2**63 - 1], times=[DAY_NS])).commit()
+    with pytest.raises(tw.InvalidOption, match="numbers are at their end"):
+        Job(tmp, seq=False).task(rows([1], seq=False)).commit()
+    assert seqs_of(tmp / LOG) == [2**63 - 1]
+
+
+def test_a_log_is_no_archive_to_write_to(tmp):
+    tw.open_publisher(tmp / "md").close()
+    with pytest.raises(tw.InvalidOption, match="this is a log itself"):
+        Archive(tmp / "md").check_place()
+    assert not (tmp / "md" / "_tapewire").exists()
+
+
+def test_a_file_is_no_archive_to_write_to(tmp):
+    (tmp / "table.csv").touch()
+    with pytest.raises(tw.NotALog, match="a file, not an archive"):
+        Archive(tmp / "table.csv").check_place()
+    with pytest.raises(tw.StorageError, match="cannot be made"):
+        Archive(tmp / "table.csv" / "archive").check_place()
 
 
 def test_a_link_out_of_the_archive_is_refused(tmp):
@@ -342,6 +366,16 @@ def test_records_of_somebody_else_behind_a_decided_batch_are_never_touched(tmp, 
     assert [e.payload for e in stored(tmp / LOG)] == [b"0", b"1", b"theirs"]
 
 
+def test_verifying_tells_of_a_batch_that_is_not_wholly_written(tmp, two_logs, monkeypatch):
+    with monkeypatch.context() as patch:
+        before(patch, publish.Manifests, "published")
+        killed(two_logs())
+    (problem,) = archive.verify(tmp).problems
+    assert "a batch that is not wholly written" in problem
+    Archive(tmp).recover()
+    assert archive.verify(tmp).problems == []
+
+
 def test_a_decided_batch_is_not_taken_away_by_spark_aborting(tmp, two_logs, monkeypatch):
     job = two_logs()
     with monkeypatch.context() as patch:
@@ -401,6 +435,17 @@ def test_what_a_dead_driver_left_is_swept_and_a_living_one_is_let_be(tmp):
     Job(tmp).task(rows([2])).commit()
     assert staging_of(tmp) == [living.job]
     assert living.commit()
+
+
+def test_what_a_late_task_wrote_for_a_job_that_is_over_is_swept_by_the_next(tmp):
+    over = Job(tmp)
+    with Stage(over.folder, "task-0", over.plan, 1 << 20, 0) as late:
+        over.archive.abort(over.job)
+        late.add(rows([1]))
+        late.finish()  # makes its folders anew
+        assert staging_of(tmp) == [over.job]
+    Job(tmp).task(rows([2])).commit()
+    assert staging_of(tmp) == []
 
 
 def test_a_job_of_another_host_is_let_be_until_it_has_been_silent_for_long(tmp):
