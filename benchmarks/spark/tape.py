@@ -16,12 +16,12 @@ import numpy as np
 
 import tapewire as tw
 from tapewire import bus, replay
+from tapewire.clock import DAY_NS, day_start_ns
 from tapewire.protocol import market
 from tapewire.protocol.instruments import Instrument, Instruments
 
 VENUE = "bench"
 DAY = dt.date(2026, 1, 30)
-DAY_NS = 86_400 * 10**9
 EVENT_NS = 1_000_000  # between two events: a busy market
 SEGMENT_BYTES = 64 << 20
 BLOCK = 8_192
@@ -56,7 +56,7 @@ class Tape:
 
 
 def start_ns(day: dt.date = DAY) -> int:
-    return (day - dt.date(1970, 1, 1)).days * DAY_NS
+    return day_start_ns(day)
 
 
 def write_books(

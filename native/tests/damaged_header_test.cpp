@@ -59,12 +59,6 @@ std::vector<std::uint64_t> read_past(Reader& reader, std::vector<Skipped>& spans
     }
 }
 
-ReaderOptions named(const char* name) {
-    ReaderOptions options;
-    options.name = name;
-    return options;
-}
-
 }  // namespace
 
 TEST(a_reader_tells_each_time_and_stands_before_it) {

@@ -70,6 +70,12 @@ inline WriterOptions small() {
     return options;
 }
 
+inline ReaderOptions named(const char* name) {
+    ReaderOptions options;
+    options.name = name;
+    return options;
+}
+
 // As the bindings do it: try, make room, try again.
 inline std::uint64_t append(Writer& writer, const std::string& payload,
                             std::uint64_t timestamp_ns = 1) {

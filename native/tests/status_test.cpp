@@ -21,16 +21,6 @@ using tapewire::queue::Tally;
 using tapewire::queue::Upkeep;
 using tapewire::queue::wrong_indexes;
 
-namespace {
-
-ReaderOptions named(const char* name) {
-    ReaderOptions options;
-    options.name = name;
-    return options;
-}
-
-}  // namespace
-
 TEST(every_place_of_a_segment_is_counted_alike_from_the_index_a_mark_and_the_start) {
     const Scratch scratch;
     const std::string root = scratch / "q";

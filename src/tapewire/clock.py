@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     TimeLike: TypeAlias = "int | dt.datetime | np.datetime64 | str"
 
-__all__ = ["DAY_NS", "date_of", "to_ns"]
+__all__ = ["DAY_NS", "date_of", "day_start_ns", "to_ns"]
 
 DAY_NS = 86_400 * 10**9
 
@@ -26,6 +26,16 @@ def date_of(day: int) -> dt.date:
         '2024-01-01'
     """
     return _EPOCH.date() + dt.timedelta(days=day)
+
+
+def day_start_ns(date: dt.date) -> int:
+    """First nanosecond of a UTC date.
+
+    Example:
+        >>> day_start_ns(dt.date(2024, 1, 1)) == 19_723 * DAY_NS
+        True
+    """
+    return (date - _EPOCH.date()).days * DAY_NS
 
 
 def to_ns(time: TimeLike) -> int:

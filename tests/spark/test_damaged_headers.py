@@ -3,25 +3,17 @@
 import pytest
 from pyspark.errors import AnalysisException
 
-import tapewire as tw
 from tapewire import spark as tws
 from tapewire.queue import status
 from tests.support.crafted import break_header
-from tests.support.feature_tapes import Event, TapeWriter, instrument
+from tests.support.feature_tapes import segmented_book
 
 RECORDS = 200
 
 
 @pytest.fixture
 def log(tmp):
-    tape = TapeWriter(tmp, instrument())
-    with tw.open_publisher(tmp / "book", segment_bytes=8192) as writer:
-        for n in range(RECORDS):
-            kind = "snapshot" if n % 70 == 0 else "diff"
-            event = Event(1_000 + n, kind, ((1000 - n % 5, 1 + n),), ((1010 + n % 7, 1 + n),))
-            type_id, payload = tape.payload(event)
-            writer.append(type_id, payload, timestamp_ns=event.time)
-    return tmp / "book"
+    return segmented_book(tmp, RECORDS)
 
 
 def test_a_damaged_first_header_is_told_or_passed_over(spark, log):

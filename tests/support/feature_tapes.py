@@ -165,3 +165,15 @@ def write_three(path, count):
                     live.append(fields["order_id"])
                 payload = l3_event(ORDERS, time, **fields)
                 writer.append(BOOK_EVENT, payload, timestamp_ns=time)
+
+
+def segmented_book(folder, records):
+    """A log of one instrument's book in small segments, a snapshot every 70 records; its path."""
+    tape = TapeWriter(folder, instrument())
+    with tw.open_publisher(folder / "book", segment_bytes=8192) as writer:
+        for n in range(records):
+            kind = "snapshot" if n % 70 == 0 else "diff"
+            event = Event(1_000 + n, kind, ((1000 - n % 5, 1 + n),), ((1010 + n % 7, 1 + n),))
+            type_id, payload = tape.payload(event)
+            writer.append(type_id, payload, timestamp_ns=event.time)
+    return folder / "book"

@@ -17,7 +17,7 @@ from tapewire.spark.reading.instruments import given_instruments
 from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
 from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.running.masters import is_loopback
-from tapewire.spark.running.session import parallelism_of
+from tapewire.spark.running.session import context_of, parallelism_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +122,7 @@ def _use_this_python(spark: SparkSession) -> None:
     A session that was not made by `session` takes the first ``python3`` on the path: outside an
     activated environment that is one without Tapewire.
     """
-    context: Any = getattr(spark, "_sc", None)  # a Connect session has none
+    context: Any = context_of(spark)
     chosen = "PYSPARK_PYTHON" in os.environ
     if context is None or chosen or context.pythonExec != "python3" or not sys.executable:
         return

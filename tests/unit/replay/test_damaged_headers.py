@@ -6,22 +6,14 @@ import tapewire as tw
 from tapewire.queue import status
 from tapewire.replay import BookStream, Replay
 from tests.support.crafted import break_header
-from tests.support.feature_tapes import Event, TapeWriter, instrument
+from tests.support.feature_tapes import instrument, segmented_book
 
 PLACES = pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "middle", "last"])
 
 
 @pytest.fixture
 def log(tmp):
-    one = instrument()
-    tape = TapeWriter(tmp, one)
-    with tw.open_publisher(tmp / "book", segment_bytes=8192) as writer:
-        for n in range(300):
-            kind = "snapshot" if n % 70 == 0 else "diff"
-            event = Event(1_000 + n, kind, ((1000 - n % 5, 1 + n),), ((1010 + n % 7, 1 + n),))
-            type_id, payload = tape.payload(event)
-            writer.append(type_id, payload, timestamp_ns=event.time)
-    return tmp / "book"
+    return segmented_book(tmp, 300)
 
 
 def damage(log, which):

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tapewire.bus.layout import CONTROL
 from tapewire.config import check_whole
 from tapewire.errors import (
     ConcurrentUse,
     CorruptMetadata,
     CorruptSource,
     InvalidOption,
-    UnsupportedVersion,
 )
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue._native import Upkeep
-from tapewire.spark.folders import CONTROL
-from tapewire.spark.jobs.done import Done
 from tapewire.spark.jobs.parquet_logs import (
     Files,
     copy_file,
@@ -115,7 +113,6 @@ def compact(
     else:
         parts, work = _log_parts(top), _ToParquet(place, yes, target_bytes, codec)
     with Workshop(place, JOB).alone():
-        _forget_removed(place, parts)
         run_parts(
             spark,
             JOB,
@@ -255,18 +252,6 @@ class _Rewrite(_Work):
                 path=part.work[0],
                 hint="run again when nobody writes to it",
             )
-
-
-def _forget_removed(target: Path, parts: list[Part]) -> None:
-    """Parts whose folders somebody has removed are to be done again, whatever their marks say."""
-    done = Done(target, JOB)
-    for part in parts:
-        # A mark that is damaged counts for none.
-        with contextlib.suppress(CorruptMetadata, UnsupportedVersion):
-            mark = done.read(part.name)
-            made = [] if mark is None else PartResult.from_dict(mark.result).outputs
-            if not all(os.path.lexists(target / output) for output in made):
-                done.forget(part.name)
 
 
 def _is_in(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tapewire.clock import DAY_NS
+from tapewire.clock import DAY_NS, day_start_ns
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.queue.status import status
 from tapewire.spark.reading.logs import LogRef, resolve
@@ -123,7 +123,7 @@ def day_bounds(date: str) -> tuple[int, int] | None:
     """
     if date == LIVE:
         return None
-    start = (dt.date.fromisoformat(date) - dt.date(1970, 1, 1)).days * DAY_NS
+    start = day_start_ns(dt.date.fromisoformat(date))
     return start, start + DAY_NS
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tapewire.bus.layout import CONTROL
 from tapewire.bus.names import check_name, make_folders, path_below
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
 from tapewire.protocol.json_file import (
@@ -28,7 +29,6 @@ from tapewire.protocol.json_file import (
     short,
     store,
 )
-from tapewire.spark.folders import CONTROL
 
 __all__ = ["Done", "Mark", "digest_of"]
 

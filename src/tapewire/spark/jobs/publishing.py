@@ -15,10 +15,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from tapewire.bus.layout import CONTROL
 from tapewire.bus.names import make_folders, path_below, sync
 from tapewire.errors import ConcurrentUse, InvalidOption
 from tapewire.spark.exchange import exchange
-from tapewire.spark.folders import CONTROL
 
 __all__ = ["Workshop"]
 

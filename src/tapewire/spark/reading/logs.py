@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tapewire.bus.layout import is_day
-from tapewire.clock import DAY_NS
+from tapewire.bus.layout import CONTROL, is_day
+from tapewire.clock import DAY_NS, day_start_ns
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.log import kind_of
 from tapewire.queue.status import find_queues, status
-from tapewire.spark.folders import CONTROL
 from tapewire.spark.running.session import is_loopback
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["LogRef", "refuse_live", "resolve"]
 
 RAW = "raw"
-_EPOCH = dt.date(1970, 1, 1)
 _OF_MARKETS = ("trades", "book", "features")
 
 
@@ -63,7 +61,7 @@ class LogRef:
         """
         if self.date is None or (time_from is None and time_to is None):
             return True
-        day_ns = (dt.date.fromisoformat(self.date) - _EPOCH).days * DAY_NS
+        day_ns = day_start_ns(dt.date.fromisoformat(self.date))
         return (time_from is None or time_from < day_ns + DAY_NS) and (
             time_to is None or time_to > day_ns
         )

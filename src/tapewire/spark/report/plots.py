@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tapewire.clock import DAY_NS
 from tapewire.page import Panel, Scale, duration, figure
 from tapewire.spark.report.picture import BookPicture
 
@@ -64,7 +65,7 @@ def time_axis(begin_ns: int, end_ns: int) -> tuple[Scale, list[tuple[float, str]
 def _label(time_ns: int, step_ns: int) -> str:
     seconds, rest = divmod(time_ns, 10**9)
     when = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    if step_ns >= 86_400 * 10**9 or (time_ns % (86_400 * 10**9) == 0):
+    if step_ns >= DAY_NS or time_ns % DAY_NS == 0:
         return when.strftime("%Y-%m-%d")
     if step_ns >= 60 * 10**9:
         return when.strftime("%H:%M")

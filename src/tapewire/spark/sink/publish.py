@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import tapewire as tw
+from tapewire.bus.layout import CONTROL
 from tapewire.bus.names import make_folders, path_below, sync
 from tapewire.config import WriterConfig
 from tapewire.errors import (
@@ -42,7 +43,6 @@ from tapewire.protocol import types_file
 from tapewire.queue import open_reader
 from tapewire.queue._native import Upkeep
 from tapewire.spark.exchange import exchange
-from tapewire.spark.folders import CONTROL
 from tapewire.spark.sink.jobs import Jobs, commit_lock
 from tapewire.spark.sink.manifest import ONCE, Action, Manifest, Manifests
 from tapewire.spark.sink.rows import Columns, plain
