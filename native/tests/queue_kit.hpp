@@ -70,7 +70,7 @@ inline WriterOptions small() {
     return options;
 }
 
-inline ReaderOptions named(const char* name) {
+inline ReaderOptions named(const std::string& name) {
     ReaderOptions options;
     options.name = name;
     return options;

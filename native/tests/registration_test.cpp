@@ -28,12 +28,6 @@ namespace {
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 constexpr const char* kName = "newcomer";
 
-ReaderOptions named(const std::string& name) {
-    ReaderOptions options;
-    options.name = name;
-    return options;
-}
-
 WriterOptions deleting(std::int64_t reader_ttl_ns) {
     WriterOptions options = small();
     options.retention.enabled = true;
