@@ -94,7 +94,8 @@ test: setup ## everything but the long tests; ends with the count
 
 .PHONY: test-long
 test-long: setup ## the tests that take minutes: a thousand kills, soaks
-	$(PYTHON_RUN) -m pytest tests -m long
+	@mkdir -p $(RESULTS)
+	$(PYTHON_RUN) -m pytest tests -m long $(BESIDE) --junit-xml=$(RESULTS)/long.xml
 
 .PHONY: test-native test-native-plain test-native-asan test-native-tsan
 test-native: test-native-plain test-native-asan test-native-tsan ## C++ tests, plain and under the sanitizers
@@ -137,6 +138,13 @@ lint: setup ## ruff, mypy, import-linter, clang-format; changes nothing
 	mypy
 	python tools/lint_layers.py
 	clang-format --dry-run -Werror $(CXX_FILES)
+
+# Not part of lint: it takes minutes. Checks: .clang-tidy.
+.PHONY: tidy-cpp
+tidy-cpp: setup ## clang-tidy on native/src and the headers that it includes
+	@cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DTAPEWIRE_NATIVE_TESTS=ON \
+	    -DCMAKE_CXX_COMPILER=clang++
+	find native/src -name '*.cpp' -print0 | xargs -0 -n 1 -P $(JOBS) clang-tidy --quiet -p build/tidy
 
 .PHONY: clean
 clean: ## remove whatever was built, .venv included

@@ -19,6 +19,7 @@ def pytest_collection_modifyitems(config, items):
     its own, and is how files are told apart.
     """
     usual = float(config.getini("timeout"))
+    only_long = config.option.markexpr == "long"
 
     def limit(item):
         mark = item.get_closest_marker("timeout")
@@ -26,7 +27,7 @@ def pytest_collection_modifyitems(config, items):
 
     longest = {}
     for item in items:
-        if item.get_closest_marker("long") is None:
+        if (item.get_closest_marker("long") is not None) == only_long:
             longest[item.path] = max(longest.get(item.path, 0), limit(item))
     items.sort(key=lambda item: -longest.get(item.path, 0))
 

@@ -26,6 +26,8 @@ FAMILIES = {
     "append": "benchmarks.micro.append",
     "batch": "benchmarks.micro.batch",
     "read": "benchmarks.micro.read",
+    "fresh": "benchmarks.micro.fresh",
+    "idle": "benchmarks.micro.idle",
     "roll": "benchmarks.micro.roll",
     "seek": "benchmarks.micro.seek",
     "open": "benchmarks.micro.recovery",

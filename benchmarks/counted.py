@@ -38,7 +38,9 @@ def main(library, folder):
 
     lib.open_queue(f"{folder}/native".encode(), SEGMENT_BYTES)
     lib.open_books()
-    writer = tw.open_publisher(f"{folder}/python", segment_bytes=SEGMENT_BYTES)
+    # All of the segment beforehand: no call takes a step of its own.
+    options = {"segment_bytes": SEGMENT_BYTES, "require_prealloc": True}
+    writer = tw.open_publisher(f"{folder}/python", **options)
     reader = tw.open_log(f"{folder}/python")
 
     def append_by(call, payload=PAYLOAD):

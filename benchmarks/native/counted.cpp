@@ -117,6 +117,7 @@ void open_queue(const char* root, std::uint64_t segment_bytes) {
     batch_payloads.resize(segment_bytes);
     WriterOptions options;
     options.segment_bytes = segment_bytes;
+    options.require_prealloc = true;  // all of the segment: no call takes a step of its own
     writer = std::make_unique<Writer>(root, options);
     reader = std::make_unique<Reader>(root, ReaderOptions{});
 }

@@ -23,8 +23,9 @@ constexpr std::uint64_t kSegmentBytes = 512;
 const std::vector<std::string>& log_files() {
     static const std::vector<std::string> files = [] {
         const Layout layout = fresh_queue();
-        Segment::prepare(layout, 0, kSegmentBytes, false).publish(layout);
-        Control::create(layout, {kSegmentBytes, 0});
+        const tapewire::queue::Geometry geometry{kSegmentBytes, 0, 0};
+        Segment::prepare(layout, geometry, 0, false).publish(layout);
+        Control::create(layout, geometry);
         WriterOptions options;
         options.preallocate = false;
         {
@@ -42,7 +43,8 @@ void check_fields(const Control& control, const std::string& bytes) {
     format::ControlBlock block;
     REQUIRE(bytes.size() == sizeof block, "control.meta of another size was opened");
     std::memcpy(&block, bytes.data(), sizeof block);
-    REQUIRE(block.magic == format::kControlMagic && block.version == format::kControlVersion &&
+    REQUIRE(block.magic == format::kControlMagic &&
+                (block.version == format::kControlVersion) == control.geometry().keyed() &&
                 block.init_state == format::kControlReady,
             "control.meta of another kind was opened");
     REQUIRE(control.segment_bytes() == block.segment_size && block.segment_size >= 128 &&
@@ -120,7 +122,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
         default:
             block.segment_size = kSegmentBytes;
             block.magic = format::kControlMagic;
-            block.version = format::kControlVersion;
+            block.version = format::kControlVersionUnkeyed;
             block.init_state = format::kControlReady;
     }
     std::memcpy(data, &block, sizeof block);

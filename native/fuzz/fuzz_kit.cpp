@@ -63,13 +63,14 @@ Shown checked(const Reader& reader, const RecordView& record) {
     const std::byte* const begin = map.data() + format::kSegmentDataOffset;
     const std::byte* const at = record.payload - format::kRecordHeaderBytes;
     const std::uint64_t offset = static_cast<std::uint64_t>(at - map.data());
-    const Shown shown{{reader.position().segment, offset},
-                      record.seq,
-                      record.timestamp_ns,
-                      record.type_id,
-                      record.flags,
-                      tapewire::queue::Commit::at(at).header().header_check == 0,
-                      kit::seen(record).payload};
+    const Shown shown{
+        {reader.position().segment, offset},
+        record.seq,
+        record.timestamp_ns,
+        record.type_id,
+        record.flags,
+        !reader.geometry().keyed() && tapewire::queue::Commit::at(at).header().header_check == 0,
+        kit::seen(record).payload};
     const std::string where = place(shown.at);
     REQUIRE(at >= begin && record.payload + record.payload_len <= map.data() + map.size(), where);
     REQUIRE(offset % format::kRecordAlign == 0, where);
@@ -79,10 +80,12 @@ Shown checked(const Reader& reader, const RecordView& record) {
     REQUIRE(header.version == format::kRecordVersion, where);
     REQUIRE(header.type_id != format::kPadType && header.type_id == record.type_id, where);
     REQUIRE(header.seq == record.seq && header.flags == record.flags, where);
-    REQUIRE(
-        header.header_check == 0 ||
-            header.header_check == tapewire::crc32c_portable(&header, format::kHeaderCheckedBytes),
-        where);
+    const tapewire::queue::HeaderSeed seed(reader.geometry().key,
+                                           static_cast<std::uint32_t>(shown.at.segment));
+    REQUIRE((header.header_check == 0 && !seed.keyed()) ||
+                header.header_check == tapewire::crc32c_portable(
+                                           &header, format::kHeaderCheckedBytes, ~seed.at(offset)),
+            where);
     REQUIRE((header.flags & format::kFlagNoChecksum) != 0 ||
                 header.payload_crc == tapewire::crc32_portable(record.payload, record.payload_len),
             where);
@@ -96,6 +99,7 @@ bool is_damage(Errc code) {
 
 bool has_no_check(const std::string& segment, std::uint64_t at) {
     format::RecordHeader header;
+    if (at + sizeof header > segment.size()) return false;
     std::memcpy(&header, segment.data() + at, sizeof header);
     return header.commit_len != 0 && header.header_check == 0;
 }
@@ -110,14 +114,15 @@ bool has_hole(const std::string& segment, std::uint64_t from, std::uint64_t to) 
 }
 
 // Of records that are not shown, because their payload is damaged: their numbers count all the same.
-void note_right_headers(Tape& tape, const std::string& segment, std::uint64_t from,
+void note_right_headers(Tape& tape, const std::string& segment,
+                        const tapewire::queue::HeaderSeed& seed, std::uint64_t from,
                         std::uint64_t to) {
     using namespace tapewire::queue;
     const auto* bytes = reinterpret_cast<const std::byte*>(segment.data());
     for (std::uint64_t at = from; at + format::kRecordHeaderBytes <= to;
          at += format::kRecordAlign) {
         const Commit commit = Commit::at(bytes + at);
-        if (commit && check_header(commit, segment.size() - at) == Fault::none) {
+        if (commit && check_header(commit, seed, at, segment.size()) == Fault::none) {
             tape.note_number(commit.header().seq);
         }
     }
@@ -170,14 +175,19 @@ std::string get_file(const std::string& path) {
     return bytes;
 }
 
-void put_control(const Layout& layout, std::uint64_t segment_bytes, std::uint64_t first_seq,
+void put_control(const Layout& layout, const tapewire::queue::Geometry& geometry,
                  std::uint32_t current_segment, std::uint64_t write_offset) {
     format::ControlBlock block{};
     block.magic = format::kControlMagic;
-    block.version = format::kControlVersion;
+    block.version = geometry.keyed() ? format::kControlVersion : format::kControlVersionUnkeyed;
     block.init_state = format::kControlReady;
-    block.segment_size = segment_bytes;
-    block.first_seq = first_seq;
+    block.segment_size = geometry.segment_bytes;
+    block.first_seq = geometry.first_seq;
+    block.key = geometry.key;
+    if (geometry.keyed()) {
+        block.check = tapewire::crc32c(&block.segment_size, format::kControlCheckedFixedBytes,
+                                       tapewire::crc32c(&block, format::kControlCheckedBytes));
+    }
     block.current_segment = current_segment;
     block.write_offset = write_offset;
     put_file(layout.control(), &block, sizeof block);
@@ -244,11 +254,14 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
                 tape.damaged = true;
                 const std::string segment = get_file(error.path);
                 const std::uint64_t from = reader.position().offset;
-                tape.unchecked_damage = tape.unchecked_damage || has_no_check(segment, from);
+                tape.unchecked_damage = tape.unchecked_damage ||
+                                        (!reader.geometry().keyed() && has_no_check(segment, from));
                 const Position damaged = reader.position();
                 const bool skipped = skip(reader, error, waiting);
                 const bool inside = skipped && reader.position().segment == damaged.segment;
-                note_right_headers(tape, segment, from,
+                const tapewire::queue::HeaderSeed seed(reader.geometry().key,
+                                                       static_cast<std::uint32_t>(damaged.segment));
+                note_right_headers(tape, segment, seed, from,
                                    inside ? reader.position().offset : segment.size());
                 if (!skipped) break;
                 tape.hole_skipped =

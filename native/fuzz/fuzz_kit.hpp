@@ -38,8 +38,11 @@ void put_file(const std::string& path, const void* bytes, std::size_t n);
 std::string get_file(const std::string& path);
 
 // control.meta of a queue that is ready, its hints as given.
-void put_control(const Layout& layout, std::uint64_t segment_bytes, std::uint64_t first_seq,
+void put_control(const Layout& layout, const tapewire::queue::Geometry& geometry,
                  std::uint32_t current_segment = 0, std::uint64_t write_offset = 64);
+
+// The same in every run, so that inputs can be repeated.
+inline constexpr std::uint64_t kKey = 0x5eed0f7a9e3179e5;
 
 struct Shown {
     Position at;  // of the header

@@ -20,6 +20,8 @@ using format::kSegmentDataOffset;
 namespace {
 
 using Bytes = std::vector<std::byte>;
+using tapewire::queue::Geometry;
+using tapewire::queue::HeaderSeed;
 using Random = std::minstd_rand;
 
 std::uint64_t below(Random& random, std::uint64_t n) { return n == 0 ? 0 : random() % n; }
@@ -36,13 +38,14 @@ bool fits(const Bytes& segment, std::uint64_t at, const format::RecordHeader& he
 }
 
 // Stores `header` with checksums that are right for it and for the payload behind it.
-void seal_record(Bytes& segment, std::uint64_t at, format::RecordHeader header, bool foreign) {
+void seal_record(Bytes& segment, const HeaderSeed& seed, std::uint64_t at,
+                 format::RecordHeader header, bool foreign) {
     if (fits(segment, at, header)) {
         header.payload_crc =
             tapewire::crc32(segment.data() + at + kRecordHeaderBytes, header.commit_len - 1);
     }
     header.header_check = 0;
-    if (!foreign) header.header_check = tapewire::crc32c(&header, format::kHeaderCheckedBytes);
+    if (!foreign) header.header_check = tapewire::crc32c_32bytes(&header, seed.at(at));
     std::memcpy(segment.data() + at, &header, sizeof header);
 }
 
@@ -60,37 +63,48 @@ std::vector<std::uint64_t> places(const Bytes& segment) {
     return found;
 }
 
-void make_segment_right(Bytes& segment, std::uint32_t id) {
+void make_segment_right(Bytes& segment, const Geometry& geometry, std::uint32_t id) {
     format::SegmentHeader header;
     std::memcpy(&header, segment.data(), sizeof header);
     const std::uint32_t flags = header.flags;
-    header = tapewire::queue::new_segment_header(id, false);
+    const format::SegmentHeader before = header;
+    header = tapewire::queue::new_segment_header(geometry, id, false);
     header.flags = flags;
+    if (geometry.keyed()) {  // what the end says stays, and so does its check
+        header.end_offset = before.end_offset;
+        header.end_seq = before.end_seq;
+        header.end_check = before.end_check;
+    }
     std::memcpy(segment.data(), &header, sizeof header);
     for (std::uint64_t at : places(segment)) {
         const auto record = header_of(segment, at);
-        if (record.commit_len != 0) seal_record(segment, at, record, record.header_check == 0);
+        if (record.commit_len != 0) {
+            seal_record(segment, HeaderSeed(geometry.key, id), at, record,
+                        record.header_check == 0);
+        }
     }
 }
 
 }  // namespace
 
 void QueueImage::make_checks_right() {
-    for (std::uint32_t id = 0; id < segments.size(); ++id) make_segment_right(segments[id], id);
+    for (std::uint32_t id = 0; id < segments.size(); ++id)
+        make_segment_right(segments[id], geometry(), id);
     head.checkpoint.crc = tapewire::crc32(&head.checkpoint, format::kTailCheckpointCheckedBytes);
 }
 
-void QueueImage::mutate(std::uint32_t seed) {
-    Random random(seed);
+void QueueImage::mutate(std::uint32_t random_seed) {
+    Random random(random_seed);
     Bytes& segment = segments[below(random, segments.size())];
     const std::uint32_t id = static_cast<std::uint32_t>(&segment - segments.data());
+    const HeaderSeed seed(geometry().key, id);
     const auto records = places(segment);
     const std::uint64_t anywhere =
         kSegmentDataOffset + 64 * below(random, (segment.size() - kSegmentDataOffset) / 64);
     const std::uint64_t at = records.empty() ? anywhere : records[below(random, records.size())];
     format::RecordHeader header = header_of(segment, at);
     const bool foreign = header.header_check == 0 && header.commit_len != 0;
-    switch (below(random, 14)) {
+    switch (below(random, 15)) {
         case 0:
         case 1: {  // a record behind the last one, most often with the next number
             if (records.empty()) break;
@@ -116,7 +130,7 @@ void QueueImage::mutate(std::uint32_t seed) {
                     record.timestamp_ns = last.timestamp_ns + below(random, 9) - 2;
                 }
             }
-            seal_record(segment, end, record, foreign);
+            seal_record(segment, seed, end, record, foreign);
             break;
         }
         case 2:  // a copy of a record in another place: inside a payload, or where nothing is
@@ -142,22 +156,22 @@ void QueueImage::mutate(std::uint32_t seed) {
         }
         case 6:
             header.type_id = header.type_id == format::kPadType ? 7 : format::kPadType;
-            seal_record(segment, at, header, foreign);
+            seal_record(segment, seed, at, header, foreign);
             break;
         case 7:
-            seal_record(segment, at, header, !foreign);
+            seal_record(segment, seed, at, header, !foreign);
             break;
         case 8:
             header.flags ^= format::kFlagNoChecksum;
-            seal_record(segment, at, header, foreign);
+            seal_record(segment, seed, at, header, foreign);
             break;
         case 9:
             header.seq += below(random, 9) - 4;
-            seal_record(segment, at, header, foreign);
+            seal_record(segment, seed, at, header, foreign);
             break;
         case 10:
             header.timestamp_ns += below(random, 33) - 16;
-            seal_record(segment, at, header, foreign);
+            seal_record(segment, seed, at, header, foreign);
             break;
         case 11:  // a checkpoint at some record, right or without a checksum
             head.checkpoint.segment_id = id;
@@ -170,6 +184,16 @@ void QueueImage::mutate(std::uint32_t seed) {
             head.seek_seq = header.seq + below(random, 3) - 1;
             head.seek_ns = header.timestamp_ns + below(random, 3) - 1;
             break;
+        case 13: {  // an end as a writer records it, true or not
+            format::SegmentHeader edited;
+            std::memcpy(&edited, segment.data(), sizeof edited);
+            edited.end_offset = below(random, 2) == 0 ? at : anywhere;
+            edited.end_seq = header.seq + below(random, 3);
+            edited.end_check = tapewire::crc32c(&edited.end_offset, format::kSegmentEndCheckedBytes,
+                                                ~seed.of_segment());
+            if (geometry().keyed()) std::memcpy(segment.data(), &edited, sizeof edited);
+            break;
+        }
         default:  // a flipped bit
             segment[at + below(random, segment.size() - at)] ^=
                 std::byte{static_cast<unsigned char>(1u << below(random, 8))};

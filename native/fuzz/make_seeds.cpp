@@ -37,14 +37,17 @@ struct Plan {
     bool checksum = true;
     std::uint64_t first_seq = 0;
     std::uint32_t stride = 2;
+    bool keyed = false;
 };
 
 // A queue as a writer leaves it: smaller segments than a new one may have, so made by hand.
 Layout written(const Plan& plan) {
     const Layout layout = fresh_queue();
-    Segment first = Segment::prepare(layout, 0, plan.segment_bytes, plan.sparse);
+    const tapewire::queue::Geometry geometry{plan.segment_bytes, plan.first_seq,
+                                             plan.keyed ? kKey : 0};
+    Segment first = Segment::prepare(layout, geometry, 0, plan.sparse);
     first.publish(layout);
-    tapewire::queue::Control::create(layout, {plan.segment_bytes, plan.first_seq});
+    tapewire::queue::Control::create(layout, geometry);
     WriterOptions options;
     options.preallocate = false;
     options.checksum = plan.checksum;
@@ -58,12 +61,13 @@ Layout written(const Plan& plan) {
     return layout;
 }
 
-QueueImage image_of(const Layout& layout, std::uint64_t segment_bytes, std::uint64_t first_seq) {
+QueueImage image_of(const Layout& layout, const Plan& plan) {
     const auto ids = layout.segments();
     ImageHead head{};
-    head.units = static_cast<std::uint8_t>(segment_bytes / 64 - 2);
+    head.units = static_cast<std::uint8_t>(plan.segment_bytes / 64 - 2);
+    if (plan.keyed) head.missing = QueueImage::kKeyed;
     head.segments = static_cast<std::uint8_t>(ids.size() - 1);
-    head.first_seq = first_seq;
+    head.first_seq = plan.first_seq;
     head.current_segment = ids.back();
     head.write_offset = 64;
     head.checkpoint_bytes = 24;
@@ -82,9 +86,12 @@ void whole_queues() {
         {"without-checksums", {1024, 5, false, false}},
         {"first-seq-1", {1024, 4, false, true, 1}},
         {"smallest-segments", {128, 0}},
+        {"keyed-one-segment", {2048, 6, false, true, 0, 2, true}},
+        {"keyed-three-segments", {640, 12, false, true, 0, 2, true}},
+        {"keyed-sparse", {1024, 5, true, true, 0, 2, true}},
     };
     for (const auto& [name, plan] : plans) {
-        const QueueImage image = image_of(written(plan), plan.segment_bytes, plan.first_seq);
+        const QueueImage image = image_of(written(plan), plan);
         save_image(name, image);
         QueueImage foreign = image;
         for (auto& segment : foreign.segments) {

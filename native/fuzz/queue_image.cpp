@@ -19,7 +19,7 @@ QueueImage::QueueImage(std::span<const std::uint8_t> input) {
 }
 
 void QueueImage::write_to(const Layout& layout) const {
-    put_control(layout, segment_bytes(), head.first_seq, head.current_segment, head.write_offset);
+    put_control(layout, geometry(), head.current_segment, head.write_offset);
     for (std::uint32_t id = 0; id < segments.size(); ++id) {
         if ((head.missing >> id & 1) != 0) continue;
         put_file(layout.segment(id), segments[id].data(), segments[id].size());

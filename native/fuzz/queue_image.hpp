@@ -12,15 +12,24 @@
 
 namespace fuzz {
 
+// index.meta without next_seq.
+struct Checkpoint {
+    std::uint64_t segment_id;
+    std::uint64_t offset;
+    std::uint32_t crc;
+    std::uint32_t reserved;
+};
+static_assert(sizeof(Checkpoint) == tapewire::format::kTailCheckpointShortBytes);
+
 struct ImageHead {
     std::uint8_t units;             // segment_bytes = 64 * (2 + units % 62)
     std::uint8_t segments;          // how many, less one, modulo 4
-    std::uint8_t missing;           // bit i: segment i has no file
+    std::uint8_t missing;           // bit i: segment i has no file; kKeyed
     std::uint8_t checkpoint_bytes;  // length of index.meta, modulo 25; 0 = no file
     std::uint32_t current_segment;  // control.meta's hints
     std::uint64_t write_offset;
     std::uint64_t first_seq;
-    tapewire::format::TailCheckpoint checkpoint;
+    Checkpoint checkpoint;
     std::uint64_t seek_seq;  // where else to seek
     std::uint64_t seek_ns;
 };
@@ -33,7 +42,12 @@ class QueueImage {
     ImageHead head;
     std::vector<std::vector<std::byte>> segments;
 
+    static constexpr std::uint8_t kKeyed = 0x80;  // of head.missing: the format with a key
+
     std::uint64_t segment_bytes() const { return 64 * (2 + head.units % 62u); }
+    tapewire::queue::Geometry geometry() const {
+        return {segment_bytes(), head.first_seq, (head.missing & kKeyed) != 0 ? kKey : 0};
+    }
     std::size_t segment_count() const { return 1 + head.segments % 4u; }
 
     void write_to(const Layout& layout) const;

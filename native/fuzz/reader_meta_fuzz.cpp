@@ -22,8 +22,9 @@ constexpr std::uint64_t kSegmentBytes = 512;
 
 void put_log(const Layout& layout) {
     static const std::vector<std::string> files = [&] {
-        Segment::prepare(layout, 0, kSegmentBytes, false).publish(layout);
-        tapewire::queue::Control::create(layout, {kSegmentBytes, 0});
+        const tapewire::queue::Geometry geometry{kSegmentBytes, 0, kKey};
+        Segment::prepare(layout, geometry, 0, false).publish(layout);
+        tapewire::queue::Control::create(layout, geometry);
         WriterOptions options;
         options.preallocate = false;
         {

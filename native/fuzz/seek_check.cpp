@@ -21,7 +21,7 @@ bool reached_the_last(const Layout& layout, const Tape& tape) {
 bool ends_clean(const Layout& layout, const Reader& reader, const Tape& tape) {
     if (!reached_the_last(layout, tape)) return false;
     const auto segment = tapewire::queue::Segment::open(
-        layout, static_cast<std::uint32_t>(tape.end.segment), reader.segment_bytes(),
+        layout, reader.geometry(), static_cast<std::uint32_t>(tape.end.segment),
         tapewire::Mapping::Access::read_only);
     return segment && tapewire::queue::all_zero(segment->data() + tape.end.offset,
                                                 segment->size() - tape.end.offset);

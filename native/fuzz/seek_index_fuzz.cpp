@@ -35,8 +35,9 @@ struct Log {
 const Log& log() {
     static const Log made = [] {
         const Layout layout = fresh_queue();
-        Segment::prepare(layout, 0, kSegmentBytes, false).publish(layout);
-        Control::create(layout, {kSegmentBytes, kFirstSeq});
+        const tapewire::queue::Geometry geometry{kSegmentBytes, kFirstSeq, kKey};
+        Segment::prepare(layout, geometry, 0, false).publish(layout);
+        Control::create(layout, geometry);
         WriterOptions options;
         options.preallocate = false;
         {
@@ -88,7 +89,7 @@ void check_recovery(const Layout& layout, bool truthful) {
     const Position end = log().tape.end;
     {
         const tapewire::File file(layout.tail_checkpoint(), O_RDWR | O_CREAT);
-        tapewire::queue::store_tail_checkpoint(file, end);
+        tapewire::queue::store_tail_checkpoint(file, {end}, 0);
     }
     Control control = Control::open(layout, true);
     auto tail = recover(layout, control, {});
@@ -98,7 +99,7 @@ void check_recovery(const Layout& layout, bool truthful) {
     REQUIRE(tail.report.empty(), tail.report.front());
     tail.index->add(tail.next_seq, 1000, tail.offset);
     tail.index->write(layout, true);
-    const auto rewritten = load_index(layout, tail.segment->id(), kSegmentBytes);
+    const auto rewritten = load_index(layout, *tail.segment);
     REQUIRE(!truthful || (rewritten && rewritten->complete && rewritten->running_max),
             "its own index is right");
 }
@@ -113,7 +114,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (std::uint32_t id : {0u, 1u}) {
         put_file(layout.segment(id), written.segments[id].data(), written.segments[id].size());
         put_file(layout.index(id), data, size);
-        if (const auto index = load_index(layout, id, kSegmentBytes)) {
+        if (const auto index = load_index(layout, {kSegmentBytes}, id)) {
             check_loaded(*index);
             truthful = truthful && is_truthful(*index, id);
         }

@@ -60,8 +60,8 @@ inline std::uint32_t sliced(const SlicingTables& t, std::uint32_t crc, const voi
     return crc;
 }
 
-std::uint32_t crc32c_32bytes_portable(const void* p) noexcept {
-    return ~sliced(kCrc32cTables, ~std::uint32_t{0}, p, 32);
+std::uint32_t crc32c_32bytes_portable(const void* p, std::uint32_t state) noexcept {
+    return ~sliced(kCrc32cTables, state, p, 32);
 }
 
 constexpr detail::ChecksumOps kPortable{crc32_portable, crc32c_portable, crc32c_32bytes_portable,

@@ -87,9 +87,9 @@ std::uint32_t crc32c_arm(const void* data, std::size_t n, std::uint32_t seed) no
     return ~run<Castagnoli>(~seed, data, n);
 }
 
-std::uint32_t crc32c_32bytes_arm(const void* data) noexcept {
+std::uint32_t crc32c_32bytes_arm(const void* data, std::uint32_t state) noexcept {
     const auto* p = static_cast<const unsigned char*>(data);
-    return ~take32<Castagnoli>(~std::uint32_t{0}, p);
+    return ~take32<Castagnoli>(state, p);
 }
 
 constexpr ChecksumOps kArm[] = {

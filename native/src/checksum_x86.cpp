@@ -270,9 +270,9 @@ TAPEWIRE_CLMUL std::uint32_t crc32c_x86(const void* data, std::size_t n,
     return ~crc;
 }
 
-TAPEWIRE_CLMUL std::uint32_t crc32c_32bytes_x86(const void* data) noexcept {
+TAPEWIRE_CLMUL std::uint32_t crc32c_32bytes_x86(const void* data, std::uint32_t state) noexcept {
     const auto* p = static_cast<const unsigned char*>(data);
-    std::uint64_t crc = crc32c_step(kAllOnes, p);
+    std::uint64_t crc = crc32c_step(state, p);
     crc = crc32c_step(crc, p + 8);
     crc = crc32c_step(crc, p + 16);
     crc = crc32c_step(crc, p + 24);

@@ -11,6 +11,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <utility>
 
 #include "tapewire/clock.hpp"
@@ -155,6 +158,12 @@ void File::allocate_holes(std::uint64_t bytes) const {
     if (static_cast<std::uint64_t>(found.st_blocks) * 512 < bytes) allocate(bytes);
 }
 
+void File::allocate_range(std::uint64_t from, std::uint64_t bytes) const {
+    const int rc = fallocate_patiently(fd_, 0, from, bytes);
+    if (rc == EOPNOTSUPP) return;  // ramfs: a page comes when it is touched
+    if (rc != 0) throw_no_room(rc, bytes, path_);
+}
+
 void File::free_zeros(std::uint64_t from, std::uint64_t to) const {
     if (from >= to) return;
     const int rc =
@@ -187,6 +196,50 @@ void File::sync_data() const {
     }
 }
 
+void File::write_through(const std::byte* mapped, std::uint64_t from, std::uint64_t to) const {
+    constexpr std::uint64_t kPage = 4096;
+    const std::uint64_t begin = from / kPage * kPage;
+    const std::uint64_t end = (to + kPage - 1) / kPage * kPage;
+    if (begin >= end) return;
+    std::optional<File> direct;
+    try {
+        direct.emplace(path_, O_WRONLY | O_DIRECT);
+    } catch (const Error& e) {
+        if (e.os_errno == EINVAL) return;
+        throw;
+    }
+    // All of it is copied first: a write drops pages from the cache, neighbours in one folio included, and
+    // what is read again then are zeros.
+    const std::unique_ptr<void, decltype(&std::free)> copy(std::aligned_alloc(kPage, end - begin),
+                                                           &std::free);
+    if (!copy) throw_os_error(ENOMEM, "cannot copy unsynced records", path_);
+    std::memcpy(copy.get(), mapped + begin, end - begin);
+    for (std::uint64_t at = begin; at < end;) {
+        const std::byte* source = static_cast<const std::byte*>(copy.get()) + (at - begin);
+        const ssize_t n = ::pwrite(direct->fd(), source, end - at, static_cast<off_t>(at));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EINVAL && at == begin) return;
+        if (n < static_cast<ssize_t>(kPage)) {
+            const int err = n < 0 ? errno : ENOSPC;
+            put_back(source, end - at, at);
+            throw_os_error(err, "cannot write file", path_);
+        }
+        at += static_cast<std::uint64_t>(n) / kPage * kPage;
+    }
+}
+
+// A direct write that fails may have dropped the cached pages all the same, and then the copy is the last.
+// Written as entire pages, so that nothing has to be read from the failing disk, as a store to a mapped page
+// would have to; the mapping shows the same pages.
+void File::put_back(const std::byte* copy, std::uint64_t bytes,
+                    std::uint64_t offset) const noexcept {
+    try {
+        write_at(copy, bytes, offset);
+    } catch (const Error&) {
+        // The caller throws why the pages could not be written to disk.
+    }
+}
+
 bool File::try_lock(int how) const {
     while (::flock(fd_, how | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return false;
@@ -195,8 +248,37 @@ bool File::try_lock(int how) const {
     return true;
 }
 
+namespace {
+
+struct flock entire_file(short type) noexcept {
+    struct flock range{};
+    range.l_type = type;
+    range.l_whence = SEEK_SET;
+    return range;
+}
+
+// The type of a lock that keeps one of `type` from being taken; F_UNLCK without one.
+short conflicting_lock(int fd, short type) noexcept {
+    struct flock range = entire_file(type);
+    return ::fcntl(fd, F_OFD_GETLK, &range) == 0 ? range.l_type : short{F_UNLCK};
+}
+
+}  // namespace
+
+bool File::try_write_lock() const noexcept {
+    struct flock range = entire_file(F_WRLCK);
+    return ::fcntl(fd_, F_OFD_SETLK, &range) == 0;
+}
+
+bool File::is_write_locked() const noexcept { return conflicting_lock(fd_, F_RDLCK) == F_WRLCK; }
+
+bool File::is_read_locked() const noexcept { return conflicting_lock(fd_, F_WRLCK) == F_RDLCK; }
+
 void File::unlock() const noexcept {
-    if (fd_ >= 0 && born_ == fork_generation()) ::flock(fd_, LOCK_UN);
+    if (fd_ < 0 || born_ != fork_generation()) return;
+    ::flock(fd_, LOCK_UN);
+    struct flock range = entire_file(F_UNLCK);
+    (void)::fcntl(fd_, F_OFD_SETLK, &range);
 }
 
 bool File::is_still_at_its_path() const noexcept {
@@ -215,7 +297,7 @@ void File::extend_with_zeros(std::uint64_t bytes) const {
 FolderLock::FolderLock(const std::string& path, int how, std::int64_t patience_ns)
     : fd_(open_descriptor(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)),
       born_(fork_generation()) {
-    if (fd_ < 0) throw_errno("cannot open folder", path);
+    if (fd_ < 0) throw_errno("cannot open directory", path);
     const std::int64_t deadline = mono_ns() + patience_ns;
     while (::flock(fd_, how | LOCK_NB) != 0) {
         if (mono_ns() >= deadline) {
@@ -249,25 +331,30 @@ void make_directory(const std::string& path) {
     if (::mkdir(path.c_str(), 0700) != 0) {
         if (errno == EEXIST) {
             if (is_directory(path)) return;  // somebody else made it just now
-            throw_os_error(ENOTDIR, "cannot make folder", path);
+            throw_os_error(ENOTDIR, "cannot make directory", path);
         }
-        if (errno != ENOENT) throw_errno("cannot make folder", path);
+        if (errno != ENOENT) throw_errno("cannot make directory", path);
         make_directory(parent_of(path));
         if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-            throw_errno("cannot make folder", path);
+            throw_errno("cannot make directory", path);
     }
     sync_directory(parent_of(path));  // else a loss of power takes everything in it along
 }
 
-void sync_directory(const std::string& path) {
-    const int fd = open_descriptor(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd < 0) throw_errno("cannot open folder", path);
-    const int rc = ::fsync(fd);
-    const int err = errno;
-    close_descriptor(fd);
-    // Some filesystems (overlay, network) cannot sync a folder and say so; that is not a lost write.
-    if (rc != 0 && err != EINVAL && err != ENOTSUP) throw_os_error(err, "cannot sync folder", path);
+Directory::Directory(const std::string& path)
+    : fd_(open_descriptor(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)), path_(path) {
+    if (fd_ < 0) throw_errno("cannot open directory", path);
 }
+
+Directory::~Directory() { close_descriptor(fd_); }
+
+void Directory::sync() const {
+    // Some filesystems (overlay, network) cannot sync a directory and say so; that is not a lost write.
+    if (::fsync(fd_) != 0 && errno != EINVAL && errno != ENOTSUP)
+        throw_errno("cannot sync directory", path_);
+}
+
+void sync_directory(const std::string& path) { Directory(path).sync(); }
 
 bool file_exists(const std::string& path) noexcept {
     struct stat st;
@@ -277,6 +364,13 @@ bool file_exists(const std::string& path) noexcept {
 bool is_directory(const std::string& path) noexcept {
     struct stat st;
     return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool is_memory_backed(const std::string& directory) noexcept {
+    struct statfs system{};
+    if (::statfs(directory.c_str(), &system) != 0) return false;
+    const auto type = static_cast<std::uint32_t>(system.f_type);
+    return type == TMPFS_MAGIC || type == RAMFS_MAGIC;
 }
 
 void rename_over(const std::string& from, const std::string& to) {
@@ -308,7 +402,7 @@ bool remove_file(const std::string& path) {
 std::vector<std::string> list_directory(const std::string& path) {
     const int fd = open_descriptor(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR* dir = fd < 0 ? nullptr : ::fdopendir(fd);
-    if (dir == nullptr) throw_errno("cannot list folder", path);
+    if (dir == nullptr) throw_errno("cannot list directory", path);
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = ::readdir(dir)) {
@@ -318,7 +412,7 @@ std::vector<std::string> list_directory(const std::string& path) {
     const int err = errno;  // a list cut short must not be taken for the whole
     disown_descriptor(fd);
     ::closedir(dir);
-    if (err != 0) throw_os_error(err, "cannot list folder", path);
+    if (err != 0) throw_os_error(err, "cannot list directory", path);
     return names;
 }
 

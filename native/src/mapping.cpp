@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "tapewire/clock.hpp"
 #include "tapewire/error.hpp"
 
 #ifndef MADV_POPULATE_READ  // Linux 5.14; older headers do not name them
@@ -47,7 +48,23 @@ std::mutex& table_mutex() {
     return *mutex;
 }
 
-struct sigaction previous_action;
+// What handled SIGBUS before us, or has replaced us since. Read by the handler: replaced whole, never freed.
+std::atomic<const struct sigaction*> previous_action{nullptr};
+// A handler that returns has repaired the page or has done nothing, as faulthandler's after its disable():
+// then the fault comes back. After so many in a row at one address it ends the process.
+constexpr int kReturnsMost = 64;
+
+// Of signals that are passed on. Each thread has its own faults: what another thread's handler is doing
+// says nothing about ours.
+struct PassedOn {
+    bool under_way;
+    int returned_times;
+    std::uintptr_t returned_address;
+};
+// Initial-exec: the usual model of a library that is loaded late allocates at a thread's first access, which
+// a signal handler must not do. Volatile: the handler interrupts itself.
+__attribute__((tls_model("initial-exec"))) constinit thread_local volatile PassedOn passed_on{false,
+                                                                                              0, 0};
 std::uintptr_t page_bytes = 4096;
 SlotBlock* handler_blocks = nullptr;
 
@@ -75,18 +92,49 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
         }
     }
     errno = saved_errno;
-    if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
-        previous_action.sa_sigaction(signal, info, context);
-    } else if (previous_action.sa_handler == SIG_IGN && !fault) {
-        return;  // and go on guarding
-    } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
-        previous_action.sa_handler(signal);
-    } else {
-        struct sigaction standard{};
-        standard.sa_handler = SIG_DFL;
-        ::sigaction(signal, &standard, nullptr);
-        if (!fault) ::raise(signal);  // a fault comes again by itself, for good
+    const struct sigaction& previous = *previous_action.load(std::memory_order_acquire);
+    const bool has_handler = (previous.sa_flags & SA_SIGINFO) != 0 ||
+                             (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN);
+    // A handler that puts its predecessor back and raises again (faulthandler) comes back to us: the end.
+    const bool stuck =
+        fault && passed_on.returned_address == address && passed_on.returned_times >= kReturnsMost;
+    const bool again = passed_on.under_way || stuck;
+    passed_on.under_way = true;
+    if (has_handler && !again) {
+        if ((previous.sa_flags & SA_SIGINFO) != 0) {
+            previous.sa_sigaction(signal, info, context);
+        } else {
+            previous.sa_handler(signal);
+        }
+        if (fault) {
+            const bool same = passed_on.returned_address == address;
+            passed_on.returned_times = same ? passed_on.returned_times + 1 : 1;
+            passed_on.returned_address = address;
+        }
+        passed_on.under_way = false;
+        return;
     }
+    if (previous.sa_handler == SIG_IGN && !fault && !again) {
+        passed_on.under_way = false;
+        return;  // and go on guarding
+    }
+    struct sigaction standard{};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(signal, &standard, nullptr);
+    if (!fault) ::raise(signal);  // a fault comes again by itself, for good
+}
+
+// Under the table's mutex.
+void install_handler() {
+    struct sigaction now{};
+    if (::sigaction(SIGBUS, nullptr, &now) != 0) return;
+    if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_sigbus) return;
+    previous_action.store(new struct sigaction(now), std::memory_order_release);
+    struct sigaction action{};
+    action.sa_sigaction = on_sigbus;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(SIGBUS, &action, nullptr);
 }
 
 MappingSlot* claim_slot() {
@@ -97,13 +145,10 @@ MappingSlot* claim_slot() {
         // A fork must not leave the child with the table locked by a thread it does not have.
         pthread_atfork([] { table_mutex().lock(); }, [] { table_mutex().unlock(); },
                        [] { table_mutex().unlock(); });
-        struct sigaction action{};
-        action.sa_sigaction = on_sigbus;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-        sigemptyset(&action.sa_mask);
-        return ::sigaction(SIGBUS, &action, &previous_action) == 0;
+        return true;
     }();
     (void)installed;
+    install_handler();
     for (SlotBlock* block = &first_block();; block = block->next.load(std::memory_order_relaxed)) {
         for (MappingSlot& slot : block->slots) {
             if (!slot.used) {
@@ -126,6 +171,20 @@ void release_slot(MappingSlot* slot) noexcept {
 }
 
 }  // namespace
+
+void guard_against_sigbus_now() noexcept {
+    std::lock_guard lock(table_mutex());
+    if (handler_blocks != nullptr) install_handler();
+}
+
+void guard_against_sigbus() noexcept {
+    constexpr std::int64_t kPauseNs = 50'000'000;
+    static std::atomic<std::int64_t> looked_ns{0};
+    const std::int64_t now = mono_ns();
+    std::int64_t last = looked_ns.load(std::memory_order_relaxed);
+    if (now - last < kPauseNs || !looked_ns.compare_exchange_strong(last, now)) return;
+    guard_against_sigbus_now();
+}
 
 Mapping::Mapping(const File& file, std::size_t bytes, Access access, std::string path)
     : size_(bytes),

@@ -4,10 +4,12 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <mutex>
@@ -152,6 +154,33 @@ std::optional<std::uint64_t> process_start_ticks(std::int64_t pid) {
     const std::uint64_t ticks = std::strtoull(line.c_str() + at, &end, 10);
     if (end == line.c_str() + at) return std::nullopt;
     return ticks;
+}
+
+const BootId& boot_id() noexcept {
+    static const BootId id = [] {
+        BootId parsed{};
+        const int fd = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+        if (fd < 0) return parsed;
+        char text[64];
+        const ssize_t n = ::read(fd, text, sizeof text);
+        ::close(fd);
+        std::size_t digits = 0;
+        for (ssize_t i = 0; i < n && digits < 2 * parsed.size(); ++i) {
+            const int digit = std::isxdigit(static_cast<unsigned char>(text[i])) == 0 ? -1
+                              : text[i] <= '9' ? text[i] - '0'
+                                               : (text[i] | 32) - 'a' + 10;
+            if (digit < 0) continue;
+            std::uint8_t& byte = parsed[digits++ / 2];
+            byte = static_cast<std::uint8_t>(byte << 4 | digit);
+        }
+        return digits == 2 * parsed.size() ? parsed : BootId{};
+    }();
+    return id;
+}
+
+std::uint64_t pid_namespace() noexcept {
+    struct stat st;
+    return ::stat("/proc/self/ns/pid", &st) == 0 ? static_cast<std::uint64_t>(st.st_ino) : 0;
 }
 
 }  // namespace tapewire

@@ -51,7 +51,9 @@ void Service::remove(Client* client) {
     {
         std::unique_lock lock(mutex_);
         client->leaving_ = true;
+        ++waiting_;
         done_.wait(lock, [client] { return !client->running_; });
+        --waiting_;
         clients_.erase(std::remove(clients_.begin(), clients_.end(), client), clients_.end());
         if (!clients_.empty() || !thread_.joinable()) return;
         stop_ = true;
@@ -100,7 +102,7 @@ void Service::loop() {
                 client->running_ = false;
                 client->due_ns_ = due;
                 ran = true;
-                done_.notify_all();
+                if (waiting_ != 0) done_.notify_all();
             }
             next = std::min(next, client->due_ns_);
         }

@@ -70,9 +70,9 @@ TEST(a_header_or_payload_read_before_its_commit_ends_the_process) {
     CHECK_EQ(signal_of([&] { use(early.header().seq); }), SIGABRT);
     CHECK_EQ(signal_of([&] { use(early.payload()); }), SIGABRT);
     CHECK_EQ(signal_of([&] { use(early.payload_len()); }), SIGABRT);
-    CHECK_EQ(signal_of([&] { use(check_header(early, 128)); }), SIGABRT);
+    CHECK_EQ(signal_of([&] { use(check_header(early, {}, 0, 128)); }), SIGABRT);
     CHECK_EQ(signal_of([&] { use(check_payload(early)); }), SIGABRT);
-    CHECK_EQ(signal_of([&] { use(check_record(early, 128)); }), SIGABRT);
+    CHECK_EQ(signal_of([&] { use(check_record(early, {}, 0, 128)); }), SIGABRT);
 
     // What was not seen stays unseen: a commit that comes later must be loaded again.
     record.commit();
@@ -91,8 +91,10 @@ TEST(a_walk_that_has_ended_has_no_header) {
         Writer writer(tmp / "q", small());
         append(writer, "only");
     }
+    const Layout layout{tmp / "q"};
     const auto segment =
-        Segment::open(Layout{tmp / "q"}, 0, kSmallest, tapewire::Mapping::Access::read_only);
+        Segment::open(layout, tapewire::queue::Control::open(layout, false).geometry(), 0,
+                      tapewire::Mapping::Access::read_only);
     Walk walk(*segment, kSegmentDataOffset);
     CHECK_EQ(signal_of([&] { use(walk.header().seq); }), SIGABRT);
     CHECK(walk.step());

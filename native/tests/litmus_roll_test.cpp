@@ -49,7 +49,7 @@ class Roller {
 
   private:
     void look_at_current() {
-        segment_ = Segment::open(layout_, control_.current_segment(), kSmallest,
+        segment_ = Segment::open(layout_, control_.geometry(), control_.current_segment(),
                                  tapewire::Mapping::Access::read_only);
         segment_->close_file();
     }
@@ -202,8 +202,7 @@ TEST(the_published_position_is_never_torn) {
             const std::uint32_t last = (static_cast<std::uint32_t>(round) + 1) * kPublished;
             for (std::uint32_t before = last - kPublished; before != last;) {
                 const std::uint32_t segment = reader.current_segment();
-                const std::uint64_t offset =
-                    std::atomic_ref(*reader.write_offset_word()).load(std::memory_order_acquire);
+                const std::uint64_t offset = reader.write_offset();
                 if (offset != offset_of(segment)) ++looks[3];
 
                 const auto at = reader.position();

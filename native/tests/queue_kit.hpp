@@ -81,7 +81,10 @@ inline std::uint64_t append(Writer& writer, const std::string& payload,
                             std::uint64_t timestamp_ns = 1) {
     for (;;) {
         const std::uint64_t seq = writer.next_seq();
-        if (writer.try_append(7, 0, seq, timestamp_ns, payload.data(), payload.size())) return seq;
+        if (seq != Writer::kNoSeq &&
+            writer.try_append(7, 0, seq, timestamp_ns, payload.data(), payload.size())) {
+            return seq;
+        }
         if (!writer.make_room(payload.size())) writer.throw_full();
         writer.resume();
     }

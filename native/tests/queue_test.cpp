@@ -118,7 +118,8 @@ TEST(numbers_of_a_sparse_log_may_skip_and_must_rise) {
     options.sparse = true;
     options.first_seq = 10;
     Writer writer(tmp / "q", options);
-    for (const std::uint64_t seq : {10u, 11u, 500u}) CHECK(writer.try_append(1, 0, seq, 1, "x", 1));
+    for (const std::uint64_t seq : {10u, 11u, 500u})
+        CHECK(writer.try_append_numbered(1, 0, seq, 1, "x", 1));
     CHECK(throws(Errc::sequence_not_rising, [&] { writer.check_number(500); }));
     CHECK(numbers(read_all(tmp / "q")) == std::vector<std::uint64_t>{10, 11, 500});
 }

@@ -35,14 +35,16 @@ TEST(every_place_of_a_segment_is_counted_alike_from_the_index_a_mark_and_the_sta
         writer.close();
     }
     const Layout layout{root};
-    const auto segment = open_or_nothing(layout, 0, bytes);
+    const auto geometry = tapewire::queue::Control::open(layout, false).geometry();
+    const auto segment = open_or_nothing(layout, geometry, 0);
     CHECK(segment.has_value());
     std::optional<Mark> mark;
     for (std::uint64_t i = 0; i <= count; i += 13) {
         const std::uint64_t place = 64 + i * 192;
-        const Tally by_index = count_records(layout, 0, *segment, place, std::nullopt, bytes);
-        const Tally by_walk = count_records(layout, 0, *segment, place, std::nullopt, 0);
-        const Tally by_mark = count_records(layout, 0, *segment, place, mark, 0);
+        const Tally by_index =
+            count_records(layout, geometry, *segment, place, std::nullopt, bytes);
+        const Tally by_walk = count_records(layout, geometry, *segment, place, std::nullopt, 0);
+        const Tally by_mark = count_records(layout, geometry, *segment, place, mark, 0);
         for (const Tally& tally : {by_index, by_walk, by_mark}) {
             CHECK_EQ(tally.mark.records, i);
             CHECK_EQ(tally.next.has_value(), i < count);
@@ -51,7 +53,8 @@ TEST(every_place_of_a_segment_is_counted_alike_from_the_index_a_mark_and_the_sta
         mark = by_mark.mark;
     }
     // Inside a record: that one is not done with.
-    CHECK_EQ(count_records(layout, 0, *segment, 64 + 192 + 64, std::nullopt, 0).mark.records, 1u);
+    CHECK_EQ(count_records(layout, geometry, *segment, 64 + 192 + 64, std::nullopt, 0).mark.records,
+             1u);
 }
 
 TEST(looking_beside_a_writer_never_goes_back_and_ends_right) {
@@ -147,9 +150,9 @@ TEST(an_index_that_lies_is_named) {
         writer.close();
     }
     const Layout layout{root};
-    CHECK(wrong_indexes(root, kSmallest).empty());
+    CHECK(wrong_indexes(root).empty());
     poke_file(layout.index(0), 90, "x", 1);
-    CHECK_EQ(wrong_indexes(root, kSmallest).size(), 1u);
+    CHECK_EQ(wrong_indexes(root).size(), 1u);
 }
 
 TEST_MAIN()

@@ -39,6 +39,7 @@ from tapewire.protocol import (
     u64,
 )
 from tapewire.queue import DisconnectReason, WriterStatus, open_publisher, open_subscriber
+from tapewire.sigbus import guard_beside_faulthandler as _guard_beside_faulthandler
 
 __all__ = [  # noqa: PLE0604 - the errors' own list is a list of strings
     "Batch",
@@ -84,6 +85,8 @@ if not getattr(_sys, "_is_gil_enabled", lambda: True)():
         "tapewire needs the GIL, which guards the state of its handles, and this interpreter runs "
         "without: leave out PYTHON_GIL=0 and -X gil=0, or use a build of Python with the GIL"
     )
+
+_guard_beside_faulthandler()
 
 # The one table of kinds: how a log is recognised, and which module reads it.
 register_kinds([Kind("queue", "tapewire.queue", marker="control.meta")])

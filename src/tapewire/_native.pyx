@@ -35,6 +35,9 @@ cdef extern from "tapewire/checksum.hpp" namespace "tapewire":
     void c_select_checksum "tapewire::select_checksum"(ChecksumImpl)
     const char* c_checksum_impl_name "tapewire::checksum_impl_name"()
 
+cdef extern from "tapewire/mapping.hpp" namespace "tapewire":
+    void c_guard_against_sigbus_now "tapewire::guard_against_sigbus_now"() nogil
+
 cdef extern from "tapewire/name.hpp":
     """
     static inline std::string tw_name_rule() { return std::string(tapewire::kNameRule); }
@@ -132,6 +135,15 @@ NAME_RULE = (<bytes> tw_name_rule()).decode()
 def is_name(str name):
     """Whether a name may become a file or a folder."""
     return <bint> tw_is_name(name.encode("utf-8", "backslashreplace"))
+
+
+def guard_against_sigbus_now():
+    """Install the SIGBUS handler of mapped files again; what replaced it gets all other signals.
+
+    Does nothing while no file was mapped yet.
+    """
+    with nogil:
+        c_guard_against_sigbus_now()
 
 
 def process_start_ticks(int64_t pid):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,10 @@ __all__ = [
     "Time",
     "WriterConfig",
 ]
+
+MAX_TOML_DEPTH = 64
+_LINES_SHOWN = 5
+_NAME_SHOWN = 60
 
 
 def check_at_least(name: str, value: object, least: float, *, optional: bool = False) -> None:
@@ -48,14 +54,71 @@ def check_whole(
 
 
 def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """A TOML file as a table; `InvalidOption` when it is none."""
+    """Read a TOML file; every file of this format that Tapewire reads is read here.
+
+    Raises:
+        InvalidOption: The file is not TOML, has an integer that does not fit in 64 bits, or is
+            nested deeper than `MAX_TOML_DEPTH`. The error names the file and the line or the
+            option.
+        FileNotFoundError: There is no such file.
+    """
     import tomllib
 
     with open(path, "rb") as file:
-        try:
-            return tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidOption(f"not TOML: {error}", path=os.fspath(path)) from error
+        content = file.read()
+    try:
+        table = tomllib.loads(content.decode())
+        _check_toml_values(table)
+    except InvalidOption as error:
+        error.path = os.fspath(path)
+        raise
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidOption(f"not TOML: {error}", path=os.fspath(path)) from error
+    except ValueError as error:  # tomllib passes on that `int` refuses thousands of digits
+        at = _lines_of_long_integers(content.decode())
+        raise InvalidOption(
+            f"integer out of range: {at}, must fit in 64 bits", path=os.fspath(path)
+        ) from error
+    return table
+
+
+def _lines_of_long_integers(text: str) -> str:
+    """Name the line with more digits than `int` takes: `line=2`; `lines=2,9` if several have."""
+    long_run = re.compile(rf"[0-9](?:_?[0-9]){{{sys.get_int_max_str_digits()},}}")
+    lines = [str(n) for n, line in enumerate(text.split("\n"), 1) if long_run.search(line)]
+    return f"line{'s' if len(lines) > 1 else ''}={','.join(lines[:_LINES_SHOWN])}"
+
+
+def _check_toml_values(table: dict[str, Any]) -> None:
+    """Refuse integers beyond 64 bits, as the TOML specification asks, and deep nesting.
+
+    Both break code that puts a value into an error message: `repr` limits digits and depth.
+    """
+    # (value, its depth, (where its parent is, its key)), visited in the order of the list.
+    values: list[tuple[Any, int, Any]] = [(table, 0, None)]
+    for value, depth, where in values:
+        if depth > MAX_TOML_DEPTH:
+            raise InvalidOption(
+                f"nested too deep: option={_option_name(where)}, max={MAX_TOML_DEPTH} levels"
+            )
+        if isinstance(value, dict):
+            values += [(each, depth + 1, (where, key)) for key, each in value.items()]
+        elif isinstance(value, list):
+            values += [(each, depth + 1, (where, n)) for n, each in enumerate(value)]
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise InvalidOption(
+                f"integer out of range: option={_option_name(where)}, must fit in 64 bits"
+            )
+
+
+def _option_name(where: Any) -> str:
+    """The dotted name of a value of a TOML file, such as `feed[2].venue`."""
+    parts = []
+    while where is not None:
+        where, key = where
+        parts.append(f"[{key}]" if isinstance(key, int) else f".{key}")
+    name = "".join(reversed(parts)).removeprefix(".")
+    return name if len(name) <= _NAME_SHOWN else f"{name[:_NAME_SHOWN]}…"
 
 
 @dataclass(frozen=True)

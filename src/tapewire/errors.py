@@ -25,6 +25,7 @@ __all__ = [
     "InvalidTypeId",
     "JavaUnusable",
     "LayoutConflict",
+    "LockLost",
     "MappingLost",
     "NotALog",
     "Overrun",
@@ -117,6 +118,10 @@ class WriterAlreadyActive(TapewireError):
     """The queue has a living writer."""
 
 
+class LockLost(TapewireError):
+    """A lock of this writer was removed or replaced: another one may write the queue."""
+
+
 class ReaderAlreadyActive(TapewireError):
     """Another reader holds this name."""
 
@@ -189,7 +194,7 @@ class ClosedHandle(TapewireError, ValueError):
 
 
 class ConcurrentUse(TapewireError):
-    """Two threads used one reader at the same time."""
+    """Two threads used one reader at the same time, or changed a batch that was being appended."""
 
 
 class ReservationOpen(TapewireError):
@@ -253,6 +258,8 @@ _BY_CODE: tuple[type[TapewireError], ...] = (
     SequenceNotRising,
     MappingLost,
     UnknownOrder,
+    LockLost,
+    ConcurrentUse,
 )
 
 

@@ -229,7 +229,9 @@ def faulter(line, queue, segment_bytes, rolls):
     """Appends through so many rolls, each prepared; this thread's page faults, by stretches."""
     payload = bytes(64)
     path = Path(queue)
-    with tw.open_publisher(queue, segment_bytes=segment_bytes) as w:
+    # All of a segment before it is needed, not what the writer's rate asks for.
+    options = {"require_prealloc": True, "prealloc_wait": 1.0}
+    with tw.open_publisher(queue, segment_bytes=segment_bytes, **options) as w:
 
         def await_prepared():
             # The current segment is populated before the next one is made.

@@ -448,7 +448,8 @@ def folder_unlinked(line, queue, preallocate):
     with raises(tw.TapewireError) as caught:
         for _ in range(3):
             writer.append_batch(TYPE, [bytes(1000)] * 100)
-    assert isinstance(caught[0], OSError), caught[0]
+    # No file can be made there; or a heartbeat has seen before that the lock files are gone.
+    assert isinstance(caught[0], OSError | tw.LockLost), caught[0]
     with raises(tw.TapewireError):
         writer.flush_sync()
     with contextlib.suppress(tw.SegmentMissing, FileNotFoundError):

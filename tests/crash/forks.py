@@ -1,8 +1,10 @@
 """Children that fork with queues open; each says "ok" when everything was as it should be."""
 
 import contextlib
+import importlib.machinery
 import os
 import shutil
+import sys
 import threading
 import time
 
@@ -178,7 +180,7 @@ def grandchild_outlives(line, queue):
     """Forks a process that lives on, then waits to be killed."""
     writer = tw.open_publisher(queue, segment_bytes=8192)
     writer.append(TYPE, payload_of(0))
-    tw.open_subscriber(queue, "reader")
+    reader = tw.open_subscriber(queue, "reader")
     pid = os.fork()
     if pid == 0:
         # Holds nothing of the queue; ends when the test closes its end of the line.
@@ -187,6 +189,7 @@ def grandchild_outlives(line, queue):
             pass
         os._exit(0)
     time.sleep(60)
+    reader.close()
 
 
 def fork_while_threads_work(line, queue, forks):
@@ -233,4 +236,53 @@ def fork_while_threads_work(line, queue, forks):
     writer.close()
     with tw.open_log(queue) as reader:
         assert Tape(reader).to_end() == count
+    line.say("ok")
+
+
+class SlowImport:
+    """Finds one module, whose import takes until `go_on` is set."""
+
+    def __init__(self, name):
+        self.name = name
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        execute = spec.loader.exec_module
+
+        def slowly(module):
+            self.begun.set()
+            self.go_on.wait()
+            execute(module)
+
+        spec.loader.exec_module = slowly
+        return spec
+
+
+def fork_while_rows_is_imported(line, queue):
+    """A thread of the parent is importing the module that a batch needs: it has the lock of it.
+
+    Whoever imports it in the child waits for a thread that is not there.
+    """
+    slow = SlowImport("tapewire.queue.rows")
+    sys.modules.pop(slow.name, None)
+    sys.meta_path.insert(0, slow)
+    writer = tw.open_publisher(queue, segment_bytes=8192)
+    thread = threading.Thread(target=importlib.import_module, args=(slow.name,))
+    thread.start()
+    slow.begun.wait()
+
+    def child():
+        with raises(tw.ForkedHandle):
+            writer.append_batch(TYPE, [b"x"])
+
+    outcome = in_child(child)
+    slow.go_on.set()
+    thread.join()
+    assert outcome == 0, outcome
+    assert writer.append_batch(TYPE, [b"x"]) == range(1), "the parent goes on"
+    writer.close()
     line.say("ok")

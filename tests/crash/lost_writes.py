@@ -121,7 +121,7 @@ class Crash:
     def before_checkpoint(self, image):
         """By number: of the segments that are there, what the checkpoint says was on disk."""
         checkpoint = image.get("index.meta", b"")
-        end = qf.parse_checkpoint(checkpoint) if len(checkpoint) == 24 else None
+        end = qf.parse_checkpoint(checkpoint) if len(checkpoint) in (24, 40) else None
         return {
             record.seq: Entry(*astuple(record)[1:])
             for name, record in stored_records(self.whole)
@@ -136,7 +136,8 @@ def stored_records(image):
     """
     for name in sorted(name for name in image if name.endswith(".q")):
         with contextlib.suppress(ValueError):
-            for record in qf.parse_records(image[name]):
+            key = qf.unpack("SegmentHeader", image[name])["key"] if len(image[name]) >= 64 else 0
+            for record in qf.parse_records(image[name], key=key, segment_id=int(name[:9])):
                 if not record.is_pad:
                     yield name, record
 
@@ -257,3 +258,5 @@ def write_image(image, folder):
             (folder / path).mkdir()
         else:
             (folder / path).write_bytes(content)
+    if len(image.get("control.meta") or b"") == qf.LAYOUTS["ControlBlock"][0]:
+        qf.restart_machine(folder)

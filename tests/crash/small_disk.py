@@ -97,10 +97,56 @@ class SmallDisk:
         os.unlink(self._ballast)
 
 
-def small_disk_or_say_why(line, where):
-    """`where`: filesystem and folder. Says "unable" and ends the child where it may not mount."""
+class ThinDisk:
+    """ext4 whose blocks are promised but not there: a write to a new one fails while it is starved.
+
+    The image is a sparse file on a small tmpfs. Without a journal, whose failure would stop ext4.
+    """
+
+    TMPFS_BYTES = 64 << 20
+    EXT4_BYTES = 128 << 20
+
+    def __init__(self, folder):
+        libc = _own_mounts()
+        self.folder = folder
+        self.queue = os.path.join(folder, "queue")
+        self._back = folder + ".back"
+        self._image = os.path.join(self._back, "image")
+        self._ballast = os.path.join(self._back, "ballast")
+        os.mkdir(self._back)
+        options = f"size={self.TMPFS_BYTES},mode=0700".encode()
+        _checked(libc.mount(b"none", os.fsencode(self._back), b"tmpfs", 0, options), "mount tmpfs")
+        with open(self._image, "wb") as file:
+            file.truncate(self.EXT4_BYTES)
+        _run("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", self._image)
+        self._mount()
+
+    def _mount(self):
+        _run("mount", "-o", "loop,errors=continue", self._image, self.folder)
+
+    def starve(self):
+        """From here on a write-back to a block that was never written fails."""
+        with open(self._ballast, "wb") as file:
+            for step in (1 << 20, 64 << 10, 4 << 10):
+                try:
+                    while True:
+                        os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), step)
+                except OSError:
+                    continue
+
+    def feed(self):
+        os.unlink(self._ballast)
+
+    def mount_again(self):
+        """What is read afterwards comes from the blocks of the image, not from the page cache."""
+        _run("umount", self.folder)
+        self._mount()
+
+
+def small_disk_or_say_why(line, where, kind=SmallDisk):
+    """`where`: what `kind` takes. Says "unable" and ends the child where it may not mount."""
     try:
-        return SmallDisk(**where)
+        return kind(**where)
     except OSError as error:
         line.say("unable", str(error))
         raise SystemExit(0) from None

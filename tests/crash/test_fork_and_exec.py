@@ -39,6 +39,10 @@ def test_a_fork_in_the_middle_of_native_work_leaves_no_lock_behind(run):
     run("fork_while_threads_work", forks=40)
 
 
+def test_a_batch_in_a_child_forked_in_the_middle_of_an_import_raises_and_does_not_hang(run):
+    run("fork_while_rows_is_imported")
+
+
 @pytest.mark.long
 def test_many_forks_in_the_middle_of_native_work(run):
     run("fork_while_threads_work", forks=500)

@@ -1,4 +1,107 @@
-"""Opening and closing leaves nothing behind in the process."""
+"""Opening and closing leaves nothing behind in the process, and rolling takes little of it."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.crash.scripts import python
+from tests.support import crafted
+from tests.support import queue_format as qf
+
+ROLLS = """
+    import json, os, resource, sys
+    import tapewire as tw
+
+    def descriptors():
+        return len(os.listdir("/proc/self/fd")) - 1  # that of the listing
+
+    before = descriptors()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before + 64, hard))
+    rolls, most = int(sys.argv[2]), 0
+    with tw.open_publisher(sys.argv[1], segment_bytes=8192, preallocate=False) as writer:
+        for n in range(rolls + 1):
+            writer.append(1, bytes(5000))  # one a segment
+            if n % 16 == 0:
+                most = max(most, descriptors())
+        said = {"rolls": writer.metrics()["rolls"], "errors": writer.metrics()["seal_errors"]}
+    print(json.dumps({**said, "most": most - before, "left": descriptors() - before}))
+"""
+
+
+def test_a_disk_slower_than_the_writer_does_not_cost_all_descriptors(tmp):
+    """Sealed segments wait for their syncs, each with a descriptor: no more than 32 of them."""
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace")
+    slow = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=1000"]
+    before = ["strace", "-f", "-qq", "-o", "/dev/null", "--seccomp-bpf", *slow]
+    said = json.loads(python(ROLLS, tmp / "queue", 5_000, before=before).stdout)
+    assert (said["rolls"], said["errors"]) == (5_000, 0)
+    assert said["most"] <= 48
+    assert said["left"] == 0
+
+
+BACKLOG = """
+    import json, os, resource, sys
+    from pathlib import Path
+    import tapewire as tw
+    from tests.support.crafted import break_header
+
+    def descriptors():
+        return len(os.listdir("/proc/self/fd")) - 1  # that of the listing
+
+    def outcome(call):
+        try:
+            call()
+        except tw.TapewireError as error:
+            return type(error).__name__
+        return "acknowledged"
+
+    queue, trouble, before = Path(sys.argv[1]), sys.argv[2], descriptors()
+    writer = tw.open_publisher(queue, preallocate=False, segment_bytes=8192)
+    if trouble == "index":
+        os.mkdir(queue / "000000007.idx")
+    if trouble == "inherited":
+        break_header(queue / "000000001.q")
+    if trouble == "inherited and removed":
+        os.unlink(queue / "000000001.q")
+    most = 0
+    for n in range(300):
+        writer.append(1, bytes(5000))  # one a segment
+        if trouble == "removed":
+            os.unlink(queue / f"{writer.metrics()['segments'] - 1:09}.q")  # that it is in
+        most = max(most, descriptors() - before)
+    said = {"most": most, "rolls": writer.metrics()["rolls"]}
+    said["flushes"] = [outcome(writer.flush_sync) for _ in range(2)]
+    said["close"] = outcome(writer.close)
+    said["left"] = descriptors() - before
+    said["indexes"] = len([path for path in queue.glob("*.idx") if path.is_file()])
+    print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize(
+    ("trouble", "raised"),
+    [
+        ("index", "acknowledged"),
+        ("inherited", "CorruptMetadata"),
+        ("inherited and removed", "SegmentMissing"),
+        ("removed", "SegmentMissing"),
+    ],
+)
+def test_work_that_fails_again_and_again_does_not_cost_all_descriptors(tmp, trouble, raised):
+    """What cannot be indexed or synced is let go; what is not on disk is not acknowledged."""
+    queue = tmp / "queue"
+    crafted.write_log(queue, [bytes(5000)] * 6, killed=True)
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))
+    said = json.loads(python(BACKLOG, queue, trouble).stdout)
+    assert said["rolls"] == 300
+    assert said["most"] <= 48
+    assert said["flushes"] == [raised] * 2
+    assert said["close"] == raised
+    assert said["left"] == 0
+    assert said["indexes"] >= 290 or trouble == "removed"
 
 
 def test_a_thousand_openings_leave_no_descriptor_mapping_or_thread(tmp, crew):

@@ -128,7 +128,7 @@ def test_two_kills_while_replacing_leave_the_old_or_the_new_log(crew, tmp):
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_kill_at_each_step_while_replacing_leaves_the_old_or_the_new_log(crew, tmp):
-    assert ends_at(overwriting_survives(crew, tmp, range(1, 50)))
+    assert ends_at(overwriting_survives(crew, tmp, range(1, 60)))
 
 
 # The same with Spark: its driver is killed, and its workers.

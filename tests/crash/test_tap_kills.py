@@ -28,15 +28,17 @@ from tests.support.taps import (
 STEP_NS = DAY_NS // 3000
 
 
-def survives_kills(crew, tmp, kills, seed):
+def survives_kills(crew, tmp, eventually, kills, seed):
     """The live queue is written, rolls and retires all the while."""
     queue = clean_queue(tmp / "bus")
     rng = random.Random(seed)
     feed = crew.start("tappers.feed", queue=str(queue), step_ns=STEP_NS)
     feed.expect("started")
-    for _ in range(kills):
+    for kill in range(kills):
         tap = crew.start("tappers.run_tap", source=str(tmp / "bus"), root=str(tmp / "archive"))
         tap.expect("started")
+        if kill == kills // 2:  # on a busy machine the others may not get as far
+            eventually(lambda: tw.queue.status(queue).first_available_seq > 0, timeout=60)
         time.sleep(rng.uniform(0, 0.08))  # anywhere in its work
         assert tap.kill() == -9
     feed.say("end")
@@ -46,19 +48,17 @@ def survives_kills(crew, tmp, kills, seed):
     assert report.clean, report.findings
     assert all_archived(tmp / "archive") == [late_key(seq, STEP_NS) for seq in range(count)]
     assert archive.verify(tmp / "archive").intact
-    return tw.queue.status(queue)
 
 
-def test_two_kills_at_random_lose_and_repeat_nothing(crew, tmp):
-    survives_kills(crew, tmp, kills=2, seed=3)
+def test_two_kills_at_random_lose_and_repeat_nothing(crew, tmp, eventually):
+    survives_kills(crew, tmp, eventually, kills=2, seed=3)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_hundred_kills_at_random_lose_and_repeat_nothing(crew, tmp, seed):
-    seen = survives_kills(crew, tmp, kills=100, seed=seed)
-    assert seen.first_available_seq > 0, "the live queue retired while the tap was killed"
+def test_a_hundred_kills_at_random_lose_and_repeat_nothing(crew, tmp, eventually, seed):
+    survives_kills(crew, tmp, eventually, kills=100, seed=seed)
 
 
 def small_bus(tmp):

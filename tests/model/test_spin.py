@@ -27,9 +27,16 @@ FAULTS = {
     "SEAL_BEFORE_NEXT": "!(segment_missing)",
     "PAD_WRITTEN_AGAIN": CORRUPT,
     "OFFSET_BEFORE_COMMIT": CORRUPT,
+    "END_BEFORE_COMMIT": CORRUPT,
+    "END_WITHOUT_SECOND_LOOK": CORRUPT,
 }
 # What a fault needs beyond the small model to show.
-NEEDED = {"PAD_WRITTEN_AGAIN": {"DEATHS": 2}, "OFFSET_BEFORE_COMMIT": {"HINTS": 1}}
+NEEDED = {
+    "PAD_WRITTEN_AGAIN": {"DEATHS": 2},
+    "OFFSET_BEFORE_COMMIT": {"HINTS": 1},
+    "END_BEFORE_COMMIT": {"ENDS": 1},
+    "END_WITHOUT_SECOND_LOOK": {"ENDS": 1},
+}
 
 
 @pytest.fixture
@@ -52,6 +59,10 @@ def assert_right(result):
 
 def test_one_reader_and_two_records_through_a_roll_and_a_kill(verify):
     assert_right(verify(**SMALL))
+
+
+def test_a_recorded_end_never_makes_a_healthy_log_look_damaged(verify):
+    assert_right(verify(ENDS=1, **SMALL))
 
 
 def test_a_flag_load_that_passes_the_commit_is_found(verify):
@@ -83,12 +94,26 @@ def test_the_hints_never_make_a_healthy_log_look_damaged(verify):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
+def test_recorded_ends_with_hints_and_a_second_kill(verify):
+    assert_right(verify(large=True, timeout=500, DEATHS=2, HINTS=1, ENDS=1, **SMALL))
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_found_when_it_is_put_back(verify, fault):
     assert verify(FAULT=fault, **SMALL, **NEEDED.get(fault, {})).violated == FAULTS[fault]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("change", ["EVERY_APPEND_RINGS", "NO_BELL_AT_SEAL"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"FAULT": "EVERY_APPEND_RINGS"},
+        {"FAULT": "NO_BELL_AT_SEAL"},
+        {"FAULT": "END_KEPT_AT_OPENING", "ENDS": 1},
+    ],
+    ids=lambda change: change["FAULT"],
+)
 def test_a_change_that_should_do_no_harm_does_none(verify, change):
-    assert_right(verify(FAULT=change, READERS=1, RECORDS=3))
+    assert_right(verify(READERS=1, RECORDS=3, **change))

@@ -1,6 +1,7 @@
 """Logs to Parquet and back lose nothing; small files become right-sized ones, in order."""
 
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -145,8 +146,9 @@ def test_small_files_become_one_in_the_same_order(spark, tmp_path):
 
 def test_files_are_about_as_large_as_wanted(spark, tmp_path):
     (tmp_path / "small" / "x").mkdir(parents=True)
+    noise = random.Random(1)
     for i in range(8):
-        table = pa.table({"noise": [os.urandom(100) for _ in range(1000)]})
+        table = pa.table({"noise": [noise.randbytes(100) for _ in range(1000)]})
         pq.write_table(table, tmp_path / "small" / "x" / f"{i}.parquet")
     jobs.compact(spark, tmp_path / "small", tmp_path / "right", target_bytes=250_000)
 

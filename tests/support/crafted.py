@@ -1,5 +1,7 @@
 """Queues built byte by byte, so that each rule of recovery is met alone."""
 
+import shutil
+
 import tapewire as tw
 from tests.support import queue_format as qf
 
@@ -39,6 +41,20 @@ def damage(queue, segment, offset, at=20):
         file.write(bytes([byte ^ 0x10]))
 
 
+def poke_control(queue, **fields):
+    """Store fields of control.meta, and nothing else: a hint does not pass its check any more."""
+    data = bytearray((queue / "control.meta").read_bytes())
+    qf.poke(data, "ControlBlock", **fields)
+    (queue / "control.meta").write_bytes(data)
+
+
+def poke_position(queue, segment, offset):
+    """Store another position as a writer does, with its check."""
+    key = qf.key_of(queue)
+    check = offset ^ qf.mixed_key(key, segment)
+    poke_control(queue, current_segment=segment, write_offset=offset, write_check=check)
+
+
 def reopen(queue, **options):
     """Open and close a writer; its metrics, next number, and where its one new record went."""
     with tw.open_publisher(queue, preallocate=False, **options) as writer:
@@ -48,15 +64,15 @@ def reopen(queue, **options):
         fields = qf.unpack("ControlBlock", (queue / "control.meta").read_bytes())
     place = fields["current_segment"], fields["write_offset"] - 128
     data = qf.segment_path(queue, place[0]).read_bytes()
-    last = qf.parse_records(data, place[1])
+    last = qf.parse_records(data, place[1], key=fields["key"], segment_id=place[0])
     assert [(r.seq, r.payload) for r in last] == [(metrics["next_seq"], b"new")]
     metrics["place"] = place
     return metrics
 
 
-def read(queue):
-    """``(numbers, events)`` of a reader that goes on after gaps and damage; those are events."""
-    numbers, events = [], []
+def shown(queue):
+    """``[(seq, payload), …]`` of a reader that goes on after gaps and damage; those are events."""
+    records, events = [], []
     with tw.open_log(queue) as reader:
         while True:
             try:
@@ -64,14 +80,22 @@ def read(queue):
             except tw.GapDetected as gap:
                 events.append(("gap", gap.first, gap.last))
                 continue
-            except tw.CorruptRecord as error:
-                events.append(("damage", error.offset))
-                if reader.skip_damaged().bytes == 0:
-                    return numbers, events
+            except (tw.CorruptRecord, tw.CorruptMetadata) as error:
+                skipped = reader.skip_damaged()
+                events.append(("damage", error.offset, skipped.first_seq, skipped.last_seq))
+                if skipped.bytes == 0:
+                    return records, events
                 continue
             if record is None:
-                return numbers, events
-            numbers.append(record.seq)
+                return records, events
+            records.append((record.seq, bytes(record.payload)))
+
+
+def read(queue):
+    """As `shown`, with the numbers alone, and of damage its place alone."""
+    records, events = shown(queue)
+    places = [event[:2] if event[0] == "damage" else event for event in events]
+    return [seq for seq, _ in records], places
 
 
 def pads(queue, segment):
@@ -92,3 +116,43 @@ def break_header(path):
     """Damage the header of a segment file; its records stay as they are."""
     with open(path, "r+b") as file:
         file.write(b"\xff" * 64)
+
+
+def _copy_indexes(live, path):
+    """Again, until none was copied in the middle of a write."""
+    key = qf.unpack("ControlBlock", (live / "control.meta").read_bytes())["key"]
+    for index in live.glob("*.idx"):
+        while True:
+            data = index.read_bytes()
+            try:
+                qf.parse_index(data, key)
+            except ValueError:
+                continue
+            (path / index.name).write_bytes(data)
+            break
+
+
+def write_log(path, payloads, *, killed=False, restarted=False, **options):
+    """A queue of these payloads, closed or as a killed writer leaves it; record `n` has time `n`.
+
+    `restarted`: so is the machine, after the kill.
+    """
+    other = path.with_name(path.name + ".live")
+    options = {"segment_bytes": BYTES, "preallocate": False, **options}
+    with tw.open_publisher(other, **options) as writer:
+        for payload in payloads:
+            writer.append(1, payload, timestamp_ns=writer.next_seq)
+        if killed:
+            shutil.copytree(other, path)
+            _copy_indexes(other, path)
+    if not killed:
+        shutil.copytree(other, path)
+    shutil.rmtree(other)
+    if restarted:
+        qf.restart_machine(path)
+    return path
+
+
+def raw_record(queue, segment, stored):
+    """The bytes of a `Stored` record as they are on file."""
+    return qf.segment_path(queue, segment).read_bytes()[stored.offset : stored.end]

@@ -27,7 +27,9 @@ def records(queue):
 
 def index(queue, segment_id):
     """Header and entries of a seek index."""
-    return queue_format.parse_index(queue_format.index_path(queue, segment_id).read_bytes())
+    control = queue_format.unpack("ControlBlock", (queue / "control.meta").read_bytes())
+    data = queue_format.index_path(queue, segment_id).read_bytes()
+    return queue_format.parse_index(data, control["key"])
 
 
 def stats(queue):
@@ -36,3 +38,13 @@ def stats(queue):
     assert len(data) == 4096
     _, _, count, _ = struct.unpack_from("<IIII", data)
     return list(struct.unpack_from(f"<{count}Q", data, 16))
+
+
+def flip_bit(path, *, offset, bit):
+    """Flip one bit of the little-endian word at `offset`, as damaged memory does."""
+    at = offset + bit // 8
+    with open(path, "r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1 << bit % 8]))

@@ -10,134 +10,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-# Layout: name -> (size in bytes, {field: (offset, struct code)}). Reserved bytes are not listed.
-LAYOUTS = {
-    "RecordHeader": (
-        64,
-        {
-            "commit_len": (0, "I"),
-            "version": (4, "B"),
-            "seq": (8, "Q"),
-            "timestamp_ns": (16, "Q"),
-            "type_id": (24, "H"),
-            "flags": (26, "H"),
-            "payload_crc": (28, "I"),
-            "header_check": (32, "I"),
-        },
-    ),
-    "SegmentHeader": (
-        64,
-        {
-            "magic": (0, "I"),
-            "version": (4, "I"),
-            "segment_id": (8, "I"),
-            "flags": (12, "I"),
-            "header_check": (16, "I"),
-        },
-    ),
-    "ControlBlock": (
-        512,
-        {
-            "magic": (0, "I"),
-            "version": (4, "I"),
-            "init_state": (8, "I"),
-            "writer_epoch": (16, "Q"),
-            "segment_size": (24, "Q"),
-            "first_seq": (32, "Q"),
-            "segment_gen": (128, "I"),
-            "current_segment": (132, "I"),
-            "write_offset": (256, "Q"),
-            "writer_heartbeat_ns": (264, "Q"),
-            "notify_seq": (384, "I"),
-            "waiters_pending": (388, "I"),
-        },
-    ),
-    "ReaderMetaSlot": (
-        40,
-        {
-            "segment_id": (0, "Q"),
-            "offset": (8, "Q"),
-            "last_heartbeat_ns": (16, "Q"),
-            "generation": (24, "Q"),
-            "crc": (32, "I"),
-            "flags": (36, "I"),
-        },
-    ),
-    "TailCheckpoint": (
-        24,
-        {"segment_id": (0, "Q"), "offset": (8, "Q"), "crc": (16, "I")},
-    ),
-    "SeekIndexHeader": (
-        80,
-        {
-            "magic": (0, "8s"),
-            "version": (8, "H"),
-            "header_len": (10, "H"),
-            "flags": (12, "I"),
-            "segment_id": (16, "Q"),
-            "segment_size": (24, "Q"),
-            "data_offset": (32, "I"),
-            "entry_stride": (36, "I"),
-            "min_seq": (40, "Q"),
-            "max_seq": (48, "Q"),
-            "min_ts_ns": (56, "Q"),
-            "max_ts_ns": (64, "Q"),
-            "entry_count": (72, "Q"),
-        },
-    ),
-    "SeekIndexEntry": (
-        24,
-        {"seq": (0, "Q"), "timestamp_ns": (8, "Q"), "offset": (16, "Q")},
-    ),
-    "SeekIndexTrailer": (
-        16,
-        {"magic": (0, "4s"), "header_crc": (4, "I"), "entries_crc": (8, "I")},
-    ),
-    "StatsHeader": (
-        16,
-        {"magic": (0, "I"), "version": (4, "I"), "count": (8, "I")},
-    ),
-}
-
-CONSTANTS = {
-    "kRecordHeaderBytes": 64,
-    "kRecordAlign": 64,
-    "kHeaderCheckedBytes": 32,
-    "kRecordVersion": 1,
-    "kPadType": 0xFFFF,
-    "kFlagNoChecksum": 1,
-    "kSystemFlags": 0x00FF,
-    "kMaxPayloadBytes": 2**32 - 2,
-    "kSegmentMagic": 0x53454730,
-    "kSegmentVersion": 2,
-    "kSegmentSealed": 1,
-    "kSegmentSparse": 2,
-    "kSegmentDataOffset": 64,
-    "kSegmentCheckedBytes": 12,
-    "kSegmentBytesMin": 8 << 10,
-    "kSegmentBytesMax": 2 << 30,
-    "kSegmentBytesMultiple": 4096,
-    "kSegmentBytesDefault": 128 << 20,
-    "kSegmentBytesReadableMin": 128,
-    "kSegmentIdMax": 999_999_999,
-    "kControlMagic": 0x4348524E,
-    "kControlVersion": 3,
-    "kControlReady": 2,
-    "kControlBytes": 512,
-    "kReaderPinned": 0xFFFFFFFF,
-    "kReaderMetaCheckedBytes": 32,
-    "kReaderMetaBytes": 80,
-    "kTailCheckpointBytes": 24,
-    "kTailCheckpointCheckedBytes": 16,
-    "kSeekIndexVersion": 1,
-    "kSeekIndexHeaderBytes": 80,
-    "kSeekIndexPartial": 1,
-    "kSeekIndexRunningMax": 2,
-    "kSeekIndexStrideDefault": 4096,
-    "kStatsMagic": 0x54535754,
-    "kStatsVersion": 1,
-    "kStatsBytes": 4096,
-}
+from tests.support.queue_layouts import CONSTANTS, LAYOUTS
 
 PAD = CONSTANTS["kPadType"]
 SEALED = CONSTANTS["kSegmentSealed"]
@@ -159,12 +32,34 @@ def _crc32c_table():
 _CRC32C = _crc32c_table()
 
 
-def crc32c(data):
-    """CRC-32C (Castagnoli)."""
-    crc = 0xFFFFFFFF
+ORDINARY = 0xFFFFFFFF  # the state that a CRC-32C starts from
+
+
+def crc32c(data, state=ORDINARY):
+    """CRC-32C (Castagnoli), from any initial state of its register."""
+    crc = state
     for byte in bytes(data):
         crc = (crc >> 8) ^ _CRC32C[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
+
+
+def mixed_key(key, segment_id):
+    """One number of 64 bits for each segment of each queue."""
+    mask = 2**64 - 1
+    x = (key + (segment_id + 1) * 0x9E3779B97F4A7C15) & mask
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
+    return x ^ (x >> 31)
+
+
+def segment_state(key, segment_id):
+    """The state that the checks of a keyed segment start from, before the offset."""
+    return mixed_key(key, segment_id) & 0xFFFFFFFF
+
+
+def state_at(key, segment_id, offset):
+    """The state that the check of the record header at this place starts from."""
+    return segment_state(key, segment_id) ^ offset if key else ORDINARY
 
 
 def unpack(layout, data, at=0):
@@ -226,8 +121,21 @@ class Stored:
         return self.offset + record_bytes(len(self.payload))
 
 
-def record(seq, payload=b"", *, timestamp_ns=None, type_id=1, flags=0, checked=True, **header):
-    """The bytes of one record. `checked=False`: no header check, as chronicle-rs writes it."""
+def record(
+    seq,
+    payload=b"",
+    *,
+    timestamp_ns=None,
+    type_id=1,
+    flags=0,
+    checked=True,
+    state=ORDINARY,
+    **header,
+):
+    """The bytes of one record. `checked=False`: no header check, as chronicle-rs writes it.
+
+    `state` is that of its place in a keyed queue (`state_at`).
+    """
     fields = {
         "commit_len": len(payload) + 1,
         "version": 1,
@@ -241,66 +149,139 @@ def record(seq, payload=b"", *, timestamp_ns=None, type_id=1, flags=0, checked=T
     fields.update(header)
     raw = bytearray(pack("RecordHeader", **fields))
     if check is None:
-        check = crc32c(raw[:32]) if checked else 0
+        check = crc32c(raw[:32], state) if checked else 0
     poke(raw, "RecordHeader", header_check=check)
     data = bytes(raw) + bytes(payload)
     return data.ljust(align64(len(data)), b"\0")
 
 
-def pad(length, *, checked=True):
+def pad(length, *, checked=True, state=ORDINARY):
     """A PAD record that takes `length` bytes in all."""
     return record(
-        0, bytes(length - 64), timestamp_ns=0, type_id=PAD, checked=checked, payload_crc=0
+        0,
+        bytes(length - 64),
+        timestamp_ns=0,
+        type_id=PAD,
+        checked=checked,
+        payload_crc=0,
+        state=state,
     )
 
 
-def segment_header(segment_id, *, sealed=False, sparse=False, version=2, checked=True):
-    """The 64 bytes at the start of a segment file."""
+def segment_check(header):
+    """The header check of a segment header's bytes, by its version."""
+    fixed = header[:12]
+    fields = unpack("SegmentHeader", header)
+    if fields["version"] != 2:
+        fixed += struct.pack("<I", fields["flags"] & ~SEALED) + header[20:40]
+    return crc32c(fixed)
+
+
+def end_check(header):
+    """The check of the end that the header of a keyed segment records."""
+    fields = unpack("SegmentHeader", header)
+    return crc32c(header[40:56], segment_state(fields["key"], fields["segment_id"]))
+
+
+def segment_header(
+    segment_id,
+    *,
+    sealed=False,
+    sparse=False,
+    version=None,
+    checked=True,
+    key=0,
+    segment_bytes=0,
+    first_seq=0,
+    end=None,
+):
+    """The 64 bytes at the start of a segment file. `end`: ``(offset, next seq)`` as recorded.
+
+    `segment_bytes` is recorded where there is a `key`.
+    """
     flags = (SEALED if sealed else 0) | (SPARSE if sparse else 0)
     raw = bytearray(
         pack(
             "SegmentHeader",
             magic=CONSTANTS["kSegmentMagic"],
-            version=version,
+            version=version or (3 if key else 2),
             segment_id=segment_id,
             flags=flags,
+            key=key,
+            segment_units=segment_bytes // 64 if key else 0,
+            first_seq=first_seq if key else 0,
         )
     )
     if checked:
-        poke(raw, "SegmentHeader", header_check=crc32c(raw[:12]))
+        poke(raw, "SegmentHeader", header_check=segment_check(bytes(raw)))
+    if end is not None:
+        poke(raw, "SegmentHeader", end_offset=end[0], end_seq=end[1])
+        poke(raw, "SegmentHeader", end_check=end_check(bytes(raw)))
     return bytes(raw)
 
 
-def segment(segment_id, records, segment_bytes, **options):
-    """A whole segment file; `records` are bytes, laid one behind the other."""
-    data = segment_header(segment_id, **options) + b"".join(records)
+def placed(data, key, segment_id, offset):
+    """A record's bytes with the header check of its place."""
+    raw = bytearray(data)
+    poke(raw, "RecordHeader", header_check=crc32c(raw[:32], state_at(key, segment_id, offset)))
+    return bytes(raw)
+
+
+def segment(segment_id, records, segment_bytes, *, key=0, **options):
+    """A complete segment file; `records` are bytes, stored one after the other.
+
+    With a `key` each record gets the check of its place.
+    """
+    data = segment_header(segment_id, key=key, segment_bytes=segment_bytes, **options)
+    for part in records:
+        data += placed(part, key, segment_id, len(data)) if key else part
     if len(data) > segment_bytes:
         raise ValueError(f"{len(data)} bytes do not fit a segment of {segment_bytes}")
     return data.ljust(segment_bytes, b"\0")
 
 
-def control(segment_bytes, *, current_segment=0, write_offset=64, first_seq=0, epoch=1, **fields):
-    """A control.meta."""
+def control_check(data):
+    """The check of what never changes in a control.meta of version 4."""
+    return crc32c(data[:8] + data[24:48])
+
+
+def control(
+    segment_bytes, *, current_segment=0, write_offset=64, first_seq=0, epoch=1, key=0, **fields
+):
+    """A control.meta: version 4 with a `key`, else version 3."""
     values = {
         "magic": CONSTANTS["kControlMagic"],
-        "version": 3,
+        "version": 4 if key else 3,
         "init_state": 2,
         "writer_epoch": epoch,
         "segment_size": segment_bytes,
         "first_seq": first_seq,
+        "key": key,
         "current_segment": current_segment,
         "write_offset": write_offset,
+        "write_check": write_offset ^ mixed_key(key, current_segment),
     }
     values.update(fields)
-    return pack("ControlBlock", **values)
+    raw = bytearray(pack("ControlBlock", **values))
+    if key and "check" not in fields:
+        poke(raw, "ControlBlock", check=control_check(bytes(raw)))
+    return bytes(raw)
 
 
-def checkpoint(segment_id, offset, *, checked=True):
-    """An index.meta: 24 bytes, or 16 without a checksum as chronicle-rs writes it."""
+def checkpoint(segment_id, offset, *, next_seq=None, checked=True, key=0):
+    """An index.meta: 40 bytes, 24 without `next_seq`, or 16 as chronicle-rs writes it.
+
+    With a `key` it is that of a keyed queue, which always has `next_seq`.
+    """
     raw = bytearray(pack("TailCheckpoint", segment_id=segment_id, offset=offset))
     if not checked:
         return bytes(raw[:16])
     poke(raw, "TailCheckpoint", crc=zlib.crc32(raw[:16]))
+    if next_seq is None and not key:
+        return bytes(raw[:24])
+    poke(raw, "TailCheckpoint", next_seq=next_seq or 0)
+    of_queue = struct.pack("<Q", key) if key else b""
+    poke(raw, "TailCheckpoint", next_crc=zlib.crc32(raw[:32] + of_queue))
     return bytes(raw)
 
 
@@ -329,7 +310,9 @@ def reader_meta(*slots):
     return bytes(data)
 
 
-def seek_index(segment_id, segment_bytes, records, *, stride=4096, partial=False, foreign=False):
+def seek_index(
+    segment_id, segment_bytes, records, *, stride=4096, partial=False, foreign=False, key=0
+):
     """A seek index over `Stored` records. `foreign`: plain times and no trailer."""
     records = [r for r in records if not r.is_pad]
     entries, highest = [], 0
@@ -359,20 +342,21 @@ def seek_index(segment_id, segment_bytes, records, *, stride=4096, partial=False
     body = b"".join(entries)
     if foreign:
         return header + body
-    return header + body + seek_index_trailer(header, body)
+    return header + body + seek_index_trailer(header, body, key)
 
 
-def seek_index_trailer(header, body):
-    """The 16 bytes with checksums that Tapewire puts behind the entries."""
+def seek_index_trailer(header, body, key=0):
+    """The 16 bytes with checksums that Tapewire puts after the entries."""
+    state = state_at(key, unpack("SeekIndexHeader", header)["segment_id"], 0)
     return pack(
         "SeekIndexTrailer",
         magic=INDEX_TRAILER_MAGIC,
-        header_crc=crc32c(header),
-        entries_crc=crc32c(body),
+        header_crc=crc32c(header, state),
+        entries_crc=crc32c(body, state),
     )
 
 
-def parse_records(data, at=64):
+def parse_records(data, at=64, *, key=0, segment_id=0):
     """The committed records of a segment, PADs included; ValueError where one is not right."""
     out = []
     while at + 64 <= len(data):
@@ -386,7 +370,8 @@ def parse_records(data, at=64):
             )
         if header["version"] != 1:
             raise ValueError(f"version={header['version']} at {at}")
-        if header["header_check"] not in (0, crc32c(data[at : at + 32])):
+        check = crc32c(data[at : at + 32], state_at(key, segment_id, at))
+        if header["header_check"] != check and (key or header["header_check"] != 0):
             raise ValueError(f"header check at {at}")
         if any(data[at + 5 : at + 8]) or any(data[at + 36 : at + 64]):
             raise ValueError(f"reserved bytes at {at} are not zero")
@@ -414,16 +399,24 @@ def parse_segment(path):
     """``(header fields, records)`` of a segment file, PADs included."""
     data = Path(path).read_bytes()
     header = unpack("SegmentHeader", data)
-    if header["magic"] != CONSTANTS["kSegmentMagic"] or header["version"] != 2:
+    if header["magic"] != CONSTANTS["kSegmentMagic"] or header["version"] not in (2, 3):
         raise ValueError(f"not a segment: {header}")
-    if header["header_check"] not in (0, crc32c(data[:12])):
+    if header["header_check"] != segment_check(data) and (
+        header["version"] == 3 or header["header_check"] != 0
+    ):
         raise ValueError("segment header check")
-    if any(data[20:64]):
+    if any(data[60:64]) or (header["version"] == 2 and any(data[20:64])):
         raise ValueError("reserved bytes of the segment header are not zero")
-    return header, parse_records(data)
+    records = parse_records(data, key=header["key"], segment_id=header["segment_id"])
+    if header["end_offset"]:
+        if header["end_check"] != end_check(data):
+            raise ValueError("check of the recorded end")
+        if header["end_offset"] != (records[-1].end if records else 64):
+            raise ValueError(f"the segment does not end at {header['end_offset']}")
+    return header, records
 
 
-def parse_index(data):
+def parse_index(data, key=0):
     """``(header fields, entries as dicts)``; raises ValueError when it is not right."""
     header = unpack("SeekIndexHeader", data)
     if (header["magic"], header["version"], header["header_len"]) != (INDEX_MAGIC, 1, 80):
@@ -431,7 +424,7 @@ def parse_index(data):
     end = 80 + 24 * header["entry_count"]
     entries = [unpack("SeekIndexEntry", data, at) for at in range(80, end, 24)]
     if header["flags"] & 2:
-        if data[end : end + 16] != seek_index_trailer(data[:80], data[80:end]):
+        if data[end : end + 16] != seek_index_trailer(data[:80], data[80:end], key):
             raise ValueError("seek index trailer")
         end += 16
     if len(data) != end:
@@ -456,10 +449,9 @@ def parse_checkpoint(data):
     """``(segment, offset)``, or None when it is damaged."""
     if len(data) == 16:
         return struct.unpack("<QQ", data)
-    fields = unpack("TailCheckpoint", data)
-    if len(data) != 24 or fields["crc"] != zlib.crc32(data[:16]):
+    if len(data) not in (24, 40) or struct.unpack_from("<I", data, 16)[0] != zlib.crc32(data[:16]):
         return None
-    return fields["segment_id"], fields["offset"]
+    return struct.unpack_from("<QQ", data)
 
 
 def segment_path(queue, segment_id):
@@ -506,3 +498,16 @@ def write_queue(queue, segments, *, segment_bytes=8192, sparse=False, first_seq=
         control(segment_bytes, current_segment=top, write_offset=offset, first_seq=first_seq)
     )
     return queue
+
+
+def key_of(queue):
+    """The key of a queue; 0 where it has none."""
+    return unpack("ControlBlock", (Path(queue) / "control.meta").read_bytes())["key"]
+
+
+def restart_machine(queue):
+    """As if the machine had been started again since: the page cache is not the writer's."""
+    path = Path(queue) / "control.meta"
+    data = bytearray(path.read_bytes())
+    poke(data, "ControlBlock", boot_id=bytes(16))
+    path.write_bytes(data)

@@ -37,6 +37,7 @@ def queue_status(**changes):
         "sparse": False,
         "current_segment": 0,
         "write_offset": 64,
+        "sync_errno": 0,
         "end_segment": 0,
         "end_offset": 64,
         "last_seq": 0,

@@ -114,6 +114,40 @@ def test_what_is_not_toml_is_refused(toml):
         WriterConfig.from_toml(toml("[writer"))
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[writer]\nsegment_bytes = " + "9" * 10_000, "line=2,"),
+        ("[writer]\nsegment_bytes = -" + "9_9" * 5_000, "line=2,"),
+        ('[writer]\nx = "' + "1" * 9_999 + '"\ny = ' + "9" * 9_999, "lines=2,3,"),
+        ("[writer]\nsegment_bytes = 0x" + "f" * 10_000, "option=writer.segment_bytes,"),
+        ("[writer]\nretention = { reader_ttl = 0b1" + "0" * 64 + " }", "writer.retention.reader"),
+        ("[writer]\nx = [1, [2, 9223372036854775808]]", r"option=writer.x\[1\]\[1\],"),
+    ],
+    ids=["decimal", "underscores", "two candidates", "hexadecimal", "binary", "in a list"],
+)
+def test_an_integer_beyond_64_bits_is_an_invalid_option_that_names_the_place(toml, text, named):
+    path = toml(text)
+    with pytest.raises(tw.InvalidOption, match=f"integer out of range: .*{named}") as caught:
+        WriterConfig.from_toml(path)
+    assert caught.value.path == str(path)
+    assert len(str(caught.value)) < 300
+
+
+def test_the_largest_integer_of_64_bits_is_read(toml):
+    path = toml(f"[writer]\nmax_bytes = {2**63 - 1}")
+    assert WriterConfig.from_toml(path).max_bytes == 2**63 - 1
+
+
+@pytest.mark.parametrize("text", ["[writer]\nx" + ".a" * 5_000 + " = 1", "x = " + "[" * 5_000])
+def test_deep_nesting_is_an_invalid_option(toml, text):
+    path = toml(text)
+    with pytest.raises(tw.InvalidOption, match=r"nested too deep|not TOML") as caught:
+        WriterConfig.from_toml(path)
+    assert caught.value.path == str(path)
+    assert len(str(caught.value)) < 300
+
+
 def test_a_config_opens_a_queue(toml, tmp):
     config = WriterConfig.from_toml(toml("[writer]\nsegment_bytes = 8192\nchecksum = false"))
     with tw.open_publisher(tmp / "q", config) as writer:

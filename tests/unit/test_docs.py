@@ -127,3 +127,12 @@ def test_the_options_page_lists_every_option_of_a_writer_in_order():
     assert options[: len(tw.WriterConfig.__dataclass_fields__)] == list(
         tw.WriterConfig.__dataclass_fields__
     )
+
+
+@pytest.mark.parametrize("page", ["crash", "durability"])
+def test_the_tests_that_a_page_names_exist(page):
+    text = (DOCS / "tutorial" / f"{page}.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 5
+    for path, test in named:
+        assert f"def {test}(" in (ROOT / path).read_text(), f"{path}::{test}"

@@ -37,7 +37,7 @@ inline constexpr std::uint32_t kCrc32cPoly = 0x82F63B78;  // Castagnoli, RFC 372
 struct ChecksumOps {
     std::uint32_t (*crc32)(const void* data, std::size_t n) noexcept;
     std::uint32_t (*crc32c)(const void* data, std::size_t n, std::uint32_t seed) noexcept;
-    std::uint32_t (*crc32c_32bytes)(const void* p) noexcept;
+    std::uint32_t (*crc32c_32bytes)(const void* p, std::uint32_t state) noexcept;
     const char* name;
 };
 
@@ -68,9 +68,13 @@ inline std::uint32_t crc32c(const void* data, std::size_t n, std::uint32_t seed 
     return detail::checksum_ops.crc32c(data, n, seed);
 }
 
-/// crc32c(p, 32), without the length tests: the header check of every record.
-inline std::uint32_t crc32c_32bytes(const void* p) noexcept {
-    return detail::checksum_ops.crc32c_32bytes(p);
+/// The state that an ordinary CRC-32C starts from.
+inline constexpr std::uint32_t kCrc32cState = ~std::uint32_t{0};
+
+/// CRC-32C of 32 bytes, without the length tests and from any initial `state` of the register: the
+/// header check of every record. From kCrc32cState it is crc32c(p, 32).
+inline std::uint32_t crc32c_32bytes(const void* p, std::uint32_t state = kCrc32cState) noexcept {
+    return detail::checksum_ops.crc32c_32bytes(p, state);
 }
 
 }  // namespace tapewire

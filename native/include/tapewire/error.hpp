@@ -34,6 +34,8 @@ enum class Errc : int {
     sequence_not_rising,
     mapping_lost,
     unknown_order,
+    lock_lost,
+    concurrent_use,
 };
 
 struct Error : std::exception {

@@ -1,4 +1,4 @@
-// Files and folders: a descriptor that closes itself (and only in the process that opened it), and
+// Files and directories: a descriptor that closes itself (and only in the process that opened it), and
 // the few whole-file operations the engines need. Every failure is an Error that names the path.
 #pragma once
 
@@ -37,6 +37,7 @@ class File {
     void allocate(std::uint64_t bytes) const;  // reserves blocks: ENOSPC here, not SIGBUS later
     // The same for one that is there already, with holes or without: its bytes stay as they are.
     void allocate_holes(std::uint64_t bytes) const;
+    void allocate_range(std::uint64_t from, std::uint64_t bytes) const;  // inside the file's length
     // Gives the blocks of bytes that are zero back to the disk; they stay zero, and the length stays.
     // Where the file system cannot, nothing happens.
     void free_zeros(std::uint64_t from, std::uint64_t to) const;
@@ -44,20 +45,50 @@ class File {
     // where the file system cannot tell, or is not known to tell of bytes that a mapping has just written.
     std::uint64_t next_data(std::uint64_t from) const noexcept;
     void sync_data() const;
+    // Writes the pages of [from, to) to their blocks past the page cache; `mapped` is the mapped file.
+    // For use after a failed write-back: ext4 keeps a block that could not be written as "never written",
+    // and writing its page again does not change that, so it reads as zeros once the page is dropped.
+    // No thread may change these pages meanwhile; a reader may see zeros until the write ends.
+    // Does nothing where there is no direct I/O. When it throws, the pages are in the cache as before.
+    void write_through(const std::byte* mapped, std::uint64_t from, std::uint64_t to) const;
     bool try_lock(int how) const;  // flock; false when somebody else holds it
-    void unlock() const noexcept;
+    // An open-file-description lock for writing on the entire file. It needs write permission, so a process
+    // that may only read cannot hold it, but can keep it from being taken by a lock for reading.
+    bool try_write_lock() const noexcept;
+    // Whether some other open file description holds it; locks for reading do not count.
+    bool is_write_locked() const noexcept;
+    bool is_read_locked() const noexcept;
+    void unlock() const noexcept;  // of both kinds: flock, and by open file description
     bool is_still_at_its_path() const noexcept;
     // By writing, so that a full disk says so here: a hole would be a SIGBUS under a mapping later.
     void extend_with_zeros(std::uint64_t bytes) const;
     void moved_to(std::string path) { path_ = std::move(path); }  // after a rename
 
   private:
+    void put_back(const std::byte* copy, std::uint64_t bytes, std::uint64_t offset) const noexcept;
+
     int fd_ = -1;
     std::uint32_t born_ = 0;
     std::string path_;
 };
 
-// A flock on a folder, for as long as the object lives: by it two processes agree on what happens to the
+// A directory, open to be synced. Opening it may fail for want of descriptors, which loses nothing; a sync that
+// fails may have lost entries.
+class Directory {
+  public:
+    explicit Directory(const std::string& path);
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
+    ~Directory();
+
+    void sync() const;
+
+  private:
+    int fd_ = -1;
+    std::string path_;
+};
+
+// A flock on a directory, for as long as the object lives: by it two processes agree on what happens to the
 // files in it. Empty (false) when it could not be had within `patience_ns`.
 class FolderLock {
   public:
@@ -81,6 +112,8 @@ class FolderLock {
 void make_directory(const std::string& path);  // 0700, with parents; an existing one is fine
 void sync_directory(const std::string& path);
 bool file_exists(const std::string& path) noexcept;
+// Whether a block of a file in this directory is a page of memory that nothing can be written back from.
+bool is_memory_backed(const std::string& directory) noexcept;
 bool is_directory(const std::string& path) noexcept;
 void rename_over(const std::string& from, const std::string& to);
 // False when `to` exists already.

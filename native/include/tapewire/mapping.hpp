@@ -24,6 +24,11 @@ inline bool any_mapping_lost() noexcept {
     return detail::mappings_lost.load(std::memory_order_relaxed) != 0;
 }
 
+// Puts the SIGBUS handler back where some library, or faulthandler.enable(), has replaced it; what replaced
+// it gets the signals that are not ours. Cheap: looks at most every 50 ms.
+void guard_against_sigbus() noexcept;
+void guard_against_sigbus_now() noexcept;
+
 struct MappingSlot;  // an entry of the table that the SIGBUS handler searches
 
 class Mapping {
@@ -45,7 +50,8 @@ class Mapping {
         if (lost()) throw_lost();
     }
 
-    // Makes every page of [from, from + bytes) present, writable ones ready to be written.
+    // Makes every page of [from, from + bytes) present. Of a writable mapping they are ready to be written,
+    // and marked as written, though no byte changes: the next sync writes them.
     void populate(std::size_t from, std::size_t bytes) const noexcept;
     bool lock_in_memory() const noexcept;
 

@@ -5,6 +5,7 @@
 // so the child closes all of Tapewire's descriptors at once and every inherited handle refuses work.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -52,5 +53,12 @@ class ForkAware {
 // Field 22 of /proc/PID/stat, counted after the last ')': a process may be called "a) b (c".
 // Empty when there is no such process, or only what its parent has not fetched yet.
 std::optional<std::uint64_t> process_start_ticks(std::int64_t pid);
+
+// Of the running kernel: differs after a restart of the machine, and then the page cache was lost. All
+// zero where it cannot be read.
+using BootId = std::array<std::uint8_t, 16>;
+const BootId& boot_id() noexcept;
+// Inode of this process's pid namespace: pids of another one mean nothing here. 0: not known.
+std::uint64_t pid_namespace() noexcept;
 
 }  // namespace tapewire

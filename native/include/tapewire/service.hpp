@@ -50,6 +50,7 @@ class Service {
     std::vector<Client*> clients_;
     std::thread thread_;
     bool stop_ = false;
+    int waiting_ = 0;                     // for a client to end its run
     alignas(64) std::uint32_t bell_ = 0;  // futex word, rung by poke
     std::uint32_t asleep_ = 0;
 };
@@ -62,6 +63,7 @@ struct Services {
     Service retention{"tw-retention"};
     Service flush{"tw-flush"};
     Service index{"tw-index"};
+    Service read_ahead{"tw-read-ahead"};
 
     static Services& get() noexcept;
     // In a forked child the threads do not exist: start afresh.

@@ -22,13 +22,18 @@ const std::vector<std::uint32_t>& Catalog::ids() {
 // Empty where its header is damaged: nothing is known of it then, and whoever enters it says so.
 std::optional<Segment> Catalog::open(std::uint32_t id) const {
     try {
-        auto segment = Segment::open(layout_, id, bytes_, Mapping::Access::read_only);
+        auto segment = Segment::open(layout_, geometry_, id, Mapping::Access::read_only);
         if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
         return segment;
     } catch (const Error& e) {
         if (e.code != Errc::corrupt_metadata) throw;
         return std::nullopt;
     }
+}
+
+// Without a header check: another implementation wrote it, and may give its numbers again.
+bool Catalog::is_foreign(const format::RecordHeader& header) const noexcept {
+    return !geometry_.keyed() && header.header_check == 0;
 }
 
 const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
@@ -43,16 +48,17 @@ const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
         const std::size_t got = file->read_at(header, sizeof header, format::kSegmentDataOffset);
         if (got != sizeof header || all_zero(header, sizeof header)) return facts;
     } else if (commit.header().type_id != format::kPadType &&
-               check_header(commit, bytes_ - format::kSegmentDataOffset) == Fault::none) {
+               check_header(commit, HeaderSeed(geometry_.key, id), format::kSegmentDataOffset,
+                            geometry_.segment_bytes) == Fault::none) {
         facts.first_seq = commit.header().seq;
-        facts.foreign = commit.header().header_check == 0;
+        facts.foreign = is_foreign(commit.header());
         return facts;
     }
     const auto segment = open(id);
     if (!segment) return facts;
-    if (Walk walk = walk_from_start(layout_, first_seq_, *segment); walk.step()) {
+    if (Walk walk = walk_from_start(layout_, geometry_, *segment); walk.step()) {
         facts.first_seq = walk.header().seq;
-        facts.foreign = walk.header().header_check == 0;
+        facts.foreign = is_foreign(walk.header());
     } else {
         facts.empty = segment->sealed();
     }
@@ -62,7 +68,7 @@ const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
 std::optional<std::uint64_t> Catalog::max_ts(std::uint32_t id) {
     Facts& facts = facts_[id];
     if (facts.max_ts_ns) return facts.max_ts_ns;
-    if (const auto index = load_index(layout_, id, bytes_); index && index->complete) {
+    if (const auto index = load_index(layout_, geometry_, id); index && index->complete) {
         if (!index->entries.empty()) facts.max_ts_ns = index->times.max_ns;
         return facts.max_ts_ns;
     }
@@ -70,7 +76,7 @@ std::optional<std::uint64_t> Catalog::max_ts(std::uint32_t id) {
     if (!segment || !segment->sealed()) return std::nullopt;
     TimeRange times;
     bool any = false;
-    for (Walk walk = walk_from_start(layout_, first_seq_, *segment); walk.step(); any = true) {
+    for (Walk walk = walk_from_start(layout_, geometry_, *segment); walk.step(); any = true) {
         times.add(walk.header().timestamp_ns);
     }
     if (any) facts.max_ts_ns = times.max_ns;

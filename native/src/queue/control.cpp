@@ -5,23 +5,41 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tapewire/checksum.hpp"
 #include "tapewire/error.hpp"
 #include "tapewire/format/segment.hpp"
 #include "tapewire/futex.hpp"
+#include "tapewire/process.hpp"
 
 namespace tapewire::queue {
 
 using format::ControlBlock;
 
-void Control::create(const Layout& layout, const Geometry& geometry) {
+namespace {
+
+std::uint32_t fixed_check(const ControlBlock& block) noexcept {
+    return crc32c(&block.segment_size, format::kControlCheckedFixedBytes,
+                  crc32c(&block, format::kControlCheckedBytes));
+}
+
+constexpr const char* kRebuildHint =
+    "`tapewire repair` makes it again from the segments, which are untouched";
+
+}  // namespace
+
+void Control::create(const Layout& layout, const Geometry& geometry, std::uint64_t epoch) {
     const std::string temp = layout.control() + ".tmp";
     ControlBlock block{};
     block.magic = format::kControlMagic;
-    block.version = format::kControlVersion;
+    block.version = geometry.keyed() ? format::kControlVersion : format::kControlVersionUnkeyed;
     block.init_state = format::kControlReady;
+    block.writer_epoch = epoch;
     block.segment_size = geometry.segment_bytes;
     block.first_seq = geometry.first_seq;
+    block.key = geometry.key;
+    if (geometry.keyed()) block.check = fixed_check(block);
     block.write_offset = format::kSegmentDataOffset;
+    block.write_check = block.write_offset ^ mix_key(geometry.key, block.current_segment);
     {
         File file(temp, O_RDWR | O_CREAT | O_TRUNC);
         file.write_at(&block, sizeof block, 0);
@@ -47,7 +65,7 @@ Control Control::open(const Layout& layout, bool must_write) {
     if (size != format::kControlBytes) {
         throw Error(Errc::corrupt_metadata,
                     "control.meta must be 512 bytes: size=" + std::to_string(size), path, 0,
-                    "restore control.meta from a copy; the segments beside it are untouched");
+                    kRebuildHint);
     }
     control.map_ = std::make_shared<Mapping>(
         control.file_, format::kControlBytes,
@@ -58,8 +76,7 @@ Control Control::open(const Layout& layout, bool must_write) {
     const auto corrupt = [&](const char* field, std::size_t offset, std::uint64_t value) -> Error {
         return Error(Errc::corrupt_metadata,
                      std::string("control.meta is damaged: ") + field + "=" + hex(value), path,
-                     static_cast<std::int64_t>(offset),
-                     "restore control.meta from a copy; the segments beside it are untouched");
+                     static_cast<std::int64_t>(offset), kRebuildHint);
     };
     // init_state is 2 before the file has its name; anything else was written by damage.
     if (const auto state = word(block.init_state).load(); state != format::kControlReady) {
@@ -68,20 +85,38 @@ Control Control::open(const Layout& layout, bool must_write) {
     if (block.magic != format::kControlMagic) {
         throw corrupt("magic", offsetof(ControlBlock, magic), block.magic);
     }
-    if (block.version != format::kControlVersion) {
+    // The check goes first: a flipped bit in `version` is damage, not a release from the future. Version 3
+    // has none; a key where there must be zeros shows that a bit of a later version's was flipped.
+    const bool checked = block.check != 0 && block.check == fixed_check(block);
+    if (!checked && (block.version == format::kControlVersion || block.check != 0)) {
+        throw corrupt("check", offsetof(ControlBlock, check), block.check);
+    }
+    if (block.version != format::kControlVersion &&
+        block.version != format::kControlVersionUnkeyed) {
         throw Error(Errc::unsupported_version,
                     "control.meta has a version this release cannot read: version=" +
-                        std::to_string(block.version) + ", supported=3",
+                        std::to_string(block.version) + ", supported=3 and 4",
                     path, offsetof(ControlBlock, version), kVersionHint);
     }
-    const std::uint64_t bytes = block.segment_size;
-    if (bytes < format::kSegmentBytesReadableMin || bytes > format::kSegmentBytesMax ||
-        bytes % 64 != 0) {
-        throw corrupt("segment_size", offsetof(ControlBlock, segment_size), bytes);
+    control.geometry_ = {block.segment_size, block.first_seq, block.key};
+    if (!control.geometry_.is_possible()) {
+        throw corrupt("segment_size", offsetof(ControlBlock, segment_size), block.segment_size);
     }
-    control.segment_bytes_ = bytes;
-    control.first_seq_ = block.first_seq;
+    const bool keyed = block.version == format::kControlVersion;
+    if (keyed != (block.key != 0)) throw corrupt("key", offsetof(ControlBlock, key), block.key);
+    control.version_ = block.version;
     return control;
+}
+
+void Control::set_writer_origin() noexcept {
+    block_->pid_namespace = pid_namespace();
+    const BootId boot = boot_id();
+    std::memcpy(block_->boot_id, boot.data(), boot.size());
+}
+
+bool Control::written_in_this_boot() const noexcept {
+    const BootId boot = boot_id();
+    return boot != BootId{} && std::memcmp(block_->boot_id, boot.data(), boot.size()) == 0;
 }
 
 void Control::beat(std::uint64_t now_ns) noexcept {
@@ -98,16 +133,25 @@ void Control::publish_position(std::uint32_t segment, std::uint64_t offset) noex
     gen.store(odd, std::memory_order_seq_cst);
     word(block_->current_segment).store(segment, std::memory_order_release);
     word(block_->write_offset).store(offset, std::memory_order_release);
+    word(block_->write_check).store(offset ^ position_mask(segment), std::memory_order_release);
     gen.store(odd + 1, std::memory_order_seq_cst);
 }
 
 std::optional<std::pair<std::uint32_t, std::uint64_t>> Control::position() const noexcept {
+    std::uint64_t seen = 0;
     for (int tries = 0; tries < 1000; ++tries) {
         const std::uint32_t before = word(block_->segment_gen).load(std::memory_order_acquire);
         const std::uint32_t segment = word(block_->current_segment).load(std::memory_order_acquire);
-        const std::uint64_t offset = word(block_->write_offset).load(std::memory_order_acquire);
+        const std::uint64_t offset = write_offset();
+        const std::uint64_t check = word(block_->write_check).load(std::memory_order_acquire);
         const std::uint32_t after = word(block_->segment_gen).load(std::memory_order_acquire);
-        if (before == after && before % 2 == 0) return std::pair{segment, offset};
+        if (before == after && before % 2 == 0) {
+            if (!geometry_.keyed() || check == (offset ^ position_mask(segment)))
+                return std::pair{segment, offset};
+            // The writer is between its two stores; or, where nothing changes, they are damaged.
+            if (tries != 0 && seen == offset) return std::nullopt;
+            seen = offset;
+        }
         cpu_relax();
     }
     return std::nullopt;

@@ -20,6 +20,15 @@ namespace {
 
 constexpr std::int64_t kWatchNs = 100'000'000;
 constexpr std::int64_t kBeatNs = 1'000'000'000;
+constexpr std::int64_t kSilentNs = 1'000'000'000;
+constexpr std::uint64_t kFirstStepBytes = 256 * 1024;  // below that no thread is worth its waking
+constexpr std::uint64_t kStepBytes = 4 * 1024 * 1024;
+
+// By a writer: a segment that is only prepared has nothing of this.
+bool is_entered(const std::optional<Segment>& segment) {
+    return segment && (load_commit(segment->data() + kSegmentDataOffset) != 0 ||
+                       segment->sealed() || segment->end().has_value());
+}
 
 // The field that a fault is about, with its value.
 std::string wrong_field(Fault fault, Commit commit) {
@@ -46,7 +55,7 @@ Reader::Reader(const std::string& root, const ReaderOptions& options)
     : layout_{root},
       options_(options),
       control_(Control::open(layout_, false)),
-      catalog_(layout_, control_.segment_bytes(), control_.first_seq()) {
+      catalog_(layout_, control_.geometry()) {
     if (!options_.name.empty()) {
         check_reader_name(options_.name);
         make_directory(layout_.readers());
@@ -57,6 +66,7 @@ Reader::Reader(const std::string& root, const ReaderOptions& options)
     }
     seek_start();
     watch_heartbeat(mono_ns());
+    sees_writer();  // here, so that reading takes no system call while the writer lives
     Services::get().heartbeat.add(&heartbeat_);
 }
 
@@ -72,6 +82,7 @@ void Reader::close(bool forget) {
     if (closed_) return;
     closed_ = true;
     end_ = 0;
+    look_to_ = 0;
     if (forked()) {
         meta_.reset();
         [[maybe_unused]] auto* left = ready_.release();  // its thread lives in the parent
@@ -79,6 +90,7 @@ void Reader::close(bool forget) {
     }
     ready_.reset();
     Services::get().heartbeat.remove(&heartbeat_);
+    read_ahead_.stop();
     if (meta_ && forget) remove_file(meta_->path());  // while the name is still locked
     meta_.reset();
     map_.reset();
@@ -86,12 +98,14 @@ void Reader::close(bool forget) {
 }
 
 std::int64_t Reader::Heartbeat::run(std::int64_t now) noexcept {
+    guard_against_sigbus();
     reader_.watch_heartbeat(now);
+    reader_.hint_due_.store(true, std::memory_order_relaxed);
     if (reader_.meta_ && now >= next_beat_ns_) {
         reader_.meta_->beat();
         next_beat_ns_ = now + kBeatNs;
     }
-    return now + kWatchNs;
+    return (now + kWatchNs / 2) / kWatchNs * kWatchNs + kWatchNs;  // all readers at once
 }
 
 void Reader::watch_heartbeat(std::int64_t now) noexcept {
@@ -100,6 +114,8 @@ void Reader::watch_heartbeat(std::int64_t now) noexcept {
         heartbeat_since_ns_.load(std::memory_order_relaxed) == 0) {
         heartbeat_seen_.store(value, std::memory_order_relaxed);
         heartbeat_since_ns_.store(now, std::memory_order_relaxed);
+    } else if (now - heartbeat_since_ns_.load(std::memory_order_relaxed) > kSilentNs) {
+        writer_lives_.store(false, std::memory_order_relaxed);  // or is stopped: the lock will tell
     }
 }
 
@@ -127,7 +143,7 @@ void Reader::throw_fault(Fault fault) const {
                 static_cast<std::int64_t>(offset_),
                 fault == Fault::later_version
                     ? kVersionHint
-                    : "skip_damaged() goes on behind it; opening a writer mends the segment");
+                    : "skip_damaged() continues after it; `tapewire repair` repairs the segment");
 }
 
 void Reader::note_gap(std::uint64_t seq) {
@@ -143,8 +159,8 @@ void Reader::note_gap(std::uint64_t seq) {
 
 inline bool Reader::look(RecordView& out) {
     for (;;) {
-        if (offset_ + kRecordHeaderBytes > end_) [[unlikely]] {
-            if (!leave_segment()) return false;
+        if (offset_ + kRecordHeaderBytes > look_to_) [[unlikely]] {
+            if (!look_further() && !leave_segment()) return false;
             continue;
         }
         const std::byte* at = base_ + offset_;
@@ -154,7 +170,7 @@ inline bool Reader::look(RecordView& out) {
             continue;
         }
         __builtin_prefetch(at + kPrefetchBytes);
-        if (const Fault fault = check_header(commit, end_ - offset_); fault != Fault::none)
+        if (const Fault fault = check_header(commit, seed_, offset_, end_); fault != Fault::none)
             [[unlikely]] {
             throw_fault(fault);
         }
@@ -179,9 +195,10 @@ inline bool Reader::look(RecordView& out) {
         if (!wanted) {
             expected_ = header.seq + 1;
             offset_ += commit.record_bytes();
+            pass_unwanted();
             continue;
         }
-        if (map_->lost()) [[unlikely]]
+        if (any_mapping_lost()) [[unlikely]]
             map_->check_not_lost();
         out.payload = commit.payload();
         out.payload_len = commit.payload_len();
@@ -192,6 +209,48 @@ inline bool Reader::look(RecordView& out) {
         out.owner = &map_;
         return true;
     }
+}
+
+// Valid records of types that are not wanted, up to the first place that look() has to judge. Their position is
+// kept in registers: one store for all of them.
+void Reader::pass_unwanted() noexcept {
+    const std::byte* const base = base_;
+    const HeaderSeed seed = seed_;
+    const std::uint64_t end = end_;
+    const std::uint64_t to = look_to_;
+    const bool dense = !segment_.sparse();
+    std::uint64_t offset = offset_;
+    std::uint64_t expected = expected_;
+    while (offset + kRecordHeaderBytes <= to) {
+        const Commit commit = Commit::at(base + offset);
+        if (!commit) break;
+        __builtin_prefetch(base + offset + kPrefetchBytes);
+        if (check_header(commit, seed, offset, end) != Fault::none) break;
+        const format::RecordHeader& header = commit.header();
+        if (header.type_id == kPadType || filter_->wants(header.type_id)) break;
+        if (dense && header.seq > expected) break;
+        expected = header.seq + 1;
+        offset += commit.record_bytes();
+    }
+    offset_ = offset;
+    expected_ = expected;
+}
+
+// Some way further into the segment, with the pages after that on their way. False at its end.
+bool Reader::look_further() {
+    if (look_to_ >= end_) return false;
+    const bool first = look_to_ < offset_ && !read_ahead_.started();
+    look_to_ = std::min(offset_ + (first ? kFirstStepBytes : kStepBytes), end_);
+    if (first) return true;
+    // Only what was written: of a file in memory a hole would become a page.
+    std::uint64_t written = end_;
+    if (const auto at = control_.position(); at && at->first == segment_.id()) written = at->second;
+    const std::uint64_t to = std::min(look_to_ + kStepBytes, written);
+    const std::uint64_t from = std::max(ahead_to_, offset_);
+    if (to <= from + kStepBytes / 4) return true;
+    ahead_to_ = to;
+    read_ahead_.want(map_, from, to);
+    return true;
 }
 
 bool Reader::look_cold(RecordView& out) { return look(out); }
@@ -236,32 +295,94 @@ std::size_t Reader::read_batch(BatchColumns& out, std::size_t max_records) {
 // first append to the next segment, so a record there proves that nothing more comes here. The hint only
 // says when it is worth a look.
 bool Reader::passed_over() const {
-    if (control_.current_segment() <= segment_.id()) return false;
-    const auto next = Segment::open(layout_, segment_.id() + 1, control_.segment_bytes(),
-                                    Mapping::Access::read_only);
-    return next && load_commit(next->data() + kSegmentDataOffset) != 0;
+    return control_.current_segment() > segment_.id() &&
+           is_entered(
+               Segment::open(layout_, geometry(), segment_.id() + 1, Mapping::Access::read_only));
+}
+
+bool Reader::was_entered(std::uint32_t id) const {
+    return is_entered(open_or_nothing(layout_, geometry(), id));
+}
+
+bool Reader::sees_writer() {
+    bool lives;
+    try {
+        lives = look_at_writer_lock(layout_, &control_.file()).held;
+    } catch (const Error&) {
+        // The lock cannot be looked at from here: then a heartbeat that changes is what is known.
+        lives = mono_ns() - heartbeat_since_ns_.load(std::memory_order_relaxed) <= kSilentNs;
+    }
+    writer_lives_.store(lives, std::memory_order_relaxed);
+    return lives;
+}
+
+// At an uncommitted word of a segment that is not sealed, where the log seems to end. True: it goes on in the
+// next one. Where no writer lives, the end must be one.
+bool Reader::goes_on_after_end() {
+    if (writer_lives_.load(std::memory_order_relaxed)) {
+        check_passed_by_writer();
+        return false;
+    }
+    const std::uint64_t epoch = control_.writer_epoch();
+    if (checked_end_ == position() && checked_epoch_ == epoch) return false;
+    if (sees_writer()) {
+        check_passed_by_writer();
+        return false;
+    }
+    if (was_entered(segment_.id() + 1)) return true;
+    const auto lost = contradicts_end(layout_, control_, segment_, offset_, false);
+    // A writer may have come meanwhile, and gone: what it left is for the next look.
+    const bool same = control_.writer_epoch() == epoch && !segment_.sealed() &&
+                      (offset_ + kRecordHeaderBytes > end_ || load_commit(base_ + offset_) == 0);
+    if (!same || (lost && sees_writer())) return false;
+    map_->check_not_lost();
+    if (lost) throw_lost_end(*lost);
+    checked_end_ = position();
+    checked_epoch_ = epoch;
+    return false;
+}
+
+// At an uncommitted word of a segment that is over: nothing may follow.
+void Reader::check_sealed_end() const {
+    if (!rest_of_header_is_zero(base_ + offset_)) throw_fault(Fault::uncommitted);
+    const auto end = segment_.end();
+    if (end && end->offset == offset_) return;
+    if (end && end->offset > offset_) {
+        throw_lost_end({"the writer ended the segment at offset " + std::to_string(end->offset),
+                        end->offset, end->next_seq});
+    }
+    if (!segment_.is_zero_from(offset_)) throw_fault(Fault::uncommitted);
+}
+
+void Reader::throw_lost_end(const LostEnd& lost) const {
+    map_->check_not_lost();
+    throw Error(Errc::corrupt_record,
+                "records are lost where the log seems to end: commit_len=0, but " + lost.why,
+                segment_.path(), static_cast<std::int64_t>(offset_),
+                "skip_damaged() continues after it; `tapewire repair` repairs the segment");
 }
 
 bool Reader::leave_segment() {
     check_usable();
     if (is_outside()) return enter_awaited();
-    if (!segment_.sealed() && !passed_over()) return false;
+    if (!segment_.sealed() && !passed_over() && !goes_on_after_end()) return false;
     // SYNC seal: no record is committed here after SEALED, but one may have been just before it.
     if (offset_ + kRecordHeaderBytes <= end_) {
         if (load_commit(base_ + offset_) != 0) return true;
-        if (!rest_of_header_is_zero(base_ + offset_)) throw_fault(Fault::uncommitted);
+        check_sealed_end();
     }
     const std::uint32_t next = segment_.id() + 1;
-    auto segment =
-        Segment::open(layout_, next, control_.segment_bytes(), Mapping::Access::read_only);
+    auto segment = Segment::open(layout_, geometry(), next, Mapping::Access::read_only);
     if (!segment) {
         const auto ids = layout_.segments();
+        const auto checkpoint = load_tail_checkpoint(layout_, geometry().key);
         const bool higher = control_.current_segment() > segment_.id() ||
-                            (!ids.empty() && ids.back() > segment_.id());
+                            (!ids.empty() && ids.back() > segment_.id()) ||
+                            (checkpoint && checkpoint->checked &&
+                             lies_in_later_segment(*checkpoint, segment_.id()));
         if (!higher) return false;
         // A writer may have made it between the two looks.
-        segment =
-            Segment::open(layout_, next, control_.segment_bytes(), Mapping::Access::read_only);
+        segment = Segment::open(layout_, geometry(), next, Mapping::Access::read_only);
         if (!segment) throw_segment_missing(next);
     }
     pass_unnumbered(end_ - offset_, {next, kSegmentDataOffset});
@@ -278,11 +399,17 @@ void Reader::pass_unnumbered(std::uint64_t bytes, Position to) noexcept {
 
 void Reader::enter(Segment segment, std::uint64_t offset) noexcept {
     segment.close_file();
+    if (map_ != segment.map()) read_ahead_.drop(std::move(map_));
     segment_ = std::move(segment);
     map_ = segment_.map();
     base_ = segment_.data();
     end_ = segment_.size();
+    seed_ = segment_.seed();
     offset_ = offset;
+    look_to_ = 0;
+    ahead_to_ = 0;
+    hint_seen_at_ = 0;
+    look_further();
 }
 
 // Outside of all segments, in front of one that cannot be entered, or is not there yet.
@@ -291,6 +418,7 @@ void Reader::stand_before(std::uint32_t id, std::uint64_t offset) noexcept {
     map_.reset();
     base_ = nullptr;
     end_ = 0;
+    look_to_ = 0;
     offset_ = offset;
 }
 
@@ -335,7 +463,7 @@ void Reader::expect_first_number() noexcept {
 bool Reader::sparse() const {
     if (!is_outside()) return segment_.sparse();
     for (const std::uint32_t id : layout_.segments()) {
-        if (const auto segment = open_or_nothing(layout_, id, segment_bytes())) {
+        if (const auto segment = open_or_nothing(layout_, geometry(), id)) {
             return segment->sparse();
         }
     }
@@ -344,8 +472,7 @@ bool Reader::sparse() const {
 
 bool Reader::enter_id(std::uint32_t id, std::uint64_t offset) {
     if (!map_ || segment_.id() != id) {
-        auto segment =
-            Segment::open(layout_, id, control_.segment_bytes(), Mapping::Access::read_only);
+        auto segment = Segment::open(layout_, geometry(), id, Mapping::Access::read_only);
         if (!segment) return false;
         enter(std::move(*segment), offset);
     }
@@ -441,7 +568,7 @@ WriterStatus Reader::writer_status(std::int64_t ttl_ns) {
     check_usable();
     const std::int64_t now = mono_ns();
     watch_heartbeat(now);
-    const LockLook look = look_at_writer_lock(layout_);
+    const LockLook look = look_at_writer_lock(layout_, &control_.file());
     WriterStatus status;
     status.heartbeat_age_ns = now - heartbeat_since_ns_.load(std::memory_order_relaxed);
     status.alive = look.held && status.heartbeat_age_ns <= ttl_ns;
@@ -452,7 +579,7 @@ WriterStatus Reader::writer_status(std::int64_t ttl_ns) {
 
 bool Reader::has_writer() {
     check_usable();
-    return look_at_writer_lock(layout_).held;
+    return look_at_writer_lock(layout_, &control_.file()).held;
 }
 
 Disconnect Reader::detect_disconnect(std::int64_t ttl_ns) {

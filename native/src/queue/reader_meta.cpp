@@ -78,11 +78,20 @@ ReaderMeta::ReaderMeta(const Layout& layout, const std::string& name, Open how) 
     const std::size_t got = file_.read_at(&meta, sizeof meta, 0);
     state_ = judge(meta, got);
     if (size > format::kReaderMetaBytes) state_.damaged = true;
-    if (!state_.damaged) file_.extend_with_zeros(format::kReaderMetaBytes);
-    if (!state_.damaged) {
-        map_ =
-            std::make_unique<Mapping>(file_, format::kReaderMetaBytes, Mapping::Access::read_write);
+    if (state_.damaged) return;
+    file_.extend_with_zeros(format::kReaderMetaBytes);
+    map();
+}
+
+// By a descriptor of its own: a mapping keeps the one that it was made with open, and so its lock, in a forked
+// child as well, which has no other way to let go of it.
+void ReaderMeta::map() {
+    const File again(file_.path(), O_RDWR);
+    if (!file_.is_still_at_its_path()) {
+        throw Error(Errc::reader_already_active, "the reader's file was removed or replaced",
+                    file_.path(), -1, "open the reader again");
     }
+    map_ = std::make_unique<Mapping>(again, format::kReaderMetaBytes, Mapping::Access::read_write);
 }
 
 // Unlocked before it is closed: a copy of the descriptor in some child must not keep the name.
@@ -93,8 +102,7 @@ void ReaderMeta::commit(Position position, bool pinned) {
     if (!map_) {  // damaged, and the user chose a start of his own: begin afresh
         file_.resize(0);
         file_.extend_with_zeros(format::kReaderMetaBytes);
-        map_ =
-            std::make_unique<Mapping>(file_, format::kReaderMetaBytes, Mapping::Access::read_write);
+        map();
         state_ = {};
     }
     write(position, pinned);

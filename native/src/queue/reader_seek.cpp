@@ -17,7 +17,7 @@ namespace {
 template <class Before>
 std::optional<std::uint64_t> place_by_index(const Layout& layout, const Segment& segment,
                                             bool by_time, Before before) {
-    const auto index = load_index(layout, segment.id(), segment.size());
+    const auto index = load_index(layout, segment);
     if (!index || (by_time && !index->running_max)) return std::nullopt;
     const auto& entries = index->entries;
     auto it = std::partition_point(entries.begin(), entries.end(), before);
@@ -31,12 +31,12 @@ std::optional<std::uint64_t> place_by_index(const Layout& layout, const Segment&
 
 // A walk from that entry on.
 template <class Before>
-Walk walk_by_index(const Layout& layout, std::uint64_t first_seq, const Segment& segment,
+Walk walk_by_index(const Layout& layout, const Geometry& geometry, const Segment& segment,
                    bool by_time, Before before) {
     if (const auto offset = place_by_index(layout, segment, by_time, before)) {
         return Walk(segment, *offset);
     }
-    return walk_from_start(layout, first_seq, segment);
+    return walk_from_start(layout, geometry, segment);
 }
 
 // Retention may remove a segment while we look: begin again with what is there.
@@ -88,17 +88,19 @@ bool Reader::or_stay(Seek seek) {
 }
 
 // Stands at `offset` of segment `id`. True when a record is there or behind, or what is damaged.
-bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
+bool Reader::settle(std::uint32_t id, std::uint64_t offset, bool from_start) {
     if (!come_to(id, offset)) throw_gone();
     expected_ = kAnySeq;
     unnumbered_ = {};
+    hint_seen_at_ = 0;
     last_seq_.reset();
     if (is_outside()) return true;
-    expect_first_number();
+    // Who asks for a number or a time further on does not ask what is missing before it.
+    if (from_start) expect_first_number();
     for (;;) {
         if (offset_ + kRecordHeaderBytes <= end_) {
             if (const Commit commit = Commit::at(base_ + offset_)) {
-                const bool pad = check_header(commit, end_ - offset_) == Fault::none &&
+                const bool pad = check_header(commit, seed_, offset_, end_) == Fault::none &&
                                  commit.header().type_id == format::kPadType;
                 if (!pad) return true;  // a record, or damage that the next call will name
                 pass_unnumbered(commit.record_bytes(),
@@ -113,8 +115,9 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset) {
         try {
             if (!leave_segment()) return false;
         } catch (const Error& e) {
-            if (e.code != Errc::corrupt_metadata) throw;
-            return true;  // the header of the next segment is damaged: the next call will name it
+            // Records are lost here, or the header of the next segment is damaged: the next call names it.
+            if (e.code != Errc::corrupt_metadata && e.code != Errc::corrupt_record) throw;
+            return true;
         }
     }
 }
@@ -127,7 +130,7 @@ bool Reader::seek_start() {
             throw Error(Errc::segment_missing, "the queue has no segment", layout_.root, -1,
                         "restore the segments from a copy, or open a writer: it begins anew");
         }
-        return settle(ids.front(), kSegmentDataOffset);
+        return settle(ids.front(), kSegmentDataOffset, true);
     });
 }
 
@@ -142,7 +145,7 @@ void Reader::seek_end() {
 // SEALED, or its hint, on the way there it was published ahead of its time.
 bool Reader::is_only_prepared(std::uint32_t id) const {
     if (id == 0 || control_.current_segment() >= id) return false;
-    const auto below = open_or_nothing(layout_, id - 1, segment_bytes());
+    const auto below = open_or_nothing(layout_, geometry(), id - 1);
     return below && !below->sealed();
 }
 
@@ -157,12 +160,21 @@ void Reader::find_end() {
             return;
         }
         Walk walk =
-            walk_by_index(layout_, first_seq(), segment_, false, [](const auto&) { return true; });
+            walk_by_index(layout_, geometry(), segment_, false, [](const auto&) { return true; });
         bool any = false;
-        while (walk.step()) any = true;
-        if (i != 0 && (!any || lies_ahead(layout_, segment_)))
+        CandidateBudget budget(end_);
+        for (;;) {
+            while (walk.step()) any = true;
+            offset_ = walk.offset();
+            // One word that became 0 ends the walk as well: the log ends after what follows it.
+            if (offset_ + kRecordHeaderBytes > end_ || !lost_here()) break;
+            const std::uint64_t found = find_right_record(
+                {base_, end_, seed_, !segment_.sparse(), end_}, offset_, walk.numbers(), budget);
+            if (found == end_) break;
+            walk = Walk(segment_, found, walk.numbers());
+        }
+        if (i != 0 && (!any || lies_ahead(layout_, geometry(), segment_)))
             continue;  // still empty, or not part of the log
-        offset_ = walk.offset();
         expected_ = kAnySeq;
         last_seq_.reset();
         return;
@@ -197,11 +209,11 @@ bool Reader::find_seq(std::uint64_t seq) {
             low = middle + 1;
         }
     }
-    if (low == 0) return settle(ids.front(), kSegmentDataOffset);
+    if (low == 0) return settle(ids.front(), kSegmentDataOffset, seq <= first_seq());
     const std::uint32_t id = ids[low - 1];
     if (!come_to(id, kSegmentDataOffset)) throw_gone();
     if (is_outside()) return settle(id, kSegmentDataOffset);
-    Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
+    Walk walk = walk_by_index(layout_, geometry(), segment_, false,
                               [seq](const auto& entry) { return entry.seq <= seq; });
     while (walk.step()) {
         if (walk.header().seq < seq) {
@@ -265,16 +277,25 @@ bool Reader::find_time(std::uint64_t wanted) {
         if (const auto highest = catalog_.max_ts(id); highest && *highest < wanted) continue;
         if (!come_to(id, kSegmentDataOffset)) throw_gone();
         if (is_outside()) return settle(id, kSegmentDataOffset);
-        Walk walk =
-            walk_by_index(layout_, first_seq(), segment_, true,
-                          [wanted](const auto& entry) { return entry.timestamp_ns < wanted; });
-        while (walk.step()) {
-            if (walk.header().timestamp_ns < wanted) {
-                walk.forget_damage();
-                continue;
+        Walk walk = walk_by_index(layout_, geometry(), segment_, true, [wanted](const auto& entry) {
+            return entry.timestamp_ns < wanted;
+        });
+        for (;;) {
+            while (walk.step()) {
+                if (walk.header().timestamp_ns < wanted) {
+                    walk.forget_damage();
+                    continue;
+                }
+                // What is damaged before it may be what was asked for: next() says so.
+                return settle(id, walk.damage() != 0 ? walk.damage() : walk.offset());
             }
-            // What is damaged before it may be what was asked for: next() says so.
-            return settle(id, walk.damage() != 0 ? walk.damage() : walk.offset());
+            // One word that became 0 ends the walk as well: what was asked for may follow it.
+            offset_ = walk.offset();
+            if (offset_ + kRecordHeaderBytes > end_ || !lost_here()) break;
+            if (!Commit::at(base_ + offset_)) return settle(id, offset_);
+            if (check_record(Commit::at(base_ + offset_), seed_, offset_, end_) != Fault::none)
+                break;                                       // damage without a record after it
+            walk = Walk(segment_, offset_, walk.numbers());  // committed just now
         }
     }
     find_end();
@@ -289,18 +310,19 @@ void Reader::stand_on_the_log() {
     const std::uint32_t id = segment_.id();
     unnumbered_ = {};
     std::uint64_t last = 0;  // the last record that begins before the position
-    Walk walk = walk_by_index(layout_, first_seq(), segment_, false,
+    Walk walk = walk_by_index(layout_, geometry(), segment_, false,
                               [committed](const auto& entry) { return entry.offset <= committed; });
     std::optional<Numbering> numbers = walk.numbers();
     bool more = false;
-    if (!lies_ahead(layout_, segment_)) {
+    if (!lies_ahead(layout_, geometry(), segment_)) {
         CandidateBudget budget(end_);
         for (;;) {
             more = walk.step();
             if (!more && walk.offset() < committed) {
                 // A walk ends at zeros; records may lie behind them, by which the position was reached.
-                const std::uint64_t found = find_right_record(
-                    base_, walk.offset(), end_, walk.numbers(), !segment_.sparse(), budget);
+                const std::uint64_t found =
+                    find_right_record({base_, end_, seed_, !segment_.sparse(), end_}, walk.offset(),
+                                      walk.numbers(), budget);
                 if (found == end_) break;
                 walk = Walk(segment_, found, walk.numbers());
                 continue;
@@ -334,10 +356,10 @@ void Reader::stand_on_the_log() {
     }
     // Nothing is in this segment. The log goes on here when the one before is over, else it ends there.
     for (std::uint32_t below = id; below-- > 0;) {
-        auto segment = open_or_nothing(layout_, below, segment_bytes());
+        auto segment = open_or_nothing(layout_, geometry(), below);
         if (!segment) return;
         Walk tail =
-            walk_by_index(layout_, first_seq(), *segment, false, [](const auto&) { return true; });
+            walk_by_index(layout_, geometry(), *segment, false, [](const auto&) { return true; });
         while (tail.step()) {
         }
         if (!tail.numbers() || tail.numbers()->counted_to <= std::int64_t{kSegmentDataOffset})
@@ -354,7 +376,7 @@ void Reader::stand_on_the_log() {
 }
 
 std::optional<Numbering> Reader::numbers_here() {
-    if (expected_ == kAnySeq) return numbers_before(layout_, first_seq(), segment_, offset_);
+    if (expected_ == kAnySeq) return numbers_before(layout_, geometry(), segment_, offset_);
     const bool passed = unnumbered_.expected == expected_ && unnumbered_.to == position();
     return Numbering{expected_, static_cast<std::int64_t>(offset_) -
                                     static_cast<std::int64_t>(passed ? unnumbered_.bytes : 0)};
@@ -363,17 +385,16 @@ std::optional<Numbering> Reader::numbers_here() {
 // Nothing more comes where it stands: the next record is in another segment.
 bool Reader::has_left() const {
     if (is_outside()) return true;
-    if (offset_ + kRecordHeaderBytes <= end_ &&
-        (load_commit(base_ + offset_) != 0 || !rest_of_header_is_zero(base_ + offset_))) {
-        return false;
-    }
-    if (segment_.sealed()) return true;
+    const bool sealed = segment_.sealed();
     try {
-        return passed_over();
+        if (!sealed && !passed_over()) return false;
     } catch (const Error& e) {
-        if (!cannot_be_entered(e.code)) throw;
-        return true;  // the writer's hint is in there
+        if (!cannot_be_entered(e.code)) throw;  // else the writer's hint is in there
     }
+    if (offset_ + kRecordHeaderBytes > end_) return true;
+    // SYNC seal: a record may have been committed here just before.
+    if (load_commit(base_ + offset_) != 0 || !rest_of_header_is_zero(base_ + offset_)) return false;
+    return !sealed || !contradicts_end(layout_, control_, segment_, offset_, true);
 }
 
 // Where the segment to read next is gone or its header is damaged: to the next one that can be entered, or
@@ -389,7 +410,7 @@ bool Reader::skip_segments(Skipped& skipped) {
          ++it) {
         to = *it;
         try {
-            found = Segment::open(layout_, to, segment_bytes(), Mapping::Access::read_only);
+            found = Segment::open(layout_, geometry(), to, Mapping::Access::read_only);
         } catch (const Error& e) {
             if (!cannot_be_entered(e.code)) throw;
             damaged = true;
@@ -401,37 +422,57 @@ bool Reader::skip_segments(Skipped& skipped) {
     skipped.segment = from;
     skipped.offset = 0;
     skipped.bytes = std::uint64_t{to - from} * segment_bytes();
+    if (damaged && found && !found->sparse()) expect_first_of(from);
     const std::uint64_t left = is_outside() ? 0 : end_ - offset_;
     pass_unnumbered(left + skipped.bytes, {to, kSegmentDataOffset});
     if (found) {
         enter(std::move(*found), kSegmentDataOffset);
-        if (damaged) count_skipped(skipped, from);
+        if (damaged) count_skipped(skipped);
     } else {
         stand_before(to, kSegmentDataOffset);
     }
     return true;
 }
 
-// Which numbers the segments from `from` on had, where this one begins with a right record.
-void Reader::count_skipped(Skipped& skipped, std::uint32_t from) {
-    if (segment_.sparse()) return;
-    if (expected_ == kAnySeq) {
-        if (const auto below = numbers_below(layout_, first_seq(), from, segment_bytes())) {
-            expected_ = below->next;
-        } else if (file_exists(layout_.segment(from))) {
-            // Its first record may be right although its header is not.
-            expected_ = catalog_.first_record(from).first_seq.value_or(kAnySeq);
-        }
+// The number that the first record of a damaged segment had, where none is expected yet. Before the bytes
+// are counted: they are counted from that number on.
+void Reader::expect_first_of(std::uint32_t id) {
+    if (expected_ != kAnySeq) return;
+    if (const auto below = numbers_below(layout_, geometry(), id)) {
+        expected_ = below->next;
+    } else if (file_exists(layout_.segment(id))) {
+        // Its first record may be valid although its header is not.
+        expected_ = catalog_.first_record(id).first_seq.value_or(kAnySeq);
     }
+}
+
+// Which numbers the segments before this one had, where it begins with a valid record.
+void Reader::count_skipped(Skipped& skipped) {
+    if (segment_.sparse()) return;
     const Commit commit = Commit::at(base_ + offset_);
     if (expected_ == kAnySeq || !commit || commit.header().type_id == format::kPadType ||
-        check_record(commit, end_ - offset_) != Fault::none || commit.header().seq < expected_) {
+        check_record(commit, seed_, offset_, end_) != Fault::none ||
+        commit.header().seq < expected_) {
         return;  // a gap, if there is one, is told at the next right record
     }
     skipped.numbers_known = true;
     skipped.first_seq = expected_;
     skipped.last_seq = commit.header().seq - 1;
     expected_ = commit.header().seq;
+}
+
+// What says that the log does not end where this reader stands, at a place without a valid record. Empty:
+// it does.
+std::optional<LostEnd> Reader::lost_here() {
+    if (segment_.sealed() || !sees_writer()) {
+        // SEALED may be lost: where the log continues in the next segment, this one is over.
+        const bool over = segment_.sealed() || was_entered(segment_.id() + 1);
+        return contradicts_end(layout_, control_, segment_, offset_, over);
+    }
+    const auto hint = control_.position();
+    if (hint && hint->first == segment_.id() && hides_record(segment_, offset_, hint->second))
+        return LostEnd{"the writer has passed it"};
+    return std::nullopt;
 }
 
 Skipped Reader::skip_damaged() {
@@ -445,34 +486,46 @@ Skipped Reader::skip_damaged() {
     }
     if (is_outside() || offset_ + kRecordHeaderBytes > end_) return skipped;
     const Commit commit = Commit::at(base_ + offset_);
-    if (!commit && rest_of_header_is_zero(base_ + offset_)) {
-        const auto at =
-            control_.position();  // a hidden record has a hint behind it; else this is the end
-        if (!at || at->first != segment_.id() || at->second <= offset_) return skipped;
-    }
-    if (commit && check_record(commit, end_ - offset_) == Fault::none) {
-        return skipped;
-    }
+    if (commit && check_record(commit, seed_, offset_, end_) == Fault::none) return skipped;
+    const auto lost = lost_here();
+    if (!commit && !lost && rest_of_header_is_zero(base_ + offset_)) return skipped;
+    const std::uint64_t reached = lost ? lost->reached : 0;
+    const std::uint64_t reached_seq = lost ? lost->next_seq : 0;
     const std::optional<Numbering> numbers = numbers_here();
+    CandidateBudget budget(end_);
+    const Search search{base_, end_, seed_, !segment_.sparse(), end_};
+    std::uint64_t found = find_right_record(search, offset_, numbers, budget);
+    // SYNC commit: a writer commits in ascending order. Whatever was found after this place, or recorded of
+    // it, was there only after a record that a writer has begun here meanwhile: that one is not damaged.
+    if (!commit && Commit::at(base_ + offset_)) return skipped;
     const bool known = numbers.has_value();
     if (known) expected_ = numbers->next;
-    CandidateBudget budget(end_);
-    const std::uint64_t found =
-        find_right_record(base_, offset_, end_, numbers, !segment_.sparse(), budget);
-    if (found == end_ && !segment_.sealed()) return skipped;  // nothing right behind it yet: stay
+    const bool gone = found == end_;
+    if (gone && reached > offset_) {
+        found = reached;  // nothing of it is left, and a writer goes on after it
+    } else if (gone && !segment_.sealed()) {
+        return skipped;  // nothing valid after it yet: stay
+    }
     skipped.bytes = found - offset_;
-    pass_unnumbered(skipped.bytes, {segment_.id(), found});
-    offset_ = found;
-    if (ready_) ready_->make_readable();
-    if (found != end_ && known) {
-        const std::uint64_t seq = Commit::at(base_ + found).header().seq;
+    // Of the last record of a segment: what comes in the next one is counted from there.
+    const auto past = gone ? numbers_past(search, offset_, numbers) : std::nullopt;
+    const std::uint64_t vouched_seq = past ? past->next : 0;
+    const std::uint64_t next_seq =
+        gone ? std::max(reached_seq, vouched_seq) : Commit::at(base_ + found).header().seq;
+    std::uint64_t unnumbered = skipped.bytes;
+    if (known && (!gone || next_seq > expected_)) {
         if (!segment_.sparse()) {
             skipped.numbers_known = true;
             skipped.first_seq = expected_;
-            skipped.last_seq = seq - 1;
+            skipped.last_seq = next_seq - 1;
         }
-        expected_ = seq;
+        expected_ = next_seq;
+        unnumbered =
+            vouched_seq == next_seq ? found - static_cast<std::uint64_t>(past->counted_to) : 0;
     }
+    pass_unnumbered(unnumbered, {segment_.id(), found});
+    offset_ = found;
+    if (ready_) ready_->make_readable();
     return skipped;
 }
 

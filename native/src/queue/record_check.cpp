@@ -37,8 +37,9 @@ Commit Commit::read(const File& file, std::uint64_t offset,
     return at(into.data());
 }
 
-Fault check_record(Commit commit, std::uint64_t room) noexcept {
-    const Fault fault = check_header(commit, room);
+Fault check_record(Commit commit, HeaderSeed seed, std::uint64_t offset,
+                   std::uint64_t end) noexcept {
+    const Fault fault = check_header(commit, seed, offset, end);
     if (fault != Fault::none || commit.header().type_id == format::kPadType) return fault;
     return check_payload(commit);
 }
@@ -77,48 +78,71 @@ bool file_is_zero(const File& file, std::uint64_t from) {
 
 namespace {
 
-std::uint64_t find_from(const std::byte* base, std::uint64_t from, std::uint64_t end,
-                        const std::optional<Numbering>& numbers, bool dense,
-                        CandidateBudget& budget) noexcept {
-    for (std::uint64_t at = from; at + kRecordHeaderBytes <= end; at += format::kRecordAlign) {
-        const Commit commit = Commit::at(base + at);
+std::uint64_t find_from(const Search& search, std::uint64_t from,
+                        const std::optional<Numbering>& numbers, CandidateBudget& budget) noexcept {
+    for (std::uint64_t at = from; at < search.until && at + kRecordHeaderBytes <= search.end;
+         at += format::kRecordAlign) {
+        const Commit commit = Commit::at(search.base + at);
         if (!commit) continue;
         const RecordHeader& header = commit.header();
-        if (header.type_id == format::kPadType || has_no_successor(commit)) continue;
+        if (header.type_id == format::kPadType || has_no_successor(commit)) {
+            // With a key a PAD is one, and what it fences off is not looked into.
+            if (search.seed.keyed() && header.type_id == format::kPadType &&
+                check_header(commit, search.seed, at, search.end) == Fault::none) {
+                at += commit.record_bytes() - format::kRecordAlign;
+            }
+            continue;
+        }
         if (numbers) {
             if (header.seq < numbers->next) continue;
             const auto passed =
                 static_cast<std::uint64_t>(static_cast<std::int64_t>(at) - numbers->counted_to);
-            if (dense && header.seq - numbers->next > passed / format::kRecordAlign) continue;
+            if (search.dense && !search.seed.keyed() &&
+                header.seq - numbers->next > passed / format::kRecordAlign) {
+                continue;
+            }
         }
-        if (check_header(commit, end - at) != Fault::none || !budget.allows(commit)) continue;
+        if (check_header(commit, search.seed, at, search.end) != Fault::none ||
+            !budget.allows(commit)) {
+            continue;
+        }
         if (check_payload(commit) == Fault::none) return at;
     }
-    return end;
+    return search.end;
+}
+
+// A header that is valid by its own check vouches for its length, so the bytes of its damaged payload are not
+// searched: they may hold copies of records.
+bool vouches(const Search& search, std::uint64_t bad, Commit commit) noexcept {
+    return commit && (search.seed.keyed() || commit.header().header_check != 0) &&
+           check_header(commit, search.seed, bad, search.end) == Fault::none;
 }
 
 }  // namespace
 
-std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
-                                const std::optional<Numbering>& numbers, bool dense,
-                                CandidateBudget& budget) noexcept {
-    const Commit commit = Commit::at(base + bad);
-    const bool vouched = commit && commit.header().header_check != 0 &&
-                         check_header(commit, end - bad) == Fault::none;
-    if (!vouched) return find_from(base, bad + format::kRecordAlign, end, numbers, dense, budget);
-    // A header that is right by its own check vouches for its length, so the bytes of its damaged payload
-    // are not looked at: they may hold copies of records. It vouches for its number, too: what is
-    // missing before it is missing, and does not count against those behind.
-    const std::uint64_t behind = bad + commit.record_bytes();
-    if (commit.header().type_id != format::kPadType &&
-        (!numbers || commit.header().seq >= numbers->next)) {
-        const Numbering own{commit.header().seq + 1, static_cast<std::int64_t>(behind)};
-        return find_from(base, behind, end, own, dense, budget);
+std::optional<Numbering> numbers_past(const Search& search, std::uint64_t bad,
+                                      const std::optional<Numbering>& numbers) noexcept {
+    const Commit commit = Commit::at(search.base + bad);
+    if (!vouches(search, bad, commit) || commit.header().type_id == format::kPadType ||
+        has_no_successor(commit) || (numbers && commit.header().seq < numbers->next)) {
+        return numbers;
     }
-    return find_from(base, behind, end, numbers, dense, budget);
+    return Numbering{commit.header().seq + 1,
+                     static_cast<std::int64_t>(bad + commit.record_bytes())};
 }
 
-void write_pad(std::byte* at, std::uint64_t bytes) noexcept {
+std::uint64_t find_right_record(const Search& search, std::uint64_t bad,
+                                const std::optional<Numbering>& numbers,
+                                CandidateBudget& budget) noexcept {
+    const Commit commit = Commit::at(search.base + bad);
+    const std::uint64_t from =
+        bad + (vouches(search, bad, commit) ? commit.record_bytes() : format::kRecordAlign);
+    return find_from(search, from, numbers_past(search, bad, numbers), budget);
+}
+
+void write_pad(std::byte* base, HeaderSeed seed, std::uint64_t offset,
+               std::uint64_t bytes) noexcept {
+    std::byte* const at = base + offset;
     auto& header = *reinterpret_cast<RecordHeader*>(at);
     std::atomic_ref commit(header.commit_len);
     commit.store(
@@ -127,7 +151,7 @@ void write_pad(std::byte* at, std::uint64_t bytes) noexcept {
     pad.commit_len = static_cast<std::uint32_t>(bytes - kRecordHeaderBytes + 1);
     pad.version = format::kRecordVersion;
     pad.type_id = format::kPadType;
-    pad.header_check = crc32c_32bytes(&pad);
+    pad.header_check = crc32c_32bytes(&pad, seed.at(offset));
     std::memcpy(at + 4, reinterpret_cast<std::byte*>(&pad) + 4, kRecordHeaderBytes - 4);
     commit.store(pad.commit_len, std::memory_order_seq_cst);
 }

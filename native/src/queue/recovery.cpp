@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "recovery_files.hpp"
 #include "tapewire/checksum.hpp"
 #include "tapewire/error.hpp"
 #include "tapewire/format/tail_checkpoint.hpp"
+#include "tapewire/queue/log_end.hpp"
 #include "tapewire/queue/record_check.hpp"
 #include "tapewire/queue/walk.hpp"
 
@@ -16,30 +18,6 @@ namespace tapewire::queue {
 
 using format::kRecordHeaderBytes;
 using format::kSegmentDataOffset;
-
-std::optional<Position> load_tail_checkpoint(const Layout& layout) {
-    format::TailCheckpoint checkpoint{};
-    std::size_t got = 0;
-    try {
-        const std::optional<File> file = File::open_existing(layout.tail_checkpoint(), O_RDONLY);
-        if (file) got = file->read_at(&checkpoint, sizeof checkpoint, 0);
-    } catch (const Error&) {
-        return std::nullopt;  // whatever is in its place: without it the scan is longer
-    }
-    const bool checked = got == sizeof checkpoint &&
-                         checkpoint.crc == crc32(&checkpoint, format::kTailCheckpointCheckedBytes);
-    const bool foreign = got == format::kTailCheckpointCheckedBytes;  // written without a CRC
-    if (!checked && !foreign) return std::nullopt;
-    return Position{checkpoint.segment_id, checkpoint.offset};
-}
-
-void store_tail_checkpoint(const File& file, Position position) {
-    format::TailCheckpoint checkpoint{};
-    checkpoint.segment_id = position.segment;
-    checkpoint.offset = position.offset;
-    checkpoint.crc = crc32(&checkpoint, format::kTailCheckpointCheckedBytes);
-    file.write_at(&checkpoint, sizeof checkpoint, 0);
-}
 
 namespace {
 
@@ -51,10 +29,10 @@ class Recovery {
 
     RecoveredTail run() {
         for (const std::string& path : layout_.temporary_files()) remove_file(path);
-        ids_ = layout_.segments();
         tail_.next_seq = control_.first_seq();
         tail_.sparse = options_.sparse;
-        mend_unborn();
+        files_.repair_unborn();
+        if (options_.everything) tail_.damaged_spans += files_.repair_headers();
         if (!ids_.empty()) tail_.lowest_segment = ids_.front();
 
         if (options_.created) {
@@ -67,11 +45,17 @@ class Recovery {
         if (top == kNone) {
             begin_empty();
         } else {
-            fill_holes(top);
+            files_.fill_holes(top);
             scan_from_checkpoint(top);
         }
         seal_below();
         list_unsynced();
+        // What was on disk and is gone had numbers: they are not given again, so the loss shows as a gap.
+        if (checkpoint_) {
+            tail_.next_seq = std::max(tail_.next_seq, checkpoint_->next_seq);
+            if (Position{tail_.segment->id(), tail_.offset} < checkpoint_->position)
+                lower_checkpoint();
+        }
         set_aside_ahead();
         drop_outlived_indexes();
         call_back_readers();
@@ -82,95 +66,11 @@ class Recovery {
     static constexpr std::size_t kNone = ~std::size_t{0};
 
     Segment open(std::uint32_t id) {
-        auto segment =
-            Segment::open(layout_, id, control_.segment_bytes(), Mapping::Access::read_write);
+        auto segment = Segment::open(layout_, control_.geometry(), id, Mapping::Access::read_write);
         if (!segment)
             throw Error(Errc::segment_missing, "segment vanished during recovery",
                         layout_.segment(id));
         return std::move(*segment);
-    }
-
-    // Power may be lost after a segment's name has reached the disk and before its pages have, or after
-    // a later segment's name has and before this one's. Such a segment was never covered by a
-    // flush_sync. At the top one without a byte in it goes; below, it becomes an empty one, so that
-    // readers pass over it to what follows. Where the header page alone was lost, the header is written
-    // again, so that the records behind it can be judged.
-    void mend_unborn() {
-        while (!ids_.empty()) {
-            const File file(layout_.segment(ids_.back()), O_RDWR);
-            if (!is_unborn(file)) break;
-            remove_file(file.path());
-            tail_.report.push_back("removed " + file.path() +
-                                   ": no byte of it had reached the disk");
-            ids_.pop_back();
-        }
-        // From below: a header that is written again takes SPARSE from its neighbour.
-        for (std::size_t i = 0; i < ids_.size(); ++i) {
-            if (ids_[i] < synced_below()) continue;
-            format::SegmentHeader header;
-            {
-                const File file(layout_.segment(ids_[i]), O_RDONLY);
-                const bool whole = file.read_at(&header, sizeof header, 0) == sizeof header &&
-                                   file.size() >= control_.segment_bytes();
-                const std::byte* bytes = reinterpret_cast<const std::byte*>(&header);
-                if (whole ? !all_zero(bytes, sizeof header) : !is_unborn(file)) continue;
-            }
-            const File file(layout_.segment(ids_[i]), O_RDWR);
-            file.allocate(control_.segment_bytes());
-            header = new_segment_header(ids_[i], sparse_of_neighbour(i));
-            file.write_at(&header, sizeof header, 0);
-            tail_.report.push_back("the header of " + file.path() + " was lost and written again");
-        }
-    }
-
-    bool is_unborn(const File& file) const {
-        return file.size() < control_.segment_bytes() && file_is_zero(file, 0);
-    }
-
-    // From the checkpoint's segment up to the last record a name may be missing. (Before the checkpoint only
-    // retention or a user removes names: nothing is put into their place.)
-    void fill_holes(std::size_t& top) {
-        constexpr std::uint32_t kMost = 64;  // more are not what a loss of power does
-        std::uint32_t filled = 0;
-        for (std::size_t i = 1; i <= top; ++i) {
-            const std::uint32_t missing = ids_[i - 1] + 1;
-            if (ids_[i] == missing || missing < synced_below() ||
-                ids_[i] - missing + filled > kMost) {
-                continue;
-            }
-            place_empty_segment(layout_, missing, control_.segment_bytes(), sparse_of_neighbour(i));
-            tail_.report.push_back("segment " + std::to_string(missing) +
-                                   " was lost: an empty one takes its place");
-            ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(i), missing);
-            ++top;
-            ++filled;
-        }
-        if (filled != 0) sync_directory(layout_.root);
-    }
-
-    // Every segment below is on disk, with its name. Without a checkpoint nothing is known.
-    std::uint64_t synced_below() const { return checkpoint_ ? checkpoint_->segment : 0; }
-
-    // Of the one below, which is mended already; of the lowest, that of the next whole one above.
-    bool sparse_of_neighbour(std::size_t i) const {
-        for (std::size_t other = i == 0 ? 1 : i - 1; other < ids_.size(); ++other) {
-            const File file(layout_.segment(ids_[other]), O_RDONLY);
-            format::SegmentHeader header{};
-            file.read_at(&header, sizeof header, 0);
-            if (header.magic == format::kSegmentMagic)
-                return (header.flags & format::kSegmentSparse) != 0;
-            if (i != 0) break;
-        }
-        return options_.sparse;
-    }
-
-    // Whether nothing was ever written from `at` on. The file system is asked first: to read a hole through
-    // the mapping takes memory for each page of it, and an archive's log is mostly hole.
-    static bool is_zero_from(const Segment& segment, std::uint64_t at) {
-        const std::uint64_t page = std::min((at + 4095) & ~std::uint64_t{4095}, segment.size());
-        if (!all_zero(segment.data() + at, page - at)) return false;
-        const std::uint64_t data = std::min(segment.file().next_data(page), segment.size());
-        return all_zero(segment.data() + data, segment.size() - data);
     }
 
     static bool holds_record(const Segment& segment) {
@@ -189,7 +89,7 @@ class Recovery {
                 }
                 continue;
             }
-            const Fault fault = check_header(commit, segment.size() - at);
+            const Fault fault = check_header(commit, segment.seed(), at, segment.size());
             if (fault == Fault::later_version && chained) refuse_later_version(segment, at, commit);
             if (fault == Fault::none && commit.header().type_id == format::kPadType) {
                 // What was fenced off still lies inside.
@@ -218,7 +118,10 @@ class Recovery {
         for (std::size_t i = ids_.size(); i-- > 0;) {
             const Segment segment = open(ids_[i]);
             if (i + 1 == ids_.size()) tail_.sparse = segment.sparse();
-            if (is_zero_from(segment, kSegmentDataOffset)) continue;  // prepared ahead
+            // All that was in it may be lost: its place stays taken all the same.
+            if (proven_end(layout_, control_, checkpoint_, segment).offset > kSegmentDataOffset)
+                return i;
+            if (segment.is_zero_from(kSegmentDataOffset)) continue;  // prepared ahead
             if (holds_record(segment)) return i;
             unfinished_.push_back(ids_[i]);
         }
@@ -233,23 +136,25 @@ class Recovery {
         }
         Segment segment = open(ids_.front());
         const std::uint64_t end = behind_pads(segment);
-        go_on_behind(std::move(segment), end);
+        go_on_after(std::move(segment), end);
     }
 
     void scan_from_checkpoint(std::size_t top) {
         // Without a checkpoint: all of the highest segment that holds a record.
         std::size_t first = top;
         std::uint64_t synced = 0;  // in `first`, everything before this offset is on disk
-        const std::optional<Position>& checkpoint = checkpoint_;
-        if (checkpoint) {
+        if (options_.everything) {
+            first = 0;
+        } else if (checkpoint_) {
             // Retention may have removed that segment itself: then from the first one there is.
-            const auto it = std::lower_bound(ids_.begin(), ids_.end(), checkpoint->segment);
+            const Position& stored = checkpoint_->position;
+            const auto it = std::lower_bound(ids_.begin(), ids_.end(), stored.segment);
             const auto at = static_cast<std::size_t>(it - ids_.begin());
             first = std::min(top, at);
             if (at > top) {
                 synced = control_.segment_bytes();
-            } else if (*it == checkpoint->segment) {
-                synced = checkpoint->offset;
+            } else if (*it == stored.segment) {
+                synced = stored.offset;
             }
         }
         std::uint64_t end = scan_segments(first, top, synced);
@@ -261,20 +166,40 @@ class Recovery {
             numbers_.reset();
             end = scan_segments(first, top, 0);
         }
-        go_on_behind(open(ids_[top]), end);
-        if (checkpoint) report_if_shorter_than(*checkpoint);
+        go_on_after(open(ids_[top]), end);
+        if (checkpoint_) report_if_shorter_than(checkpoint_->position);
     }
 
     // Returns where the log ends in the last of them.
     std::uint64_t scan_segments(std::size_t first, std::size_t last, std::uint64_t synced) {
-        scanned_from_ = ids_[first];
+        scanned_.clear();
         for (std::size_t i = first;; ++i, synced = 0) {
             Segment segment = open(ids_[i]);
-            const std::uint64_t end = scan(segment, synced);
+            std::uint64_t end = scan(segment, synced);
+            scanned_.push_back({segment.id(), 0, end});
             if (i == last) return end;
-            fence_rest(segment, end);
+            end = fence_rest(segment, end);
+            record_scanned_end(segment, end);
             numbers_ = in_next_segment(numbers_, segment.size());
         }
+    }
+
+    // Of a segment below the last one: readers leave it there, and nowhere before.
+    void record_scanned_end(Segment& segment, std::uint64_t end) {
+        const auto recorded = segment.end();
+        if (recorded && recorded->offset == end) {
+            // Its last records may be fenced off: their numbers are not given again.
+            tail_.next_seq = std::max(tail_.next_seq, recorded->next_seq);
+            return;
+        }
+        if (recorded && recorded->offset > end) {
+            // In a sparse log nothing else shows it.
+            tail_.report.push_back("records at offsets " + std::to_string(end) + " to " +
+                                   std::to_string(recorded->offset) + " of " + segment.path() +
+                                   " were never synced and are lost");
+        }
+        segment.record_end({end, tail_.next_seq});
+        changed_.push_back(segment.id());
     }
 
     void report_if_shorter_than(Position checkpoint) {
@@ -287,8 +212,7 @@ class Recovery {
     // Where to begin in the first segment, so that the next number always comes from a record.
     std::uint64_t start_of_scan(const Segment& segment, std::uint64_t synced) {
         if (synced <= kSegmentDataOffset) return kSegmentDataOffset;
-        if (const auto loaded = load_index(layout_, segment.id(), segment.size());
-            loaded && loaded->running_max) {
+        if (const auto loaded = load_index(layout_, segment); loaded && loaded->running_max) {
             for (std::size_t i = loaded->entries.size(); i-- > 0;) {
                 const auto& entry = loaded->entries[i];
                 if (entry.offset > synced || !entry_is_right(segment, entry)) continue;
@@ -299,42 +223,96 @@ class Recovery {
         return kSegmentDataOffset;
     }
 
-    // Walks the records that are right; fences damage off. Returns where the log ends in this segment.
+    // Walks the valid records; fences damage off. Returns where the log ends in this segment.
     std::uint64_t scan(Segment& segment, std::uint64_t synced) {
-        tail_.index =
-            std::make_unique<IndexBuilder>(segment.id(), segment.size(), options_.index_stride);
+        tail_.index = std::make_unique<IndexBuilder>(segment, options_.index_stride);
         std::uint64_t at = start_of_scan(segment, synced);
         bool indexed = tail_.index->count() != 0;  // the record to begin with has its entry already
         std::byte* base = segment.data();
         CandidateBudget budget(segment.size());
+        std::optional<SegmentEnd> proven;
         while (at + kRecordHeaderBytes <= segment.size()) {
             const Commit commit = Commit::at(base + at);
-            const Fault fault =
-                commit ? check_record(commit, segment.size() - at) : Fault::uncommitted;
+            const Fault fault = commit ? check_record(commit, segment.seed(), at, segment.size())
+                                       : Fault::uncommitted;
             if (fault == Fault::later_version) refuse_later_version(segment, at, commit);
-            if (fault != Fault::none || has_no_successor(commit)) {
-                if (!numbers_) {
-                    // By what lies before: a payload may hold a copy of some other record.
-                    numbers_ = numbers_before(layout_, control_.first_seq(), segment, at);
-                    if (numbers_) tail_.next_seq = numbers_->next;
+            if (fault == Fault::none && !has_no_successor(commit)) {
+                const format::RecordHeader& header = commit.header();
+                if (header.type_id != format::kPadType) {
+                    accept(header, segment, at + commit.record_bytes());
+                    if (!indexed) tail_.index->add(header.seq, header.timestamp_ns, at);
+                    indexed = false;
                 }
-                if (is_zero_from(segment, at)) return at;
-                const std::uint64_t found = find_right_record(base, at, segment.size(), numbers_,
-                                                              !segment.sparse(), budget);
-                if (found == segment.size()) return at;
-                mend(segment, at, found);
-                at = found;
+                at += commit.record_bytes();
                 continue;
             }
-            const format::RecordHeader& header = commit.header();
-            if (header.type_id != format::kPadType) {
-                accept(header, segment, at + commit.record_bytes());
-                if (!indexed) tail_.index->add(header.seq, header.timestamp_ns, at);
-                indexed = false;
+            if (!numbers_) {
+                // By what lies before: without a key a payload may hold a copy of some other record.
+                numbers_ = numbers_before(layout_, control_.geometry(), segment, at);
+                if (numbers_) tail_.next_seq = numbers_->next;
             }
-            at += commit.record_bytes();
+            if (!proven) proven = proven_end(layout_, control_, checkpoint_, segment);
+            const std::uint64_t found = after_damage(segment, at, fault, *proven, budget);
+            if (found == at) return at;
+            at = found;
         }
         return at;
+    }
+
+    // From a place without a valid record to the next one, with a PAD in between; `at` itself where the log
+    // ends there.
+    std::uint64_t after_damage(Segment& segment, std::uint64_t at, Fault fault, SegmentEnd reached,
+                               CandidateBudget& budget) {
+        if (!segment.is_zero_from(at)) {
+            Search search{segment.data(), segment.size(), segment.seed(), !segment.sparse(),
+                          segment.size()};
+            const auto written = written_to(control_, segment);
+            const bool repairing = options_.everything && segment.seed().keyed();
+            if (written && fault == Fault::uncommitted && !repairing) {
+                // Killed, and nothing more: after a word that is 0 and that the writer had not passed
+                // comes what it was just writing, which may hold anything.
+                search.until = std::max(written->offset, reached.offset);
+            }
+            const std::uint64_t found = find_right_record(search, at, numbers_, budget);
+            if (found != segment.size()) {
+                fence_damage(segment, at, found);
+                return found;
+            }
+            if (search.until < segment.size()) keep_if_records_follow(segment, at, search, budget);
+            numbers_ = numbers_past(search, at, numbers_);  // for the segments after this one
+            if (written && written->here && written->offset > std::max(reached.offset, at)) {
+                reached = {written->offset, tail_.next_seq};
+                if (!segment.sparse()) {
+                    reached.next_seq += most_records(segment, at, written->offset);
+                } else if (const auto lost = lost_header(segment, at, written->offset)) {
+                    reached.next_seq = lost->seq + 1;
+                }
+            }
+        }
+        if (reached.offset <= at) return at;
+        // It was there and is not any more. Its place stays taken: readers may have been after it. So do its
+        // numbers.
+        tail_.numbers_lost = tail_.numbers_lost || reached.next_seq > tail_.next_seq;
+        tail_.next_seq = std::max(tail_.next_seq, reached.next_seq);
+        fence_damage(segment, at, reached.offset);
+        return reached.offset;
+    }
+
+    // Valid by their keyed checks, after a word that the killed writer had not passed, by its hint. They are
+    // not taken in: whoever knows the key can have made them, in a payload. Nor are they destroyed.
+    void keep_if_records_follow(Segment& segment, std::uint64_t at, Search search,
+                                CandidateBudget& budget) {
+        if (!segment.seed().keyed()) return;
+        search.until = segment.size();
+        const std::uint64_t found = find_right_record(search, at, numbers_, budget);
+        if (found == segment.size()) return;
+        files_.keep_copy(segment);
+        ++tail_.damaged_spans;
+        tail_.report.push_back("damaged: what looks like records, from offset " +
+                               std::to_string(found) + " of " + segment.path() +
+                               " on, follows an uncommitted place and is not taken in; the segment "
+                               "as it was is in " +
+                               files_.last_copy());
     }
 
     void accept(const format::RecordHeader& header, const Segment& segment, std::uint64_t end) {
@@ -347,56 +325,46 @@ class Recovery {
                                    segment.path());
         }
         // Ours never fall: a lower one is a copy, and no number is given twice because of it.
-        const bool ours = header.header_check != 0;
+        const bool ours = control_.geometry().keyed() || header.header_check != 0;
         tail_.next_seq = std::max(ours && numbers_ ? tail_.next_seq : 0, header.seq + 1);
         tail_.last_record_segment = segment.id();
         numbers_ = {header.seq + 1, static_cast<std::int64_t>(end)};
         accepted_ = true;
     }
 
-    void mend(Segment& segment, std::uint64_t at, std::uint64_t found) {
-        keep_copy(segment);
-        write_pad(segment.data() + at, found - at);
+    void fence_damage(Segment& segment, std::uint64_t at, std::uint64_t found) {
+        files_.keep_copy(segment);
+        changed_.push_back(segment.id());
+        write_pad(segment.data(), segment.seed(), at, found - at);
         ++tail_.damaged_spans;
         tail_.report.push_back("damaged: " + std::to_string(found - at) + " bytes at offset " +
                                std::to_string(at) + " of " + segment.path() +
-                               " became a PAD; the segment as it was is in " + copy_path_);
+                               " became a PAD; the segment as it was is in " + files_.last_copy());
     }
 
-    void keep_copy(const Segment& segment) {
-        if (copied_ == segment.id()) return;  // this time, with all the damage in it
-        copied_ = segment.id();
-        const std::string path = layout_.free_damaged_name(segment.id());
-        copy_path_ = path;
-        const std::string temp = path + ".tmp";
-        {
-            File copy(temp, O_RDWR | O_CREAT | O_TRUNC);
-            copy.write_at(segment.data(), segment.size(), 0);
-            copy.sync_data();
-        }
-        rename_over(temp, path);
-        sync_directory(layout_.root);  // before the original is touched
-    }
-
-    // Behind the last right record of a segment that is not the last: nothing may look committed.
-    void fence_rest(Segment& segment, std::uint64_t end) {
-        if (is_zero_from(segment, end)) return;
+    // After the last valid record of a segment that is not the last: nothing may look committed. Returns
+    // where the segment ends now.
+    std::uint64_t fence_rest(Segment& segment, std::uint64_t end) {
+        if (segment.is_zero_from(end)) return end;
         pad_rest(segment, end);
+        return segment.size();
     }
 
     void pad_rest(Segment& segment, std::uint64_t end) {
         // What was on disk is damaged, not unfinished: it is not overwritten without a copy.
-        if (checkpoint_ && Position{segment.id(), end} < *checkpoint_) keep_copy(segment);
-        write_pad(segment.data() + end, segment.size() - end);
+        if (checkpoint_ && Position{segment.id(), end} < checkpoint_->position)
+            files_.keep_copy(segment);
+        write_pad(segment.data(), segment.seed(), end, segment.size() - end);
+        changed_.push_back(segment.id());
         ++tail_.pads;
         tail_.report.push_back("unfinished bytes at offset " + std::to_string(end) + " of " +
                                segment.path() + " became a PAD");
     }
 
     // The log ends at `end` of `segment`: append there, or go on in the next segment.
-    void go_on_behind(Segment segment, std::uint64_t end) {
+    void go_on_after(Segment segment, std::uint64_t end) {
         for (;;) {
-            const bool clean = is_zero_from(segment, end);
+            const bool clean = segment.is_zero_from(end);
             if (clean && !segment.sealed()) {
                 append_to(std::move(segment), end);
                 return;
@@ -406,15 +374,23 @@ class Recovery {
             const std::uint32_t next = segment.id() + 1;
             if (!std::binary_search(ids_.begin(), ids_.end(), next)) {
                 start_in(next);
-                if (!clean) pad_rest(segment, end);
+                leave(segment, end, clean);
                 return;
             }
             // Published ahead and without a record, but a writer may have died in its first append.
             Segment ahead = open(next);
-            if (!clean) pad_rest(segment, end);
+            leave(segment, end, clean);
             segment = std::move(ahead);
             end = behind_pads(segment);
         }
+    }
+
+    void leave(Segment& segment, std::uint64_t end, bool clean) {
+        if (!clean) {
+            pad_rest(segment, end);
+            end = segment.size();
+        }
+        record_scanned_end(segment, end);
     }
 
     // An earlier recovery may have fenced off all of it. Its PADs are not written again: readers may be
@@ -423,7 +399,8 @@ class Recovery {
         std::uint64_t at = kSegmentDataOffset;
         while (at + kRecordHeaderBytes <= segment.size()) {
             const Commit commit = Commit::at(segment.data() + at);
-            if (!commit || check_record(commit, segment.size() - at) != Fault::none ||
+            if (!commit ||
+                check_record(commit, segment.seed(), at, segment.size()) != Fault::none ||
                 commit.header().type_id != format::kPadType) {
                 break;
             }
@@ -433,20 +410,20 @@ class Recovery {
     }
 
     void append_to(Segment segment, std::uint64_t offset) {
-        // Closing may have freed what lay behind the end, and so does a tool that copies.
-        segment.file().allocate_holes(segment.size());
+        if (const auto end = segment.end(); end && end->offset == offset)
+            tail_.next_seq = std::max(tail_.next_seq, end->next_seq);
+        if (tail_.numbers_lost) segment.record_end({offset, tail_.next_seq});
         tail_.sparse = segment.sparse();
         tail_.offset = offset;
         if (!tail_.index) {
-            tail_.index =
-                std::make_unique<IndexBuilder>(segment.id(), segment.size(), options_.index_stride);
+            tail_.index = std::make_unique<IndexBuilder>(segment, options_.index_stride);
         }
         control_.publish_position(segment.id(), offset);
         tail_.segment = std::move(segment);
     }
 
     void start_in(std::uint32_t id) {
-        Segment segment = Segment::prepare(layout_, id, control_.segment_bytes(), tail_.sparse);
+        Segment segment = Segment::prepare(layout_, control_.geometry(), id, tail_.sparse, false);
         segment.file().sync_data();
         if (!segment.publish(layout_)) {
             throw Error(Errc::corrupt_metadata, "a file is in the way of a new segment",
@@ -458,14 +435,43 @@ class Recovery {
         if (ids_.empty()) tail_.lowest_segment = id;
     }
 
+    // It is of records that are gone, and would be taken as proof of lost ones where we append now. What is
+    // before the end was on disk by it; our repairs are from here on.
+    void lower_checkpoint() {
+        for (std::uint32_t id : changed_) open(id).file().sync_data();
+        const File file(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
+        store_tail_checkpoint(file, {{tail_.segment->id(), tail_.offset}, tail_.next_seq},
+                              control_.geometry().key);
+        file.sync_data();
+    }
+
+    // Everything since the checkpoint: no sync that succeeded covers it. What was repaired below it is
+    // dirty, and wants a sync alone.
     void list_unsynced() {
+        const Position synced = checkpoint_ ? checkpoint_->position : lowest_unsynced();
+        const auto scanned_to = [this](std::uint32_t id) {
+            for (const UnsyncedSpan& span : scanned_) {
+                if (span.segment == id) return span.to;
+            }
+            return control_.segment_bytes();
+        };
         for (std::uint32_t id : ids_) {
-            if (id >= tail_.segment->id()) break;
-            const bool touched =
-                std::find(sealed_now_.begin(), sealed_now_.end(), id) != sealed_now_.end();
-            if (id >= std::min<std::uint64_t>(synced_below(), scanned_from_) || touched)
-                tail_.unsynced.push_back(id);
+            if (id > tail_.segment->id()) break;
+            if (id >= synced.segment) {
+                const std::uint64_t from = id == synced.segment ? synced.offset : 0;
+                const std::uint64_t to = id == tail_.segment->id() ? tail_.offset : scanned_to(id);
+                tail_.unsynced.push_back({id, std::min(from, to), to});
+            } else if (std::find(changed_.begin(), changed_.end(), id) != changed_.end()) {
+                tail_.unsynced.push_back({id, 0, 0});
+            }
         }
+    }
+
+    // Without a checkpoint: our writers leave no more than that.
+    Position lowest_unsynced() const {
+        const std::uint32_t last = tail_.segment->id();
+        const bool ours = control_.geometry().keyed();
+        return {ours && last > kUnsyncedMost ? last - kUnsyncedMost : 0, 0};
     }
 
     // Every segment below the one to append to is over. Only headers are read: this is the one part of
@@ -478,7 +484,7 @@ class Recovery {
             if (file.read_at(&header, sizeof header, 0) != sizeof header) continue;
             if ((header.flags & format::kSegmentSealed) != 0) continue;
             open(id).seal();
-            sealed_now_.push_back(id);
+            changed_.push_back(id);
         }
     }
 
@@ -503,9 +509,10 @@ class Recovery {
     void drop_outlived_indexes() {
         const std::uint32_t current = tail_.segment->id();
         bool dropped = false;
-        if (const auto index = load_index(layout_, current, control_.segment_bytes());
+        if (const auto index = load_index(layout_, *tail_.segment);
             index && !index->entries.empty() &&
-            (index->complete || index->max_seq >= tail_.next_seq)) {
+            (index->complete || index->max_seq >= tail_.next_seq ||
+             index->entries.back().offset >= tail_.offset)) {
             dropped = drop_index(current);
         }
         for (std::uint32_t id : layout_.indexes()) {
@@ -570,17 +577,17 @@ class Recovery {
     const Layout& layout_;
     Control& control_;
     const RecoveryOptions& options_;
-    std::vector<std::uint32_t> ids_;
+    std::vector<std::uint32_t> ids_ = layout_.segments();
     RecoveredTail tail_;
-    std::optional<Position> checkpoint_ = load_tail_checkpoint(layout_);
-    std::vector<std::uint32_t> sealed_now_;
+    std::optional<TailCheckpoint> checkpoint_ =
+        load_tail_checkpoint(layout_, control_.geometry().key);
+    RecoveryFiles files_{layout_, control_.geometry(), checkpoint_, options_.sparse,
+                         ids_,    tail_.report};
+    std::vector<std::uint32_t> changed_;     // by us, in any way
     std::vector<std::uint32_t> unfinished_;  // above the last record, and not empty
     std::optional<Numbering> numbers_;       // of what was scanned so far
     bool accepted_ = false;                  // any record of it
-    std::uint64_t scanned_from_ =
-        ~std::uint64_t{0};                      // repairs may be in every segment from here on
-    std::uint64_t copied_ = ~std::uint64_t{0};  // the segment that was copied last
-    std::string copy_path_;
+    std::vector<UnsyncedSpan> scanned_;      // repairs may be in any of them
 };
 
 }  // namespace

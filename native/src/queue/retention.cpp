@@ -25,8 +25,9 @@ std::uint64_t lag_bytes(Position head, Position at, std::uint64_t segment_bytes)
 }  // namespace
 
 RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment_bytes,
-                                     Position head, std::uint32_t keep_from,
-                                     std::int64_t now_mono_ns) {
+                                     Position head, std::uint64_t keep_from,
+                                     std::int64_t now_mono_ns,
+                                     const std::function<void()>& sync_queue_directory) {
     RetentionResult result;
     if (!is_directory(layout.readers())) return result;
     // SYNC registration: a reader that is choosing its place is not in the list yet. Next time.
@@ -49,7 +50,7 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     if (frozen) seen_.clear();
     last_pass_ns_ = now_mono_ns;
 
-    std::uint64_t floor = keep_from;
+    std::uint64_t floor = std::min(keep_from, head.segment);
     std::vector<std::string> counted;
     std::map<std::string, Seen> seen;
     for (const std::string& name : names) {
@@ -91,9 +92,10 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
         if (id >= floor) break;
         // Readers that register wait for us: the rest, with a fresh list of them, is the next pass's.
         if (result.retired != 0 && mono_ns() - now_mono_ns > kLongestPassNs) break;
-        sync_directory(layout.root);  // one at a time: else the disk may show a hole
+        sync_queue_directory();  // one at a time: else the disk may show a hole
         // The segment first: the index thread looks for it after each write, and clears up behind us.
         if (remove_file(layout.segment(id))) ++result.retired;
+        retired_below_ = id + 1;
         remove_file(layout.index(id));
     }
     return result;

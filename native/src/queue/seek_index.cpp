@@ -45,8 +45,13 @@ bool entries_rise(std::span<const SeekIndexEntry> entries, std::uint64_t segment
     return true;
 }
 
+// From the state of the segment: the index of another queue does not pass.
+std::uint32_t crc_in(HeaderSeed seed, const void* data, std::size_t bytes) noexcept {
+    return crc32c(data, bytes, ~seed.of_segment());
+}
+
 std::optional<LoadedIndex> load_once(const File& file, std::uint32_t id,
-                                     std::uint64_t segment_bytes) {
+                                     std::uint64_t segment_bytes, HeaderSeed seed) {
     SeekIndexHeader header;
     if (file.read_at(&header, sizeof header, 0) != sizeof header) return std::nullopt;
     if (!header_is_right(header, id, segment_bytes)) return std::nullopt;
@@ -64,10 +69,12 @@ std::optional<LoadedIndex> load_once(const File& file, std::uint32_t id,
         SeekIndexTrailer trailer;
         if (file.read_at(&trailer, sizeof trailer, kHeaderBytes + bytes) != sizeof trailer ||
             std::memcmp(trailer.magic, format::kSeekIndexTrailerMagic, sizeof trailer.magic) != 0 ||
-            trailer.header_crc != crc32c(&header, sizeof header) ||
-            trailer.entries_crc != crc32c(index.entries.data(), bytes)) {
+            trailer.header_crc != crc_in(seed, &header, sizeof header) ||
+            trailer.entries_crc != crc_in(seed, index.entries.data(), bytes)) {
             return std::nullopt;
         }
+    } else if (seed.keyed()) {
+        return std::nullopt;  // who writes an index without checks writes no key either
     }
     index.complete = (header.flags & format::kSeekIndexPartial) == 0;
     index.max_seq = header.max_seq;
@@ -78,12 +85,12 @@ std::optional<LoadedIndex> load_once(const File& file, std::uint32_t id,
 
 }  // namespace
 
-IndexBuilder::IndexBuilder(std::uint32_t segment_id, std::uint64_t segment_bytes,
-                           std::uint32_t stride)
-    : segment_id_(segment_id),
-      segment_bytes_(segment_bytes),
+IndexBuilder::IndexBuilder(const Segment& segment, std::uint32_t stride)
+    : segment_id_(segment.id()),
+      segment_bytes_(segment.size()),
+      seed_(segment.seed()),
       stride_(stride),
-      capacity_(most_entries(segment_bytes, stride)),
+      capacity_(most_entries(segment.size(), stride)),
       entries_(std::make_unique_for_overwrite<SeekIndexEntry[]>(capacity_)) {}
 
 void IndexBuilder::push(std::uint64_t seq, std::uint64_t offset) noexcept {
@@ -136,9 +143,9 @@ void IndexBuilder::write(const Layout& layout, bool complete) {
     }
     SeekIndexTrailer trailer{};
     std::memcpy(trailer.magic, format::kSeekIndexTrailerMagic, sizeof trailer.magic);
-    trailer.header_crc = crc32c(&header, sizeof header);
+    trailer.header_crc = crc_in(seed_, &header, sizeof header);
     const std::uint64_t bytes = n * sizeof(SeekIndexEntry);
-    trailer.entries_crc = crc32c(entries_.get(), bytes);
+    trailer.entries_crc = crc_in(seed_, entries_.get(), bytes);
 
     File file(layout.index(segment_id_), O_RDWR | O_CREAT);
     const std::uint64_t from = written_ <= n ? written_ : 0;
@@ -151,14 +158,14 @@ void IndexBuilder::write(const Layout& layout, bool complete) {
     written_ = n;
 }
 
-std::optional<LoadedIndex> load_index(const Layout& layout, std::uint32_t segment_id,
-                                      std::uint64_t segment_bytes) {
+static std::optional<LoadedIndex> load_index(const Layout& layout, std::uint32_t segment_id,
+                                             std::uint64_t segment_bytes, HeaderSeed seed) {
     try {
         const std::optional<File> file = File::open_existing(layout.index(segment_id), O_RDONLY);
         if (!file) return std::nullopt;
         // Of a growing segment the index thread may be in the middle of a write: look again.
         for (int tries = 0; tries < 3; ++tries) {
-            if (auto index = load_once(*file, segment_id, segment_bytes)) return index;
+            if (auto index = load_once(*file, segment_id, segment_bytes, seed)) return index;
         }
     } catch (const Error&) {
         // A folder, a link or a pipe in its place, or a bad sector: the segment itself is the truth.
@@ -166,16 +173,27 @@ std::optional<LoadedIndex> load_index(const Layout& layout, std::uint32_t segmen
     return std::nullopt;
 }
 
+std::optional<LoadedIndex> load_index(const Layout& layout, const Geometry& geometry,
+                                      std::uint32_t segment_id) {
+    return load_index(layout, segment_id, geometry.segment_bytes,
+                      HeaderSeed(geometry.key, segment_id));
+}
+
+std::optional<LoadedIndex> load_index(const Layout& layout, const Segment& segment) {
+    return load_index(layout, segment.id(), segment.size(), segment.seed());
+}
+
 bool entry_is_right(const Segment& segment, const SeekIndexEntry& entry) noexcept {
     const Commit commit = Commit::at(segment.data() + entry.offset);
-    return commit && check_record(commit, segment.size() - entry.offset) == Fault::none &&
+    return commit &&
+           check_record(commit, segment.seed(), entry.offset, segment.size()) == Fault::none &&
            commit.header().type_id != format::kPadType && commit.header().seq == entry.seq;
 }
 
-std::unique_ptr<IndexBuilder> scan_index(const Layout& layout, std::uint64_t first_seq,
+std::unique_ptr<IndexBuilder> scan_index(const Layout& layout, const Geometry& geometry,
                                          const Segment& segment, std::uint32_t stride) {
-    auto builder = std::make_unique<IndexBuilder>(segment.id(), segment.size(), stride);
-    for (Walk walk = walk_from_start(layout, first_seq, segment); walk.step();) {
+    auto builder = std::make_unique<IndexBuilder>(segment, stride);
+    for (Walk walk = walk_from_start(layout, geometry, segment); walk.step();) {
         builder->add(walk.header().seq, walk.header().timestamp_ns, walk.offset());
     }
     return builder;

@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+
 #include "tapewire/checksum.hpp"
 #include "tapewire/error.hpp"
+#include "tapewire/queue/record_check.hpp"
 
 namespace tapewire::queue {
 
@@ -11,67 +14,126 @@ using format::SegmentHeader;
 
 namespace {
 
-void check_header(const SegmentHeader& header, std::uint32_t id, const std::string& path) {
+std::uint32_t header_check(const SegmentHeader& header) noexcept {
+    const std::uint32_t fixed = crc32c(&header, format::kSegmentCheckedBytes);
+    if (header.version == format::kSegmentVersionUnkeyed) return fixed;
+    const std::uint32_t flags = header.flags & ~format::kSegmentSealed;  // which alone ever changes
+    return crc32c(&header.segment_units, format::kSegmentCheckedFixedBytes,
+                  crc32c(&flags, sizeof flags, fixed));
+}
+
+std::uint32_t units_of(const Geometry& geometry) noexcept {
+    return static_cast<std::uint32_t>(geometry.segment_bytes / format::kSegmentUnitBytes);
+}
+
+void check_header(const SegmentHeader& header, const Geometry& geometry, std::uint32_t id,
+                  const std::string& path) {
     const auto corrupt = [&](const char* field, std::size_t offset, std::uint64_t value) -> Error {
         return Error(Errc::corrupt_metadata,
                      std::string("segment header is damaged: ") + field + "=" + hex(value), path,
                      static_cast<std::int64_t>(offset),
-                     "restore the file from a copy; skip_damaged() of a reader goes on behind it");
+                     "`tapewire repair` writes it again; skip_damaged() of a reader goes on after "
+                     "the segment");
     };
     if (header.magic != format::kSegmentMagic) {
         throw corrupt("magic", offsetof(SegmentHeader, magic), header.magic);
     }
     // The check goes first: a flipped bit in `version` is damage, not a release from the future.
-    if (header.header_check != 0 &&
-        header.header_check != crc32c(&header, format::kSegmentCheckedBytes)) {
+    if ((header.header_check != 0 || geometry.keyed()) &&
+        header.header_check != header_check(header)) {
         throw corrupt("header_check", offsetof(SegmentHeader, header_check), header.header_check);
     }
-    if (header.version != format::kSegmentVersion) {
+    const std::uint32_t version =
+        geometry.keyed() ? format::kSegmentVersion : format::kSegmentVersionUnkeyed;
+    if (header.version != version) {
         throw Error(Errc::unsupported_version,
-                    "segment has a version this release cannot read: version=" +
-                        std::to_string(header.version) + ", supported=2",
+                    "segment has a version that this queue cannot have: version=" +
+                        std::to_string(header.version) + ", supported=" + std::to_string(version),
                     path, offsetof(SegmentHeader, version), kVersionHint);
     }
     if (header.segment_id != id) {
         throw corrupt("segment_id", offsetof(SegmentHeader, segment_id), header.segment_id);
     }
+    if (header.key != geometry.key && geometry.keyed()) {
+        throw Error(Errc::corrupt_metadata,
+                    "segment belongs to another queue: key=" + hex(header.key), path,
+                    offsetof(SegmentHeader, key),
+                    "move the file back to its queue, or restore this one from a copy");
+    }
+    if (geometry.keyed() && header.segment_units != units_of(geometry)) {
+        throw corrupt("segment_units", offsetof(SegmentHeader, segment_units),
+                      header.segment_units);
+    }
 }
+
+std::uint32_t end_check(const SegmentEnd& end, HeaderSeed seed) noexcept {
+    // As crc32c takes its seed: the state that it starts from, inverted.
+    return crc32c(&end, format::kSegmentEndCheckedBytes, ~seed.of_segment());
+}
+static_assert(sizeof(SegmentEnd) == format::kSegmentEndCheckedBytes);
 
 }  // namespace
 
-SegmentHeader new_segment_header(std::uint32_t id, bool sparse) noexcept {
+SegmentHeader new_segment_header(const Geometry& geometry, std::uint32_t id, bool sparse) noexcept {
     SegmentHeader header{};
     header.magic = format::kSegmentMagic;
-    header.version = format::kSegmentVersion;
+    header.version = geometry.keyed() ? format::kSegmentVersion : format::kSegmentVersionUnkeyed;
     header.segment_id = id;
     header.flags = sparse ? format::kSegmentSparse : 0;
-    header.header_check = crc32c(&header, format::kSegmentCheckedBytes);
+    if (geometry.keyed()) {
+        header.segment_units = units_of(geometry);
+        header.key = geometry.key;
+        header.first_seq = geometry.first_seq;
+    }
+    header.header_check = header_check(header);
     return header;
 }
 
-std::optional<Segment> Segment::open(const Layout& layout, std::uint32_t id,
-                                     std::uint64_t segment_bytes, Mapping::Access access) {
+std::optional<Geometry> geometry_of(const File& segment, std::uint32_t id) {
+    SegmentHeader header;
+    if (segment.read_at(&header, sizeof header, 0) != sizeof header) return std::nullopt;
+    const bool keyed = header.version == format::kSegmentVersion && header.key != 0;
+    if (!keyed && header.version != format::kSegmentVersionUnkeyed) return std::nullopt;
+    Geometry geometry{segment.size(), 0, 0};
+    if (keyed) {
+        // Not by the length of the file: it may have been cut short.
+        geometry = {std::uint64_t{header.segment_units} * format::kSegmentUnitBytes,
+                    header.first_seq, header.key};
+    }
+    if (!geometry.is_possible()) return std::nullopt;
+    try {
+        check_header(header, geometry, id, segment.path());
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+    return geometry;
+}
+
+std::optional<Segment> Segment::open(const Layout& layout, const Geometry& geometry,
+                                     std::uint32_t id, Mapping::Access access) {
     const int flags = access == Mapping::Access::read_write ? O_RDWR : O_RDONLY;
     std::optional<File> file = File::open_existing(layout.segment(id), flags);
     if (!file) return std::nullopt;
-    if (const std::uint64_t size = file->size(); size != segment_bytes) {
+    if (const std::uint64_t size = file->size(); size != geometry.segment_bytes) {
         throw Error(Errc::corrupt_metadata,
                     "segment file has the wrong length: size=" + std::to_string(size) +
-                        ", segment_bytes=" + std::to_string(segment_bytes),
+                        ", segment_bytes=" + std::to_string(geometry.segment_bytes),
                     file->path(), -1,
-                    size < segment_bytes ? "the file was cut short; restore it from a copy"
-                                         : "control.meta or this file belongs to another queue");
+                    size < geometry.segment_bytes
+                        ? "the file was cut short; restore it from a copy"
+                        : "control.meta or this file belongs to another queue");
     }
     Segment segment;
     segment.id_ = id;
-    segment.map_ = std::make_shared<const Mapping>(*file, segment_bytes, access);
+    segment.seed_ = HeaderSeed(geometry.key, id);
+    segment.map_ = std::make_shared<const Mapping>(*file, geometry.segment_bytes, access);
     segment.file_ = std::move(*file);
-    check_header(*reinterpret_cast<const SegmentHeader*>(segment.data()), id, segment.path());
+    check_header(segment.header(), geometry, id, segment.path());
     return segment;
 }
 
-Segment Segment::prepare(const Layout& layout, std::uint32_t id, std::uint64_t segment_bytes,
-                         bool sparse) {
+Segment Segment::prepare(const Layout& layout, const Geometry& geometry, std::uint32_t id,
+                         bool sparse, bool allocated) {
     if (id > format::kSegmentIdMax) {
         throw Error(Errc::queue_full,
                     "segment numbers are used up: segment_id=" + std::to_string(id), layout.root,
@@ -80,13 +142,18 @@ Segment Segment::prepare(const Layout& layout, std::uint32_t id, std::uint64_t s
     const std::string temp = layout.segment_temp(id);
     Segment segment;
     segment.id_ = id;
+    segment.seed_ = HeaderSeed(geometry.key, id);
     segment.file_ = File(temp, O_RDWR | O_CREAT | O_TRUNC);
     try {
-        segment.file_.allocate(segment_bytes);
-        const SegmentHeader header = new_segment_header(id, sparse);
+        if (allocated) {
+            segment.file_.allocate(geometry.segment_bytes);
+        } else {
+            segment.file_.resize(geometry.segment_bytes);
+        }
+        const SegmentHeader header = new_segment_header(geometry, id, sparse);
         segment.file_.write_at(&header, sizeof header, 0);
         segment.map_ = std::make_shared<const Mapping>(
-            segment.file_, segment_bytes, Mapping::Access::read_write, layout.segment(id));
+            segment.file_, geometry.segment_bytes, Mapping::Access::read_write, layout.segment(id));
     } catch (const Error&) {
         segment.file_.close();
         remove_file(temp);
@@ -95,14 +162,22 @@ Segment Segment::prepare(const Layout& layout, std::uint32_t id, std::uint64_t s
     return segment;
 }
 
-void place_empty_segment(const Layout& layout, std::uint32_t id, std::uint64_t segment_bytes,
+static void set_end(SegmentHeader& header, SegmentEnd end, HeaderSeed seed) noexcept {
+    if (!seed.keyed()) return;
+    std::atomic_ref(header.end_offset).store(end.offset, std::memory_order_relaxed);
+    std::atomic_ref(header.end_seq).store(end.next_seq, std::memory_order_relaxed);
+    std::atomic_ref(header.end_check).store(end_check(end, seed), std::memory_order_release);
+}
+
+void place_empty_segment(const Layout& layout, const Geometry& geometry, std::uint32_t id,
                          bool sparse) {
     const std::string temp = layout.segment_temp(id);
     {
         File file(temp, O_RDWR | O_CREAT | O_TRUNC);
-        file.resize(segment_bytes);  // all holes: nobody will write to it
-        SegmentHeader header = new_segment_header(id, sparse);
+        file.resize(geometry.segment_bytes);  // all holes: no process will write to it
+        SegmentHeader header = new_segment_header(geometry, id, sparse);
         header.flags |= format::kSegmentSealed;
+        set_end(header, {format::kSegmentDataOffset, 0}, HeaderSeed(geometry.key, id));
         file.write_at(&header, sizeof header, 0);
         file.sync_data();
     }
@@ -113,6 +188,53 @@ bool Segment::publish(const Layout& layout) {
     if (!rename_without_replacing(layout.segment_temp(id_), layout.segment(id_))) return false;
     file_.moved_to(layout.segment(id_));
     return true;
+}
+
+void Segment::lock_for_writing() {
+    File again(path(), O_RDWR);
+    if (!file_.is_still_at_its_path()) {
+        throw Error(Errc::segment_missing,
+                    "the segment was removed or replaced while it was opened", path(), -1,
+                    "open the queue again");
+    }
+    file_ = std::move(again);
+    (void)retry_lock();
+}
+
+// Three words that are not read together: whoever looks while they change sees a check that does not fit.
+std::optional<SegmentEnd> Segment::end() const noexcept {
+    if (!seed_.keyed()) return std::nullopt;
+    const SegmentEnd end{std::atomic_ref(header().end_offset).load(std::memory_order_acquire),
+                         std::atomic_ref(header().end_seq).load(std::memory_order_acquire)};
+    const std::uint32_t check = std::atomic_ref(header().end_check).load(std::memory_order_acquire);
+    if (end.offset < format::kSegmentDataOffset || end.offset > size() || end.offset % 64 != 0 ||
+        check != end_check(end, seed_)) {
+        return std::nullopt;
+    }
+    return end;
+}
+
+void Segment::record_end(SegmentEnd end) noexcept { set_end(header(), end, seed_); }
+
+void Segment::forget_end() noexcept {
+    if (!seed_.keyed()) return;
+    std::atomic_ref(header().end_check).store(0, std::memory_order_release);
+    std::atomic_ref(header().end_offset).store(0, std::memory_order_release);
+    std::atomic_ref(header().end_seq).store(0, std::memory_order_release);
+}
+
+bool Segment::is_zero_from(std::uint64_t offset) const {
+    const std::uint64_t page = std::min((offset + 4095) & ~std::uint64_t{4095}, size());
+    if (!all_zero(data() + offset, page - offset)) return false;
+    if (page == size()) return true;
+    std::uint64_t written = page;
+    if (file_) {
+        written = file_.next_data(page);
+    } else if (const auto file = File::open_existing(path(), O_RDONLY)) {
+        written = file->next_data(page);
+    }
+    written = std::min(written, size());
+    return all_zero(data() + written, size() - written);
 }
 
 }  // namespace tapewire::queue

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tapewire/format/stats.hpp"
+#include "tapewire/queue/log_end.hpp"
 #include "tapewire/queue/recovery.hpp"
 #include "tapewire/queue/walk.hpp"
 
@@ -113,7 +114,8 @@ QueueLook QueueWatch::look_once() {
     } catch (const Error& e) {
         look.problems.push_back(line_of(e));
     }
-    look.checkpoint = load_tail_checkpoint(layout_);
+    if (const auto checkpoint = load_tail_checkpoint(layout_, look.geometry.key))
+        look.checkpoint = checkpoint->position;
     look.temporary_files = layout_.temporary_files();
     look.damaged_copies = layout_.damaged_copies();
     if (look.version == 0) return look;
@@ -130,15 +132,14 @@ QueueLook QueueWatch::look_once() {
 void QueueWatch::look_at_control(QueueLook& look) {
     try {
         const Control control = Control::open(layout_, false);
-        look.version = format::kControlVersion;
-        look.segment_bytes = control.segment_bytes();
-        look.first_seq = control.first_seq();
+        look.version = control.version();
+        look.geometry = control.geometry();
+        look.sync_errno = control.sync_errno();
         look.epoch = control.writer_epoch();
         look.heartbeat_ns = control.heartbeat_ns();
         const auto position = control.position();
         look.hint.segment = position ? position->first : control.current_segment();
-        look.hint.offset =
-            position ? position->second : std::atomic_ref(*control.write_offset_word()).load();
+        look.hint.offset = position ? position->second : control.write_offset();
         control.map().check_not_lost();
     } catch (const Error& e) {
         look.version = 0;
@@ -161,14 +162,15 @@ void QueueWatch::forget_if_changed(const QueueLook& look) {
         }
     }
     now.epoch = look.epoch;
-    now.segment_bytes = look.segment_bytes;
+    now.segment_bytes = look.geometry.segment_bytes;
+    now.key = look.geometry.key;
     if (look.lock.owner) {
         now.pid = look.lock.owner->pid;
         now.start_ticks = look.lock.owner->start_ticks;
     }
     if (catalog_ && now == identity_) return;
     identity_ = now;
-    catalog_.emplace(layout_, look.segment_bytes, look.first_seq);
+    catalog_.emplace(layout_, look.geometry);
     sealed_.clear();
     totals_.clear();
     reader_marks_.clear();
@@ -239,7 +241,7 @@ void QueueWatch::look_at_readers(QueueLook& look) {
 }
 
 Segment QueueWatch::open(const QueueLook& look, std::uint32_t id) const {
-    auto segment = Segment::open(layout_, id, look.segment_bytes, Mapping::Access::read_only);
+    auto segment = Segment::open(layout_, look.geometry, id, Mapping::Access::read_only);
     if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
     return std::move(*segment);
 }
@@ -258,19 +260,31 @@ void QueueWatch::find_end(QueueLook& look) {
         if (!segments[i].holds_records.value_or(false)) continue;
         try {
             const Segment segment = open(look, segments[i].id);
-            if (i != 0 && !segments[i - 1].sealed && lies_ahead(layout_, segment)) continue;
-            const std::uint64_t hint =
-                look.hint.segment == segment.id() ? look.hint.offset : segment.size();
+            if (i != 0 && !segments[i - 1].sealed && lies_ahead(layout_, look.geometry, segment))
+                continue;
+            // Where no writer lives the entire segment is walked, once: damage before an entry of the seek
+            // index would not be seen from there.
+            const std::uint64_t hint = !look.lock.held                     ? 0
+                                       : look.hint.segment == segment.id() ? look.hint.offset
+                                                                           : segment.size();
             const bool same = tail_.segment == segment.id() && tail_last_;
             const Tally tally =
-                count_records(layout_, look.first_seq, segment, segment.size(),
+                count_records(layout_, look.geometry, segment, segment.size(),
                               same ? std::optional(tail_.mark) : std::nullopt, hint);
+            if (!same) tail_damage_ = 0;
+            if (tail_damage_ == 0) tail_damage_ = tally.damage;
+            if (tail_damage_ != 0) {
+                look.problems.push_back("a damaged record is followed by valid ones [" +
+                                        segment.path() + " at offset " +
+                                        std::to_string(tail_damage_) + "]");
+            }
             if (tally.last || !same) tail_last_ = tally.last;
             tail_ = {segment.id(), tally.mark};
             look.end = {segment.id(), tally.end};
             // The writer is still here: what is above was only prepared.
             if (!segment.sealed() && look.hint.segment == segment.id()) end_known_ = true;
-            if (tail_last_) {
+            const bool ends_here = look.lock.held || check_end(look, segment);
+            if (tail_last_ && ends_here) {  // else another record was the last one
                 look.last_seq = tail_last_->seq;
                 look.last_timestamp_ns = tail_last_->timestamp_ns;
             }
@@ -297,12 +311,26 @@ void QueueWatch::find_end(QueueLook& look) {
     }
 }
 
+// Where no writer lives, the end must be one.
+bool QueueWatch::check_end(QueueLook& look, const Segment& segment) {
+    const Control control = Control::open(layout_, false);
+    const auto lost = contradicts_end(layout_, control, segment, look.end.offset, segment.sealed());
+    if (!lost || control.writer_epoch() != look.epoch ||
+        look_at_writer_lock(layout_, &control.file()).held) {
+        return true;
+    }
+    end_known_ = false;
+    look.problems.push_back("records are lost where the log seems to end: " + lost->why + " [" +
+                            segment.path() + " at offset " + std::to_string(look.end.offset) + "]");
+    return false;
+}
+
 std::uint64_t QueueWatch::records_of(const QueueLook& look, std::uint32_t id) {
     if (const auto it = totals_.find(id); it != totals_.end()) return it->second;
     const Segment segment = open(look, id);
     const bool sealed = segment.sealed();  // before counting: what comes later is not counted
-    const Tally tally = count_records(layout_, look.first_seq, segment, segment.size(),
-                                      std::nullopt, segment.size());
+    const Tally tally = count_records(layout_, look.geometry, segment, segment.size(), std::nullopt,
+                                      segment.size());
     if (sealed) totals_[id] = tally.mark.records;
     return tally.mark.records;
 }
@@ -313,7 +341,7 @@ void QueueWatch::expect_at(const QueueLook& look, ReaderLook& reader, std::uint3
         std::any_of(look.segments.begin(), look.segments.end(),
                     [id](const auto& segment) { return segment.id == id && !segment.readable; });
     if (!damaged || look.sparse || !look.records) return;
-    if (const auto numbers = numbers_below(layout_, look.first_seq, id, look.segment_bytes))
+    if (const auto numbers = numbers_below(layout_, look.geometry, id))
         reader.next_seq = numbers->next;
 }
 
@@ -323,7 +351,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
     if (reader.state.generation == 0) {
         // It has said nothing yet: all that there is lies before it.
         at = {look.segments.empty() ? 0 : look.segments.front().id, kSegmentDataOffset};
-    } else if (!can_be(at, look.segment_bytes)) {
+    } else if (!can_be(at, look.geometry.segment_bytes)) {
         look.problems.push_back("reader '" + reader.name +
                                 "': its position cannot be: segment=" + std::to_string(at.segment) +
                                 ", offset=" + std::to_string(at.offset) + " [" + reader.path + "]");
@@ -335,7 +363,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
         if (look.last_seq) {
             reader.next_seq = *look.last_seq + 1;
         } else if (look.records) {
-            reader.next_seq = look.first_seq;
+            reader.next_seq = look.geometry.first_seq;
         }
     };
     const bool at_start = at.offset == kSegmentDataOffset;
@@ -345,7 +373,8 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
     }
     if (at >= look.end) return caught_up();
     reader.lag_segments = look.end.segment - at.segment;
-    reader.lag_bytes = reader.lag_segments * look.segment_bytes + look.end.offset - at.offset;
+    reader.lag_bytes =
+        reader.lag_segments * look.geometry.segment_bytes + look.end.offset - at.offset;
     try {
         const auto id = static_cast<std::uint32_t>(at.segment);
         const auto head = static_cast<std::uint32_t>(look.end.segment);
@@ -355,8 +384,8 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
             it != reader_marks_.end() && it->second.segment == id) {
             known = it->second.mark;
         }
-        const Tally tally = count_records(layout_, look.first_seq, open(look, id), at.offset, known,
-                                          look.segment_bytes);
+        const Tally tally = count_records(layout_, look.geometry, open(look, id), at.offset, known,
+                                          look.geometry.segment_bytes);
         reader_marks_[reader.name] = {id, tally.mark};
         std::optional<RecordPlace> next = tally.next;
         if (next) reader.next_seq = next->seq;
@@ -366,7 +395,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
             if (!next) expect_at(look, reader, between);
             lag += between == head ? tail_.mark.records : records_of(look, between);
             if (next) continue;
-            const Tally first = count_records(layout_, look.first_seq, open(look, between),
+            const Tally first = count_records(layout_, look.geometry, open(look, between),
                                               kSegmentDataOffset, std::nullopt, 0);
             next = first.next;
             if (next) reader.next_seq = next->seq;

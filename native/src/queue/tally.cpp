@@ -14,7 +14,7 @@ constexpr std::uint64_t kNearBytes = 64 * 1024;
 
 // The last entry at or before `to` whose record is as it says.
 std::optional<Mark> mark_by_index(const Layout& layout, const Segment& segment, std::uint64_t to) {
-    const auto index = load_index(layout, segment.id(), segment.size());
+    const auto index = load_index(layout, segment);
     // Others may count their stride differently, and have no checksum.
     if (!index || !index->running_max) return std::nullopt;
     const auto& entries = index->entries;
@@ -32,7 +32,7 @@ std::optional<Mark> mark_by_index(const Layout& layout, const Segment& segment, 
 
 }  // namespace
 
-Tally count_records(const Layout& layout, std::uint64_t first_seq, const Segment& segment,
+Tally count_records(const Layout& layout, const Geometry& geometry, const Segment& segment,
                     std::uint64_t to, const std::optional<Mark>& known, std::uint64_t hint) {
     std::optional<Mark> from;
     if (known && known->offset <= to) from = known;
@@ -43,7 +43,7 @@ Tally count_records(const Layout& layout, std::uint64_t first_seq, const Segment
     }
     Walk walk = from && from->offset != format::kSegmentDataOffset
                     ? Walk(segment, from->offset, from->numbers)
-                    : walk_from_start(layout, first_seq, segment);
+                    : walk_from_start(layout, geometry, segment);
     Tally tally;
     if (from) tally.mark = *from;
     while (walk.step()) {
@@ -58,6 +58,7 @@ Tally count_records(const Layout& layout, std::uint64_t first_seq, const Segment
         tally.mark = {tally.mark.records + 1, behind, walk.numbers()};
     }
     tally.end = walk.offset();
+    tally.damage = walk.damage();
     segment.map()->check_not_lost();  // zeros that the SIGBUS handler put there are no end
     return tally;
 }

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include "tapewire/error.hpp"
+#include "tapewire/queue/control.hpp"
 #include "tapewire/queue/reader_meta.hpp"
 #include "tapewire/queue/seek_index.hpp"
 #include "tapewire/queue/walk.hpp"
@@ -11,10 +13,9 @@ namespace tapewire::queue {
 namespace {
 
 // A writer's thread may be in the middle of rewriting it, and have lost its core there.
-std::optional<LoadedIndex> load_index_patiently(const Layout& layout, std::uint32_t id,
-                                                std::uint64_t segment_bytes) {
+std::optional<LoadedIndex> load_index_patiently(const Layout& layout, const Segment& segment) {
     for (int tries = 0; tries < 20; ++tries) {
-        if (auto index = load_index(layout, id, segment_bytes)) return index;
+        if (auto index = load_index(layout, segment)) return index;
         const timespec pause{0, 5'000'000};
         ::nanosleep(&pause, nullptr);
     }
@@ -22,6 +23,15 @@ std::optional<LoadedIndex> load_index_patiently(const Layout& layout, std::uint3
 }
 
 }  // namespace
+
+Upkeep::Upkeep(std::string root) : layout_{std::move(root)}, lock_(layout_) {
+    try {
+        control_ = Control::open(layout_, true);
+    } catch (const Error&) {
+        return;  // no writer can open the queue either
+    }
+    lock_.bind(*control_);
+}
 
 std::vector<std::string> Upkeep::remove_temporary_files() const {
     std::vector<std::string> removed;
@@ -40,13 +50,14 @@ bool remove_reader(const std::string& root, const std::string& name,
     return remove_file(meta.path());  // while the name is still locked
 }
 
-std::vector<std::string> wrong_indexes(const std::string& root, std::uint64_t segment_bytes) {
+std::vector<std::string> wrong_indexes(const std::string& root) {
     const Layout layout{root};
+    const Geometry geometry = Control::open(layout, false).geometry();
     std::vector<std::string> lines;
     for (std::uint32_t id : layout.indexes()) {
-        const auto segment = open_or_nothing(layout, id, segment_bytes);
+        const auto segment = open_or_nothing(layout, geometry, id);
         if (!segment) continue;  // gone or damaged itself, which is told elsewhere
-        const auto index = load_index_patiently(layout, id, segment_bytes);
+        const auto index = load_index_patiently(layout, *segment);
         if (!index) {
             if (!file_exists(layout.index(id))) continue;  // retired with its segment
             lines.push_back("seek index is damaged [" + layout.index(id) + "]");

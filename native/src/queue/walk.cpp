@@ -14,7 +14,25 @@ bool begins_right(const Segment& segment) {
     const Commit commit = Commit::at(at);
     if (!commit) return rest_of_header_is_zero(at);
     return commit.header().type_id != format::kPadType &&
-           check_record(commit, segment.size() - kSegmentDataOffset) == Fault::none;
+           check_record(commit, segment.seed(), kSegmentDataOffset, segment.size()) == Fault::none;
+}
+
+// After all records of a segment below the last one. A walk ends at zeros; records may follow them.
+std::optional<Numbering> numbers_after(const Segment& segment,
+                                       const std::optional<Numbering>& before) {
+    CandidateBudget budget(segment.size());
+    const Search search{segment.data(), segment.size(), segment.seed(), !segment.sparse(),
+                        segment.size()};
+    for (Walk walk(segment, kSegmentDataOffset, before);;) {
+        while (walk.step()) {
+        }
+        const std::uint64_t end = walk.offset();
+        if (end + format::kRecordHeaderBytes > segment.size() || segment.is_zero_from(end))
+            return walk.numbers();
+        const std::uint64_t found = find_right_record(search, end, walk.numbers(), budget);
+        if (found == segment.size()) return walk.numbers();
+        walk = Walk(segment, found, walk.numbers());
+    }
 }
 
 // Further back the number is taken for unknown, as it is when the segments are gone.
@@ -22,12 +40,12 @@ constexpr std::uint32_t kMostSegmentsBack = 64;
 
 }  // namespace
 
-std::optional<Numbering> numbers_below(const Layout& layout, std::uint64_t first_seq,
-                                       std::uint32_t id, std::uint64_t bytes) {
+std::optional<Numbering> numbers_below(const Layout& layout, const Geometry& geometry,
+                                       std::uint32_t id) {
     std::uint32_t from = id;
     bool known = false;
     while (!known && from > 0 && id - from < kMostSegmentsBack) {
-        const auto below = open_or_nothing(layout, from - 1, bytes);
+        const auto below = open_or_nothing(layout, geometry, from - 1);
         if (!below) return std::nullopt;
         --from;
         known = begins_right(*below) && load_commit(below->data() + kSegmentDataOffset) != 0;
@@ -35,41 +53,39 @@ std::optional<Numbering> numbers_below(const Layout& layout, std::uint64_t first
     if (!known && from != 0) return std::nullopt;
     std::optional<Numbering> numbers;
     if (!known)
-        numbers = {first_seq, kSegmentDataOffset};  // the log's very first record is damaged
+        numbers = {geometry.first_seq,
+                   kSegmentDataOffset};  // the log's very first record is damaged
     for (; from < id; ++from) {
-        const auto below = open_or_nothing(layout, from, bytes);
+        const auto below = open_or_nothing(layout, geometry, from);
         if (!below) return std::nullopt;
-        Walk walk(*below, kSegmentDataOffset, numbers);
-        while (walk.step()) {
-        }
-        numbers = in_next_segment(walk.numbers(), bytes);
+        numbers = in_next_segment(numbers_after(*below, numbers), geometry.segment_bytes);
     }
     return numbers;
 }
 
-std::optional<Segment> open_or_nothing(const Layout& layout, std::uint32_t id,
-                                       std::uint64_t bytes) {
+std::optional<Segment> open_or_nothing(const Layout& layout, const Geometry& geometry,
+                                       std::uint32_t id) {
     try {
-        return Segment::open(layout, id, bytes, Mapping::Access::read_only);
+        return Segment::open(layout, geometry, id, Mapping::Access::read_only);
     } catch (const Error&) {
         return std::nullopt;
     }
 }
 
-std::optional<Numbering> numbers_before(const Layout& layout, std::uint64_t first_seq,
+std::optional<Numbering> numbers_before(const Layout& layout, const Geometry& geometry,
                                         const Segment& segment, std::uint64_t offset) {
     std::optional<Numbering> numbers;
     if (offset == kSegmentDataOffset || !begins_right(segment)) {
-        numbers = numbers_below(layout, first_seq, segment.id(), segment.size());
+        numbers = numbers_below(layout, geometry, segment.id());
     }
     Walk walk(segment, kSegmentDataOffset, numbers);
     while (walk.step() && walk.offset() < offset) numbers = walk.numbers();
     return numbers;
 }
 
-bool lies_ahead(const Layout& layout, const Segment& segment) {
+bool lies_ahead(const Layout& layout, const Geometry& geometry, const Segment& segment) {
     if (segment.id() == 0) return false;
-    const auto below = open_or_nothing(layout, segment.id() - 1, segment.size());
+    const auto below = open_or_nothing(layout, geometry, segment.id() - 1);
     if (!below || below->sealed()) return false;
     CandidateBudget budget(segment.size());
     for (Walk walk(segment, kSegmentDataOffset); walk.step();) {
@@ -79,10 +95,10 @@ bool lies_ahead(const Layout& layout, const Segment& segment) {
     return true;
 }
 
-Walk walk_from_start(const Layout& layout, std::uint64_t first_seq, const Segment& segment) {
+Walk walk_from_start(const Layout& layout, const Geometry& geometry, const Segment& segment) {
     if (begins_right(segment)) return Walk(segment, kSegmentDataOffset);
     return Walk(segment, kSegmentDataOffset,
-                numbers_before(layout, first_seq, segment, kSegmentDataOffset));
+                numbers_before(layout, geometry, segment, kSegmentDataOffset));
 }
 
 }  // namespace tapewire::queue

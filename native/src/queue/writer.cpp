@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "tapewire/error.hpp"
 #include "tapewire/format/tail_checkpoint.hpp"
@@ -20,6 +22,16 @@ using format::Stat;
 namespace {
 
 constexpr std::uint64_t kApproachBytes = 16 * 1024;
+constexpr std::int64_t kLockWatchIdleNs = 10'000'000'000;
+
+std::uint64_t random_key() {
+    std::uint64_t key = 0;
+    while (key == 0) {
+        if (::getrandom(&key, sizeof key, 0) != sizeof key && errno != EINTR)
+            throw_errno("cannot get a random key", "/dev/urandom");
+    }
+    return key;
+}
 
 [[noreturn]] void throw_option(const std::string& what, const std::string& path,
                                const std::string& hint) {
@@ -31,15 +43,23 @@ constexpr std::uint64_t kApproachBytes = 16 * 1024;
 Writer::Writer(const std::string& root, const WriterOptions& options)
     : layout_{root}, options_(options), retention_(options.retention) {
     make_directory(root);
+    in_steps_ = !options_.require_prealloc && !options_.memlock && is_memory_backed(root);
     lock_.emplace(layout_);
+    if (options_.repair) make_control_again();
     const bool created = create_if_new();
     control_ = Control::open(layout_, true);
+    lock_->bind(control_);
     check_geometry();
+    if (const int err = control_.sync_errno(); err != 0) {
+        note(std::string("a sync of the writer before failed (") + std::strerror(err) +
+             "): everything since the last checkpoint is written to disk again");
+    }
 
     RecoveryOptions recovery;
     recovery.index_stride = options_.index_stride;
     recovery.sparse = options_.sparse.value_or(false);
     recovery.created = created;
+    recovery.everything = options_.repair;
     RecoveredTail tail = recover(layout_, control_, recovery);
     sparse_ = tail.sparse;
     if (options_.sparse && *options_.sparse != sparse_) {
@@ -50,11 +70,16 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     }
 
     checksum_ = options_.checksum;
-    write_offset_ = control_.write_offset_word();
-    waiters_ = control_.waiters_word();
-    next_seq_ = tail.next_seq;
+    shared_ = control_.block();
+    next_seq_ = opened_seq_ = tail.next_seq;
     lowest_id_ = tail.lowest_segment;
-    inherited_ = std::move(tail.unsynced);
+    for (const UnsyncedSpan& span : tail.unsynced) {
+        if (span.segment == tail.segment->id()) {
+            write_again_at_opening(*tail.segment, span);  // here and now: later we append to it
+        } else {
+            inherited_.push_back(span);
+        }
+    }
     last_record_id_ = tail.last_record_segment;
     for (std::string& line : tail.report) note(std::move(line));
     count(Stat::recovered_pads, tail.pads);
@@ -64,6 +89,8 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     auto segment = std::make_shared<WriterSegment>();
     segment->segment = std::move(*tail.segment);
     segment->index = std::move(tail.index);
+    segment->segment.lock_for_writing();
+    allocate_first(*segment, tail.offset);
     lock_if_wanted(segment->segment);
     current_ = segment;
     checkpoint_file_ = File(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
@@ -73,14 +100,29 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
 
     epoch_ = control_.writer_epoch() + 1;
     control_.set_writer_epoch(epoch_);
+    control_.set_writer_origin();
     control_.beat(static_cast<std::uint64_t>(wall_ns()));
     lock_->announce(epoch_);
     open_stats();
+    segment->segment
+        .forget_end();  // from now on it is where this writer is; before, opening may fail
     enter(std::move(segment), tail.offset);
     start_workers();
     resume();
+    // Only a checkpoint keeps them, if this writer is killed before it appends.
+    if (tail.numbers_lost) flush_in_background();
     // The predecessor may have died between clearing the flag and waking: ring always, reset nothing.
     futex_ring(control_.notify_word());
+}
+
+// A disk that still fails does not keep the queue from being opened: flush_sync and close raise it.
+void Writer::write_again_at_opening(const Segment& segment, const UnsyncedSpan& span) noexcept {
+    try {
+        write_again(segment, span);
+    } catch (const Error& e) {
+        sync_errno_ = e.os_errno != 0 ? e.os_errno : EIO;
+        note("writing unsynced records again: " + e.message + " (" + e.path + ")");
+    }
 }
 
 // For those who watch from outside; the queue does without it where there is no room for it.
@@ -120,20 +162,34 @@ bool Writer::create_if_new() {
     if (!ids.empty() && !(ids == std::vector<std::uint32_t>{0} &&
                           file_is_zero(File(layout_.segment(0), O_RDONLY), kSegmentDataOffset))) {
         throw Error(Errc::corrupt_metadata, "segments without control.meta", layout_.control(), -1,
-                    "restore control.meta from a copy, or move the segments away");
+                    "`tapewire repair` makes it again from the segments; or move them away");
     }
     remove_file(layout_.segment(0));  // of a writer that was killed right here
-    Segment first = Segment::prepare(layout_, 0, bytes, options_.sparse.value_or(false));
+    const Geometry geometry{bytes, options_.first_seq.value_or(0), random_key()};
+    Segment first =
+        Segment::prepare(layout_, geometry, 0, options_.sparse.value_or(false), !in_steps_);
     first.file().sync_data();
     first.publish(layout_);
     {
         // From the beginning on it is known up to where everything is on disk.
         const File checkpoint(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
-        store_tail_checkpoint(checkpoint, {0, kSegmentDataOffset});
+        store_tail_checkpoint(checkpoint, {{0, kSegmentDataOffset}, geometry.first_seq},
+                              geometry.key);
         checkpoint.sync_data();
     }
-    Control::create(layout_, {bytes, options_.first_seq.value_or(0)});
+    Control::create(layout_, geometry);
     return true;
+}
+
+void Writer::make_control_again() {
+    try {
+        if (fits_segments(layout_, Control::open(layout_, true).geometry())) return;
+    } catch (const Error& e) {
+        if (e.code != Errc::corrupt_metadata && e.os_errno != ENOENT) throw;
+        if (layout_.segments().empty()) throw;
+    }
+    rebuild_control(layout_);
+    note("control.meta was damaged or missing and was made again from the segments");
 }
 
 void Writer::check_geometry() const {
@@ -165,7 +221,7 @@ void Writer::start_workers() {
             // The first append may have to roll: do not leave the first one to luck.
             current_->segment.map()->populate(offset_, remaining());
             std::lock_guard lock(prealloc_mutex_);
-            prepared_ = new WriterSegment(std::move(*make_segment(wanted_id_, true)));
+            prepared_ = make_segment(wanted_id_, true).release();
             wanted_id_ = 0;  // fulfilled: the worker must not make it a second time
         }
     }
@@ -184,10 +240,19 @@ std::uint64_t Writer::max_payload_bytes() const noexcept {
 
 void Writer::resume() noexcept {
     const bool usable = !closed_ && !forked() && reserved_bytes_ == 0 && !lost();
-    const std::uint64_t left = remaining();
-    const std::uint64_t approach = std::min(kApproachBytes, control_.segment_bytes() / 4);
-    // Until the end is near, the fast path stops short of it once, for approach_end().
-    room_ = !usable ? 0 : near_end_ || left <= approach ? left : left - approach;
+    if (!usable) {
+        suspend();
+        return;
+    }
+    std::uint64_t limit = allocated();
+    if (limit == control_.segment_bytes()) {
+        const std::uint64_t approach = std::min(kApproachBytes, limit / 4);
+        // Until the end is near, the fast path stops short of it once, for approach_end().
+        if (!near_end_ && remaining() > approach) limit -= approach;
+    }
+    // SYNC oust: look_at_lock stores ousted_, then the limit. One of the two sees what the other stored.
+    limit_.store(limit, std::memory_order_seq_cst);
+    if (ousted_.load(std::memory_order_seq_cst)) suspend();
 }
 
 void Writer::check_open() const {
@@ -198,6 +263,21 @@ void Writer::check_open() const {
     if (closed_.load(std::memory_order_acquire)) {
         throw Error(Errc::closed_handle, "the writer is closed", layout_.root);
     }
+    check_not_ousted();
+}
+
+void Writer::check_not_ousted() const {
+    if (ousted_.load(std::memory_order_acquire)) throw_ousted(ousted_why_);
+}
+
+std::string Writer::another_epoch(std::uint64_t epoch) const {
+    return "epoch=" + std::to_string(epoch) + ", this writer has epoch=" + std::to_string(epoch_);
+}
+
+void Writer::throw_ousted(const std::string& why) const {
+    throw Error(Errc::lock_lost, "the queue may have another writer: " + why, layout_.root, -1,
+                "close this writer; what it appended until now is in the log unless the other "
+                "one wrote over it");
 }
 
 void Writer::check_usable() const {
@@ -223,9 +303,12 @@ void Writer::check_number(std::uint64_t seq) const {
 
 void Writer::enter(std::shared_ptr<WriterSegment> segment, std::uint64_t offset) noexcept {
     base_ = segment->segment.data();
+    seed_ = segment->segment.seed();
+    position_mask_ = control_.position_mask(segment->segment.id());
     index_ = segment->index.get();
-    offset_ = offset;
-    entered_at_.store(offset, std::memory_order_relaxed);
+    suspend();  // the limit was of another segment
+    std::atomic_ref(offset_).store(offset, std::memory_order_release);
+    entered_at_ = offset;
     near_end_ = false;
     current_map_ = segment->segment.map();
     current_id_.store(segment->segment.id(), std::memory_order_release);
@@ -236,228 +319,18 @@ void Writer::wake() noexcept {
     count(Stat::wakes);
 }
 
-std::uint64_t Writer::segments() const noexcept {
-    return std::uint64_t{current_id_.load(std::memory_order_acquire)} -
-           lowest_id_.load(std::memory_order_acquire) + 1;
-}
-
-std::uint64_t Writer::segment_limit() const noexcept {
-    std::uint64_t limit = ~std::uint64_t{0};
-    if (options_.max_segments != 0) limit = options_.max_segments;
-    if (options_.max_bytes != 0)
-        limit = std::min(limit, options_.max_bytes / control_.segment_bytes());
-    return limit;
-}
-
-bool Writer::capacity_allows(std::uint64_t more_segments) {
-    const std::uint64_t limit = segment_limit();
-    if (segments() + more_segments <= limit) return true;
-    run_retention();  // here and now: full is only said when it is true
-    return segments() + more_segments <= limit;
-}
-
-void Writer::throw_full() {
-    count(Stat::queue_full);
-    throw Error(Errc::queue_full,
-                "the queue holds all it may: segments=" + std::to_string(segments()) +
-                    ", limit=" + std::to_string(segment_limit()),
-                layout_.root, -1,
-                "let the readers commit further, raise the limit, or drop the record");
-}
-
-void Writer::check_not_reserved() const {
-    if (reserved_bytes_ == 0) return;
-    throw Error(Errc::reservation_open, "a reservation is open", layout_.root, -1,
-                "commit or abort it before the next append");
-}
-
-bool Writer::make_room(std::uint64_t payload_len) {
-    check_usable();
-    check_not_reserved();
-    if (payload_len > max_payload_bytes()) {
-        throw Error(Errc::payload_too_large,
-                    "payload does not fit a segment: payload_bytes=" + std::to_string(payload_len) +
-                        ", max=" + std::to_string(max_payload_bytes()),
-                    layout_.root, -1, "split it, or create the queue with larger segments");
-    }
-    near_end_ = true;
-    if (format::record_bytes(payload_len) <= remaining()) return true;
-    if (!capacity_allows(1)) return false;
-    roll();
-    return true;
-}
-
-// A roll touches a dozen cache lines that no append does, most of them last written by another core. A
-// few microseconds before it, they are asked for, so that the append that rolls does not wait for them.
-void Writer::approach_end() noexcept {
-    near_end_ = true;
-    __builtin_prefetch(base_, 1);  // the segment's header, for SEALED
-    __builtin_prefetch(control_.map().data() + offsetof(format::ControlBlock, segment_gen), 1);
-    __builtin_prefetch(&segments_mutex_, 1);
-    __builtin_prefetch(&unsynced_, 1);
-    // The worker replaces it only after it was taken, by this thread.
-    const WriterSegment* next = prepared_.load(std::memory_order_acquire);
-    if (next == nullptr) return;
-    const std::byte* data = next->segment.data();
-    for (std::size_t line = 0; line < 512; line += 64) __builtin_prefetch(data + line, 1);
-    __builtin_prefetch(next->index.get(), 1);
-    (void)*reinterpret_cast<const volatile std::uint32_t*>(data);  // and its page, into the TLB
-}
-
-bool Writer::make_room_at_once(std::uint64_t payload_len) {
-    if (!near_end_) approach_end();
-    if (closed_ || forked() || lost() || reserved_bytes_ != 0) return false;
-    if (payload_len > max_payload_bytes() || !options_.defer_seal_sync) return false;
-    if (format::record_bytes(payload_len) <= remaining()) return true;
-    if (prepared_.load(std::memory_order_acquire) == nullptr) return false;
-    if (segments() + 1 > segment_limit()) return false;
-    roll();
-    return true;
-}
-
-void Writer::lock_if_wanted(const Segment& segment) const {
-    if (!options_.memlock || segment.map()->lock_in_memory()) return;
-    throw_errno("cannot lock the segment in memory (raise RLIMIT_MEMLOCK, or leave memlock out)",
-                segment.path());
-}
-
-std::shared_ptr<WriterSegment> Writer::make_segment(std::uint32_t id, bool durable) {
-    if (id <= current_id_.load(std::memory_order_acquire)) {
-        throw Error(Errc::corrupt_metadata, "a segment in use cannot be prepared again",
-                    layout_.segment(id));
-    }
-    auto made = std::make_shared<WriterSegment>();
-    std::optional<Segment> ahead =
-        Segment::open(layout_, id, control_.segment_bytes(), Mapping::Access::read_write);
-    // Published ahead by a predecessor. No reader can be in it while the segment before it is open, so
-    // whatever is not empty is set aside whole.
-    if (ahead &&
-        !all_zero(ahead->data() + kSegmentDataOffset, ahead->size() - kSegmentDataOffset)) {
-        const std::string kept = layout_.free_damaged_name(id);
-        rename_over(ahead->path(), kept);
-        note("a segment ahead of the writer was not empty: it is kept as " + kept);
-        ahead.reset();
-    } else if (ahead && ahead->sealed()) {
-        remove_file(ahead->path());  // nothing is in it
-        ahead.reset();
-    }
-    if (ahead) {
-        made->segment = std::move(*ahead);
-        made->segment.file().allocate_holes(made->segment.size());  // a copy may have holes
-    } else {
-        made->segment = Segment::prepare(layout_, id, control_.segment_bytes(), sparse_);
-        // Before it has a name, and while it is all holes.
-        if (durable) made->segment.file().sync_data();
-        if (!made->segment.publish(layout_)) {
-            throw Error(Errc::corrupt_metadata, "a file is in the way of a new segment",
-                        layout_.segment(id));
-        }
-        if (durable) sync_directory(layout_.root);
-    }
-    if (options_.preallocate) made->segment.map()->populate(0, made->segment.size());
-    lock_if_wanted(made->segment);
-    made->index =
-        std::make_unique<IndexBuilder>(id, control_.segment_bytes(), options_.index_stride);
-    return made;
-}
-
-std::shared_ptr<WriterSegment> Writer::next_segment() {
-    const std::uint32_t id = current_id_.load(std::memory_order_relaxed) + 1;
-    if (!options_.preallocate) {
-        return make_segment(id, false);
-    }
-    if (auto ready = take_prepared()) {
-        count(Stat::prealloc_ready);
-        return ready;
-    }
-    workers_->poke_prealloc();  // the wish itself stands since the last roll
-    const std::int64_t deadline = mono_ns() + options_.prealloc_wait_ns;
-    for (int spins = 0; mono_ns() < deadline; ++spins) {
-        if (auto ready = take_prepared()) {
-            count(Stat::prealloc_waits);
-            return ready;
-        }
-        if (spins < 200) {
-            cpu_relax();
-        } else {
-            ::sched_yield();
-        }
-    }
-    if (options_.require_prealloc) {
-        const int err = prealloc_errno_.load(std::memory_order_acquire);
-        if (err > 0) {
-            throw_os_error(err, "the next segment could not be prepared", layout_.segment(id));
-        }
-        throw Error(
-            Errc::segment_not_ready,
-            "the next segment is not prepared yet: prealloc_wait_ms=" +
-                std::to_string(options_.prealloc_wait_ns / 1'000'000),
-            layout_.segment(id), -1,
-            "append again, raise prealloc_wait or segment_bytes, or leave require_prealloc out");
-    }
-    count(Stat::prealloc_misses);
-    // The worker may be in the middle of it: then waiting for it is the quickest way.
-    std::lock_guard lock(prealloc_mutex_);
-    if (auto ready = take_prepared()) return ready;
-    wanted_id_.store(0, std::memory_order_release);
-    try {
-        return make_segment(id, false);
-    } catch (const Error&) {
-        wanted_id_.store(id, std::memory_order_release);  // the worker goes on trying
-        throw;
-    }
-}
-
-void Writer::roll() {
-    std::shared_ptr<WriterSegment> next;
-    try {
-        next = next_segment();
-    } catch (const Error& e) {
-        if (e.code == Errc::disk_full) count(Stat::disk_full);
-        throw;
-    }
-    std::shared_ptr<WriterSegment> old = current_;
-    {
-        // What can run out of memory does so before anything is told to readers.
-        std::lock_guard lock(segments_mutex_);
-        unsynced_.reserve(unsynced_.size() + 1);
-        unindexed_.reserve(unindexed_.size() + 1);
-    }
-    // SYNC roll: the next segment is there before SEALED says so; readers look in that order.
-    control_.publish_position(next->segment.id(), kSegmentDataOffset);
-    old->segment.seal();
-    wake_if_waiting();
-    bytes_before_.fetch_add(offset_ - entered_at_.load(std::memory_order_relaxed),
-                            std::memory_order_relaxed);
-    if (offset_ > kSegmentDataOffset)
-        last_record_id_.store(old->segment.id(), std::memory_order_release);
-    {
-        std::lock_guard lock(segments_mutex_);
-        unsynced_.push_back(old);
-        unindexed_.push_back(old);
-        current_ = next;
-    }
-    enter(std::move(next), kSegmentDataOffset);
-    count(Stat::rolls);
-    if (options_.preallocate) {
-        wanted_id_.store(current_id_.load(std::memory_order_relaxed) + 1,
-                         std::memory_order_release);
-    }
-    if (!options_.defer_seal_sync) sync_everything();
-    workers_->after_roll();
-}
-
 void Writer::run_retention() noexcept {
-    if (!options_.retention.enabled) return;
+    if (!options_.retention.enabled || ousted_.load(std::memory_order_acquire)) return;
     try {
+        const WriterPlace at = place();
+        const Position head{at.segment->segment.id(), at.offset};
+        const std::uint64_t keep_from = at.offset > kSegmentDataOffset
+                                            ? head.segment
+                                            : last_record_id_.load(std::memory_order_acquire);
         std::lock_guard lock(retention_mutex_);
-        const auto at = control_.position();
-        if (!at) return;  // a roll is under way on this very queue: the next pass will do
-        const auto [segment, offset] = *at;
-        const std::uint32_t keep_from =
-            offset > kSegmentDataOffset ? segment : last_record_id_.load(std::memory_order_acquire);
-        const RetentionResult result = retention_.pass(layout_, control_.segment_bytes(),
-                                                       {segment, offset}, keep_from, mono_ns());
+        const RetentionResult result =
+            retention_.pass(layout_, control_.segment_bytes(), head, keep_from, mono_ns(),
+                            [this] { sync_queue_directory(); });
         if (result.retired != 0) {
             count(Stat::segments_retired, result.retired);
             const auto left = layout_.segments();
@@ -467,11 +340,51 @@ void Writer::run_retention() noexcept {
         if (result.ignored.size() > ignored.load(std::memory_order_relaxed)) {
             for (const std::string& line : result.ignored) note(line);
         }
-        ignored.store(result.ignored.size(), std::memory_order_relaxed);
+        if (ignored.exchange(result.ignored.size(), std::memory_order_relaxed) !=
+            result.ignored.size()) {
+            changes_.fetch_add(1, std::memory_order_relaxed);
+        }
     } catch (const Error& e) {
         count(Stat::retention_errors);
         note("retention: " + e.message + " (" + e.path + ")");
     }
+}
+
+// Each heartbeat while records come or a lock is still to be had; an idle writer looks now and then, and
+// whenever it flushes.
+void Writer::watch_lock(std::int64_t now) noexcept {
+    const std::uint64_t appended = records();
+    const bool idle =
+        appended == lock_watched_records_ && has_all_locks_.load(std::memory_order_relaxed);
+    if (idle && now - lock_watched_ns_ < kLockWatchIdleNs) return;
+    lock_watched_records_ = appended;
+    lock_watched_ns_ = now;
+    look_at_lock();
+}
+
+// Whether the queue is still this writer's. The one who took it may be writing to the same places, so
+// nothing is written from here on.
+void Writer::look_at_lock() noexcept {
+    std::lock_guard looking(look_mutex_);
+    if (ousted_.load(std::memory_order_relaxed)) return;
+    const std::uint64_t epoch = control_.writer_epoch();
+    const auto gone = lock_->lost(control_);
+    if (!gone && epoch == epoch_) {
+        std::shared_ptr<WriterSegment> current;
+        {
+            std::lock_guard lock(segments_mutex_);
+            current = current_;
+        }
+        const bool segment_locked = current && current->segment.retry_lock();
+        has_all_locks_.store(segment_locked && lock_->complete(), std::memory_order_relaxed);
+        return;
+    }
+    ousted_why_ = gone ? *gone + " was removed or replaced" : another_epoch(epoch);
+    // SYNC oust: pairs with resume.
+    ousted_.store(true, std::memory_order_seq_cst);
+    detail::mappings_lost.fetch_add(1, std::memory_order_release);  // what `lost` looks at
+    limit_.store(0, std::memory_order_seq_cst);
+    note("the queue may have another writer: " + ousted_why_);
 }
 
 void Writer::note(std::string event) noexcept {
@@ -488,6 +401,25 @@ std::vector<std::string> Writer::take_events() {
     return taken;
 }
 
+WriterPlace Writer::place() const {
+    std::unique_lock lock(segments_mutex_, std::defer_lock);
+    if (!forked()) lock.lock();  // in a child, a thread of the parent may have held it
+    return place_locked();
+}
+
+// A roll changes segment and offset under the mutex, appends only let the offset grow: so they fit together.
+WriterPlace Writer::place_locked() const {
+    const auto load = [](const std::uint64_t& word) {
+        return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+    };
+    WriterPlace at;
+    at.segment = current_;
+    at.next_seq = load(next_seq_);  // first: no record at or past the offset has a lower one
+    at.offset = load(offset_);
+    at.bytes_written = bytes_before_ + at.offset - entered_at_;
+    return at;
+}
+
 std::vector<std::uint64_t> Writer::stats() const {
     std::vector<std::uint64_t> values(format::kStatCount);
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -495,23 +427,22 @@ std::vector<std::uint64_t> Writer::stats() const {
     const auto at = [&values](Stat stat) -> std::uint64_t& {
         return values[static_cast<std::size_t>(stat)];
     };
-    at(Stat::records) = records_.load(std::memory_order_relaxed);
-    // By the hint of the position, which in the middle of a roll belongs to the next segment already.
-    const std::uint64_t offset = std::atomic_ref(*write_offset_).load(std::memory_order_relaxed);
-    const std::uint64_t entered = entered_at_.load(std::memory_order_relaxed);
-    at(Stat::bytes_written) =
-        bytes_before_.load(std::memory_order_relaxed) + (offset > entered ? offset - entered : 0);
-    at(Stat::next_seq) =
-        std::atomic_ref(const_cast<std::uint64_t&>(next_seq_)).load(std::memory_order_relaxed);
+    at(Stat::records) = records();
+    const WriterPlace now = place();
+    at(Stat::bytes_written) = now.bytes_written;
+    at(Stat::next_seq) = now.next_seq;
     at(Stat::segments) = segments();
     return values;
 }
 
 void Writer::write_stats() noexcept {
-    if (!stats_map_) return;
+    // A quiet queue costs nothing and dirties no page.
+    const std::uint64_t changes = records() + changes_.load(std::memory_order_relaxed);
+    if (!stats_map_ || changes == written_changes_) return;
+    written_changes_ = changes;
+    const std::vector<std::uint64_t> values = stats();
     format::StatsHeader header{format::kStatsMagic, format::kStatsVersion,
                                static_cast<std::uint32_t>(format::kStatCount), 0};
-    const std::vector<std::uint64_t> values = stats();
     std::memcpy(stats_map_->data(), &header, sizeof header);
     std::memcpy(stats_map_->data() + sizeof header, values.data(), values.size() * 8);
 }
@@ -519,12 +450,11 @@ void Writer::write_stats() noexcept {
 // An archive has a log for each stream and day, and most days do not fill a segment. The file keeps its
 // length and its bytes, so nobody who reads it, nor a kill or a loss of power, sees a difference; the
 // next writer takes the room again before it appends. The page of the word where a reader waits stays.
-void Writer::free_behind_end() noexcept {
+void Writer::free_after(const Segment& segment, std::uint64_t end) noexcept {
     constexpr std::uint64_t kPage = 4096;
-    const Segment& last = current_->segment;
-    const std::uint64_t from = (offset_ + format::kRecordHeaderBytes + kPage - 1) / kPage * kPage;
+    const std::uint64_t from = (end + format::kRecordHeaderBytes + kPage - 1) / kPage * kPage;
     try {
-        last.file().free_zeros(from, last.size());
+        segment.file().free_zeros(from, segment.size());
     } catch (const Error& e) {
         note("closing: " + e.message + " (" + e.path + ")");
     }
@@ -532,7 +462,7 @@ void Writer::free_behind_end() noexcept {
 
 void Writer::close() {
     if (closed_) return;
-    room_ = 0;
+    suspend();
     if (forked()) {
         // Nothing here is ours any more; only memory is given back.
         closed_ = true;
@@ -543,12 +473,13 @@ void Writer::close() {
     closed_ = true;
     if (!workers_) return;  // the constructor threw half-way
     workers_->stop();
-    take_prepared();
-    workers_->write_indexes_or_count();
+    const auto ahead = take_prepared();
+    workers_->write_indexes();
     std::optional<Error> failed;
     try {
-        sync_everything();
-        if (!options_.preallocate) free_behind_end();
+        sync_everything(true);
+        if (!options_.preallocate || in_steps_) free_after(current_->segment, offset_);
+        if (ahead && in_steps_) free_after(ahead->segment, kSegmentDataOffset);
     } catch (const Error& e) {
         failed = e;
     }
@@ -561,8 +492,9 @@ void Writer::close() {
         unindexed_.clear();
     }
     checkpoint_file_.close();
-    lock_->withdraw();
+    if (!ousted_) lock_->withdraw();
     lock_.reset();
+    control_ = Control();  // its lock goes with it
     if (failed) throw *failed;
 }
 

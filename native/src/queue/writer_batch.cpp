@@ -47,46 +47,107 @@ std::uint64_t Writer::rolls_needed(const BatchRows& rows) {
     return rolls;
 }
 
-// The rows from `first` on that fit this segment; how many they were. Counters and hints are stored
-// once: nothing relies on them before the fence that follows.
-template <std::uint32_t FixedBytes>
-std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first) noexcept {
-    std::byte* const begin = base_ + offset_;
-    std::byte* const end = base_ + control_.segment_bytes();
-    std::byte* at = begin;
+namespace {
+
+// Another thread may change a caller's column at any time: each value is loaded once, checked and written.
+template <class T>
+T load_once(const T* column, std::uint64_t i) noexcept {
+    return __atomic_load_n(column + i, __ATOMIC_RELAXED);
+}
+
+// After a kill in the middle of a batch recovery relies on the hint: it must not lag by a whole batch.
+constexpr std::uint64_t kRunMost = 256;
+
+// Why a row cannot be appended; null: it can. `next` is the number that it gets without one of its own.
+const char* refusal(std::uint16_t type_id, std::uint16_t flags, std::uint64_t next,
+                    std::uint64_t own) noexcept {
+    if (type_id == format::kPadType) return "type_id must be below 0xFFFF";
+    if ((flags & format::kSystemFlags) != 0) return "flags must have the low 8 bits clear";
+    if (own < next) return "sequence numbers must rise strictly within the batch";
+    if (own == Writer::kNoSeq) return "sequence numbers are used up";
+    return nullptr;
+}
+
+}  // namespace
+
+// The rows from `first` on that fit what is allocated of this segment, a limited number; how many they were.
+// Counters and hints are stored once: nothing relies on them before the fence that follows. Ends before a row that
+// cannot be appended, with the reason in `refused`. `Columns`: each row may have its own type, flags or
+// number, which is checked as it is written.
+template <std::uint32_t FixedBytes, bool Columns>
+std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
+                                 const char*& refused) noexcept {
+    std::byte* const base = base_;
+    std::byte* const end = base + allocated();
+    const HeaderSeed seed = seed_;
+    std::byte* at = base + offset_;
     std::uint64_t seq = next_seq_;
     std::uint64_t i = first;
-    for (; i < rows.count; ++i, ++seq) {
+    std::uint64_t passed = 0;
+    const std::uint64_t to = std::min(rows.count, first + std::min(kNoSeq - seq, kRunMost));
+    for (; i < to; ++i, ++seq) {
         const std::uint64_t length = FixedBytes != 0 ? FixedBytes : rows.length(i);
         const std::uint64_t bytes = record_bytes(length);
         if (bytes > static_cast<std::uint64_t>(end - at)) break;
+        std::uint16_t type_id = rows.type_id;
+        std::uint16_t flags = rows.flags;
+        if constexpr (Columns) {
+            if (rows.type_ids != nullptr) type_id = load_once(rows.type_ids, i);
+            if (rows.flags_each != nullptr) flags = load_once(rows.flags_each, i);
+            const std::uint64_t own = rows.seqs != nullptr ? load_once(rows.seqs, i) : seq;
+            refused = refusal(type_id, flags, seq, own);
+            if (refused != nullptr) [[unlikely]]
+                break;
+            passed += own - seq;
+            seq = own;
+        }
         std::memcpy(at + format::kRecordHeaderBytes, rows.row(i),
                     FixedBytes != 0 ? FixedBytes : length);
-        if (rows.seqs != nullptr) seq = rows.seqs[i];
         const std::uint64_t ts =
-            rows.timestamps_ns != nullptr ? rows.timestamps_ns[i] : rows.timestamp_ns;
+            rows.timestamps_ns != nullptr ? load_once(rows.timestamps_ns, i) : rows.timestamp_ns;
         // Released one by one, in ascending order; one fence for all of them stands in for seq_cst
-        // stores, since only the load of waiters_pending behind it must not pass them.
-        publish(at, rows.type_ids != nullptr ? rows.type_ids[i] : rows.type_id,
-                rows.flags_each != nullptr ? rows.flags_each[i] : rows.flags, seq, ts,
-                static_cast<std::uint32_t>(length), at + format::kRecordHeaderBytes,
-                std::memory_order_release);
-        index_->add(seq, ts, static_cast<std::uint64_t>(at - base_));
+        // stores, since only the load of waiters_pending after it must not pass them.
+        const auto offset = static_cast<std::uint64_t>(at - base);
+        publish(at, seed.at(offset), type_id, flags, seq, ts, static_cast<std::uint32_t>(length),
+                at + format::kRecordHeaderBytes, std::memory_order_release);
+        index_->add(seq, ts, offset);
         at += bytes;
     }
-    advance_by(i - first, seq, static_cast<std::uint64_t>(at - begin));
+    advance_to(static_cast<std::uint64_t>(at - base), seq);
+    if constexpr (Columns) pass_numbers(passed);
     return i - first;
 }
 
-void Writer::append_batch(const BatchRows& rows, std::uint64_t& done) {
+std::uint64_t Writer::append_some(const BatchRows& rows, std::uint64_t first,
+                                  const char*& refused) noexcept {
+    if (rows.type_ids != nullptr || rows.flags_each != nullptr || rows.seqs != nullptr)
+        return append_run<0, true>(rows, first, refused);
     // A copy of a known size is made of narrow stores, which the wide loads of the checksum would have
     // to wait for; without a checksum it is the quicker one.
-    const bool fixed = !checksum_ && rows.lengths == nullptr && rows.row_bytes == 64;
+    if (!checksum_ && rows.lengths == nullptr && rows.row_bytes == 64)
+        return append_run<64, false>(rows, first, refused);
+    return append_run<0, false>(rows, first, refused);
+}
+
+void Writer::append_batch(const BatchRows& rows, std::uint64_t& done) {
+    const char* refused = nullptr;
     for (done = 0;;) {
-        done += fixed ? append_run<64>(rows, done) : append_run<0>(rows, done);
+        done += append_some(rows, done, refused);
         std::atomic_thread_fence(std::memory_order_seq_cst);
         wake_if_waiting();
         if (done == rows.count) break;
+        if (refused != nullptr) {
+            throw Error(Errc::concurrent_use,
+                        std::string(refused) + ": row=" + std::to_string(done) +
+                            ", appended=" + std::to_string(done),
+                        layout_.root, -1,
+                        "do not change a batch while it is appended; the rows before this one are "
+                        "in the log");
+        }
+        if (next_seq_ != kNoSeq && record_bytes(rows.length(done)) <= allocated() - offset_) {
+            if (lost()) check_usable();
+            continue;
+        }
         // Room was counted before; what can still fail is the disk. Readers see what is there.
         if (!make_room(rows.length(done))) throw_full();
     }
@@ -95,7 +156,7 @@ void Writer::append_batch(const BatchRows& rows, std::uint64_t& done) {
 
 std::byte* Writer::reserve(std::uint64_t payload_len) {
     reserved_bytes_ = record_bytes(payload_len);
-    room_ = 0;
+    suspend();
     return base_ + offset_ + format::kRecordHeaderBytes;
 }
 
@@ -108,9 +169,12 @@ void Writer::commit_reserved(std::uint16_t type_id, std::uint16_t flags, std::ui
     const std::uint64_t used = format::kRecordHeaderBytes + payload_len;
     std::memset(at + used, 0, reserved_bytes_ - used);
     reserved_bytes_ = 0;
-    publish(at, type_id, flags, seq, timestamp_ns, static_cast<std::uint32_t>(payload_len),
-            at + format::kRecordHeaderBytes, std::memory_order_seq_cst);
+    const std::uint64_t passed = seq - next_seq_;
+    publish(at, seed_.at(offset_), type_id, flags, seq, timestamp_ns,
+            static_cast<std::uint32_t>(payload_len), at + format::kRecordHeaderBytes,
+            std::memory_order_seq_cst);
     advance(seq, timestamp_ns, bytes);
+    pass_numbers(passed);
     wake_if_waiting();
     resume();
     if (lost()) check_usable();
@@ -118,7 +182,9 @@ void Writer::commit_reserved(std::uint16_t type_id, std::uint16_t flags, std::ui
 
 void Writer::abort_reserved() noexcept {
     if (reserved_bytes_ == 0) return;
-    if (!forked()) std::memset(base_ + offset_, 0, reserved_bytes_);
+    // Not where another writer may have put its records.
+    if (!forked() && !ousted_.load(std::memory_order_acquire))
+        std::memset(base_ + offset_, 0, reserved_bytes_);
     reserved_bytes_ = 0;
     resume();
 }
@@ -147,60 +213,192 @@ void Writer::flush_sync() {
     count(Stat::flushes);
 }
 
-void Writer::sync_everything() {
+void Writer::sync_everything(bool closing) {
     std::lock_guard syncing(sync_mutex_);
+    look_at_lock();  // an idle writer's heartbeat does so every ten seconds only
+    check_not_ousted();
     std::vector<std::shared_ptr<WriterSegment>> sealed;
-    std::shared_ptr<WriterSegment> current;
+    // As it stands now: what is appended while the disk works belongs to the next flush.
+    WriterPlace at;
     {
         std::lock_guard lock(segments_mutex_);
         sealed = unsynced_;
-        current = current_;
+        at = place_locked();
     }
+    const std::shared_ptr<WriterSegment>& current = at.segment;
     if (!current) return;
+    check_no_sync_failed();
     current->segment.map()->check_not_lost();
     control_.map().check_not_lost();
-    // As it stands now: what is appended while the disk works belongs to the next flush.
-    const auto at = control_.position();
-    const std::uint64_t offset =
-        at && at->first == current->segment.id() ? at->second : kSegmentDataOffset;
     sync_inherited();
-    for (const auto& segment : sealed) sync_file(segment->segment.file());
+    for (const auto& segment : sealed) {
+        if (is_in_place(*segment)) {
+            sync_file(segment->segment.file());
+            check_complete(segment->segment);
+        } else {
+            note_missing(segment->segment.id());
+            let_go(segment);
+        }
+    }
+    if (const auto missing = first_missing()) throw_missing(layout_.segment(*missing));
+    check_in_place(current->segment.file());
     sync_file(current->segment.file());
-    control_.sync();
-    sync_directory(layout_.root);  // the checkpoint speaks for the segments' names too
-    store_tail_checkpoint(checkpoint_file_, {current->segment.id(), offset});
-    checkpoint_file_.sync_data();
+    check_complete(current->segment);
+    check_in_place(control_.file());
+    sync_file(control_.file());
+    sync_queue_directory();  // the checkpoint speaks for the segments' names too
+    check_in_place(checkpoint_file_);
+    look_at_lock();  // once more, before anything is acknowledged: the disk may have taken long
+    check_not_ousted();
+    // After everything before it is on disk: it need not be synced itself, the checkpoint says the same.
+    if (closing) current->segment.record_end({offset_, next_seq_});
+    try {
+        current->segment.map()->check_not_lost();
+        check_no_sync_failed();  // of another thread meanwhile
+        store_tail_checkpoint(checkpoint_file_, {{current->segment.id(), at.offset}, at.next_seq},
+                              control_.geometry().key);
+        sync_file(checkpoint_file_);
+    } catch (const Error&) {
+        if (closing) current->segment.forget_end();
+        throw;
+    }
+    clear_recorded_failure();
+    for (const auto& segment : sealed) count(Stat::seals, let_go(segment));
+}
+
+// Takes a sealed segment off the list of those to be synced; 0: it was not on it any more.
+std::size_t Writer::let_go(const std::shared_ptr<WriterSegment>& sealed) {
     std::lock_guard lock(segments_mutex_);
-    // Whoever takes it off the list counts it: the seal thread may have synced it at the same time.
-    for (const auto& segment : sealed) count(Stat::seals, std::erase(unsynced_, segment));
+    return std::erase(unsynced_, sealed);
+}
+
+// Nor is what was cut off on the disk, whatever the pages of the mapping that are left say.
+void Writer::check_complete(const Segment& segment) const {
+    if (const std::uint64_t bytes = segment.file().size(); bytes < segment.size()) {
+        throw Error(Errc::mapping_lost,
+                    "the segment was truncated while the queue is open: bytes=" +
+                        std::to_string(bytes) + ", segment_bytes=" + std::to_string(segment.size()),
+                    segment.path(), static_cast<std::int64_t>(bytes),
+                    "close the queue, run `tapewire repair`, and open it again");
+    }
+}
+
+// What is in a file without a name is gone when it is closed, however often it is synced.
+void Writer::check_in_place(const File& file) const {
+    if (!file.is_still_at_its_path()) throw_missing(file.path());
+}
+
+void Writer::throw_missing(const std::string& path) const {
+    throw Error(
+        Errc::segment_missing,
+        "the file was removed or replaced while the queue is open: nothing in it can be made "
+        "durable",
+        path, -1,
+        "copy what readers still have mapped, then open the queue again: the log goes on "
+        "after a gap");
+}
+
+// Retention removes segments, also such that wait for their sync: that is no loss.
+bool Writer::is_in_place(const WriterSegment& sealed) {
+    return sealed.segment.file().is_still_at_its_path() || was_retired(sealed.segment.id());
+}
+
+bool Writer::was_retired(std::uint32_t id) {
+    if (!options_.retention.enabled) return false;
+    std::lock_guard pass(retention_mutex_);  // a pass under way removes first and counts then
+    return id < retention_.retired_below();
+}
+
+void Writer::note_missing(std::uint32_t id) {
+    {
+        std::lock_guard lock(segments_mutex_);
+        missing_.push_back(id);
+    }
+    count(Stat::seal_errors);
+    note("a segment was removed before its sync (" + layout_.segment(id) + ")");
+}
+
+std::optional<std::uint32_t> Writer::first_missing() {
+    std::vector<std::uint32_t> ids;
+    {
+        std::lock_guard lock(segments_mutex_);
+        ids = missing_;
+    }
+    const auto lost = std::find_if_not(ids.begin(), ids.end(),
+                                       [this](std::uint32_t id) { return was_retired(id); });
+    return lost == ids.end() ? std::nullopt : std::optional(*lost);
 }
 
 // Sticky: the kernel reports a lost page once and calls it clean from then on, so a later sync that
-// succeeds proves nothing about it.
-void Writer::sync_file(const File& file) {
+// succeeds proves nothing about it. The next writer of the queue learns of it by control.meta.
+void Writer::remember_failed_sync(const Error& e) noexcept {
+    sync_errno_.store(e.os_errno, std::memory_order_release);
+    control_.set_sync_errno(e.os_errno);
+}
+
+// Of the writer before us: everything since its checkpoint is written again. Not one that a thread of ours
+// has recorded meanwhile.
+void Writer::clear_recorded_failure() noexcept {
+    std::lock_guard lock(directory_mutex_);
+    if (sync_errno_.load(std::memory_order_acquire) == 0 && control_.sync_errno() != 0)
+        control_.set_sync_errno(0);
+}
+
+void Writer::check_no_sync_failed() const {
     if (const int err = sync_errno_.load(std::memory_order_acquire); err != 0) {
         throw_os_error(err, "an earlier sync failed and its pages may be lost", layout_.root);
     }
+}
+
+void Writer::sync_file(const File& file) {
     try {
         file.sync_data();
     } catch (const Error& e) {
-        sync_errno_.store(e.os_errno, std::memory_order_release);
+        remember_failed_sync(e);
         throw;
     }
+}
+
+// By any thread: the kernel may report lost entries to the thread that prepares or deletes a segment.
+void Writer::sync_queue_directory() {
+    const Directory directory(layout_.root);
+    std::lock_guard lock(directory_mutex_);
+    try {
+        directory.sync();
+    } catch (const Error& e) {
+        remember_failed_sync(e);
+        throw;
+    }
+}
+
+// Makes pages dirty that no successful sync covers: after one that failed the kernel may call them clean.
+void Writer::write_again(const Segment& segment, const UnsyncedSpan& span) {
+    const Mapping& map = *segment.map();
+    map.populate(span.from, span.to - span.from);
+    map.check_not_lost();
+    if (control_.sync_errno() != 0) segment.file().write_through(map.data(), span.from, span.to);
+    map.check_not_lost();
 }
 
 // What a predecessor wrote and did not live to sync: an acknowledged flush covers it too, since recovery has
 // accepted it. Called under sync_mutex_.
 void Writer::sync_inherited() {
-    std::vector<std::uint32_t> ids;
+    std::vector<UnsyncedSpan> spans;
     {
         std::lock_guard lock(segments_mutex_);
-        ids = inherited_;
+        spans = inherited_;
     }
-    for (std::uint32_t id : ids) {
-        if (const auto file = File::open_existing(layout_.segment(id), O_RDONLY)) sync_file(*file);
+    for (const UnsyncedSpan& span : spans) {
+        if (const auto segment = Segment::open(layout_, control_.geometry(), span.segment,
+                                               Mapping::Access::read_write)) {
+            write_again(*segment, span);
+            sync_file(segment->file());
+        } else if (!was_retired(span.segment)) {
+            note_missing(span.segment);
+        }
         std::lock_guard lock(segments_mutex_);
-        std::erase(inherited_, id);
+        std::erase_if(inherited_,
+                      [&](const UnsyncedSpan& other) { return other.segment == span.segment; });
     }
 }
 

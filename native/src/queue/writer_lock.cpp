@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "tapewire/clock.hpp"
@@ -17,13 +19,15 @@ namespace {
 
 constexpr std::int64_t kLookerPatienceNs = 100'000'000;
 // The recorded owner is dead, yet the lock is held: the kernel is still tearing the process down, or a
-// child of another program inherited it. Wait longer, but not for ever.
+// child of another program inherited it. Wait longer, but not indefinitely.
 constexpr std::int64_t kDeadOwnerPatienceNs = 1'000'000'000;
+constexpr std::int64_t kSilentNs = 1'000'000'000;  // ten heartbeats
 
-bool lock_within(const File& file, std::int64_t patience_ns) {
+template <class Attempt>
+bool within(std::int64_t patience_ns, Attempt attempt) {
     const std::int64_t deadline = mono_ns() + patience_ns;
     for (;;) {
-        if (file.try_lock(LOCK_EX)) return true;
+        if (attempt()) return true;
         if (mono_ns() >= deadline) return false;
         const timespec pause{0, 2'000'000};
         ::nanosleep(&pause, nullptr);
@@ -35,47 +39,181 @@ bool owner_is_alive(const LockOwner& owner) {
     return ticks.has_value() && *ticks == owner.start_ticks;
 }
 
-}  // namespace
-
-bool lock_patiently(const File& file) { return lock_within(file, kLookerPatienceNs); }
-
-std::optional<LockOwner> parse_lock_owner(const std::string& text) {
-    LockOwner owner;
+std::optional<LockOwner> parse_lock_text(const std::string& text) {
     long long pid = 0;
     unsigned long long ticks = 0, epoch = 0;
     int used = 0;
     if (std::sscanf(text.c_str(), "%lld %llu %llu%n", &pid, &ticks, &epoch, &used) != 3)
         return std::nullopt;
-    if (pid <= 0 || text.substr(static_cast<std::size_t>(used)) != "\n") return std::nullopt;
-    owner.pid = pid;
-    owner.start_ticks = ticks;
-    owner.epoch = epoch;
-    return owner;
+    if (pid < 0 || text.substr(static_cast<std::size_t>(used)) != "\n") return std::nullopt;
+    return LockOwner{pid, ticks, epoch};
 }
 
-WriterLock::WriterLock(const Layout& layout) {
+// What is not there, or cannot be opened, holds no lock.
+bool is_write_locked(const std::string& path) noexcept {
+    try {
+        const std::optional<File> file = File::open_existing(path, O_RDONLY);
+        return file && file->is_write_locked();
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+// The lock of a living writer on control.meta, or on its segment where control.meta was removed or replaced.
+// A writer is in the last segment, or in the one before it when it has prepared the last one.
+bool another_writes(const Layout& layout) {
+    if (is_write_locked(layout.control())) return true;
+    const std::vector<std::uint32_t> ids = layout.segments();
+    const auto last = ids.end() - std::min<std::ptrdiff_t>(2, std::ssize(ids));
+    return std::any_of(last, ids.end(),
+                       [&](auto id) { return is_write_locked(layout.segment(id)); });
+}
+
+bool heart_beats(const Control& control) {
+    const std::uint64_t before = control.heartbeat_ns();
+    return within(kSilentNs, [&] { return control.heartbeat_ns() != before; });
+}
+
+// Where a process that may only read can have kept a writer from its locks. The process that writer.lock
+// names decides, if it is the last writer's. Else, in another container, or if it is this very process, which
+// may have called exec since, the heartbeat does.
+bool last_writer_lives(const Layout& layout, const Control& control) {
+    const auto last = parse_lock_text(read_small_file(layout.writer_lock(), 128));
+    if (last && last->epoch == control.writer_epoch()) {
+        if (last->pid == 0) return false;
+        if (control.writer_pid_namespace() == pid_namespace() && last->pid != ::getpid())
+            return owner_is_alive(*last);
+    }
+    return heart_beats(control);
+}
+
+format::ControlBlock read_block(const File& control) {
+    format::ControlBlock block{};
+    (void)control.read_at(&block, sizeof block, 0);  // a short one is not version 4
+    return block;
+}
+
+// Where no lock can tell: the process that the lock names, or in another container its heartbeat.
+bool seems_alive(const LockOwner& owner, const format::ControlBlock& block) {
+    if (block.pid_namespace == pid_namespace()) return owner_is_alive(owner);
+    const auto now = static_cast<std::uint64_t>(wall_ns());
+    return now < block.writer_heartbeat_ns ||
+           now - block.writer_heartbeat_ns < static_cast<std::uint64_t>(kSilentNs);
+}
+
+// Those who may write the queue may lock it, and no others: permission to read is not enough.
+void keep_from_readers(const File& guard, const Layout& layout) noexcept {
+    struct stat own, control;
+    if (::fstat(guard.fd(), &own) != 0 || own.st_uid != ::geteuid()) return;
+    mode_t wanted = 0600;
+    if (::stat(layout.control().c_str(), &control) == 0) wanted |= control.st_mode & 0022;
+    if ((own.st_mode & 0777) != wanted) (void)::fchmod(guard.fd(), wanted);
+}
+
+}  // namespace
+
+bool lock_patiently(const File& file) {
+    return within(kLookerPatienceNs, [&] { return file.try_lock(LOCK_EX); });
+}
+
+std::optional<LockOwner> parse_lock_owner(const std::string& text) {
+    const auto owner = parse_lock_text(text);
+    return owner && owner->pid > 0 ? owner : std::nullopt;
+}
+
+std::uint64_t last_writer_epoch(const Layout& layout) {
+    const auto owner = parse_lock_text(read_small_file(layout.writer_lock(), 128));
+    return owner ? owner->epoch : 1;
+}
+
+WriterLock::WriterLock(const Layout& layout) : layout_(layout) {
     do {
-        file_ = File(layout.writer_lock(), O_RDWR | O_CREAT);
-        take();
-        // Somebody may have removed the file between open and lock: the lock would guard nothing.
+        guard_ = File(layout_.writer_guard(), O_WRONLY | O_CREAT);
+        if (!lock_patiently(guard_)) {
+            const auto owner = parse_lock_owner(read_small_file(layout_.writer_lock(), 128));
+            const bool gone = owner && !owner_is_alive(*owner);
+            if (!gone || !within(kDeadOwnerPatienceNs, [&] { return guard_.try_lock(LOCK_EX); }))
+                refuse();
+        }
+        // The file may have been removed between open and lock: the lock would guard nothing.
+    } while (!guard_.is_still_at_its_path());
+    keep_from_readers(guard_, layout_);
+    do {
+        file_ = File(layout_.writer_lock(), O_RDWR | O_CREAT);
+        announced_locked_ = take_announced();
     } while (!file_.is_still_at_its_path());
+    // Before anything is made again, control.meta included.
+    if (!within(kDeadOwnerPatienceNs, [&] { return !another_writes(layout_); })) refuse();
 }
 
 // Unlocked before it is closed: a copy of the descriptor in some child must not keep the queue.
-WriterLock::~WriterLock() { file_.unlock(); }
+WriterLock::~WriterLock() {
+    control_.unlock();
+    if (announced_locked_) file_.unlock();
+    guard_.unlock();
+}
 
-void WriterLock::take() const {
-    if (lock_patiently(file_)) return;
+// Whoever writes the queue by an earlier release has no guard, but this lock.
+bool WriterLock::take_announced() const {
+    if (lock_patiently(file_)) return true;
     const auto owner = parse_lock_owner(read_small_file(file_.path(), 128));
-    if (owner && !owner_is_alive(*owner) && lock_within(file_, kDeadOwnerPatienceNs)) return;
-    std::string who = "owner unknown";
-    if (owner) {
-        who = "pid=" + std::to_string(owner->pid) + ", epoch=" + std::to_string(owner->epoch);
-        if (!owner_is_alive(*owner))
-            who += " (that process is gone; another one inherited its lock)";
+    if (owner && !owner_is_alive(*owner) &&
+        within(kDeadOwnerPatienceNs, [&] { return file_.try_lock(LOCK_EX); })) {
+        return true;
     }
-    throw Error(Errc::writer_already_active, "the queue has a writer: " + who, file_.path(), -1,
-                "a queue has one writer; close the other one first");
+    // No earlier release can write a queue that has a key, and the guard is ours: it is held by a process
+    // that may only read. `bind` makes sure.
+    try {
+        if (Control::open(layout_, false).geometry().keyed()) return false;
+    } catch (const Error&) {
+        // Not there yet, or damaged: then nothing is known of the holder.
+    }
+    refuse();
+}
+
+void WriterLock::refuse() const {
+    const auto owner = parse_lock_owner(read_small_file(layout_.writer_lock(), 128));
+    std::string who = "owner unknown";
+    std::string hint = "a queue has one writer; close the other one first";
+    if (owner) {
+        std::uint64_t home = 0;
+        try {
+            home = Control::open(layout_, false).writer_pid_namespace();
+        } catch (const Error&) {
+            // The queue is being created: only the text says who does it.
+        }
+        who = "pid=" + std::to_string(owner->pid) + ", epoch=" + std::to_string(owner->epoch);
+        if (home != 0 && home != pid_namespace()) {
+            who += ", in another pid namespace (a container)";
+            hint =
+                "stop that writer in its own container; its pid has no meaning here, and removing "
+                "lock files does not free the queue";
+        } else if (!owner_is_alive(*owner)) {
+            who += " (that process is not visible here)";
+            hint =
+                "the lock is held by a living process: a writer in another container or a child "
+                "that inherited the lock; stop it. Removing lock files does not free the queue";
+        }
+    }
+    throw Error(Errc::writer_already_active, "the queue has a writer: " + who,
+                layout_.writer_lock(), -1, hint);
+}
+
+void WriterLock::bind(const Control& control) {
+    control_ = File(control.file().path(), O_RDWR);
+    bound_ = within(kLookerPatienceNs, [&] { return control_.try_write_lock(); });
+    if (complete()) return;
+    // Held by a process that may only read, or by a writer that such a process kept from the other locks.
+    if (control_.is_write_locked() || last_writer_lives(layout_, control)) refuse();
+}
+
+std::optional<std::string> WriterLock::lost(const Control& control) const noexcept {
+    for (const File* file : {&guard_, &file_, &control_, &control.file()}) {
+        if (!file->is_still_at_its_path()) return file->path();
+    }
+    if (!announced_locked_) announced_locked_ = ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0;
+    if (!bound_) bound_ = control_.try_write_lock();
+    return std::nullopt;
 }
 
 void WriterLock::write(const LockOwner& owner) const {
@@ -94,21 +232,33 @@ void WriterLock::announce(std::uint64_t epoch) const {
 
 void WriterLock::withdraw() const noexcept {
     try {
-        const auto owner = parse_lock_owner(read_small_file(file_.path(), 128));
-        write({0, 0, owner ? owner->epoch : 0});
+        write({0, 0, last_writer_epoch(layout_)});
     } catch (const Error&) {
         // Then whoever looks next takes us for killed.
     }
 }
 
-LockLook look_at_writer_lock(const Layout& layout) {
+LockLook look_at_writer_lock(const Layout& layout, const File* control) {
     LockLook look;
+    std::optional<File> opened;
+    if (control == nullptr) {
+        opened = File::open_existing(layout.control(), O_RDONLY);
+        if (opened) control = &*opened;
+    }
+    look.held = control != nullptr && control->is_write_locked();
     const std::optional<File> file = File::open_existing(layout.writer_lock(), O_RDONLY);
     if (!file) return look;
-    look.held = !file->try_lock(LOCK_SH);
+    const auto block = control != nullptr ? read_block(*control) : format::ControlBlock{};
+    // Whoever writes a queue with a key has the lock on control.meta. A flock on writer.lock shows nothing
+    // there: permission to read is enough for it.
+    const bool shows = !look.held && block.version != format::kControlVersion;
+    const bool taken = shows && file->try_lock(LOCK_SH);
     // Before letting go: a writer that came just then would have written its name, and be taken for killed.
     look.owner = parse_lock_owner(read_small_file(layout.writer_lock(), 128));
-    if (!look.held) file->unlock();
+    if (taken) file->unlock();
+    look.held = look.held || (shows && !taken);
+    if (!look.held && look.owner && control != nullptr && control->is_read_locked())
+        look.held = seems_alive(*look.owner, block);
     return look;
 }
 

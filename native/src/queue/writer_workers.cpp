@@ -15,9 +15,18 @@ constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kHeartbeatNs = 100 * kMs;
 constexpr std::int64_t kRetryNs = 50 * kMs;
 constexpr std::int64_t kPaceMinNs = kMs / 2;
-constexpr std::int64_t kPaceMaxNs = 50 * kMs;
+constexpr std::int64_t kPaceMaxNs = 1000 * kMs;
 constexpr std::int64_t kIndexPauseMinNs = 10 * kMs;
-constexpr std::int64_t kIndexPauseMaxNs = 100 * kMs;
+constexpr std::int64_t kIndexPauseMaxNs = 1000 * kMs;
+// What is prepared ahead of the writer: what it writes in so long a time, by its own rate.
+constexpr std::int64_t kAheadNs = 20 * kMs;
+constexpr std::uint64_t kAheadMinBytes = 256 * 1024;
+constexpr std::uint64_t kAheadMaxBytes = 32 * 1024 * 1024;
+
+// Many writers of a process are looked at together, not one after the other: a wake-up costs more than a look.
+std::int64_t on_the_grid(std::int64_t due, std::int64_t grid_ns) {
+    return (due + grid_ns - 1) / grid_ns * grid_ns;
+}
 }  // namespace
 
 WriterWorkers::WriterWorkers(Writer& w) : writer(w) {}
@@ -51,41 +60,75 @@ void WriterWorkers::after_roll() noexcept {
 }
 
 std::int64_t WriterWorkers::beat(std::int64_t now) noexcept {
+    guard_against_sigbus();
     writer.control_.beat(static_cast<std::uint64_t>(wall_ns()));
     writer.write_stats();
-    return now + kHeartbeatNs;
+    writer.watch_lock(now);
+    return on_the_grid(now + kHeartbeatNs / 2, kHeartbeatNs);
 }
 
-// Four looks in the time that a segment lasts, so that the next one is ready long before it is needed.
-std::int64_t WriterWorkers::pace(std::int64_t now) noexcept {
+// How fast the writer is, and so how much is to be prepared and when to look again: four looks in the time
+// that it takes to use that up, so that it never catches up; fewer and fewer when it does nothing.
+std::int64_t WriterWorkers::pace(std::int64_t now, std::uint64_t bytes) noexcept {
     const std::uint64_t rolls = writer.rolls();
     if (rolls != rolls_seen) {
-        roll_period_ns = (now - rolled_at_ns) / static_cast<std::int64_t>(rolls - rolls_seen);
         rolls_seen = rolls;
-        rolled_at_ns = now;
         services.seal.poke(&seal);
         services.index.poke(&index);
         if (writer.options_.retention.enabled) services.retention.poke(&retention);
     }
-    // A writer that has stopped rolling is looked at less and less often.
-    const std::int64_t period = std::max(roll_period_ns, now - rolled_at_ns);
-    return now + std::clamp(period / 4, kPaceMinNs, kPaceMaxNs);
+    const std::int64_t passed = std::max<std::int64_t>(now - looked_at_ns, 1);
+    const auto fresh = static_cast<double>(bytes - looked_bytes) / static_cast<double>(passed);
+    // Up at once, down slowly: a burst is rarely alone.
+    bytes_per_ns = std::max(fresh, bytes_per_ns * 0.75);
+    const bool idle = bytes == looked_bytes;
+    looked_bytes = bytes;
+    looked_at_ns = now;
+    // Clamped before the conversion, which is undefined for what does not fit.
+    ahead_bytes = static_cast<std::uint64_t>(std::clamp(bytes_per_ns * kAheadNs,
+                                                        static_cast<double>(kAheadMinBytes),
+                                                        static_cast<double>(kAheadMaxBytes)));
+    if (idle) {
+        pause_ns = std::min(2 * std::max(pause_ns, kMs), kPaceMaxNs);
+        return pause_ns < kHeartbeatNs ? now + pause_ns : on_the_grid(now + pause_ns / 2, pause_ns);
+    }
+    const double lasts = static_cast<double>(ahead_bytes) / std::max(bytes_per_ns, 1e-9) / 4;
+    pause_ns = std::clamp(static_cast<std::int64_t>(std::min(lasts, 1e15)), kPaceMinNs, kAheadNs);
+    return now + pause_ns;
+}
+
+// Blocks and pages ahead of where the writer is, so that appending takes neither a system call nor a fault.
+void WriterWorkers::prepare_ahead(const WriterPlace& at) {
+    WriterSegment& current = *at.segment;
+    const std::uint64_t size = current.segment.size();
+    const std::uint64_t to = std::min(at.offset + ahead_bytes, size);
+    if (writer.in_steps_) {
+        writer.allocate_more(current, to);
+        return;
+    }
+    const std::uint64_t from = std::max(current.populated_to, at.offset);
+    // Not for every few pages: a call costs as much as it saves then.
+    if (to <= from || (to < size && to - from < ahead_bytes / 4)) return;
+    current.segment.map()->populate(from, to - from);
+    current.populated_to = to;
+}
+
+// The next segment is worth having when the current one ends soon, by the writer's own rate.
+bool WriterWorkers::next_is_due(const WriterPlace& at) const noexcept {
+    if (writer.options_.require_prealloc) return true;
+    const std::uint64_t size = at.segment->segment.size();
+    return size - at.offset <= std::max(4 * ahead_bytes, size / 4);
 }
 
 std::int64_t WriterWorkers::prepare_next(std::int64_t now) noexcept {
-    const std::int64_t next_look = pace(now);
-    if (!populated) {
-        // Once: the rest of the segment that was found at opening, so that appending takes no faults.
-        populated = true;
-        std::shared_ptr<WriterSegment> current;
-        {
-            std::lock_guard lock(writer.segments_mutex_);
-            current = writer.current_;
-        }
-        const auto at = writer.control_.position();
-        const std::uint64_t from = at && at->first == current->segment.id() ? at->second : 0;
-        current->segment.map()->populate(from, current->segment.size() - from);
+    const WriterPlace at = writer.place();
+    const std::int64_t next_look = pace(now, at.bytes_written);
+    try {
+        prepare_ahead(at);
+    } catch (const Error& e) {
+        count_prealloc_failure(e);  // the appending thread will meet it, and raise it
     }
+    if (!next_is_due(at)) return next_look;
     std::lock_guard lock(writer.prealloc_mutex_);
     const std::uint32_t id = writer.wanted_id_.load(std::memory_order_acquire);
     if (id == 0 || id <= writer.current_id_.load(std::memory_order_acquire) ||
@@ -94,17 +137,28 @@ std::int64_t WriterWorkers::prepare_next(std::int64_t now) noexcept {
     }
     try {
         auto made = writer.make_segment(id, true);
+        const std::uint64_t first = std::min(ahead_bytes, made->segment.size());
+        if (writer.in_steps_) {
+            writer.allocate_more(*made, first);
+        } else if (!writer.options_.require_prealloc) {
+            made->segment.map()->populate(0, first);
+            made->populated_to = first;
+        }
         writer.prealloc_errno_.store(0, std::memory_order_release);
-        writer.prepared_.store(new WriterSegment(std::move(*made)), std::memory_order_release);
+        writer.prepared_.store(made.release(), std::memory_order_release);
         std::uint32_t fulfilled = id;  // unless a roll has stored the next wish meanwhile
         writer.wanted_id_.compare_exchange_strong(fulfilled, 0);
         return next_look;
     } catch (const Error& e) {
-        writer.count(Stat::prealloc_errors);
-        if (writer.prealloc_errno_.exchange(e.os_errno != 0 ? e.os_errno : -1) == 0) {
-            writer.note("preparing the next segment: " + e.message + " (" + e.path + ")");
-        }
+        count_prealloc_failure(e);
         return now + kRetryNs;
+    }
+}
+
+void WriterWorkers::count_prealloc_failure(const Error& e) noexcept {
+    writer.count(Stat::prealloc_errors);
+    if (writer.prealloc_errno_.exchange(e.os_errno != 0 ? e.os_errno : -1) == 0) {
+        writer.note("preparing the next segment: " + e.message + " (" + e.path + ")");
     }
 }
 
@@ -114,12 +168,16 @@ bool WriterWorkers::sync_still_due(const std::shared_ptr<WriterSegment>& sealed)
            writer.unsynced_.end();
 }
 
-std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
-    std::vector<std::shared_ptr<WriterSegment>> due;
-    {
-        std::lock_guard lock(writer.segments_mutex_);
-        due = writer.unsynced_;
+// One at a time: each that is held here is a descriptor, while another thread may be syncing them all.
+std::shared_ptr<WriterSegment> WriterWorkers::next_unsynced(std::int64_t after) {
+    std::lock_guard lock(writer.segments_mutex_);
+    for (const auto& sealed : writer.unsynced_) {
+        if (sealed->segment.id() > after) return sealed;
     }
+    return nullptr;
+}
+
+std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
     if (writer.sync_errno_.load(std::memory_order_acquire) != 0) {
         // A sync has failed for good: flush_sync and close say so. Holding every later segment open for
         // it would stop the queue in the end.
@@ -127,25 +185,64 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
         writer.unsynced_.clear();
         return kWhenPoked;
     }
-    for (const auto& sealed : due) {
+    // Those of now: a writer that rolls all the time must not keep the thread from other queues.
+    const std::int64_t active = writer.current_id_.load(std::memory_order_acquire);
+    std::int64_t after = -1;
+    while (const std::shared_ptr<WriterSegment> sealed = next_unsynced(after)) {
+        after = sealed->segment.id();
+        if (after >= active) return now;
         try {
             std::lock_guard syncing(writer.sync_mutex_);
+            if (writer.ousted_.load(std::memory_order_acquire)) return kWhenPoked;
             if (!sync_still_due(sealed))
                 continue;  // a flush has covered it, with a later checkpoint
-            writer.sync_inherited();
-            writer.sync_file(sealed->segment.file());
-            sync_directory(writer.layout_.root);  // for one that was not made ahead
-            store_tail_checkpoint(writer.checkpoint_file_,
-                                  {sealed->segment.id() + 1, format::kSegmentDataOffset});
+            if (!writer.is_in_place(*sealed)) {
+                writer.note_missing(sealed->segment.id());  // for flush_sync and close to raise
+                writer.let_go(sealed);
+                continue;
+            }
+            sync_one_sealed(sealed->segment);
         } catch (const Error& e) {
+            // Its own sync has failed, and then every flush raises; or it is synced, and what comes after
+            // it is left to the next one or to a flush. Either way it holds a descriptor for nothing.
+            writer.let_go(sealed);
             writer.count(Stat::seal_errors);
             writer.note("syncing a sealed segment: " + e.message + " (" + e.path + ")");
             return now + 1000 * kMs;
         }
-        std::lock_guard lock(writer.segments_mutex_);
-        writer.count(Stat::seals, std::erase(writer.unsynced_, sealed));
+        writer.count(Stat::seals, writer.let_go(sealed));
     }
     return kWhenPoked;
+}
+
+// Under Writer::sync_mutex_. The checkpoint follows only where nothing before it is in doubt.
+void WriterWorkers::sync_one_sealed(const Segment& sealed) {
+    const bool inherited = inherited_is_synced();
+    writer.sync_file(sealed.file());
+    writer.sync_queue_directory();  // for one that was not made ahead
+    writer.check_no_sync_failed();
+    if (!inherited || writer.first_missing()) return;
+    const auto end = sealed.end();
+    store_tail_checkpoint(writer.checkpoint_file_,
+                          {{sealed.id() + 1, format::kSegmentDataOffset}, end ? end->next_seq : 0},
+                          writer.control_.geometry().key);
+}
+
+// What cannot be synced of a predecessor's segments must not keep ours waiting. Reported once: each sealed
+// segment tries again.
+bool WriterWorkers::inherited_is_synced() noexcept {
+    try {
+        writer.sync_inherited();
+        inherited_failed = false;
+        return true;
+    } catch (const Error& e) {
+        if (!inherited_failed) {
+            writer.count(Stat::seal_errors);
+            writer.note("syncing an earlier writer's segment: " + e.message + " (" + e.path + ")");
+        }
+        inherited_failed = true;
+        return false;
+    }
 }
 
 std::int64_t WriterWorkers::retire(std::int64_t now) noexcept {
@@ -155,7 +252,7 @@ std::int64_t WriterWorkers::retire(std::int64_t now) noexcept {
 }
 
 std::int64_t WriterWorkers::flush_due(std::int64_t now) noexcept {
-    const std::uint64_t records = writer.records_.load(std::memory_order_relaxed);
+    const std::uint64_t records = writer.records();
     const std::uint64_t every = writer.options_.flush_records;
     const std::int64_t interval = writer.options_.flush_interval_ns;
     const bool by_count = every != 0 && records - flushed_records >= every;
@@ -173,7 +270,22 @@ std::int64_t WriterWorkers::flush_due(std::int64_t now) noexcept {
     return now + (interval != 0 ? std::min(look, interval) : look);
 }
 
+// An index is a help, never the truth: without it a seek scans.
+template <class Work>
+bool WriterWorkers::count_failure(Work work) noexcept {
+    try {
+        work();
+        return true;
+    } catch (const Error& e) {
+        writer.count(Stat::index_errors);
+        writer.note("writing a seek index: " + e.message + " (" + e.path + ")");
+        return false;
+    }
+}
+
 void WriterWorkers::write_indexes() {
+    if (writer.ousted_.load(std::memory_order_acquire)) return;
+    std::lock_guard writing(indexing);  // a writer with a long backlog does it itself
     std::shared_ptr<WriterSegment> current;
     std::vector<std::shared_ptr<WriterSegment>> sealed;
     {
@@ -181,13 +293,21 @@ void WriterWorkers::write_indexes() {
         current = writer.current_;
         sealed = writer.unindexed_;
     }
-    for (const auto& segment : sealed) {
-        segment->index->write(writer.layout_, true);
-        drop_if_retired(segment->segment.id());
-        std::lock_guard lock(writer.segments_mutex_);
-        std::erase(writer.unindexed_, segment);
+    for (auto& segment : sealed) {
+        const std::uint32_t id = segment->segment.id();
+        const bool written = count_failure([&] {
+            segment->index->write(writer.layout_, true);
+            drop_if_retired(id);
+        });
+        {
+            std::lock_guard lock(writer.segments_mutex_);
+            std::erase(writer.unindexed_, segment);
+            // Once more, from its records: whether that succeeds or not, nothing is held open for it.
+            if (!written) writer.rescan_.push_back(id);
+        }
+        segment.reset();  // and its descriptor: the writer has rolled on meanwhile
     }
-    if (current) current->index->write(writer.layout_, false);
+    if (current) count_failure([&] { current->index->write(writer.layout_, false); });
 }
 
 // One segment that was sealed before us: reading it may take a second, and others wait for the thread.
@@ -199,10 +319,10 @@ void WriterWorkers::index_one_old() {
         id = writer.rescan_.back();
         writer.rescan_.pop_back();
     }
-    const auto segment = Segment::open(writer.layout_, id, writer.control_.segment_bytes(),
-                                       Mapping::Access::read_only);
+    const auto segment =
+        Segment::open(writer.layout_, writer.control_.geometry(), id, Mapping::Access::read_only);
     if (!segment) return;
-    scan_index(writer.layout_, writer.first_seq(), *segment, writer.options_.index_stride)
+    scan_index(writer.layout_, writer.control_.geometry(), *segment, writer.options_.index_stride)
         ->write(writer.layout_, true);
     drop_if_retired(id);
 }
@@ -217,7 +337,7 @@ void WriterWorkers::find_unindexed() {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t id : writer.layout_.segments()) {
         if (id >= writer.current_id_.load(std::memory_order_acquire)) break;
-        const auto kept = load_index(writer.layout_, id, writer.control_.segment_bytes());
+        const auto kept = load_index(writer.layout_, writer.control_.geometry(), id);
         if (!kept || !kept->complete) missing.push_back(id);
     }
     std::lock_guard lock(writer.segments_mutex_);
@@ -228,36 +348,23 @@ void WriterWorkers::find_unindexed() {
     }
 }
 
-// An index is a help, never the truth: without it a seek scans.
-template <class Work>
-void WriterWorkers::count_failure(Work work) noexcept {
-    try {
-        work();
-    } catch (const Error& e) {
-        writer.count(Stat::index_errors);
-        writer.note("writing a seek index: " + e.message + " (" + e.path + ")");
-    }
-}
-
-void WriterWorkers::write_indexes_or_count() noexcept {
-    count_failure([this] { write_indexes(); });
-}
-
 std::int64_t WriterWorkers::index_new(std::int64_t now) noexcept {
     if (!looked_for_unindexed) {
         looked_for_unindexed = true;
         count_failure([this] { find_unindexed(); });
     }
-    write_indexes_or_count();
+    write_indexes();
     count_failure([this] { index_one_old(); });
     // Quick while records come, slow when nothing happens.
-    const std::uint64_t records = writer.records_.load(std::memory_order_relaxed);
+    const std::uint64_t records = writer.records();
     index_pause_ns = records != indexed_entries
                          ? kIndexPauseMinNs
-                         : std::min(kIndexPauseMaxNs, index_pause_ns + kIndexPauseMinNs);
+                         : std::min(kIndexPauseMaxNs, 2 * index_pause_ns + kIndexPauseMinNs);
     indexed_entries = records;
     std::lock_guard lock(writer.segments_mutex_);
-    return writer.rescan_.empty() ? now + index_pause_ns : now;
+    if (!writer.rescan_.empty()) return now;
+    return index_pause_ns < kHeartbeatNs ? now + index_pause_ns
+                                         : on_the_grid(now + index_pause_ns / 2, index_pause_ns);
 }
 
 }  // namespace tapewire::queue

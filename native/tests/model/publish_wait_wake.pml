@@ -38,6 +38,9 @@
 #ifndef HINTS
 #define HINTS 0 /* 1: also (current_segment, write_offset), and the check that uses them */
 #endif
+#ifndef ENDS
+#define ENDS 0 /* 1: also the recorded end of a segment, a clean close, and the checks that use them */
+#endif
 #define SLOTS 2 /* places for records in a segment; the writer may also roll before it is full */
 /* Each segment that is left holds a record or a PAD, and only a death leaves a PAD. */
 #define SEGMENTS (RECORDS + DEATHS)
@@ -56,9 +59,12 @@
 #define SEAL_BEFORE_NEXT 11       /* SEALED set before the next segment has its name */
 #define PAD_WRITTEN_AGAIN 12      /* recovery pads what a predecessor has padded already */
 #define OFFSET_BEFORE_COMMIT 13   /* write_offset is relaxed; needs HINTS */
+#define END_BEFORE_COMMIT 14      /* the recorded end is relaxed; needs ENDS */
+#define END_WITHOUT_SECOND_LOOK 15 /* an end beyond this place is damage at once; needs ENDS */
 /* ---- no faults: as right as the original ---- */
-#define EVERY_APPEND_RINGS 14 /* BELL_BEFORE_COMMIT, but with the increment behind the commit */
-#define NO_BELL_AT_SEAL 15    /* a sleeper learns of the seal with the next record */
+#define EVERY_APPEND_RINGS 16 /* BELL_BEFORE_COMMIT, but with the increment after the commit */
+#define NO_BELL_AT_SEAL 17    /* a sleeper learns of the seal with the next record */
+#define END_KEPT_AT_OPENING 18 /* a writer appends past the end that its predecessor recorded; needs ENDS */
 
 #ifdef FAULT
 #if FAULT == 0
@@ -76,11 +82,8 @@
 #define SEGMENT_GEN (WAITERS + 1)
 #define CURRENT_SEGMENT (WAITERS + 2)
 #define WRITE_OFFSET (WAITERS + 3)
-#if HINTS
-#define WORDS (WAITERS + 4)
-#else
-#define WORDS (WAITERS + 1)
-#endif
+#define END(segment) (WAITERS + 1 + 3 * HINTS + (segment)) /* 0: none; else the slot that would follow + 1 */
+#define WORDS (WAITERS + 1 + 3 * HINTS + ENDS * SEGMENTS)
 
 #define RECORD 1
 #define PAD 2
@@ -98,6 +101,9 @@ bool asleep[READERS]; /* the queue of the futex */
 byte records_read[READERS];
 bool silent; /* the writer has nothing more to say */
 bool killed;
+#if ENDS
+bool locked; /* by a writer; the kernel's, seen by all at once, and let go of with the process */
+#endif
 
 /* ---- store buffers ---- */
 #define RELAXED 0
@@ -109,7 +115,7 @@ typedef Store {
     byte value;
     bool release;
 };
-#define DEPTH (2 * SLOTS + HINTS) /* what a batch can have in it: bodies, commits, write_offset */
+#define DEPTH (2 * SLOTS + HINTS + ENDS) /* what a batch can have in it: bodies, commits, write_offset; an end */
 Store buffer[DEPTH];
 byte buffered;
 bool flag_buffered[READERS]; /* a reader's only store: waiters_pending = 1 */
@@ -144,7 +150,8 @@ inline drain(which) {
 }
 
 /* A relaxed store may overtake, but none here is to a word that has another in the buffer: only bodies
- * are stored relaxed, each once (and what the faults make so). */
+ * are stored relaxed, each once (and what the faults make so; an end is taken back by a successor, for which
+ * the buffer has drained). */
 active proctype Memory() {
     byte k;
 end:
@@ -153,8 +160,11 @@ end:
     :: d_step { MAY_DRAIN(1) -> drain(1) }
     :: d_step { MAY_DRAIN(2) -> drain(2) }
     :: d_step { MAY_DRAIN(3) -> drain(3) }
-#if HINTS
+#if HINTS || ENDS
     :: d_step { MAY_DRAIN(4) -> drain(4) }
+#endif
+#if HINTS && ENDS
+    :: d_step { MAY_DRAIN(5) -> drain(5) }
 #endif
     :: d_step { flag_buffered[0] -> memory[WAITERS] = 1; flag_buffered[0] = false }
 #if READERS > 1
@@ -227,6 +237,19 @@ inline publish_position(in_segment, at_slot) {
     d_step { store(SEGMENT_GEN, generation + 1, SEQ_CST); generation++ }
 }
 
+/* Segment::record_end */
+inline record_end(in_segment, at_slot) {
+#if ENDS
+#if FAULT == END_BEFORE_COMMIT
+    d_step { store(END(in_segment), at_slot + 1, RELAXED) }
+#else
+    d_step { store(END(in_segment), at_slot + 1, RELEASE) }
+#endif
+#else
+    skip
+#endif
+}
+
 /* Writer::roll */
 inline roll() {
 #if FAULT == SEAL_BEFORE_NEXT
@@ -237,6 +260,7 @@ inline roll() {
 #if HINTS
     publish_position(segment + 1, 0);
 #endif
+    record_end(segment, slot);
     d_step { DRAINED -> memory[SEALED(segment)] = 1 };
 #endif
 #if FAULT != NO_BELL_AT_SEAL
@@ -306,11 +330,16 @@ inline open_writer() {
             publish_next();
             if
             :: clean
-            :: else -> pad_rest()
+            :: else -> pad_rest(); slot = SLOTS
             fi;
+            record_end(segment, slot);
             d_step { segment++; slot = 0 }
         fi
     od;
+#if ENDS && FAULT != END_KEPT_AT_OPENING
+    skip; /* no jump may lead into a d_step */
+    d_step { store(END(segment), 0, RELEASE) };
+#endif
 #if HINTS
     generation = memory[SEGMENT_GEN]; /* odd when the predecessor died in between */
     publish_position(segment, slot);
@@ -336,8 +365,15 @@ active proctype Writer() {
 #if HINTS
     byte generation;
 #endif
+#if ENDS
+    byte closes_left = 1;
+#endif
 life:
     {
+#if ENDS
+        DRAINED;
+        locked = true;
+#endif
         open_writer();
         do
         :: number < RECORDS ->
@@ -370,6 +406,21 @@ life:
 #endif
 #endif
             wake_if_waiting()
+#if ENDS
+        /* Writer::close; its syncs are system calls. A successor opens, or none does. */
+        :: closes_left > 0 ->
+            closes_left--;
+            record_end(segment, slot);
+            d_step { DRAINED -> locked = false };
+            if
+            :: d_step { segment = 0; slot = 0; number = 0 };
+#if HINTS
+                generation = 0;
+#endif
+                goto life
+            :: silent = true; break
+            fi
+#endif
         :: silent = true; break
         od;
 end_silent:
@@ -378,6 +429,9 @@ end_silent:
         d_step { killed ->
             killed = false;
             silent = false;
+#if ENDS
+            locked = false;
+#endif
             segment = 0;
             slot = 0;
             number = 0;
@@ -426,6 +480,33 @@ inline check_hidden_record() {
     fi
 }
 
+/* Reader::goes_on_after_end: where no writer lives, an end recorded beyond this place says that records are lost.
+ * It must never be said of a log that has lost none. */
+inline check_end() {
+    if
+    :: locked
+    :: !locked ->
+        lost = memory[END(segment)] > slot + 1;
+#if FAULT == END_WITHOUT_SECOND_LOOK
+        d_step {
+            corrupt_record = lost;
+            assert(!corrupt_record);
+            lost = false
+        }
+#else
+        if
+        :: memory[SEALED(segment)] || COMMIT_AT(segment, slot) != 0
+        :: else ->
+            d_step {
+                corrupt_record = lost && !locked;
+                assert(!corrupt_record)
+            }
+        fi;
+        lost = false
+#endif
+    fi
+}
+
 proctype Reader(byte me) {
     byte segment, slot;
     bool was_sealed;
@@ -434,6 +515,9 @@ proctype Reader(byte me) {
 #if HINTS
     byte generation, hinted_segment, hinted_slot;
     bool passed;
+#endif
+#if ENDS
+    bool lost;
 #endif
 
 look:
@@ -477,6 +561,12 @@ look:
         corrupt_record = slot < SLOTS && memory[BODY(segment, slot)] != 0;
         assert(!corrupt_record)
     }
+#if ENDS
+    d_step { /* Reader::check_sealed_end */
+        corrupt_record = slot < SLOTS && memory[END(segment)] > slot + 1;
+        assert(!corrupt_record)
+    };
+#endif
 #endif
     atomic {
         segment++;
@@ -485,6 +575,9 @@ look:
     }
 
 nothing: /* Reader::wait, once spinning is over */
+#if ENDS
+    check_end();
+#endif
 #if HINTS
     check_hidden_record();
 #endif

@@ -6,6 +6,8 @@ import json
 import zlib
 from typing import Any
 
+from tapewire.protocol.json_file import decode
+
 __all__ = ["MAX_LINE_BYTES", "seal", "unseal"]
 
 MAX_LINE_BYTES = 16384  # a gap's five texts, each character escaped, are below it
@@ -42,10 +44,7 @@ def unseal(line: bytes) -> dict[str, Any]:
     if b"%08x" % zlib.crc32(body) != line[start : start + 8]:
         raise ValueError("does not match its checksum")
     # From here on the line is as somebody wrote it, who may still not have been us.
-    try:
-        table = json.loads(body)
-    except RecursionError:
-        raise ValueError("no JSON of ours: too deep") from None
+    table = decode(body)
     if not isinstance(table, dict):
         raise ValueError("not a JSON object")
     return table

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,8 @@ def load_feeds(file: str | os.PathLike[str], layout: Layout) -> list[Feed]:
         entries = table.get("feed")
         if not isinstance(entries, list) or not entries:
             raise InvalidOption("no feed", hint='name each feed: [[feed]], then venue = "…"')
-        feeds = [_feed(n, entry, Path(where).parent, layout) for n, entry in enumerate(entries, 1)]
+        directory, raw = Path(where).parent, layout.streams.raw_paths()
+        feeds = [_feed(n, entry, directory, raw) for n, entry in enumerate(entries, 1)]
         _no_venue_twice(feeds)
     except InvalidOption as error:
         error.path = where
@@ -93,11 +95,14 @@ def load_feeds(file: str | os.PathLike[str], layout: Layout) -> list[Feed]:
     return feeds
 
 
-def _feed(number: int, entry: Any, folder: Path, layout: Layout) -> Feed:
+_KEYS = {field.name for field in fields(Feed)} - {"present"}
+
+
+def _feed(number: int, entry: Any, directory: Path, raw: Callable[[str], Path]) -> Feed:
     which = f"[[feed]] number {number}"
     if not isinstance(entry, dict):
         raise InvalidOption(f"{which} must be a table: {entry!r}", hint="write [[feed]]")
-    _known_keys(which, entry, {f.name for f in fields(Feed)} - {"present"})
+    _known_keys(which, entry, _KEYS)
     venue, path, required = entry.get("venue"), entry.get("path"), entry.get("required", True)
     if venue is None:
         raise InvalidOption(f"{which} has no venue", hint='add venue = "…"')
@@ -107,7 +112,7 @@ def _feed(number: int, entry: Any, folder: Path, layout: Layout) -> Feed:
         raise InvalidOption(f"{which}: required must be true or false: required={required!r}")
     try:
         check_name("venue", venue)
-        queue = layout.streams.raw(venue) if path is None else folder / path
+        queue = raw(venue) if path is None else directory / path
     except TapewireError as error:
         raise InvalidOption(f"{which}: {error.message}", hint=error.hint) from error
     return Feed(venue, queue, required, _is_queue(queue))

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapewire.bus.names import check_name, folders_below, path_below
+from tapewire.bus.names import PathsBelow, check_name, folders_below, path_below
 from tapewire.errors import InvalidName
 
 __all__ = [
@@ -67,6 +68,11 @@ class StreamsLayout:
     def raw(self, venue: str) -> Path:
         """The queue of everything that a venue's feed receives."""
         return path_below(self.root, "streams", "raw", check_name("venue", venue), "queue")
+
+    def raw_paths(self) -> Callable[[str], Path]:
+        """`raw` for many venues: what their paths have in common is resolved once."""
+        paths = PathsBelow(self.root, "streams", "raw")
+        return lambda venue: paths.path(check_name("venue", venue), "queue")
 
     def clean(self, venue: str, symbol: str, stream: str) -> Path:
         """The queue of one stream ("book", "trades") of one symbol."""

@@ -19,7 +19,7 @@ from typing import Any
 from tapewire._native import process_start_ticks, wall_clock_ns
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
-from tapewire.protocol.json_file import locked_folder
+from tapewire.protocol.json_file import decode, locked_folder
 
 __all__ = [
     "Lease",
@@ -236,8 +236,8 @@ _TEXT_FIELDS = ("host", "boot_id")
 
 def _parse(file: Path, content: bytes) -> Lease:
     try:
-        table: Any = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        table: Any = decode(content)
+    except ValueError as error:
         raise _corrupt(file, f"no JSON: {error}") from error
     if not isinstance(table, dict):
         raise _corrupt(file, "not a JSON object")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+from functools import cached_property
 from pathlib import Path
 
 from tapewire._native import NAME_RULE, is_name
 from tapewire.errors import InvalidName
 
-__all__ = ["check_name", "folders_below", "make_folders", "path_below", "sync"]
+__all__ = ["PathsBelow", "check_name", "folders_below", "make_folders", "path_below", "sync"]
 
 _SHOWN = 64  # of a name in a message; what is longer is wrong for that alone
 
@@ -54,6 +56,56 @@ def path_below(root: Path, *parts: str) -> Path:
             hint="replace the link by a folder, or give the place it leads to as a root of its own",
         )
     return path
+
+
+class PathsBelow:
+    """`path_below` for many paths of one directory: the way to that directory is resolved once.
+
+    `path_below` looks at every component of a path and of its root; this looks, for each path, only
+    at the components past the directory. Make a new one for each load: it sees no link that appears
+    above the directory later.
+
+    Example:
+        >>> raw = PathsBelow(tmp, "streams", "raw")
+        >>> raw.path("binance", "queue") == path_below(tmp, "streams", "raw", "binance", "queue")
+        True
+    """
+
+    def __init__(self, root: Path, *directory: str) -> None:
+        self._root = root
+        self._directory = directory
+
+    @cached_property
+    def _resolved(self) -> tuple[Path, str]:
+        """The directory as it is named, and without links."""
+        path = path_below(self._root, *self._directory)
+        return path, os.path.realpath(path)
+
+    def path(self, *parts: str) -> Path:
+        """The directory and `parts` joined; refused when a link on the way leads out of the root.
+
+        Raises:
+            InvalidName: A link leads out of the root.
+        """
+        directory, real = self._resolved
+        if _may_have_link(real, parts):
+            return path_below(self._root, *self._directory, *parts)
+        return directory.joinpath(*parts)
+
+
+def _may_have_link(directory: str, parts: tuple[str, ...]) -> bool:
+    """Whether one of `parts` is a link; also True where that cannot be seen."""
+    at = directory
+    for part in parts:
+        at = f"{at}/{part}"
+        try:
+            if stat.S_ISLNK(os.lstat(at).st_mode):
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False  # and what does not exist contains no link
+        except OSError:
+            return True
+    return False
 
 
 def make_folders(folder: Path) -> None:

@@ -56,6 +56,7 @@ BATCH = 65_536
 ROLL_SEGMENT_BYTES = 1 << 20
 _PER_SEGMENT = (ROLL_SEGMENT_BYTES - 64) // RECORD_BYTES
 _ROLL_WARM = 1_000
+_AHEAD_BYTES = 256 << 10  # what a worker prepares at least
 
 
 def segment_bytes_for(records: int) -> int:
@@ -173,12 +174,12 @@ def batch_round(
 
 
 def _prepared(path: Path, segment: int) -> bool:
-    """The next segment has its name, and the worker is done with faulting its pages in."""
+    """The next segment has its name, and the worker is done with faulting its first pages in."""
     if not (path / f"{segment:09d}.q").exists():
         return False
     mapped = Path("/proc/self/smaps").read_text()
     found = re.search(rf"{segment:09d}\.q\n(?:.*\n)*?Rss:\s+(\d+) kB", mapped)
-    return found is not None and int(found[1]) * 1024 >= ROLL_SEGMENT_BYTES
+    return found is not None and int(found[1]) * 1024 >= _AHEAD_BYTES
 
 
 def rolls(path: Path, count: int) -> tuple[list[int], list[int], int]:

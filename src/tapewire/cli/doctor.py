@@ -43,7 +43,7 @@ def doctor(
 ) -> None:
     """Look at every queue for what killed processes leave behind; a line for each finding.
 
-    Found are stale locks, dead and lagging readers, temporary files, old
+    Found are failed syncs, stale locks, dead and lagging readers, temporary files, old
     segments that are not sealed, marks of processes that are gone, and what
     cannot be read. Noted are segments that no reader needs any more and copies
     of damaged ones.

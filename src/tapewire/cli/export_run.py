@@ -77,6 +77,7 @@ class Part:
     start: int  # no record before this number
     stop: int | None  # no record beyond this number
     end: Any  # where the log ended when we began; None where a kind's positions have no order
+    to_the_end: bool  # no other place to end at was asked for
 
     @classmethod
     def of(cls, log: str, from_seq: int | None, to_seq: int | None, to_time_ns: int | None) -> Part:
@@ -97,7 +98,8 @@ class Part:
                 stop = stop if beyond is None else beyond.seq - 1  # -1: nothing at all
             scout.seek_end()
             end = scout.position
-        return cls(from_seq or 0, stop, end if isinstance(end, tuple) else None)
+        to_the_end = to_seq is None and to_time_ns is None
+        return cls(from_seq or 0, stop, end if isinstance(end, tuple) else None, to_the_end)
 
     def batches(self, reader: Reader, damage: Damage) -> Iterator[Batch]:
         """From where the reader stands."""
@@ -121,6 +123,16 @@ class Part:
             if kept:
                 yield batch[:kept]
             return
+        if self.to_the_end:
+            _check_end(reader, damage)
+
+
+def _check_end(reader: Reader, damage: Damage) -> None:
+    """Report what is lost where the log seems to end. A record that came meanwhile is no part."""
+    try:
+        reader.read_batch(1)
+    except DAMAGE as error:
+        damage.passed(reader, error)
 
 
 def _place(batch: Batch, seq: int, side: Literal["left", "right"]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,6 +118,8 @@ def _show(seen: QueueStatus, writer: str, readers: dict[str, str]) -> None:
     line("segments", f"{_segments(seen)}, {bytes_text(seen.disk_bytes)} on disk")
     line("end", f"segment {seen.end_segment}, offset {seen.end_offset:,}")
     line("writer", _writer_text(seen, writer))
+    if seen.sync_errno:
+        line("sync", f"failed: {os.strerror(seen.sync_errno)}; see `tapewire doctor`")
     if seen.ready or seen.lease:
         lease = "" if seen.lease is None else f" lease {seen.lease}"
         line("bus", f"{'READY' if seen.ready else 'not READY'}{lease}")

@@ -1,4 +1,4 @@
-"""`tapewire repair QUEUE`: what opening a writer would do, offline."""
+"""`tapewire repair QUEUE`: repair what a crash or damage left, offline."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ __all__ = ["repair"]
 
 
 def repair(
-    queue: Annotated[Path, typer.Argument(metavar="QUEUE", help="Folder of a queue.")],
+    queue: Annotated[Path, typer.Argument(metavar="QUEUE", help="Directory of a queue.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Mend what a crash left, as opening a writer does; append nothing.
+    """Repair what a crash or damage left, in all segments; append nothing.
+
+    Each damaged span becomes padding, and a copy of its segment is kept. Damaged
+    segment headers and control.meta are written again.
 
     Without --yes it is a dry run, which changes nothing and exits 1 when there
-    is something to do: the segments that recovery would look into are copied to
-    a hidden folder beside the queue and mended there.
+    is something to do: the queue is copied to a hidden directory beside it and
+    repaired there.
 
     A queue with a living writer is refused.
     """
@@ -38,10 +41,10 @@ def repair(
         for action in done.actions:
             say(f"  {action}")
         if not done.actions:
-            say("nothing to mend")
+            say("nothing to repair")
         for note in done.notes:
             say(f"note: {note}")
-        say(f"the next record gets number {done.next_seq:,}")
+        say(f"the next record gets sequence number {done.next_seq:,}")
         if done.rehearsed and done.actions:
             say("nothing was changed: say --yes to do it")
 

@@ -2,12 +2,14 @@
 
 The standard library's server does: what it serves is read by a person or a scraper, once a second.
 It guards against what a web page opened in a browser on the same machine could do: names that were
-made to point here (DNS rebinding, by the Host header), other pages that read or frame it.
+made to point here (DNS rebinding, by the Host header), other pages that read or frame it. Clients
+that are slow, on purpose or not, do not keep others out: see `connections`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import ipaddress
 import socket
 import threading
@@ -19,14 +21,10 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from tapewire.errors import TapewireError
+from tapewire.monitor.connections import AnswerWriter, Connections, HeadReader
 from tapewire.monitor.snapshot import printable
 
 __all__ = ["Answer", "LocalServer", "Request", "is_loopback"]
-
-# A client that neither sends nor takes anything for so long is cut off.
-STALLED_SECONDS = 15.0
-MAX_STREAMS = 64
-MAX_CONNECTIONS = 256  # each is a thread
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -58,10 +56,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a route gives: a body, or pieces that are sent as they come until there are no more."""
+    """What a route gives: a body, or pieces that are sent as they come until there are no more.
+
+    Attributes:
+        content_type: The header.
+        body: All bytes, or pieces. An empty piece sends nothing: give one a second while there is
+            nothing to send, so that the stream of a client that is gone ends.
+        filler: Of pieces, what the format lets stand between two of them any number of times. With
+            it the server finds clients that do not read.
+    """
 
     content_type: str
     body: bytes | Iterable[bytes]
+    filler: bytes = b""
 
 
 Route = Callable[[Request], Answer]
@@ -95,8 +102,9 @@ class LocalServer:
         self._names = {"localhost", bind.lower(), *(name.lower() for name in allow_hosts)}
         if not is_loopback(bind):
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-        self._streams = threading.BoundedSemaphore(MAX_STREAMS)
-        self._server = _Server((bind, port), _handler(self, routes))
+        self.connections = Connections()
+        handler = type("Handler", (_Handler,), {"local": self, "routes": routes})
+        self._server = _Server((bind, port), handler, self.connections)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="tw-http", daemon=True
@@ -130,14 +138,6 @@ class LocalServer:
             return ipaddress.ip_address(host).is_loopback or not is_loopback(self.bind)
         return False
 
-    def take_stream(self) -> bool:
-        """One of the places for answers that do not end; False when all are taken."""
-        return self._streams.acquire(blocking=False)
-
-    def release_stream(self) -> None:
-        """Give it back."""
-        self._streams.release()
-
     def close(self) -> None:
         """Stop listening. Streams end when whoever makes them stops; nobody waits for them."""
         self._server.shutdown()
@@ -155,29 +155,28 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # Ctrl-C does not wait for browsers
     allow_reuse_address = True
-    request_queue_size = 64
+    request_queue_size = 1024  # past it, the kernel of a client tries again a second later
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        connections: Connections,
+    ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
-        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._connections = connections
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
+        if self._connections.admit(request):
             super().process_request(request, client_address)
-        except BaseException:  # there is no thread that would give it back
-            self._places.release()
-            raise
+        else:
+            self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.drop(request)
+        super().shutdown_request(request)
 
     def server_bind(self) -> None:
         # HTTPServer's asks the resolver for this machine's name, which may take seconds.
@@ -195,63 +194,80 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-def _handler(server: LocalServer, routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        server_version = "tapewire"
-        sys_version = ""
-        timeout = STALLED_SECONDS
+class _Handler(BaseHTTPRequestHandler):
+    local: LocalServer
+    routes: Mapping[str, Route]
 
-        def do_GET(self) -> None:
-            if not server.knows_host(self.headers.get("Host")):
-                self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this is not the host you asked for")
-                return
-            path, _, query = self.path.partition("?")
-            route = routes.get(path)
-            if route is None:
-                self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
-                return
-            try:
-                answer = route(Request(path, query, self.headers.get("Accept", "")))
-            except (OSError, TapewireError) as error:  # what is watched is gone, say
-                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, printable(str(error)))
-                return
-            if isinstance(answer.body, bytes):
-                self._send(HTTPStatus.OK, answer.content_type, answer.body)
-            else:
-                self._stream(answer.content_type, answer.body)
+    protocol_version = "HTTP/1.1"
+    server_version = "tapewire"
+    sys_version = ""
 
-        do_HEAD = do_GET
+    def setup(self) -> None:
+        self.connection = self.request
+        self.client = self.local.connections.of(self.request)
+        self.rfile = io.BufferedReader(HeadReader(self.client))
+        self.wfile = AnswerWriter(self.client)
 
-        def _stream(self, content_type: str, pieces: Iterable[bytes]) -> None:
-            if not server.take_stream():
-                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open")
+    def handle_one_request(self) -> None:
+        self.client.expect_head()
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        parsed = super().parse_request()
+        self.client.begin_answer()
+        return parsed
+
+    def do_GET(self) -> None:
+        if not self.local.knows_host(self.headers.get("Host")):
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this is not the host you asked for")
+            return
+        path, _, query = self.path.partition("?")
+        route = self.routes.get(path)
+        if route is None:
+            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
+            return
+        try:
+            answer = route(Request(path, query, self.headers.get("Accept", "")))
+        except (OSError, TapewireError) as error:  # what is watched is gone, say
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, printable(str(error)))
+            return
+        if isinstance(answer.body, bytes):
+            self._send(HTTPStatus.OK, answer.content_type, answer.body)
+        else:
+            self._stream(answer.content_type, answer.body, answer.filler)
+
+    do_HEAD = do_GET
+
+    def _stream(self, content_type: str, pieces: Iterable[bytes], filler: bytes) -> None:
+        if not self.local.connections.take_stream(self.client):
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open")
+            return
+        try:
+            self.close_connection = True
+            self._begin(HTTPStatus.OK, content_type, {"Connection": "close"})
+            if self.command == "HEAD":
                 return
-            try:
-                self.close_connection = True
-                self._begin(HTTPStatus.OK, content_type, {"Connection": "close"})
-                if self.command == "HEAD":
+            self.client.begin_stream(filler)
+            for piece in pieces:
+                if self.client.evicted:
                     return
-                for piece in pieces:
-                    self.wfile.write(piece)
-            finally:
-                server.release_stream()
+                self.wfile.write(piece)
+        finally:
+            self.local.connections.release_stream(self.client)
 
-        def _refuse(self, status: HTTPStatus, why: str) -> None:
-            self._send(status, "text/plain; charset=utf-8", f"{why}\n".encode())
+    def _refuse(self, status: HTTPStatus, why: str) -> None:
+        self._send(status, "text/plain; charset=utf-8", f"{why}\n".encode())
 
-        def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
-            self._begin(status, content_type, {"Content-Length": str(len(body))})
-            if self.command != "HEAD":
-                self.wfile.write(body)
+    def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self._begin(status, content_type, {"Content-Length": str(len(body))})
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
-        def _begin(self, status: HTTPStatus, kind: str, more: Mapping[str, str]) -> None:
-            self.send_response(status)
-            for name, value in {"Content-Type": kind, **more, **_HEADERS}.items():
-                self.send_header(name, value)
-            self.end_headers()
+    def _begin(self, status: HTTPStatus, kind: str, more: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **more, **_HEADERS}.items():
+            self.send_header(name, value)
+        self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass  # the terminal belongs to the person
-
-    return Handler
+    def log_message(self, format: str, *args: object) -> None:
+        pass  # the terminal belongs to the person

@@ -23,6 +23,8 @@ _PAGE = {
     "plot.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
+_COMMENT = b":" + b" " * 16_382 + b"\n"  # an EventSource skips lines that begin with a colon
+_IDLE_SECONDS = 1.0  # between two looks for whether a client is gone
 
 
 class LivePage:
@@ -66,7 +68,7 @@ class LivePage:
         folder = resources.files("tapewire.monitor") / "page"
         routes = {f"/{name}": _file((folder / name).read_bytes(), _PAGE[name]) for name in _PAGE}
         routes["/"] = routes.pop("/index.html")
-        routes["/events"] = lambda request: Answer("text/event-stream", self._events())
+        routes["/events"] = lambda request: Answer("text/event-stream", self._events(), _COMMENT)
         routes["/snapshot.json"] = lambda request: Answer("application/json", self._latest)
         self._server = LocalServer(routes, bind=bind, port=port, allow_hosts=allow_hosts)
         self._thread = threading.Thread(target=self._run, name="tw-monitor", daemon=True)
@@ -121,9 +123,12 @@ class LivePage:
         yield b"event: hello\ndata: " + _json(hello) + b"\n\n"
         while not self._closing.is_set():
             with self._changed:
-                self._changed.wait_for(lambda: self._closing.is_set() or self._number > shown)  # noqa: B023
+                is_news = self._changed.wait_for(
+                    lambda: self._closing.is_set() or self._number > shown,  # noqa: B023
+                    timeout=_IDLE_SECONDS,
+                )
                 shown, text = self._number, self._latest
-            yield b"event: snapshot\ndata: " + text + b"\n\n"
+            yield b"event: snapshot\ndata: " + text + b"\n\n" if is_news else b""
 
 
 def _file(body: bytes, content_type: str) -> Any:

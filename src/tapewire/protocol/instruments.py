@@ -10,20 +10,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 from tapewire.errors import InvalidMessage, LayoutConflict, TapewireError
 from tapewire.protocol._native import MAX_SCALE, symbol_hash, xxh64
 from tapewire.protocol.json_file import (
     Wrong,
-    entries_of,
-    load,
     locked_folder,
     members,
-    parse_checked,
+    named_errors,
+    open_plain,
     store,
 )
+from tapewire.protocol.json_stream import stream_entries
 
 __all__ = [
     "FILE_NAME",
@@ -38,7 +38,7 @@ __all__ = [
 FILE_NAME = "instruments.json"
 FORMAT = "tapewire-instruments"
 FORMAT_VERSION = 1
-MAX_FILE_BYTES = 64 << 20
+MAX_FILE_BYTES = 64 << 20  # more than MAX_INSTRUMENTS with names of usual length take
 MAX_INSTRUMENTS = 200_000
 MAX_NAME_BYTES = 64
 # From a log in an archive up to the archive's root: v1/<venue>/<symbol>/<date>/<stream>, and some.
@@ -46,6 +46,14 @@ MAX_LEVELS_UP = 8
 
 RulesName = Literal["szse", "sse"]
 BookModeName = Literal["l2", "l3"]
+_RULES = get_args(RulesName)
+_BOOK_MODES = get_args(BookModeName)
+_RANGES = (
+    ("price_scale", 0, MAX_SCALE),
+    ("size_scale", 0, MAX_SCALE),
+    ("venue_id", 1, 0xFFFF),
+    ("market_id", 1, 0xFFFF_FFFF),
+)
 
 
 class UnknownInstrument(TapewireError, LookupError):
@@ -88,16 +96,11 @@ class Instrument:
             _check_name(name, getattr(self, name))
         if ":" in self.venue:
             raise InvalidMessage(f"a venue's name must have no colon: venue={self.venue!r}")
-        for name, least, most in (
-            ("price_scale", 0, MAX_SCALE),
-            ("size_scale", 0, MAX_SCALE),
-            ("venue_id", 1, 0xFFFF),
-            ("market_id", 1, 0xFFFF_FFFF),
-        ):
+        for name, least, most in _RANGES:
             _check_whole(name, getattr(self, name), least, most)
-        if self.rules is not None and self.rules not in get_args(RulesName):
+        if self.rules is not None and self.rules not in _RULES:
             raise InvalidMessage(f"rules must be szse, sse or None: rules={self.rules!r}")
-        if self.book_mode not in get_args(BookModeName):
+        if self.book_mode not in _BOOK_MODES:
             raise InvalidMessage(f"book_mode must be l2 or l3: book_mode={self.book_mode!r}")
         if self.tick is not None:
             _check_whole("tick", self.tick, 1, 2**63 - 1)
@@ -295,9 +298,31 @@ class Instruments:
 
     @classmethod
     def _read(cls, path: str) -> Self:
-        made = cls(parse(load(path, MAX_FILE_BYTES), path))
+        made = cls()
+        texts: dict[str, str] = {}
+        with open_plain(path, MAX_FILE_BYTES) as file, named_errors(path, _REMEDY):
+            entries = stream_entries(file, FORMAT, FORMAT_VERSION, "instruments", MAX_INSTRUMENTS)
+            for i, entry in enumerate(entries):
+                made._put_entry(entry, f"instruments[{i}]", texts)
         made.path = path
         return made
+
+    def _put_entry(self, entry: Any, where: str, texts: dict[str, str]) -> None:
+        """Take an entry of a file; `Wrong` when it breaks a rule. `texts` has those seen before."""
+        if not isinstance(entry, dict) or entry.keys() != _KINDS.keys():
+            members(entry, where, **_KINDS)
+        for name in ("venue", "rules", "book_mode"):  # a few texts, which thousands share
+            text = entry[name]
+            if type(text) is str:
+                entry[name] = texts.setdefault(text, text)
+        try:
+            instrument = Instrument(**entry)
+            if (instrument.venue, instrument.symbol) in self._by_name:
+                raise Wrong(f"{where}: there twice: {instrument}")
+            self._put(instrument)
+        except TapewireError as error:
+            members(entry, where, **_KINDS)  # of a value of another type it names the type
+            raise Wrong(f"{where}: {error.message}") from None
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Put them into a folder's `instruments.json`, beside those that are there.
@@ -326,8 +351,8 @@ class Instruments:
                 text = render(there)
                 if len(there) > MAX_INSTRUMENTS or len(text) > MAX_FILE_BYTES:
                     raise InvalidMessage(
-                        f"a folder has no room for so many instruments: instruments={len(there)}, "
-                        f"max={MAX_INSTRUMENTS}",
+                        f"too many instruments for a file: instruments={len(there)}, "
+                        f"max={MAX_INSTRUMENTS}, bytes={len(text)}, max={MAX_FILE_BYTES}",
                         path=path,
                     )
                 store(path, text, folder_fd)
@@ -375,7 +400,7 @@ def _conflict(what: str, value: int, one: Instrument, other: Instrument) -> Layo
 def render(instruments: Iterable[Instrument]) -> bytes:
     """The file for these instruments: JSON, a line for each, in the order of their names."""
     lines = [
-        json.dumps(asdict(one), ensure_ascii=False)
+        json.dumps({name: getattr(one, name) for name in _KINDS}, ensure_ascii=False)
         for one in sorted(instruments, key=lambda one: (one.venue, one.symbol))
     ]
     head = json.dumps({"format": FORMAT, "version": FORMAT_VERSION})
@@ -384,36 +409,14 @@ def render(instruments: Iterable[Instrument]) -> bytes:
 
 
 _REMEDY = "restore the file; the ids can be made anew from the names with Instrument.of"
-
-
-def parse(text: bytes, path: str) -> list[Instrument]:
-    """The instruments in the bytes of an `instruments.json`; `path` is for errors."""
-    return parse_checked(text, path, _instruments, _REMEDY)
-
-
-def _instruments(document: Any) -> list[Instrument]:
-    entries = entries_of(document, FORMAT, FORMAT_VERSION, "instruments", MAX_INSTRUMENTS)
-    found = Instruments()
-    for i, entry in enumerate(entries):
-        where = f"instruments[{i}]"
-        members(
-            entry,
-            where,
-            venue=str,
-            symbol=str,
-            price_scale=int,
-            size_scale=int,
-            venue_id=int,
-            market_id=int,
-            rules=str | None,
-            book_mode=str,
-            tick=int | None,
-        )
-        try:
-            instrument = Instrument(**entry)
-            if found.get(instrument.venue, instrument.symbol) is not None:
-                raise Wrong(f"{where}: there twice: {instrument}")
-            found._put(instrument)
-        except TapewireError as error:
-            raise Wrong(f"{where}: {error.message}") from None
-    return list(found)
+_KINDS: dict[str, Any] = {
+    "venue": str,
+    "symbol": str,
+    "price_scale": int,
+    "size_scale": int,
+    "venue_id": int,
+    "market_id": int,
+    "rules": str | None,
+    "book_mode": str,
+    "tick": int | None,
+}

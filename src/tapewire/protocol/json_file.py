@@ -10,23 +10,28 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from tapewire.errors import ConcurrentUse, CorruptMetadata, UnsupportedVersion
 
 __all__ = [
+    "DECODER",
     "Wrong",
     "check_format",
+    "decode",
     "entries_of",
     "load",
     "locked_folder",
     "members",
+    "named_errors",
+    "open_plain",
     "parse_checked",
     "short",
     "store",
 ]
 
 LOCK_SECONDS = 10.0
+MAX_DIGITS = 100  # of an integer: far more than 64 bits, so that a check can name the member
 
 _T = TypeVar("_T")
 
@@ -38,18 +43,46 @@ class Wrong(Exception):
 def parse_checked(text: bytes, path: str, check: Callable[[Any], _T], remedy: str) -> _T:
     """What `check` makes of the document in these bytes; its `Wrong` becomes `CorruptMetadata`."""
     try:
-        document = json.loads(
-            text.decode(), object_pairs_hook=_object, parse_constant=_refuse_constant
-        )
-    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError too
+        document = decode(text)
+    except ValueError as error:
         raise CorruptMetadata(f"not JSON of ours: {error}", path=path, hint=remedy) from None
-    try:
+    with named_errors(path, remedy):
         return check(document)
+
+
+@contextlib.contextmanager
+def named_errors(path: str, remedy: str) -> Iterator[None]:
+    """Turn `Wrong` into `CorruptMetadata` of this file; `UnsupportedVersion` gets the path."""
+    try:
+        yield
     except Wrong as error:
         raise CorruptMetadata(str(error), path=path, hint=remedy) from None
     except UnsupportedVersion as error:
         error.path = path
         raise
+
+
+def decode(text: bytes) -> Any:
+    """The value of a JSON document, by the rules of every JSON file that Tapewire writes.
+
+    Not accepted: another encoding than UTF-8, an object with a duplicated member, NaN and
+    infinities, nesting deeper than the interpreter's stack, integers of more than `MAX_DIGITS`
+    digits.
+
+    Example:
+        >>> decode(b'{"seq": 7}')
+        {'seq': 7}
+        >>> decode(b"1" * 5000)
+        Traceback (most recent call last):
+        ValueError: integer too long: digits=5000, max=100
+
+    Raises:
+        ValueError: It is not such a document; the text says why.
+    """
+    try:
+        return DECODER.decode(text.decode())
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def check_format(
@@ -117,8 +150,34 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"no such number: {name}")
 
 
+def _integer(text: str) -> int:
+    # `int` has a limit of its own, which a user can lift: then its time is quadratic. Integers
+    # close to it fail later, in a message that shows a sum of them.
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"integer too long: digits={len(text)}, max={MAX_DIGITS}")
+    return int(text)
+
+
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_refuse_constant, parse_int=_integer
+)
+
+
 def load(path: str, max_bytes: int) -> bytes:
     """All of a file that must be a plain one, and no larger than this."""
+    with open_plain(path, max_bytes) as file:
+        # Not max_bytes alone: `read` allocates what it is asked for.
+        return file.read(min(os.fstat(file.fileno()).st_size, max_bytes))
+
+
+@contextlib.contextmanager
+def open_plain(path: str, max_bytes: int) -> Iterator[BinaryIO]:
+    """A file to read from, that must be a plain one, and no larger than this.
+
+    Raises:
+        CorruptMetadata: It is a link, not a regular file, or too large; the error names the file,
+            its size and the limit.
+    """
     # Not blocking: a pipe put in its place must not hang us.
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -135,7 +194,7 @@ def load(path: str, max_bytes: int) -> bytes:
                 f"larger than it can be: bytes={status.st_size}, max={max_bytes}", path=path
             )
         with open(fd, "rb", closefd=False) as file:
-            return file.read(max_bytes)
+            yield file
     finally:
         os.close(fd)
 

@@ -44,6 +44,7 @@ cdef extern from "tapewire/queue/writer.hpp" namespace "tapewire::queue":
         int64_t flush_interval_ns
         optional[uint64_t] first_seq
         optional[cbool] sparse
+        cbool repair
 
     cppclass BatchRows:
         uint64_t count
@@ -60,9 +61,13 @@ cdef extern from "tapewire/queue/writer.hpp" namespace "tapewire::queue":
         const uint64_t* timestamps_ns
         const uint64_t* seqs
 
+    uint64_t kNoSeq "tapewire::queue::Writer::kNoSeq"
+
     cppclass CWriter "tapewire::queue::Writer":
         CWriter(const string&, const WriterOptions&) except +raise_python_error nogil
         bint try_append(uint16_t, uint16_t, uint64_t, uint64_t, const void*, uint64_t, bint) noexcept nogil
+        bint try_append_numbered(uint16_t, uint16_t, uint64_t, uint64_t, const void*, uint64_t,
+                                 bint) noexcept nogil
         uint64_t next_seq()
         bint sparse()
         uint64_t segment_bytes()
@@ -167,10 +172,14 @@ cdef extern from "tapewire/queue/status.hpp" namespace "tapewire::queue":
         uint64_t lag_ns
         optional[uint64_t] next_seq
 
-    cppclass CQueueLook "tapewire::queue::QueueLook":
-        uint32_t version
+    cppclass CGeometry "tapewire::queue::Geometry":
         uint64_t segment_bytes
         uint64_t first_seq
+
+    cppclass CQueueLook "tapewire::queue::QueueLook":
+        uint32_t version
+        CGeometry geometry
+        int sync_errno
         cbool sparse
         CPosition hint
         CPosition end
@@ -202,7 +211,7 @@ cdef extern from "tapewire/queue/upkeep.hpp" namespace "tapewire::queue":
     bint c_remove_reader "tapewire::queue::remove_reader"(
         const string&, const string&, optional[uint64_t]) except +raise_python_error nogil
     vector[string] c_wrong_indexes "tapewire::queue::wrong_indexes"(
-        const string&, uint64_t) except +raise_python_error nogil
+        const string&) except +raise_python_error nogil
 
 cdef extern from "tapewire/arrow.hpp":
     cdef struct ArrowSchema:

@@ -46,7 +46,9 @@ class Reservation:
 class Writer:
     path: str
     config: WriterConfig
-    def __init__(self, path: str | os.PathLike[str], config: WriterConfig) -> None: ...
+    def __init__(
+        self, path: str | os.PathLike[str], config: WriterConfig, *, repair: bool = False
+    ) -> None: ...
     def append(
         self,
         type_id: int,
@@ -117,7 +119,7 @@ class Upkeep:
 def remove_reader(
     path: str | os.PathLike[str], name: str, heartbeat_ns: int | None = None
 ) -> bool: ...
-def wrong_indexes(path: str | os.PathLike[str], segment_bytes: int) -> list[str]: ...
+def wrong_indexes(path: str | os.PathLike[str]) -> list[str]: ...
 
 class Reader(CursorReader):
     path: str

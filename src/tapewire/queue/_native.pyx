@@ -8,12 +8,15 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.long cimport (PyLong_AsLongAndOverflow, PyLong_AsLongLongAndOverflow, PyLong_Check,
                            PyLong_CheckExact)
 from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.pythread cimport (PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
                                PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock)
 from cython.operator cimport dereference as deref
 from libcpp.memory cimport make_unique
 from libcpp.utility cimport move
+
+cimport cython
 
 import enum
 import logging

@@ -41,9 +41,9 @@ class Finding:
 
     Attributes:
         queue: Path of the queue.
-        kind: What it is: "stale-lock", "temporary-file", "unsealed-segment", "dead-reader",
-            "dead-pinned-reader", "lagging-reader", "stale-marks", "problem", and as notes
-            "retention-candidates" and "damaged-copies".
+        kind: What it is: "sync-failed", "stale-lock", "temporary-file", "unsealed-segment",
+            "dead-reader", "dead-pinned-reader", "lagging-reader", "stale-marks", "problem", and as
+            notes "retention-candidates" and "damaged-copies".
         subject: The file, reader or segment it is about.
         message: What was seen.
         remedy: What to do.
@@ -80,11 +80,30 @@ def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[Fin
         )
         for line in seen.problems
     ]
+    if seen.sync_errno:
+        found.append(_failed_sync(seen))
     if not seen.writer.alive:
         found += _left_by_writer(seen)
     for reader in seen.readers:
         found += _of_reader(seen, reader, rules)
     return found + _notes(seen)
+
+
+def _failed_sync(seen: QueueStatus) -> Finding:
+    since = (
+        "the checkpoint"
+        if seen.checkpoint is None
+        else "segment {}, offset {}".format(*seen.checkpoint)
+    )
+    return Finding(
+        seen.path,
+        "sync-failed",
+        "control.meta",
+        f"a sync failed: {os.strerror(seen.sync_errno)}, errno={seen.sync_errno}; records since "
+        f"{since} may not be on disk",
+        "check the disk and its free space, then close and open the writer: its first flush_sync "
+        "writes them again",
+    )
 
 
 def _left_by_writer(seen: QueueStatus) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""What opening a writer does to a queue that somebody was killed in: for real, or on a copy."""
+"""Repairing a queue after a crash or damage: in place, or as a dry run on a copy."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from dataclasses import dataclass
 from tapewire.config import WriterConfig
 from tapewire.errors import StorageError, WriterAlreadyActive
 from tapewire.queue._native import Writer
-from tapewire.queue.status import QueueStatus, status
+from tapewire.queue.status import QueueStatus, status_of_damaged
 
 __all__ = ["Repair", "rehearse", "repair"]
 
 _FICLONE = 0x40049409  # share the blocks, where the filesystem can
 _CHUNK_BYTES = 1 << 20
-# How the lines begin that tell of a loss, or of the writer's threads, and not of something done.
+# How the lines begin that report a loss, or what the writer's threads met, not something done.
 _ONLY_SEEN = (
     "numbers ",
     "the log was on disk up to ",
+    "records at offsets ",
     "writing a seek index: ",
     "syncing a sealed segment: ",
     "stats.meta: ",
+    "a sync of the writer before failed ",
 )
 
 
@@ -39,7 +41,7 @@ class Repair:
         path: The queue.
         rehearsed: It was done to a copy; the queue is as it was.
         actions: A line for each thing done; empty when there was nothing to do.
-        notes: A line for each thing that was seen and cannot be mended.
+        notes: A line for each thing that was seen and cannot be repaired.
         next_seq: The number that the next record gets.
         padded: How many places of unfinished bytes were fenced off.
         damaged: How many damaged places were fenced off, with a copy kept.
@@ -57,7 +59,11 @@ class Repair:
 
 
 def repair(path: str | os.PathLike[str]) -> Repair:
-    """Open the queue's writer and close it again: that mends what a killed one left.
+    """Look at every record of a queue and repair what a crash or damage left.
+
+    As the opening of a writer does, but for all segments: each damaged span becomes padding, with a
+    copy of the segment kept; damaged segment headers and control.meta are written again; no valid
+    record is lost, and none is appended.
 
     Example:
         >>> import tapewire as tw
@@ -69,11 +75,12 @@ def repair(path: str | os.PathLike[str]) -> Repair:
 
     Raises:
         WriterAlreadyActive: The queue has a living writer.
-        CorruptMetadata: control.meta or the header of a segment is damaged.
+        CorruptMetadata: control.meta is damaged, and so is the header of every segment.
         FileNotFoundError: There is nothing at `path`.
     """
-    before = status(path)  # opening a writer would make a queue where there is none
-    with _log_lines() as lines, Writer(path, WriterConfig(preallocate=False)) as writer:
+    before = status_of_damaged(path)  # a writer would make a queue where there is none
+    config = WriterConfig(preallocate=False)
+    with _log_lines() as lines, Writer(path, config, repair=True) as writer:
         counters = writer.metrics()
     said = [line.removeprefix(f"{before.path}: ") for line in lines]
     notes = [line for line in said if line.startswith(_ONLY_SEEN)]
@@ -81,7 +88,7 @@ def repair(path: str | os.PathLike[str]) -> Repair:
     return Repair(
         path=before.path,
         rehearsed=False,
-        actions=(*_differences(before, status(path)), *done),
+        actions=(*_differences(before, status_of_damaged(path)), *done),
         notes=tuple(notes),
         next_seq=counters["next_seq"],
         padded=counters["recovered_pads"],
@@ -91,27 +98,25 @@ def repair(path: str | os.PathLike[str]) -> Repair:
 
 
 def rehearse(path: str | os.PathLike[str]) -> Repair:
-    """What `repair` would do, found out on a copy in a hidden folder beside the queue.
+    """What `repair` would do, found out on a copy in a hidden directory beside the queue.
 
-    Copied is what recovery looks into: the segments from the one before the last checkpoint on (all
-    when that is lost), those below that are not sealed, and the small files. Where the filesystem
-    can, blocks are shared; where not, a third of what is free there may be taken, since living
-    queues need room, too.
+    Where the filesystem can, the copy shares the blocks of the queue; where not, it may take a
+    third of what is free there, since living queues need space, too.
 
     Raises:
         StorageError: The copy would take more than that (its errno is ENOSPC).
         WriterAlreadyActive: The queue has a living writer, or got one meanwhile.
-        CorruptMetadata: control.meta or the header of a segment is damaged.
+        CorruptMetadata: control.meta is damaged, and so is the header of every segment.
         FileNotFoundError: There is nothing at `path`.
     """
-    before = status(path)
+    before = status_of_damaged(path)
     if before.writer.alive:
         raise _has_writer(before)
     parent = os.path.dirname(before.path)
     with tempfile.TemporaryDirectory(prefix=".tapewire-repair-", dir=parent) as folder:
         copy = os.path.join(folder, "queue")
         _copy_queue(before, copy)
-        again = status(path)
+        again = status_of_damaged(path)
         if again.writer.alive or again.writer.epoch != before.writer.epoch:
             raise _has_writer(again)
         done = repair(copy)
@@ -131,12 +136,12 @@ def _has_writer(seen: QueueStatus) -> WriterAlreadyActive:
     return WriterAlreadyActive(
         f"the queue has a writer: pid={seen.writer.pid}, epoch={seen.writer.epoch}",
         path=os.path.join(seen.path, "writer.lock"),
-        hint="a living writer has mended the queue when it opened it",
+        hint="a living writer has repaired the queue when it opened it",
     )
 
 
 def _differences(before: QueueStatus, after: QueueStatus) -> list[str]:
-    """What the log lines of recovery do not tell."""
+    """What the log lines of recovery do not report."""
     lines = []
     if before.writer.killed:
         lines.append(f"took the killed writer's name out of writer.lock: pid={before.writer.pid}")
@@ -146,10 +151,11 @@ def _differences(before: QueueStatus, after: QueueStatus) -> list[str]:
         if path not in after.temporary_files
     ]
     sealed_before = {segment.id: segment.sealed for segment in before.segments}
+    readable = {segment.id for segment in before.segments if segment.readable}
     for segment in after.segments:
         if segment.id not in sealed_before:
             lines.append(f"made segment {segment.id}")
-        elif segment.sealed and not sealed_before[segment.id]:
+        elif segment.sealed and segment.id in readable and not sealed_before[segment.id]:
             lines.append(f"sealed segment {segment.id}")
     return lines
 
@@ -186,14 +192,10 @@ def _copy_queue(seen: QueueStatus, copy: str) -> None:
     for reader in seen.readers:
         if not reader.alive:  # recovery leaves those that live alone
             _copy_file(seen, os.path.relpath(reader.path, seen.path), copy, room)
-    # One below the checkpoint's, too: by it numbers are told. Without a checkpoint anything may be
-    # missing, anywhere.
-    lowest = min(seen.checkpoint[0], seen.end_segment) - 1 if seen.checkpoint else 0
     for segment in seen.segments:
-        if segment.id >= lowest or not segment.sealed:
-            name = os.path.basename(segment.path)
-            _copy_file(seen, name, copy, room)
-            _copy_file(seen, os.path.splitext(name)[0] + ".idx", copy, room)
+        name = os.path.basename(segment.path)
+        _copy_file(seen, name, copy, room)
+        _copy_file(seen, os.path.splitext(name)[0] + ".idx", copy, room)
     for path in seen.temporary_files:
         with open(os.path.join(copy, os.path.basename(path)), "xb"):
             pass  # it only has to be there

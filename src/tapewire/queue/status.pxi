@@ -41,8 +41,9 @@ cdef class Watch:
                      look.lock.owner.value().epoch)
         return {
             "version": look.version,
-            "segment_bytes": look.segment_bytes,
-            "first_seq": look.first_seq,
+            "segment_bytes": look.geometry.segment_bytes,
+            "first_seq": look.geometry.first_seq,
+            "sync_errno": look.sync_errno,
             "sparse": <bint> look.sparse,
             "hint": (look.hint.segment, look.hint.offset),
             "end": (look.end.segment, look.end.offset),

@@ -128,6 +128,8 @@ class QueueStatus:
         end_segment: Where the next record comes, by the segments themselves.
         end_offset: The same, in that segment.
         checkpoint: Segment and offset up to which all is on disk, as the writer noted; or None.
+        sync_errno: Why a sync of a writer failed, if none has succeeded since; 0 otherwise. Records
+            after the checkpoint may be lost.
         last_seq: Number of the last record, or None.
         last_timestamp_ns: Its time, or None.
         first_available_seq: Number of the first record that is there, or None.
@@ -155,6 +157,7 @@ class QueueStatus:
     end_segment: int
     end_offset: int
     checkpoint: tuple[int, int] | None
+    sync_errno: int
     last_seq: int | None
     last_timestamp_ns: int | None
     first_available_seq: int | None
@@ -250,6 +253,21 @@ def status(path: str | os.PathLike[str]) -> QueueStatus:
     return QueueWatch(path).look()
 
 
+def status_of_damaged(path: str | os.PathLike[str]) -> QueueStatus:
+    """As `status`, also of a queue whose control.meta is missing."""
+    if os.path.lexists(os.path.join(path, "control.meta")) or not _has_segments(path):
+        return status(path)
+    watch = Watch(path)
+    return _named(watch.path, watch.look())
+
+
+def _has_segments(path: str | os.PathLike[str]) -> bool:
+    try:
+        return any(name.endswith(".q") and name[:-2].isdigit() for name in os.listdir(path))
+    except OSError:
+        return False  # `status` raises what is wrong with the path
+
+
 def find_queues(
     root: str | os.PathLike[str], on_error: Callable[[OSError], object] | None = None
 ) -> list[str]:
@@ -291,6 +309,7 @@ def _named(path: str, seen: dict[str, Any]) -> QueueStatus:
         end_segment=end_segment,
         end_offset=end_offset,
         checkpoint=seen["checkpoint"],
+        sync_errno=seen["sync_errno"],
         last_seq=seen["last_seq"],
         last_timestamp_ns=seen["last_timestamp_ns"],
         first_available_seq=seen["first_available_seq"],

@@ -63,10 +63,10 @@ def remove_reader(path, str name, heartbeat_ns=None):
     return removed
 
 
-def wrong_indexes(path, uint64_t segment_bytes):
+def wrong_indexes(path):
     """A line for each seek index that does not say what its segment says."""
     cdef string root = os.fsencode(os.path.abspath(os.fspath(path)))
     cdef vector[string] lines
     with nogil:
-        lines = c_wrong_indexes(root, segment_bytes)
+        lines = c_wrong_indexes(root)
     return _texts(lines)

@@ -262,7 +262,7 @@ class Verification:
             # A reader that was overtaken has lost its place; the log has lost nothing.
             problems = [line for line in self._queue.problems if _LAG_UNKNOWN not in line]
             if self._queue.segment_bytes:
-                problems += wrong_indexes(self._queue.path, self._queue.segment_bytes)
+                problems += wrong_indexes(self._queue.path)
             self._verdict.problems = problems
         return self._verdict
 

@@ -17,7 +17,8 @@ cdef class Writer:
     cdef int _queued                   # threads that wait for _slow
     cdef bint _ending                  # close() has been called
     cdef object _when_full
-    cdef Reservation _reservation
+    cdef PyObject* _reservation       # borrowed: dropping a reservation aborts it
+    cdef bint _abort_later             # it was dropped while another thread was inside a call
     cdef readonly str path
     cdef readonly object config
     cdef set _declared                 # message classes that types.json is known to hold
@@ -28,7 +29,7 @@ cdef class Writer:
         if self._slow is NULL:
             raise MemoryError
 
-    def __init__(self, path, config):
+    def __init__(self, path, config, *, repair=False):
         cdef WriterOptions options
         cdef string root
         if self._w is not NULL:
@@ -59,6 +60,7 @@ cdef class Writer:
             options.first_seq = <uint64_t> config.first_seq
         if config.sparse is not None:
             options.sparse = <cbool> <bint> config.sparse
+        options.repair = <cbool> <bint> repair
         self._when_full = config.when_full
         with nogil:
             self._w = new CWriter(root, options)
@@ -109,6 +111,9 @@ cdef class Writer:
         return 0
 
     cdef int _leave(self) except -1:
+        if self._abort_later:
+            self._abort_later = False
+            self._w.abort_reserved()
         self._w.resume()
         self._owner = 0
         PyThread_release_lock(self._slow)
@@ -158,6 +163,12 @@ cdef class Writer:
             self._full(deadline)
         return 0
 
+    cdef int _fail(self) except -1:
+        """The mapping or the queue is lost: nothing more is written, and why is raised."""
+        self._w.suspend()
+        self._w.check_usable()
+        return 0
+
     cdef uint64_t _append(self, uint16_t type_id, uint16_t flags, uint64_t timestamp_ns, object seq,
                           const void* data, uint64_t length, bint stable) except? 0xFFFFFFFFFFFFFFFF:
         cdef uint64_t number
@@ -166,16 +177,18 @@ cdef class Writer:
             self._open()  # making the payload's buffer, or room, may have run Python code
             if seq is None:
                 number = self._w.next_seq()
+                if number == kNoSeq:
+                    self._make_room(length, &deadline)  # raises: numbers are used up
             else:
                 number = _number(seq)
                 self._open()
                 self._w.check_number(number)
-            if self._w.try_append(type_id, flags, number, timestamp_ns, data, length, stable):
+            if self._w.try_append_numbered(type_id, flags, number, timestamp_ns, data, length, stable):
                 break
             # Other threads may append meanwhile, so the number is taken anew.
             self._make_room(length, &deadline)
         if self._w.lost():
-            self._w.check_usable()
+            self._fail()
         return number
 
     def append(self, type_id, payload, timestamp_ns=None, flags=0, seq=None):
@@ -192,11 +205,12 @@ cdef class Writer:
             # The hot path, in one piece: an immutable payload, the next number, room in the segment.
             if seq is None and self._w is not NULL and not self._ending:
                 number = self._w.next_seq()
-                if self._w.try_append(c_type, c_flags, number, c_time, PyBytes_AS_STRING(payload),
-                                      PyBytes_GET_SIZE(payload), True) and not self._w.lost():
+                if number != kNoSeq and self._w.try_append(
+                        c_type, c_flags, number, c_time, PyBytes_AS_STRING(payload),
+                        PyBytes_GET_SIZE(payload), True) and not self._w.lost():
                     return number
                 if self._w.lost():
-                    self._w.check_usable()
+                    self._fail()
             return self._append(c_type, c_flags, c_time, seq, PyBytes_AS_STRING(payload),
                                 PyBytes_GET_SIZE(payload), True)
         return self._append_buffer(c_type, c_flags, c_time, seq, payload)
@@ -220,6 +234,11 @@ cdef class Writer:
         `timestamps_ns` all get the time of the call. Either all rows have room or none is appended; an
         I/O error midway has the number of appended rows in `.appended`.
         """
+        self._open()
+        # First: in a forked child a lock that another thread of the parent held is never released, and an
+        # import takes one.
+        if self._w.forked_away():
+            self._w.check_usable()
         from tapewire.queue.rows import gather
         if not isinstance(rows, (list, tuple)) and (
                 hasattr(rows, "__arrow_c_array__") or hasattr(rows, "__arrow_c_stream__")):
@@ -322,7 +341,7 @@ cdef class Writer:
                 slot._map = self._w.current_map()
                 slot._size = size
                 slot._writer = self
-                self._reservation = slot
+                self._reservation = <PyObject*> slot
         finally:
             self._leave()
         return fits
@@ -433,8 +452,8 @@ cdef class Writer:
         while self._flushing:
             with nogil:
                 nap_1ms()
-        self._reservation = None
-        self._w = NULL  # from here on nobody else gets in
+        self._reservation = NULL
+        self._w = NULL  # from here on no other thread gets in
         try:
             with nogil:
                 w.close()
@@ -458,6 +477,7 @@ cdef class Writer:
         return f"<Writer {self.path!r} next_seq={self._w.next_seq()} epoch={self._w.epoch()}>"
 
 
+@cython.no_gc_clear
 cdef class Reservation:
     """A place in the segment that is being filled; see `Writer.reserve`."""
 
@@ -469,7 +489,6 @@ cdef class Reservation:
     cdef uint16_t _flags
     cdef object _time
     cdef object _seq
-    cdef object _view
     cdef bint _done
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
@@ -480,9 +499,8 @@ cdef class Reservation:
     def buffer(self):
         """The place as a writable memoryview."""
         self._still_open()
-        if self._view is None:
-            self._view = PyMemoryView_FromObject(self)
-        return self._view
+        # Not kept: it holds this object, which would then never be dropped, and so never aborted.
+        return PyMemoryView_FromObject(self)
 
     def commit(self, length=None):
         """Make it a record of `length` bytes (all of it unless given); returns its number."""
@@ -514,14 +532,13 @@ cdef class Reservation:
             self._writer._leave()
 
     cdef int _still_open(self) except -1:
-        if self._done or self._writer._w is NULL or self._writer._reservation is not self:
+        if self._done or self._writer._w is NULL or self._writer._reservation != <PyObject*> self:
             raise ClosedHandle("the reservation is over")
         return 0
 
     cdef void _finish(self) noexcept:
         self._done = True
-        self._writer._reservation = None
-        self._view = None
+        self._writer._reservation = NULL
 
     def __enter__(self):
         return self.buffer
@@ -529,10 +546,29 @@ cdef class Reservation:
     def __exit__(self, kind, error, trace):
         if self._done:
             return
-        if kind is None:
-            self.commit()
-        elif self._writer._w is not NULL:
-            self.abort()
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            # Also where a signal, or another error, kept it from being committed.
+            self._give_up()
+
+    cdef void _give_up(self) noexcept:
+        """Abort without waiting: now, or when the call of another thread ends."""
+        cdef Writer writer = self._writer
+        if self._done or writer is None or writer._w is NULL:
+            return
+        if writer._reservation != <PyObject*> self:
+            return
+        self._finish()
+        if writer._owner == 0 and PyThread_acquire_lock(writer._slow, 0):
+            writer._w.abort_reserved()
+            PyThread_release_lock(writer._slow)
+        else:
+            writer._abort_later = True
+
+    def __dealloc__(self):
+        self._give_up()
 
     def __repr__(self):
         return f"<Reservation of {self._size} bytes{', over' if self._done else ''}>"

@@ -1,6 +1,7 @@
 """router.toml: all that is missing in one error, and nothing misspelt that goes unnoticed."""
 
 import contextlib
+import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -76,6 +77,9 @@ def test_a_feed_that_is_not_required_may_be_missing(load):
         ('[[feed]]\nvenue = "x"\nrequired = "yes"', "required must be true or false"),
         ('[[feed]]\nvenue = "x"\n[[feed]]\nvenue = "x"', "named twice: venue='x'"),
         ("[[feed", "not TOML"),
+        ("[[feed]]\nvenue = " + "9" * 10_000, "integer out of range: line=2, must fit in 64 bits"),
+        ("[[feed]]\nvenue = 0x" + "f" * 10_000, r"integer out of range: option=feed\[0\].venue"),
+        ("[[feed]]\nvenue" + ".a" * 5_000 + " = 1", r"nested too deep: option=feed\[0\].venue.a"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_said_with_the_file(load, tmp, text, says):
@@ -90,6 +94,64 @@ def test_a_file_that_is_not_there_or_no_text(tmp, layout):
     (tmp / "router.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(tw.InvalidOption, match="not TOML"):
         bus.load_feeds(tmp / "router.toml", layout)
+
+
+def test_the_cost_of_a_feed_depends_neither_on_their_count_nor_on_the_depth_of_the_root(
+    tmp, monkeypatch
+):
+    """Counts system calls on paths: they were most of the time that 20,000 feeds took."""
+    calls = 0
+
+    def count(function):
+        def counted(*args, **kwargs):
+            nonlocal calls
+            calls += 1
+            return function(*args, **kwargs)
+
+        return counted
+
+    for name in ("stat", "lstat", "readlink"):
+        monkeypatch.setattr(os, name, count(getattr(os, name)))
+
+    def cost(feeds, depth):
+        nonlocal calls
+        text = "".join(f'[[feed]]\nvenue = "v{n}"\nrequired = false\n' for n in range(feeds))
+        (tmp / "router.toml").write_text(text)
+        root = tmp.joinpath(*["d"] * depth)
+        (root / "streams" / "raw" / "v0" / "queue").mkdir(parents=True, exist_ok=True)
+        calls = 0
+        assert len(bus.load_feeds(tmp / "router.toml", bus.Layout(root))) == feeds
+        return calls
+
+    shallow, deep, many = cost(200, 1), cost(200, 40), cost(2000, 1)
+    assert deep - shallow < 200  # a few calls for each level, once
+    assert many - shallow <= 5 * (2000 - 200)
+
+
+def test_a_feed_whose_directory_is_a_link_stays_below_the_root(load, layout, tmp):
+    inside = layout.streams.raw("real")
+    make(inside)
+    (layout.root / "streams" / "raw" / "linked").symlink_to(inside.parent)
+    (feed,) = load('[[feed]]\nvenue = "linked"')
+    assert feed == bus.Feed("linked", layout.streams.raw("linked"), present=True)
+    make(tmp / "outside" / "queue")
+    (layout.root / "streams" / "raw" / "out").symlink_to(tmp / "outside")
+    with pytest.raises(tw.InvalidOption, match="number 2: a link leads out of the root"):
+        load('[[feed]]\nvenue = "real"\n[[feed]]\nvenue = "out"')
+    (layout.root / "streams" / "raw" / "deep").mkdir()
+    (layout.root / "streams" / "raw" / "deep" / "queue").symlink_to(tmp / "outside" / "queue")
+    with pytest.raises(tw.InvalidOption, match="number 1: a link leads out of the root"):
+        load('[[feed]]\nvenue = "deep"')
+
+
+def test_a_link_above_all_feeds_that_leads_out_of_the_root_is_refused(load, layout, tmp):
+    (tmp / "elsewhere").mkdir()
+    (layout.root / "streams").mkdir(parents=True)
+    (layout.root / "streams" / "raw").symlink_to(tmp / "elsewhere")
+    with pytest.raises(tw.InvalidOption, match="number 1: a link leads out of the root"):
+        load('[[feed]]\nvenue = "x"\nrequired = false')
+    (feed,) = load('[[feed]]\nvenue = "x"\npath = "x"\nrequired = false')
+    assert feed.path == tmp / "x"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)

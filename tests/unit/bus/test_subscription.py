@@ -105,21 +105,25 @@ def test_a_removed_queue_is_gone_and_the_one_in_its_place_is_read_anew(discovery
 
 
 def test_a_queue_being_removed_is_gone_as_soon_as_its_segments_are(discovery, queue):
-    with publish(queue):
-        assert isinstance(discovery.poll(), bus.Connected)
-        for segment in queue.glob("*.q"):
-            segment.unlink()
-        assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.SEGMENT_MISSING)
-        assert discovery.poll() == bus.Waiting("the writer went: segment_missing")
+    writer = publish(queue)
+    assert isinstance(discovery.poll(), bus.Connected)
+    for segment in queue.glob("*.q"):
+        segment.unlink()
+    assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.SEGMENT_MISSING)
+    assert discovery.poll() == bus.Waiting("the writer went: segment_missing")
+    with pytest.raises(tw.SegmentMissing):
+        writer.close()
 
 
 def test_a_queue_replaced_between_two_polls_is_a_disconnect_first(discovery, queue):
+    replaced = publish(queue)
+    old = discovery.poll().reader
+    queue.rename(queue.with_name("away"))
     with publish(queue):
-        old = discovery.poll().reader
-        queue.rename(queue.with_name("away"))
-        with publish(queue):
-            assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.SEGMENT_MISSING)
-            assert discovery.poll().reader is not old
+        assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.SEGMENT_MISSING)
+        assert discovery.poll().reader is not old
+    with pytest.raises(tw.LockLost):
+        replaced.close()
 
 
 def test_segments_that_retention_takes_are_no_disconnect(discovery, queue, eventually):

@@ -62,7 +62,7 @@ def test_a_dry_run_says_what_is_then_done_and_changes_nothing(tmp, make):
     assert (planned.pop("rehearsed"), done.pop("rehearsed")) == (True, False)
     assert planned == done
     again = tapewire("repair", queue)
-    assert (again.code, again.out.splitlines()[0]) == (0, "nothing to mend")
+    assert (again.code, again.out.splitlines()[0]) == (0, "nothing to repair")
 
 
 def test_what_is_done_is_named(tmp):
@@ -70,7 +70,7 @@ def test_what_is_done_is_named(tmp):
     assert "removed the temporary file 000000003.q.tmp" in out
     assert "sealed segment 0" in out
     assert "unfinished bytes at offset 448" in out
-    assert "the next record gets number 9" in out
+    assert "the next record gets sequence number 9" in out
 
 
 def test_damage_is_fenced_off_and_a_copy_kept(tmp):
@@ -83,7 +83,7 @@ def test_damage_is_fenced_off_and_a_copy_kept(tmp):
     assert tapewire("verify", queue, "--json").json[0]["gaps_found"] == 1
 
 
-def test_a_dry_run_copies_no_more_than_recovery_looks_into(tmp, monkeypatch):
+def test_a_dry_run_looks_at_every_segment(tmp, monkeypatch):
     queue = faulty_bus.good(tmp / "q", records=60)
     (queue / "000000099.q.tmp").touch()
     copied = []
@@ -97,7 +97,7 @@ def test_a_dry_run_copies_no_more_than_recovery_looks_into(tmp, monkeypatch):
     assert planned["actions"] == ["removed the temporary file 000000099.q.tmp"]
     assert planned["next_seq"] == 60
     segments = [name for name in copied if name.endswith(".q")]
-    assert len(segments) == 2 < len(qf.segment_ids(queue))
+    assert len(segments) == len(qf.segment_ids(queue))
 
 
 def test_a_dry_run_without_a_checkpoint_copies_everything(tmp):
@@ -110,12 +110,17 @@ def test_a_dry_run_without_a_checkpoint_copies_everything(tmp):
     assert "made segment 2" in done["actions"]
 
 
-def test_another_control_file_with_the_same_geometry_will_do(tmp):
+def test_the_control_file_of_another_queue_is_replaced(tmp):
     queue = faulty_bus.good(tmp / "q")
     other = faulty_bus.good(tmp / "other", records=3)
     (queue / "control.meta").write_bytes((other / "control.meta").read_bytes())
+    assert tapewire("verify", queue).code == 3
+    (done,) = tapewire("repair", queue, "--yes", "--json").json
+    assert done["next_seq"] == 20
+    assert done["actions"] == [
+        "control.meta was damaged or missing and was made again from the segments"
+    ]
     assert tapewire("verify", queue, "--json").json[0]["records"] == 20
-    assert tapewire("repair", queue, "--yes", "--json").json[0]["next_seq"] == 20
 
 
 @pytest.mark.parametrize("flags", [[], ["--yes"]])
@@ -128,13 +133,35 @@ def test_a_living_writer_is_left_alone(tmp, flags):
 
 
 @pytest.mark.parametrize("flags", [[], ["--yes"]])
-def test_a_damaged_control_file_exits_3(tmp, flags):
+def test_damage_of_control_file_and_all_segment_headers_exits_3(tmp, flags):
     queue = faulty_bus.good(tmp / "q")
     (queue / "control.meta").write_bytes(bytes(512))
+    for segment in qf.segment_ids(queue):
+        with open(qf.segment_path(queue, segment), "r+b") as file:
+            file.write(b"no magic")
     ran = tapewire("repair", queue, *flags)
     assert ran.code == 3
-    assert "control.meta is damaged" in ran.err
+    assert "control.meta is damaged and no segment has a valid header" in ran.err
     assert list(tmp.iterdir()) == [queue]
+
+
+@pytest.mark.parametrize("damage", ["zeroed", "cut", "missing"])
+def test_a_damaged_control_file_is_made_again_from_the_segments(tmp, damage):
+    queue = faulty_bus.good(tmp / "q")
+    control = queue / "control.meta"
+    before = control.read_bytes()
+    if damage == "missing":
+        control.unlink()
+    else:
+        control.write_bytes(bytes(512 if damage == "zeroed" else 100))
+    assert tapewire("repair", queue).code == 1
+    assert tapewire("repair", queue, "--yes").code == 0
+    fixed = ("magic", "version", "segment_size", "first_seq", "key", "check")
+    old, new = (qf.unpack("ControlBlock", data) for data in (before, control.read_bytes()))
+    assert [new[name] for name in fixed] == [old[name] for name in fixed]
+    assert new["writer_epoch"] > old["writer_epoch"]
+    assert tapewire("verify", queue, "--json").json[0]["records"] == 20
+    assert tapewire("repair", queue).code == 0
 
 
 @pytest.mark.parametrize("make", ["link", "pipe"])

@@ -13,7 +13,8 @@ import pytest
 
 import tapewire as tw
 from tapewire.monitor import Watch
-from tapewire.monitor.httpd import MAX_CONNECTIONS, MAX_STREAMS, Answer, LocalServer
+from tapewire.monitor.connections import MAX_STREAMS
+from tapewire.monitor.httpd import Answer, LocalServer
 from tapewire.monitor.web import LivePage
 from tests.support.statuses import queue_status, reader_status
 
@@ -237,24 +238,3 @@ def test_a_path_that_is_no_path_is_not_found_and_says_nothing_on_the_terminal(pa
         client.sendall(b"GET http://[ HTTP/1.0\r\nHost: localhost\r\n\r\n")
         assert client.recv(12) == b"HTTP/1.1 404"
     assert capfd.readouterr().err == ""
-
-
-def test_open_connections_are_limited_and_their_places_come_back(page, ask, eventually):
-    url = urlsplit(page.url)
-    with contextlib.ExitStack() as idle:
-        for _ in range(MAX_CONNECTIONS):
-            client = socket.create_connection((url.hostname, url.port), timeout=10)
-            idle.enter_context(client)
-            client.sendall(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert client.recv(8) == b"HTTP/1.1"  # and it stays open
-        assert _is_refused(url)
-    eventually(lambda: not _is_refused(url))
-
-
-def _is_refused(url):
-    with socket.create_connection((url.hostname, url.port), timeout=10) as client:
-        client.sendall(b"GET /snapshot.json HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        try:
-            return client.recv(1) == b""
-        except ConnectionResetError:
-            return True

@@ -4,13 +4,19 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 import xxhash
 
 import tapewire as tw
-from tapewire.protocol.instruments import Instrument, Instruments, UnknownInstrument
+from tapewire.protocol.instruments import (
+    MAX_FILE_BYTES,
+    Instrument,
+    Instruments,
+    UnknownInstrument,
+)
 
 BTC = Instrument.of("binance", "BTCUSDT", 2, 5, tick=1)
 ETH = Instrument.of("binance", "ETHUSDT", 2, 4)
@@ -216,3 +222,70 @@ def test_a_link_and_a_pipe_are_not_followed(tmp):
     os.mkfifo(tmp / "instruments.json")
     with pytest.raises(tw.CorruptMetadata, match="regular"):
         Instruments.load(tmp)
+
+
+def test_a_file_above_the_limit_is_refused_with_its_size_and_the_limit(tmp):
+    with open(tmp / "instruments.json", "wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    with pytest.raises(tw.CorruptMetadata) as caught:
+        Instruments.load(tmp)
+    assert f"bytes={MAX_FILE_BYTES + 1}, max={MAX_FILE_BYTES}" in str(caught.value)
+    assert caught.value.path == str(tmp / "instruments.json")
+
+
+def memory_of(call):
+    """What `call` returned or raised; bytes that stay allocated, and at most during the call."""
+    tracemalloc.start()
+    try:
+        try:
+            result = call()
+        except tw.TapewireError as error:
+            result = error
+        return result, *tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+
+HOSTILE = {
+    "empty objects": b"{}",
+    "numbers": b"0",
+    "objects of one member": b'{"a":0}',
+    "an object of lists": b'{"venue":[' + b"{}," * 100_000 + b"{}]}",
+    "a long text": b'{"venue":"' + b"x" * 300_000 + b'"}',
+    "a wide text": b'{"venue":"\xf0\x9f\x98\x80' + b"x" * 300_000 + b'"}',
+}
+
+
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_file_takes_no_more_memory_than_an_entry(tmp, unit):
+    """Before, each of the objects was made: 1.7 GB for a file of the largest size."""
+    head, size = b'{"format": "tapewire-instruments", "version": 1, "instruments": [', 4 << 20
+    body = (unit + b",") * (size // (len(unit) + 1)) + unit
+    (tmp / "instruments.json").write_bytes(head + body + b"]}")
+    error, _, peak = memory_of(lambda: Instruments.load(tmp))
+    assert isinstance(error, tw.CorruptMetadata)
+    assert peak < 2 << 20
+
+
+def test_more_instruments_than_permitted_are_refused_without_reading_on(tmp, monkeypatch):
+    monkeypatch.setattr("tapewire.protocol.instruments.MAX_INSTRUMENTS", 3)
+    entries = [entry(symbol=f"S{n}", market_id=n + 1) for n in range(5)]
+    (tmp / "instruments.json").write_text(json.dumps(document(*entries)))
+    with pytest.raises(tw.CorruptMetadata, match=r"too many instruments: .*max=3"):
+        Instruments.load(tmp)
+
+
+def test_loading_keeps_no_copy_of_the_file_and_grows_with_the_instruments(tmp):
+    stays, most = {}, {}
+    for count in (500, 5000):
+        entries = [entry(symbol=f"S{n}", market_id=n + 1) for n in range(count)]
+        (tmp / "instruments.json").write_text(json.dumps(document(*entries)))
+        loaded, stays[count], most[count] = memory_of(lambda: Instruments.load(tmp))
+        assert len(loaded) == count
+        assert most[count] - stays[count] < 1 << 20  # the window; the file has up to 0.8 MiB
+        del loaded
+    assert stays[5000] < 12 * stays[500]
+    assert stays[5000] < 5000 * 700
+    # Everything that is alike is there once.
+    first, *others = Instruments.load(tmp)
+    assert all(other.venue is first.venue for other in others)

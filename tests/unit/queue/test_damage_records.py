@@ -155,8 +155,10 @@ def check_flip(tape, index, bit, how):
 
         skipped = reader.skip_damaged()
         if index == tape.last() and tape.segment == 1:
-            # Nothing right lies behind it, and more may come: a reader stays until there is.
-            assert skipped.bytes == 0
+            # Nothing valid follows it. While a writer lives more may come: a reader stays until
+            # then. One that closed the log recorded its end.
+            lost = (target.end - target.offset, target.seq, target.seq)
+            assert skipped[2:] == ((0, None, None) if tape.place == "live" else lost)
             return True
         assert skipped == (
             tape.segment,
@@ -230,7 +232,8 @@ def test_the_last_record_of_a_sealed_segment_is_skipped_into_the_next_segment(tm
                 assert got == tape.records[:index]
                 assert_damage(error, tape, index)
                 skipped = reader.skip_damaged()
-                assert skipped[:3] == (0, target.offset, SEGMENT_BYTES - target.offset)
+                # To the end that the segment records, and from there into the next.
+                assert skipped[:3] == (0, target.offset, target.end - target.offset)
                 rest, error = read(reader)
                 if isinstance(error, tw.GapDetected):
                     assert (error.first, error.last) == (target.seq, target.seq)
@@ -479,10 +482,10 @@ def test_a_writer_mends_a_flipped_header_and_loses_no_other_record(closed, tmp, 
             assert found.records == [*closed.records, added], f"bit {bit}"
             assert (metrics["damaged_spans"], metrics["recovered_pads"]) == (0, 0)
         elif target == "last of the segment":
-            # An end like any other: nothing right behind it, so it was never finished.
+            # Nothing follows it, but the writer that closed the log recorded where it ends.
             assert found.records == [*closed.records[:-1], added], f"bit {bit}"
-            assert (metrics["damaged_spans"], metrics["recovered_pads"]) == (0, 1)
-            assert not found.gaps
+            assert (metrics["damaged_spans"], metrics["recovered_pads"]) == (1, 0)
+            assert found.gaps == [(record.seq, record.seq)]
         else:
             rest = closed.records[index + 1 :]
             assert found.records == [*closed.records[:index], *rest, added], f"bit {bit}"

@@ -121,17 +121,19 @@ def assert_from_the_future(found, path, field):
         assert "upgrade" in error.hint.lower()
 
 
-@pytest.mark.parametrize("version", [0, 2, 4, 2**32 - 1])
+@pytest.mark.parametrize("version", [0, 2, 5, 2**32 - 1])
 def test_a_control_file_of_another_version_is_refused(original, tmp, version):
     data = bytearray(original.files[CONTROL])
     qf.poke(data, "ControlBlock", version=version)
+    qf.poke(data, "ControlBlock", check=qf.control_check(bytes(data)))
     found = damaged_in(original, tmp, CONTROL, data)
     assert_from_the_future(found, tmp / "q" / CONTROL, f"version={version}")
 
 
-@pytest.mark.parametrize("version", [1, 3, 2**32 - 1])
+@pytest.mark.parametrize("version", [1, 2, 4, 2**32 - 1])
 def test_a_segment_of_another_version_is_refused(original, tmp, version):
-    data = qf.segment_header(2, version=version) + original.files[ACTIVE][64:]
+    key = qf.unpack("SegmentHeader", original.files[ACTIVE])["key"]
+    data = qf.segment_header(2, version=version, key=key) + original.files[ACTIVE][64:]
     log, _, writer = damaged_in(original, tmp, ACTIVE, data)
     assert_from_the_future([log, writer], tmp / "q" / ACTIVE, f"version={version}")
 
@@ -144,7 +146,12 @@ def test_a_record_of_a_later_version_is_refused_and_left_alone(original, tmp, ve
     data = bytearray(path.read_bytes())
     for r in records[2:]:  # a later release went on in this segment
         data[r.offset : r.end] = qf.record(
-            r.seq, r.payload, timestamp_ns=r.timestamp_ns, type_id=r.type_id, version=version
+            r.seq,
+            r.payload,
+            timestamp_ns=r.timestamp_ns,
+            type_id=r.type_id,
+            version=version,
+            state=qf.state_at(qf.key_of(folder), 2, r.offset),
         )
     path.write_bytes(data)
     found = [outcome(how, folder) for how in (by_log, by_name, by_writer)]

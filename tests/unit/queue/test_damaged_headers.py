@@ -5,10 +5,13 @@ import pytest
 import tapewire as tw
 from tapewire.damage import pass_damage
 from tapewire.queue import status
-from tests.support.crafted import break_header
+from tests.support import queue_format as qf
+from tests.support.crafted import break_header, shown, write_log
+from tests.support.crafted import damage as crafted_damage
 
 RECORDS = 200
 PAYLOAD = b"x" * 100
+IN_SEGMENT = (8192 - 64) // 128  # records of up to 64 bytes
 
 
 @pytest.fixture
@@ -105,3 +108,32 @@ def test_a_name_is_taken_up_again_before_and_behind_it(log):
         reader.commit()
     with tw.open_subscriber(log, "r") as reader:
         assert numbers(reader, []) == list(range(len(lost), RECORDS))
+
+
+@pytest.fixture(params=["keyed", "unkeyed"])
+def either(request, tmp):
+    """Four segments of a log in this format or in the one before, with the payloads."""
+    payloads = [b"%d" % n for n in range(4 * IN_SEGMENT)]
+    if request.param == "keyed":
+        return write_log(tmp / "q", payloads), payloads
+    records = [qf.record(n, payload) for n, payload in enumerate(payloads)]
+    parts = [records[n : n + IN_SEGMENT] for n in range(0, len(records), IN_SEGMENT)]
+    return qf.write_queue(tmp / "q", parts), payloads
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("at", [0, 8, 20, 64], ids=["length", "seq", "time", "payload"])
+def test_behind_it_a_damaged_first_record_costs_itself_alone(either, which, at):
+    queue, payloads = either
+    break_header(qf.segment_path(queue, which))
+    crafted_damage(queue, which + 1, 64, at=at)
+    first = which * IN_SEGMENT
+    records, events = shown(queue)
+    assert records == [
+        (n, payload) for n, payload in enumerate(payloads) if not first <= n <= first + IN_SEGMENT
+    ]
+    assert [event[0] for event in events if event[0] == "damage"] == ["damage"] * 2
+    lost = [event[-2:] for event in events if event[-1] is not None]
+    assert {n for low, high in lost for n in range(low, high + 1)} == set(
+        range(first, first + IN_SEGMENT + 1)
+    )

@@ -207,6 +207,7 @@ def test_create_timeout_of_a_queue_that_is_there_does_not_wait(writer, subscribe
 
 
 def test_the_earliest_record_is_the_earliest_that_is_left(writer, subscriber, queue):
+    writer.flush_sync()  # a segment that goes before its sync would be an error of close()
     segment_path(queue, 0).unlink()
     with tw.open_log(queue) as reader:
         first = reader.next().seq

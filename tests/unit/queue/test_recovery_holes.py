@@ -66,8 +66,11 @@ def test_bytes_that_a_mapping_has_just_written_far_behind_the_end_are_found(queu
 
 
 def test_a_right_record_behind_a_hole_is_found(queue):
+    """After a loss of power, by which the pages between did not reach the disk."""
+    qf.restart_machine(queue)
     segment = qf.segment_path(queue, 0)
     with segment.open("r+b") as file:
+        state = qf.state_at(qf.key_of(queue), 0, SEGMENT_BYTES // 2)
         file.seek(SEGMENT_BYTES // 2)
-        file.write(qf.record(RECORDS + 5, b"behind"))
+        file.write(qf.record(RECORDS + 5, b"after", state=state))
     assert reopen(queue)["next_seq"] == RECORDS + 6

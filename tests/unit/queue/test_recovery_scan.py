@@ -71,12 +71,12 @@ CHECKPOINTS = {
     "at the start of the last": qf.checkpoint(1, 64),
     "inside a record": qf.checkpoint(1, 65),
     "before the data": qf.checkpoint(1, 0),
-    "ahead in the segment": qf.checkpoint(1, BYTES),
     "beyond the segment": qf.checkpoint(1, 2**63),
     "in the empty segment ahead": qf.checkpoint(2, 64),
     "in a segment that is not there": qf.checkpoint(3, 64),
     "nowhere": qf.checkpoint(2**64 - 1, 2**64 - 1),
     "old form": qf.checkpoint(1, 128, checked=False),
+    "old form, ahead in the segment": qf.checkpoint(1, BYTES, checked=False),
     "old form, nowhere": qf.checkpoint(2**64 - 1, 2**64 - 1, checked=False),
 }
 
@@ -96,6 +96,20 @@ def test_whatever_the_checkpoint_says_the_writer_goes_on_behind_the_last_record(
     assert found["next_seq"] == 37
     assert untouched(found)
     assert read(queue) == ([*range(38)], [])
+
+
+def test_what_a_checkpoint_proves_and_is_gone_keeps_its_place(tmp):
+    """A reader may have committed a position after it: new records come there, not before."""
+    records = numbered(0, 7)
+    queue = write(tmp, records)
+    end = offset_of(records, 7)
+    (queue / "index.meta").write_bytes(qf.checkpoint(0, end + 640, next_seq=12))
+    found = reopen(queue)
+    assert found["place"] == (0, end + 640)
+    assert found["next_seq"] == 12
+    assert (found["damaged_spans"], found["recovered_pads"]) == (1, 0)
+    assert pads(queue, 0) == [(end, end + 640)]
+    assert read(queue) == ([*range(7), 12], [("gap", 7, 11)])
 
 
 def write_index(queue, segment, **options):

@@ -6,7 +6,7 @@ import pytest
 import tapewire as tw
 from tapewire import _native
 from tests.support.entries import payloads
-from tests.support.queue_format import record, segment_path
+from tests.support.queue_format import key_of, record, segment_path, state_at
 from tests.support.records import stored, stored_payloads
 
 
@@ -40,7 +40,8 @@ def test_the_bytes_on_file_are_those_of_an_append(writer, queue):
     with writer.reserve(3, 7, timestamp_ns=17) as slot:
         slot[:] = b"payload"
     data = segment_path(queue, 0).read_bytes()
-    expected = record(0, b"payload", timestamp_ns=17, type_id=3)
+    state = state_at(key_of(queue), 0, 64)
+    expected = record(0, b"payload", timestamp_ns=17, type_id=3, state=state)
     assert data[64 : 64 + len(expected)] == expected
 
 

@@ -178,22 +178,41 @@ def test_a_second_run_of_one_snapshotter_tells_its_gaps_too(tmp):
     assert len([gap for gap in GapLedger(tmp / "q").read() if gap.kind == "venue"]) == 3
 
 
-def test_a_damaged_end_is_waited_at_and_told(tmp):
-    """Nothing right is behind it yet: what came before is saved, and the next run goes on."""
-    write_l2(tmp / "q", 100)
-    with tw.open_log(tmp / "q") as reader:
+def damage_record_99(queue):
+    with tw.open_log(queue) as reader:
         reader.seek_seq(99)
         offset = reader.position.offset
-    (segment,) = (tmp / "q").glob("000000000*.q")
-    data = bytearray(segment.read_bytes())
-    data[offset + 64 + 70] ^= 0xFF
-    segment.write_bytes(data)
+    (segment,) = queue.glob("000000000*.q")
+    with segment.open("r+b") as file:
+        file.seek(offset + 64 + 70)
+        byte = file.read(1)[0]
+        file.seek(offset + 64 + 70)
+        file.write(bytes([byte ^ 0xFF]))
+
+
+def test_a_damaged_end_of_a_live_log_is_waited_at_and_told(tmp):
+    """Nothing right comes after it yet: what came before is saved, and the next run goes on."""
+    write_l2(tmp / "q", 100)
+    with tw.open_publisher(tmp / "q"):
+        damage_record_99(tmp / "q")
+        saver = replay.Snapshotter(tmp / "q", every=replay.Every(records=60))
+        done = saver.run(follow=False)
+        assert (done.last_seq, done.written) == (98, 2)
+        assert "seq=99" in saver.findings[-1].why
+        with pytest.raises(tw.TapewireError):  # what it was at 99 nobody knows
+            replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99))
+
+
+def test_a_damaged_end_of_a_closed_log_is_a_gap(tmp):
+    """The log recorded where it ends: the record is lost, and the books are not trusted."""
+    write_l2(tmp / "q", 100)
+    damage_record_99(tmp / "q")
     saver = replay.Snapshotter(tmp / "q", every=replay.Every(records=60))
     done = saver.run(follow=False)
-    assert (done.last_seq, done.written) == (98, 2)
-    assert "seq=99" in saver.findings[-1].why
-    with pytest.raises(tw.TapewireError):  # what it was at 99 nobody knows
-        replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99))
+    assert (done.last_seq, done.written, done.untrusted) == (98, 1, 1)
+    (gap,) = GapLedger(tmp / "q").read()
+    assert (gap.first, gap.last, gap.cause, gap.action) == (99, 99, "damaged", "untrusted")
+    assert not replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99)).trusted
 
 
 # ---- features that go on -------------------------------------------------------------------------

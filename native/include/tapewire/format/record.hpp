@@ -8,6 +8,9 @@
 //    +------------------------------------------------------------------------------------------+
 //
 // commit_len is the only word by which a record comes into being: 0 = not there, else payload_len + 1.
+// header_check is the CRC-32C of bytes 0..31, started not from all ones but from a state that the queue's
+// key, the segment and the record's offset give (HeaderSeed): the same bytes at any other place, or in any
+// other queue, do not pass. In segments of version 2 it starts from all ones, and 0 means absent.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +27,8 @@ struct RecordHeader {
     std::uint16_t type_id;       // kPadType is internal
     std::uint16_t flags;         // low 8 bits: the system's; high 8 bits: the user's
     std::uint32_t payload_crc;   // CRC-32 (IEEE) of the payload
-    std::uint32_t header_check;  // CRC-32C of bytes 0..31 with the final commit_len; 0 = absent
+    std::uint32_t
+        header_check;  // CRC-32C of bytes 0..31 with the final commit_len, seeded by place
     std::uint8_t reserved1[28];  // zero
 };
 

@@ -12,7 +12,8 @@
 //
 // The trailer exists because a wrong time in an entry cannot be told from a right one by looking at
 // the segment: without it a flipped bit would make seek_time skip records in silence. Readers that
-// do not know it stop at entry_count.
+// do not know it stop at entry_count. In a queue with a key both checksums start from the state of the segment, as
+// the check of its end does: the index of another queue, or of another segment, is not accepted.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "tapewire/format/record.hpp"
 #include "tapewire/queue/layout.hpp"
 #include "tapewire/queue/segment.hpp"
 
@@ -21,8 +22,8 @@ class Catalog {
         bool empty = false;                      // sealed, and holds no record
     };
 
-    Catalog(Layout layout, std::uint64_t segment_bytes, std::uint64_t first_seq)
-        : layout_(std::move(layout)), bytes_(segment_bytes), first_seq_(first_seq) {}
+    Catalog(Layout layout, const Geometry& geometry)
+        : layout_(std::move(layout)), geometry_(geometry) {}
 
     // Ids of the segments, ascending. Cheap after the first call: segments come at the end and go at
     // the front.
@@ -41,10 +42,10 @@ class Catalog {
 
   private:
     std::optional<Segment> open(std::uint32_t id) const;
+    bool is_foreign(const format::RecordHeader& header) const noexcept;
 
     Layout layout_;
-    std::uint64_t bytes_;
-    std::uint64_t first_seq_;
+    Geometry geometry_;
     std::vector<std::uint32_t> ids_;
     std::map<std::uint32_t, Facts> facts_;
 };

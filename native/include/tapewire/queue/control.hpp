@@ -9,28 +9,27 @@
 
 #include "tapewire/format/control.hpp"
 #include "tapewire/mapping.hpp"
+#include "tapewire/queue/geometry.hpp"
 #include "tapewire/queue/layout.hpp"
 
 namespace tapewire::queue {
 
 class Control {
   public:
-    struct Geometry {
-        std::uint64_t segment_bytes;
-        std::uint64_t first_seq;
-    };
-
-    // Made under a temporary name and renamed when every field is right.
-    static void create(const Layout& layout, const Geometry& geometry);
+    // Made under a temporary name and renamed when every field is valid. `epoch` is not 0 where the
+    // file of an existing queue is made again.
+    static void create(const Layout& layout, const Geometry& geometry, std::uint64_t epoch = 0);
     // Read-write, or read-only where the filesystem or the rights allow no more.
     static Control open(const Layout& layout, bool must_write);
 
-    std::uint64_t segment_bytes() const noexcept { return segment_bytes_; }
-    std::uint64_t first_seq() const noexcept { return first_seq_; }
+    const Geometry& geometry() const noexcept { return geometry_; }
+    std::uint64_t segment_bytes() const noexcept { return geometry_.segment_bytes; }
+    std::uint64_t first_seq() const noexcept { return geometry_.first_seq; }
+    std::uint32_t version() const noexcept { return version_; }
+    const File& file() const noexcept { return file_; }
     bool writable() const noexcept { return map_->writable(); }
     const Mapping& map() const noexcept { return *map_; }
     MappingRef shared_map() const noexcept { return map_; }
-    void sync() const { file_.sync_data(); }
 
     std::uint64_t writer_epoch() const noexcept { return word(block_->writer_epoch).load(); }
     void set_writer_epoch(std::uint64_t epoch) noexcept { word(block_->writer_epoch).store(epoch); }
@@ -39,9 +38,22 @@ class Control {
     }
     void beat(std::uint64_t now_ns) noexcept;
 
+    // A sync of a writer failed, and the kernel may have dropped what it could not write. Stays until a
+    // later writer has written everything since the checkpoint once more.
+    int sync_errno() const noexcept {
+        return static_cast<int>(word(block_->sync_errno).load(std::memory_order_relaxed));
+    }
+    void set_sync_errno(int err) noexcept {
+        word(block_->sync_errno).store(static_cast<std::uint32_t>(err), std::memory_order_relaxed);
+    }
+    // Who writes: by these a look from another container, or after a restart, is interpreted.
+    void set_writer_origin() noexcept;
+    bool written_in_this_boot() const noexcept;
+    std::uint64_t writer_pid_namespace() const noexcept { return block_->pid_namespace; }
+
     // Writer: a consistent (segment, offset) for those who look.
     void publish_position(std::uint32_t segment, std::uint64_t offset) noexcept;
-    // Empty while a roll is under way, or when a writer was killed in the middle of one.
+    // Empty while a roll is under way, when a writer was killed in the middle of one, and when it is damaged.
     std::optional<std::pair<std::uint32_t, std::uint64_t>> position() const noexcept;
     std::uint32_t current_segment() const noexcept {
         return word(block_->current_segment).load(std::memory_order_acquire);
@@ -49,7 +61,14 @@ class Control {
     const std::uint32_t* current_segment_address() const noexcept {
         return &block_->current_segment;
     }
-    std::uint64_t* write_offset_word() const noexcept { return &block_->write_offset; }
+    std::uint64_t write_offset() const noexcept {
+        return word(block_->write_offset).load(std::memory_order_acquire);
+    }
+    // What a writer stores of each position, exclusive-or the mask of its segment.
+    std::uint64_t position_mask(std::uint32_t segment) const noexcept {
+        return mix_key(geometry_.key, segment);
+    }
+    format::ControlBlock* block() const noexcept { return block_; }  // for the writer's hot path
 
     std::uint32_t* notify_word() const noexcept { return &block_->notify_seq; }
     std::uint32_t* waiters_word() const noexcept { return &block_->waiters_pending; }
@@ -65,8 +84,8 @@ class Control {
     File file_;
     std::shared_ptr<Mapping> map_;
     format::ControlBlock* block_ = nullptr;
-    std::uint64_t segment_bytes_ = 0;
-    std::uint64_t first_seq_ = 0;
+    Geometry geometry_;
+    std::uint32_t version_ = 0;
 };
 
 }  // namespace tapewire::queue

@@ -13,6 +13,7 @@ struct Layout {
 
     std::string control() const { return root + "/control.meta"; }
     std::string writer_lock() const { return root + "/writer.lock"; }
+    std::string writer_guard() const { return root + "/writer.guard"; }
     std::string tail_checkpoint() const { return root + "/index.meta"; }
     std::string stats() const { return root + "/stats.meta"; }
     std::string readers() const { return root + "/readers"; }

@@ -12,9 +12,11 @@
 #include "tapewire/process.hpp"
 #include "tapewire/queue/catalog.hpp"
 #include "tapewire/queue/control.hpp"
+#include "tapewire/queue/log_end.hpp"
 #include "tapewire/queue/reader_meta.hpp"
 #include "tapewire/queue/record_check.hpp"
 #include "tapewire/queue/segment.hpp"
+#include "tapewire/read_ahead.hpp"
 #include "tapewire/ready_fd.hpp"
 #include "tapewire/service.hpp"
 
@@ -68,6 +70,7 @@ class Reader final : public Cursor, private ForkAware {
     Position position() const noexcept { return {segment_.id(), offset_}; }
     std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
     std::uint64_t segment_bytes() const noexcept { return control_.segment_bytes(); }
+    const Geometry& geometry() const noexcept { return control_.geometry(); }
     std::uint64_t first_seq() const noexcept { return control_.first_seq(); }
     bool sparse() const;
 
@@ -93,17 +96,29 @@ class Reader final : public Cursor, private ForkAware {
         std::int64_t next_beat_ns_ = 0;
     };
 
-    void on_forked() noexcept override { end_ = 0; }
+    void on_forked() noexcept override {
+        end_ = 0;
+        look_to_ = 0;
+        read_ahead_.forget_in_child();
+    }
 
     bool look(RecordView& out);       // finds the next record; inline in the hot calls
     bool look_cold(RecordView& out);  // the same, for everybody else
+    void pass_unwanted() noexcept;
+    bool look_further();
     bool leave_segment();  // at an uncommitted word: to the next segment, or false at the end
     bool passed_over() const;
+    bool was_entered(std::uint32_t id) const;
     bool can_park() const noexcept;
     bool nothing_until_rung(std::uint32_t& heard);
     bool look_again(RecordView& out);
     bool progress_made() const noexcept;
     void check_hidden_record() const;
+    bool goes_on_after_end();
+    void check_passed_by_writer();
+    void check_sealed_end() const;
+    bool sees_writer();
+    [[noreturn]] void throw_lost_end(const LostEnd& lost) const;
     void enter(Segment segment, std::uint64_t offset) noexcept;
     bool enter_id(std::uint32_t id, std::uint64_t offset);
     void stand_before(std::uint32_t id, std::uint64_t offset) noexcept;
@@ -115,13 +130,15 @@ class Reader final : public Cursor, private ForkAware {
     void note_gap(std::uint64_t seq);
     void watch_heartbeat(std::int64_t now) noexcept;
     bool seek_newest_run(std::uint64_t seq);
-    bool settle(std::uint32_t id, std::uint64_t offset);
+    bool settle(std::uint32_t id, std::uint64_t offset, bool from_start = false);
     void stand_on_the_log();
     void pass_unnumbered(std::uint64_t bytes, Position to) noexcept;
     std::optional<Numbering> numbers_here();
     bool has_left() const;
     bool skip_segments(Skipped& skipped);
-    void count_skipped(Skipped& skipped, std::uint32_t from);
+    void expect_first_of(std::uint32_t id);
+    void count_skipped(Skipped& skipped);
+    std::optional<LostEnd> lost_here();
     template <class Seek>
     bool or_stay(Seek seek);
     bool find_seq(std::uint64_t seq);
@@ -133,8 +150,10 @@ class Reader final : public Cursor, private ForkAware {
     // Hot.
     const std::byte* base_ = nullptr;
     std::uint64_t offset_ = 0;
-    std::uint64_t end_ = 0;  // of the segment; 0 sends every call to the slow path
+    std::uint64_t look_to_ = 0;  // up to here without asking for pages; 0: take the slow path
+    std::uint64_t end_ = 0;      // of the segment
     std::uint64_t expected_ = kAnySeq;
+    HeaderSeed seed_;
     std::unique_ptr<TypeFilter> filter_;
     MappingRef map_;
 
@@ -151,13 +170,23 @@ class Reader final : public Cursor, private ForkAware {
     ReaderOptions options_;
     Control control_;
     Catalog catalog_;
+    std::uint64_t ahead_to_ = 0;       // pages up to here were asked for
     std::uint64_t catalog_epoch_ = 0;  // of the writer when it was begun
     std::unique_ptr<ReaderMeta> meta_;
+    ReadAhead read_ahead_;
     FolderLock
         registering_;  // held until the position is written: retention does not run meanwhile
     bool closed_ = false;
     std::atomic<bool> interrupted_{false};
     std::unique_ptr<ReadyFd> ready_;  // from the first ready_fd() on
+
+    // Where no writer lives, an end is checked once. While one does, this is true: looking at its lock
+    // takes system calls, so its heartbeat is watched instead.
+    std::atomic<bool> writer_lives_{false};
+    std::atomic<bool> hint_due_{false};  // the writer's hint is to be looked at again
+    std::optional<Position> checked_end_;
+    std::uint64_t hint_seen_at_ = 0;  // where this reader stood then; 0: not in this segment yet
+    std::uint64_t checked_epoch_ = 0;
 
     std::atomic<std::uint64_t> heartbeat_seen_{0};
     std::atomic<std::int64_t> heartbeat_since_ns_{0};

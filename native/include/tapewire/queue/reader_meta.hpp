@@ -54,6 +54,7 @@ class ReaderMeta {
 
   private:
     void write(Position position, bool pinned) noexcept;
+    void map();
 
     File file_;
     std::unique_ptr<Mapping> map_;

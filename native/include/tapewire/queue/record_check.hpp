@@ -13,6 +13,7 @@
 #include "tapewire/checksum.hpp"
 #include "tapewire/file.hpp"
 #include "tapewire/format/record.hpp"
+#include "tapewire/queue/geometry.hpp"
 
 namespace tapewire::queue {
 
@@ -78,18 +79,21 @@ class Commit {
     std::uint32_t word_ = 0;
 };
 
-// `room` is what the segment has from the record on.
-inline Fault check_header(Commit commit, std::uint64_t room) noexcept {
-    if (commit.record_bytes() > room) [[unlikely]]
+// `offset` is the record's place in its segment, which ends at `end`.
+inline Fault check_header(Commit commit, HeaderSeed seed, std::uint64_t offset,
+                          std::uint64_t end) noexcept {
+    if (commit.record_bytes() > end - offset) [[unlikely]]
         return Fault::length;
     const format::RecordHeader& header = commit.header();
     // The check must be of the very word that was loaded: recovery may be putting a PAD here just now.
-    const bool checked = header.header_check == crc32c_32bytes(&header) && commit.still_there();
-    if (!checked && header.header_check != 0) [[unlikely]]
+    const bool checked =
+        header.header_check == crc32c_32bytes(&header, seed.at(offset)) && commit.still_there();
+    if (!checked && (header.header_check != 0 || seed.keyed())) [[unlikely]]
         return Fault::header_check;
     if (header.version != format::kRecordVersion) [[unlikely]] {
-        // With a right check it is no damage, but the work of a later release.
-        return checked && header.header_check != 0 ? Fault::later_version : Fault::version;
+        // With a valid check it is not damage, but the work of a later release.
+        return checked && (header.header_check != 0 || seed.keyed()) ? Fault::later_version
+                                                                     : Fault::version;
     }
     return Fault::none;
 }
@@ -109,7 +113,8 @@ inline bool has_no_successor(Commit commit) noexcept {
 }
 
 // Both, for a record that is judged off the hot path. A PAD has no payload to check.
-Fault check_record(Commit commit, std::uint64_t room) noexcept;
+Fault check_record(Commit commit, HeaderSeed seed, std::uint64_t offset,
+                   std::uint64_t end) noexcept;
 
 // The 60 bytes behind an uncommitted word: nothing was ever begun here when they are zero.
 bool rest_of_header_is_zero(const std::byte* at) noexcept;
@@ -138,15 +143,31 @@ struct Numbering {
         counted_to;  // where that record ends; below the first record's place: in a segment before
 };
 
-// Looks on behind `bad`, a place that is not right, in steps of 64 bytes, for a right record. A payload may
-// hold a copy of some other record, so its number must not be below the next one, and in a log that is
-// `dense` not above it by more than the steps since the last numbered record: each may have held one that
-// was lost. Returns `end` when there is none.
-std::uint64_t find_right_record(const std::byte* base, std::uint64_t bad, std::uint64_t end,
-                                const std::optional<Numbering>& numbers, bool dense,
+// Where valid records are looked for after a damaged place.
+struct Search {
+    const std::byte* base;  // of the segment
+    std::uint64_t end;      // of the segment: no record reaches beyond it
+    HeaderSeed seed;
+    bool dense;           // sequence numbers are contiguous
+    std::uint64_t until;  // candidates begin before this; `end` unless something is known
+};
+
+// What is known of the numbers after `bad`, a place that holds no valid record. A header that is valid by its
+// own check vouches for its sequence number: what is missing before it is missing, and does not count against
+// those after it.
+std::optional<Numbering> numbers_past(const Search& search, std::uint64_t bad,
+                                      const std::optional<Numbering>& numbers) noexcept;
+
+// Looks on after `bad`, a place that holds no valid record, in steps of 64 bytes, for a valid one. Its
+// sequence number must not be below the next one. Without a key a payload may hold a copy of some other
+// record: in a dense log the number must not be above the next one by more than the steps since the last
+// numbered record either, each of which may have held one that was lost. Returns `end` when there is none.
+std::uint64_t find_right_record(const Search& search, std::uint64_t bad,
+                                const std::optional<Numbering>& numbers,
                                 CandidateBudget& budget) noexcept;
 
-// Fills the fixed fields of a PAD that spans [at, at + bytes) and commits it last.
-void write_pad(std::byte* at, std::uint64_t bytes) noexcept;
+// Fills the fixed fields of a PAD that spans [offset, offset + bytes) and commits it last.
+void write_pad(std::byte* base, HeaderSeed seed, std::uint64_t offset,
+               std::uint64_t bytes) noexcept;
 
 }  // namespace tapewire::queue

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,10 +29,15 @@ class RetentionWatch {
   public:
     explicit RetentionWatch(RetentionRules rules) : rules_(rules) {}
 
-    // Deletes what every reader that counts has committed past. `keep_from` is the highest segment
-    // that holds a record: it and those above it never go.
+    // Deletes what every reader that counts has committed past. `head` is where the writer is, by its own
+    // account; `keep_from` is the highest segment that holds a record. Neither of the two segments, nor
+    // one above them, is ever deleted. `sync_queue_directory` syncs the queue's directory, and throws on failure.
     RetentionResult pass(const Layout& layout, std::uint64_t segment_bytes, Position head,
-                         std::uint32_t keep_from, std::int64_t now_mono_ns);
+                         std::uint64_t keep_from, std::int64_t now_mono_ns,
+                         const std::function<void()>& sync_queue_directory);
+
+    // Every segment below it was let go by a pass of this watch, also by one that failed later; 0: none.
+    std::uint32_t retired_below() const noexcept { return retired_below_; }
 
   private:
     struct Seen {
@@ -41,6 +47,7 @@ class RetentionWatch {
 
     RetentionRules rules_;
     std::map<std::string, Seen> seen_;
+    std::uint32_t retired_below_ = 0;
     std::int64_t last_pass_ns_ = 0;
     std::int64_t kept_out_since_ns_ = 0;
 };

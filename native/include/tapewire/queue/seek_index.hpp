@@ -30,7 +30,7 @@ struct TimeRange {
 // entries the segment can have and touched only as they come.
 class IndexBuilder {
   public:
-    IndexBuilder(std::uint32_t segment_id, std::uint64_t segment_bytes, std::uint32_t stride);
+    IndexBuilder(const Segment& segment, std::uint32_t stride);
 
     // Appending thread, every record. Two compares and a countdown; the rest every `stride` records.
     void add(std::uint64_t seq, std::uint64_t ts, std::uint64_t offset) noexcept {
@@ -52,6 +52,7 @@ class IndexBuilder {
 
     std::uint32_t segment_id_;
     std::uint64_t segment_bytes_;
+    HeaderSeed seed_;
     std::uint32_t stride_;
     std::uint64_t until_entry_ = 1;  // the first record of a segment always gets an entry
     std::uint64_t last_seq_ = 0;
@@ -72,15 +73,16 @@ struct LoadedIndex {
     std::vector<format::SeekIndexEntry> entries;
 };
 
-// Empty when the file is missing, damaged, or does not belong to this segment.
-std::optional<LoadedIndex> load_index(const Layout& layout, std::uint32_t segment_id,
-                                      std::uint64_t segment_bytes);
+// Empty when the file is missing, damaged, or does not belong to this segment of this queue.
+std::optional<LoadedIndex> load_index(const Layout& layout, const Geometry& geometry,
+                                      std::uint32_t segment_id);
+std::optional<LoadedIndex> load_index(const Layout& layout, const Segment& segment);
 
 // True when the record at this entry is right and has the entry's number.
 bool entry_is_right(const Segment& segment, const format::SeekIndexEntry& entry) noexcept;
 
 // Builds the index of a whole segment by a scan (a sealed one that a crash left without).
-std::unique_ptr<IndexBuilder> scan_index(const Layout& layout, std::uint64_t first_seq,
+std::unique_ptr<IndexBuilder> scan_index(const Layout& layout, const Geometry& geometry,
                                          const Segment& segment, std::uint32_t stride);
 
 }  // namespace tapewire::queue

@@ -44,8 +44,8 @@ struct ReaderLook {
 
 struct QueueLook {
     std::uint32_t version = 0;  // 0 and the rest unknown: control.meta cannot be read
-    std::uint64_t segment_bytes = 0;
-    std::uint64_t first_seq = 0;
+    Geometry geometry;
+    int sync_errno = 0;  // a writer's sync failed, and none has succeeded since
     bool sparse = false;
     Position hint;                       // of control.meta
     Position end;                        // where the next record comes, by the segments
@@ -80,6 +80,7 @@ class QueueWatch {
         std::uint64_t born_ns = 0;
         std::uint64_t epoch = 0;
         std::uint64_t segment_bytes = 0;
+        std::uint64_t key = 0;
         std::int64_t pid = 0;
         std::uint64_t start_ticks = 0;
         bool operator==(const Identity&) const = default;
@@ -96,6 +97,7 @@ class QueueWatch {
     SegmentLook look_at_segment(QueueLook& look, std::uint32_t id);
     void look_at_readers(QueueLook& look);
     void find_end(QueueLook& look);
+    bool check_end(QueueLook& look, const Segment& segment);
     void measure_lag(QueueLook& look, ReaderLook& reader);
     void expect_at(const QueueLook& look, ReaderLook& reader, std::uint32_t id) const;
     Segment open(const QueueLook& look, std::uint32_t id) const;
@@ -113,6 +115,7 @@ class QueueWatch {
     std::map<std::string, ReaderMark> reader_marks_;
     ReaderMark tail_;
     std::optional<RecordPlace> tail_last_;
+    std::uint64_t tail_damage_ = 0;  // in that segment; 0: none seen
 };
 
 // stats.meta: the counters in the order of format::kStatNames, as many as this release knows. Empty when

@@ -31,11 +31,12 @@ struct Tally {
     std::optional<RecordPlace> last;  // counted; empty when that was before where the walk began
     std::optional<RecordPlace> next;  // the first that was not counted
     std::uint64_t end = 0;            // of the walk: `next`, or where the next record will come
+    std::uint64_t damage = 0;         // the first damaged place that the walk passed; 0: none
 };
 
 // Counts the records that end at or before `to`. `known` is an earlier count of the same segment; it helps
 // when it is not beyond `to`. `hint` is where the records are believed to end, when `to` is beyond it.
-Tally count_records(const Layout& layout, std::uint64_t first_seq, const Segment& segment,
+Tally count_records(const Layout& layout, const Geometry& geometry, const Segment& segment,
                     std::uint64_t to, const std::optional<Mark>& known, std::uint64_t hint);
 
 }  // namespace tapewire::queue

@@ -16,7 +16,7 @@ namespace tapewire::queue {
 class Upkeep {
   public:
     // Throws writer_already_active.
-    explicit Upkeep(std::string root) : layout_{std::move(root)}, lock_(layout_) {}
+    explicit Upkeep(std::string root);
 
     // Takes the name of a killed writer out of writer.lock.
     void clear_owner() const noexcept { lock_.withdraw(); }
@@ -24,6 +24,7 @@ class Upkeep {
 
   private:
     Layout layout_;
+    std::optional<Control> control_;  // one of the locks is on it; empty: it is damaged
     WriterLock lock_;
 };
 
@@ -33,6 +34,6 @@ bool remove_reader(const std::string& root, const std::string& name,
                    std::optional<std::uint64_t> heartbeat_ns);
 
 // A line for each seek index that does not say what its segment says. They are hints: nothing is lost.
-std::vector<std::string> wrong_indexes(const std::string& root, std::uint64_t segment_bytes);
+std::vector<std::string> wrong_indexes(const std::string& root);
 
 }  // namespace tapewire::queue

@@ -5,6 +5,7 @@
 // A Writer belongs to one thread at a time; its workers are the process's shared service threads.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -19,6 +20,7 @@
 
 #include "tapewire/checksum.hpp"
 #include "tapewire/clock.hpp"
+#include "tapewire/error.hpp"
 #include "tapewire/format/record.hpp"
 #include "tapewire/format/stats.hpp"
 #include "tapewire/process.hpp"
@@ -51,12 +53,30 @@ struct WriterOptions {
     std::int64_t flush_interval_ns = 0;
     std::optional<std::uint64_t> first_seq;
     std::optional<bool> sparse;
+    bool repair = false;  // look at the entire log, and make control.meta again if it is damaged
 };
 
 // A segment of the writer with the index that grows beside it.
 struct WriterSegment {
     Segment segment;
     std::unique_ptr<IndexBuilder> index;
+    // Blocks are there for all bytes before this: writing to them cannot fail. Grows ahead of the writer
+    // where blocks are memory; else it is the segment's end from the beginning.
+    std::atomic<std::uint64_t> allocated_to{0};
+    // Pages are there, too. Only to be quick; a worker's own.
+    std::uint64_t populated_to = 0;
+
+    // Before the descriptor is closed: a copy of it in some child must not keep the lock.
+    ~WriterSegment() { segment.unlock(); }
+};
+
+// Where the writer is by its own account. The hints in control.meta are for other processes: they are shared
+// memory without a check, and may be damaged.
+struct WriterPlace {
+    std::shared_ptr<WriterSegment> segment;  // null after close
+    std::uint64_t offset = 0;
+    std::uint64_t next_seq = 0;       // of the record at `offset`, or lower
+    std::uint64_t bytes_written = 0;  // since the writer was opened
 };
 
 // Rows of a batch: either n rows of one size at a fixed stride, or n pointers with n lengths.
@@ -85,27 +105,42 @@ struct BatchRows {
 
 class Writer final : private ForkAware {
   public:
+    static constexpr std::uint64_t kNoSeq = ~std::uint64_t{0};  // has no successor: never given
+
     Writer(const std::string& root, const WriterOptions& options);
     ~Writer() override;
 
     // Appends and returns true, or does nothing and returns false: then call make_room and try again.
-    // type_id is not PAD, flags has no system bit and the number is right: the caller checked.
+    // type_id is not PAD, flags has no system bit and the number is valid, so not kNoSeq: the caller checked.
     // `payload_is_stable`: nobody can change it under us, so it is checksummed where it lies, beside
     // the copy rather than behind it.
     bool try_append(std::uint16_t type_id, std::uint16_t flags, std::uint64_t seq,
                     std::uint64_t timestamp_ns, const void* payload, std::uint64_t payload_len,
                     bool payload_is_stable = false) noexcept {
         const std::uint64_t bytes = format::record_bytes(payload_len);
-        if (bytes > room_) [[unlikely]]
+        // Atomic, since another thread may be rolling: then the limit is 0.
+        const std::uint64_t offset = std::atomic_ref(offset_).load(std::memory_order_relaxed);
+        if (offset + bytes > limit_.load(std::memory_order_relaxed)) [[unlikely]]
             return false;
-        std::byte* at = base_ + offset_;
+        std::byte* at = base_ + offset;
         std::memcpy(at + format::kRecordHeaderBytes, payload, payload_len);
-        publish(at, type_id, flags, seq, timestamp_ns, static_cast<std::uint32_t>(payload_len),
+        publish(at, seed_.at(offset), type_id, flags, seq, timestamp_ns,
+                static_cast<std::uint32_t>(payload_len),
                 payload_is_stable ? payload : at + format::kRecordHeaderBytes,
                 std::memory_order_seq_cst);
-        room_ -= bytes;
         advance(seq, timestamp_ns, bytes);
         wake_if_waiting();
+        return true;
+    }
+
+    // The same for a record with a sequence number of its own, in a sparse log.
+    bool try_append_numbered(std::uint16_t type_id, std::uint16_t flags, std::uint64_t seq,
+                             std::uint64_t timestamp_ns, const void* payload,
+                             std::uint64_t payload_len, bool payload_is_stable = false) noexcept {
+        const std::uint64_t next = next_seq_;
+        if (!try_append(type_id, flags, seq, timestamp_ns, payload, payload_len, payload_is_stable))
+            return false;
+        pass_numbers(seq - next);
         return true;
     }
 
@@ -116,13 +151,14 @@ class Writer final : private ForkAware {
     std::uint64_t epoch() const noexcept { return epoch_; }
     std::uint64_t max_payload_bytes() const noexcept;
     bool lost() const noexcept {
-        return any_mapping_lost() && (current_map_->lost() || control_.map().lost());
+        return any_mapping_lost() &&
+               (current_map_->lost() || control_.map().lost() || ousted_.load());
     }
     bool forked_away() const noexcept { return forked(); }
 
     // Takes the fast path out of service, so that another thread's append cannot run into a call that
     // has released the GIL; and puts it back.
-    void suspend() noexcept { room_ = 0; }
+    void suspend() noexcept { limit_.store(0, std::memory_order_relaxed); }
     void resume() noexcept;
 
     // Makes room for one record, rolling where needed. False while the queue is full and may become
@@ -159,9 +195,10 @@ class Writer final : private ForkAware {
 
     // SYNC commit: the store by which the record comes into being; pairs with load_commit.
     // `checksummed` is the payload, here or where it came from.
-    void publish(std::byte* at, std::uint16_t type_id, std::uint16_t flags, std::uint64_t seq,
-                 std::uint64_t timestamp_ns, std::uint32_t payload_len, const void* checksummed,
-                 std::memory_order order) noexcept {
+    // `state` is what the header's check starts from at this place.
+    void publish(std::byte* at, std::uint32_t state, std::uint16_t type_id, std::uint16_t flags,
+                 std::uint64_t seq, std::uint64_t timestamp_ns, std::uint32_t payload_len,
+                 const void* checksummed, std::memory_order order) noexcept {
         std::uint32_t crc = 0;
         if (checksum_) {
             crc = crc32(checksummed, payload_len);
@@ -176,7 +213,7 @@ class Writer final : private ForkAware {
             timestamp_ns,
             type_id | (std::uint64_t{flags} << 16) | (std::uint64_t{crc} << 32),
         };
-        const std::uint32_t check = crc32c_32bytes(words);
+        const std::uint32_t check = crc32c_32bytes(words, state);
         const std::uint32_t version = format::kRecordVersion;
         std::memcpy(at + 4, &version, 4);
         std::memcpy(at + 8, &words[1], 24);
@@ -186,45 +223,74 @@ class Writer final : private ForkAware {
     }
 
     void advance(std::uint64_t seq, std::uint64_t timestamp_ns, std::uint64_t bytes) noexcept {
-        index_->add(seq, timestamp_ns, offset_);
-        advance_by(1, seq + 1, bytes);
+        const std::uint64_t at = offset_;  // loaded once: the index's stores might change it
+        index_->add(seq, timestamp_ns, at);
+        advance_to(at + bytes, seq + 1);
     }
 
-    void advance_by(std::uint64_t records, std::uint64_t next_seq, std::uint64_t bytes) noexcept {
-        offset_ += bytes;
-        std::atomic_ref(next_seq_).store(next_seq, std::memory_order_relaxed);  // stats() looks on
-        std::atomic_ref(*write_offset_).store(offset_, std::memory_order_release);
-        records_.store(records_.load(std::memory_order_relaxed) + records,
-                       std::memory_order_relaxed);
+    void advance_to(std::uint64_t offset, std::uint64_t next_seq) noexcept {
+        // In this order for place(): an offset that is seen covers stored records only, and a sequence
+        // number that is seen comes with the offset of that record or a later one.
+        std::atomic_ref(offset_).store(offset, std::memory_order_release);
+        std::atomic_ref(next_seq_).store(next_seq, std::memory_order_release);
+        std::atomic_ref(shared_->write_offset).store(offset, std::memory_order_release);
+        std::atomic_ref(shared_->write_check)
+            .store(offset ^ position_mask_, std::memory_order_relaxed);
+    }
+
+    void pass_numbers(std::uint64_t n) noexcept {
+        passed_.store(passed_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    }
+    // Appended by this writer. Derived, so that an append need not count it.
+    std::uint64_t records() const noexcept {
+        const std::uint64_t passed = passed_.load(std::memory_order_relaxed);
+        auto& next = const_cast<std::uint64_t&>(next_seq_);
+        return std::atomic_ref(next).load(std::memory_order_relaxed) - opened_seq_ - passed;
     }
 
     // SYNC wake: pairs with Reader::park. Load behind the seq_cst commit (or fence).
     void wake_if_waiting() noexcept {
-        if (std::atomic_ref(*waiters_).load(std::memory_order_seq_cst) != 0) [[unlikely]]
+        if (std::atomic_ref(shared_->waiters_pending).load(std::memory_order_seq_cst) != 0)
+            [[unlikely]]
             wake();
     }
     void check_not_reserved() const;
     void wake() noexcept;
-    void on_forked() noexcept override { room_ = 0; }
+    void on_forked() noexcept override { suspend(); }
 
     bool create_if_new();
     void check_geometry() const;
     std::uint64_t rolls_needed(const BatchRows& rows);
     void check_open() const;  // safe beside an append of another thread
-    template <std::uint32_t FixedBytes>
-    std::uint64_t append_run(const BatchRows& rows, std::uint64_t first) noexcept;
+    std::uint64_t append_some(const BatchRows& rows, std::uint64_t first,
+                              const char*& refused) noexcept;
+    template <std::uint32_t FixedBytes, bool Columns>
+    std::uint64_t append_run(const BatchRows& rows, std::uint64_t first,
+                             const char*& refused) noexcept;
     void open_stats();
     void lock_if_wanted(const Segment& segment) const;
     void start_workers();
     std::uint64_t remaining() const noexcept { return control_.segment_bytes() - offset_; }
     std::uint64_t segments() const noexcept;
+    WriterPlace place() const;
+    WriterPlace place_locked() const;  // under segments_mutex_
     std::uint64_t rolls() const noexcept {
         return stats_[static_cast<std::size_t>(format::Stat::rolls)].load(
             std::memory_order_relaxed);
     }
     std::uint64_t segment_limit() const noexcept;
     void enter(std::shared_ptr<WriterSegment> segment, std::uint64_t offset) noexcept;
-    std::shared_ptr<WriterSegment> make_segment(std::uint32_t id, bool durable);
+    std::unique_ptr<WriterSegment> make_segment(std::uint32_t id, bool durable);
+    void make_control_again();
+    void allocate_step(std::uint64_t to);
+    void check_numbers_left() const;
+    bool backlog_is_full();
+    std::size_t backlog() const noexcept { return std::max(unsynced_.size(), unindexed_.size()); }
+    void allocate_first(WriterSegment& made, std::uint64_t from);
+    void allocate_more(WriterSegment& segment, std::uint64_t to);
+    std::uint64_t allocated() const noexcept {
+        return current_->allocated_to.load(std::memory_order_acquire);
+    }
     // The next segment, if it is ready. Anything else than the next one is a mistake that must not be
     // entered: it would be overwritten.
     std::shared_ptr<WriterSegment> take_prepared() noexcept {
@@ -241,25 +307,60 @@ class Writer final : private ForkAware {
     void run_retention() noexcept;
     bool flush_in_background() noexcept;
     void sync_file(const File& file);
+    void sync_queue_directory();
+    void remember_failed_sync(const Error& e) noexcept;
+    void check_no_sync_failed() const;
+    void clear_recorded_failure() noexcept;
     void sync_inherited();
-    void sync_everything();
+    void write_again(const Segment& segment, const UnsyncedSpan& span);
+    void write_again_at_opening(const Segment& segment, const UnsyncedSpan& span) noexcept;
+    void sync_everything(bool closing = false);
+    void check_in_place(const File& file) const;
+    void check_complete(const Segment& segment) const;
+    [[noreturn]] void throw_missing(const std::string& path) const;
+    bool is_in_place(const WriterSegment& sealed);
+    bool was_retired(std::uint32_t id);
+    void note_missing(std::uint32_t id);
+    std::optional<std::uint32_t> first_missing();
+    std::size_t let_go(const std::shared_ptr<WriterSegment>& sealed);
+    void bound_backlog();
+    void watch_lock(std::int64_t now) noexcept;
+    void look_at_lock() noexcept;
+    void check_not_ousted() const;
+    std::string another_epoch(std::uint64_t epoch) const;
+    [[noreturn]] void throw_ousted(const std::string& why) const;
     void write_stats() noexcept;
-    void free_behind_end() noexcept;
+    void free_after(const Segment& segment, std::uint64_t end) noexcept;
     void note(std::string event) noexcept;
     void count(format::Stat stat, std::uint64_t n = 1) noexcept {
         stats_[static_cast<std::size_t>(stat)].fetch_add(n, std::memory_order_relaxed);
+        changes_.fetch_add(1, std::memory_order_relaxed);
     }
 
     // Hot: what an append reads and writes.
     std::byte* base_ = nullptr;
     std::uint64_t offset_ = 0;
-    std::uint64_t room_ = 0;  // 0: take the slow path, whatever the reason
+    // Records may be appended up to this offset; 0: take the slow path, whatever the reason. The heartbeat
+    // stores 0 when the queue was taken from this writer, hence no append changes it.
+    std::atomic<std::uint64_t> limit_{0};
     std::uint64_t next_seq_ = 0;
+    HeaderSeed seed_;
     IndexBuilder* index_ = nullptr;
-    std::uint64_t* write_offset_ = nullptr;
-    std::uint32_t* waiters_ = nullptr;
+    format::ControlBlock* shared_ = nullptr;  // the words of control.meta
+    std::uint64_t position_mask_ = 0;         // for write_check, by the segment
     bool checksum_ = true;
-    std::atomic<std::uint64_t> records_{0};
+    std::uint64_t opened_seq_ = 0;          // next_seq_ when the writer was opened
+    std::atomic<std::uint64_t> passed_{0};  // sequence numbers since then that no record got
+
+    // What each heartbeat looks at, on one line: a thousand idle writers cost their cache misses.
+    alignas(64) std::unique_ptr<Mapping> stats_map_;
+    std::atomic<std::uint64_t> changes_{0};              // of stats_
+    std::uint64_t written_changes_ = ~std::uint64_t{0};  // as of what stats_map_ holds
+    std::int64_t lock_watched_ns_ = 0;
+    std::uint64_t lock_watched_records_ = 0;
+    std::uint64_t epoch_ = 0;
+    std::atomic<bool> ousted_{false};  // the queue was taken from this writer
+    std::atomic<bool> has_all_locks_{false};
 
     // Cold.
     Layout layout_;
@@ -267,29 +368,34 @@ class Writer final : private ForkAware {
     std::optional<WriterLock> lock_;
     Control control_;
     bool sparse_ = false;
+    // Where blocks are memory (tmpfs), a segment takes them as it is filled: a bus of fifty quiet queues
+    // must not take fifty segments of it. On a disk they cost nothing until they are written.
+    bool in_steps_ = false;
     std::atomic<bool> closed_{false};
-    std::uint64_t epoch_ = 0;
     std::uint64_t reserved_bytes_ = 0;
-    bool near_end_ = false;  // approach_end() was here
+    bool near_end_ = false;    // approach_end() was here
+    std::size_t backlog_ = 0;  // at the last roll; the lists may be shorter by now
     MappingRef current_map_;
     File checkpoint_file_;
-    std::unique_ptr<Mapping> stats_map_;
     std::array<std::atomic<std::uint64_t>, format::kStatCount> stats_{};
 
-    std::mutex segments_mutex_;  // guards the four below against the service threads
+    mutable std::mutex segments_mutex_;  // guards these against the service threads
     std::shared_ptr<WriterSegment> current_;
     std::vector<std::shared_ptr<WriterSegment>> unsynced_;   // sealed, sync still due, oldest first
     std::vector<std::shared_ptr<WriterSegment>> unindexed_;  // sealed, index file still due
-    std::vector<std::uint32_t> inherited_;                   // a predecessor's, sync still due
+    std::vector<UnsyncedSpan> inherited_;                    // a predecessor's, sync still due
+    // Removed before their sync: no flush acknowledges again. Numbers alone, for a descriptor
+    // of each would use up the process's.
+    std::vector<std::uint32_t> missing_;
     std::vector<std::uint32_t> rescan_;  // sealed before us, without a whole index
+    std::uint64_t bytes_before_ = 0;     // written by us to segments before the current one
+    std::uint64_t entered_at_ = 0;       // where we began in the current one
 
     std::mutex sync_mutex_;  // one sync at a time: each ends with the checkpoint of what it covered
+    std::mutex directory_mutex_;  // held until a failed sync of the directory is in sync_errno_
     std::atomic<int> sync_errno_{
         0};  // sticky: after a failed sync the kernel may call lost pages clean
 
-    std::atomic<std::uint64_t> bytes_before_{
-        0};                                     // written by us to segments before the current one
-    std::atomic<std::uint64_t> entered_at_{0};  // where we began in the current one
     std::atomic<std::uint32_t> current_id_{0};
     std::atomic<std::uint32_t> lowest_id_{0};
     std::atomic<std::uint32_t> last_record_id_{0};  // highest segment known to hold a record
@@ -307,6 +413,10 @@ class Writer final : private ForkAware {
 
     std::mutex events_mutex_;
     std::deque<std::string> events_;
+
+    std::mutex look_mutex_;         // the heartbeat and a flush look at the lock
+    std::string ousted_why_;        // set before ousted_
+    std::uint64_t step_bytes_ = 0;  // of the last allocation that the appending thread had to make
 
     std::unique_ptr<WriterWorkers> workers_;
 };

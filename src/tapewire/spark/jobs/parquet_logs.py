@@ -24,6 +24,7 @@ from tapewire.book.gaps import FILE_NAME as GAPS_FILE
 from tapewire.config import WriterConfig
 from tapewire.errors import CorruptMetadata, CorruptSource, InvalidOption
 from tapewire.log import open_log
+from tapewire.protocol.json_file import decode
 from tapewire.protocol.types_file import FILE_NAME as TYPES_FILE
 from tapewire.queue import open_publisher
 from tapewire.spark.reading.columns import RowColumns, constant, pieces
@@ -301,7 +302,7 @@ def _read_about(path: Path) -> dict[str, Any]:
         )
     kinds = {"sparse": bool, "first_seq": int, "segment_bytes": int, "checksum": bool}
     try:
-        about = json.loads(text)
+        about = decode(text)
         if about["version"] != 1 or any(type(about[k]) is not kind for k, kind in kinds.items()):
             raise ValueError(f"{about!r:.200}")
     except (ValueError, TypeError, KeyError) as error:

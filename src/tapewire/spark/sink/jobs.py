@@ -120,8 +120,11 @@ def _checked(document: Any) -> tuple[Lease, str]:
         boot_id=str,
         writer=str,
     )
-    if document["pid"] <= 0:
-        raise Wrong(f"no such process: pid={document['pid']}")
+    for name in ("pid", "start_time_ticks", "epoch", "timestamp_ns"):
+        if not 0 <= document[name] < 2**63:
+            raise Wrong(f"{name} must be from 0 to 2**63 - 1: {name}={document[name]}")
+    if document["pid"] == 0:
+        raise Wrong("no such process: pid=0")
     writer = document.pop("writer")
     return Lease(**document), writer
 

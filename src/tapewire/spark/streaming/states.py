@@ -20,13 +20,14 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tapewire.errors import CorruptMetadata, InvalidOption, TapewireError
 from tapewire.protocol.json_file import Wrong, load, members, parse_checked, short, store
+from tapewire.spark.streaming.offsets import SEQ_MOST
 
 __all__ = ["KEPT", "Found", "Mark", "States", "check_folder"]
 
@@ -136,10 +137,8 @@ class States:
         path = os.fspath(self._of(unit) / _ORIGIN)
 
         def check(document: Any) -> dict[str, int]:
-            if not isinstance(document, dict) or not all(
-                type(number) is int and number >= 0 for number in document.values()
-            ):
-                raise Wrong(f"not numbers of logs: {short(document)}")
+            if not isinstance(document, dict) or not _are_seqs(document.values()):
+                raise Wrong(f"not sequence numbers of logs: {short(document)}")
             return document
 
         try:
@@ -230,8 +229,8 @@ class States:
                 sha256=str,
             )
             logs = document["logs"]
-            if not all(type(number) is int and number >= 0 for number in logs.values()):
-                raise Wrong(f"logs must be whole numbers: logs={short(logs)}")
+            if not _are_seqs(logs.values()):
+                raise Wrong(f"logs must have sequence numbers: logs={short(logs)}")
             mark = Mark(document["time_ns"], logs)
             if document["unit"] != unit or mark.time_ns < 0 or mark.file_name != path.name:
                 raise Wrong(f"it is of another place: unit={short(document['unit'])}")
@@ -270,3 +269,7 @@ class States:
 
     def __repr__(self) -> str:
         return f"<States in {os.fspath(self.folder)!r}>"
+
+
+def _are_seqs(values: Iterable[Any]) -> bool:
+    return all(type(value) is int and 0 <= value <= SEQ_MOST for value in values)

@@ -1,0 +1,58 @@
+// What is fixed when a queue is created, and what follows from it for the check of each header.
+#pragma once
+
+#include <cstdint>
+
+#include "tapewire/checksum.hpp"
+#include "tapewire/format/segment.hpp"
+
+namespace tapewire::queue {
+
+struct Geometry {
+    std::uint64_t segment_bytes = 0;
+    std::uint64_t first_seq = 0;
+    // Random. 0: a queue of the formats before it (control version 3, segment version 2).
+    std::uint64_t key = 0;
+
+    bool keyed() const noexcept { return key != 0; }
+    bool is_possible() const noexcept {
+        return segment_bytes >= format::kSegmentBytesReadableMin &&
+               segment_bytes <= format::kSegmentBytesMax &&
+               segment_bytes % format::kSegmentUnitBytes == 0;
+    }
+    bool operator==(const Geometry&) const = default;
+};
+
+// One number for each segment of each queue. The finaliser of splitmix64; a CRC would not do: it is linear, so
+// two segments would differ by the same bits in every queue.
+inline std::uint64_t mix_key(std::uint64_t key, std::uint32_t segment_id) noexcept {
+    std::uint64_t x = key + (std::uint64_t{segment_id} + 1) * 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    return x ^ (x >> 31);
+}
+
+// The state that the CRC of a record header starts from, by its place. A header proves where it belongs:
+// copied to another offset it never passes, to another segment or queue once in 2^32.
+class HeaderSeed {
+  public:
+    HeaderSeed() = default;  // of a queue without a key: every place has the ordinary state
+    HeaderSeed(std::uint64_t key, std::uint32_t segment_id) noexcept {
+        if (key == 0) return;
+        base_ = static_cast<std::uint32_t>(mix_key(key, segment_id));
+        mask_ = ~std::uint32_t{0};
+    }
+
+    std::uint32_t of_segment() const noexcept { return base_; }  // for the end of a segment
+
+    std::uint32_t at(std::uint64_t offset) const noexcept {
+        return base_ ^ (static_cast<std::uint32_t>(offset) & mask_);
+    }
+    bool keyed() const noexcept { return mask_ != 0; }
+
+  private:
+    std::uint32_t base_ = kCrc32cState;
+    std::uint32_t mask_ = 0;
+};
+
+}  // namespace tapewire::queue

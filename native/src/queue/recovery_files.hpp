@@ -1,0 +1,54 @@
+// Recovery of a queue's files, before the records in them are looked at: segments that a loss of power left
+// half-made, names that are missing, headers that are damaged, and copies of what is repaired. Internal to
+// recovery.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tapewire/queue/recovery.hpp"
+
+namespace tapewire::queue {
+
+class RecoveryFiles {
+  public:
+    // `ids` are the queue's segments, ascending, and kept so; `report` gets a line for each thing done.
+    RecoveryFiles(const Layout& layout, const Geometry& geometry,
+                  const std::optional<TailCheckpoint>& checkpoint, bool sparse,
+                  std::vector<std::uint32_t>& ids, std::vector<std::string>& report)
+        : layout_(layout),
+          geometry_(geometry),
+          synced_below_(checkpoint ? checkpoint->position.segment : 0),
+          sparse_(sparse),
+          ids_(ids),
+          report_(report) {}
+
+    void repair_unborn();
+    std::uint64_t repair_headers();  // how many
+    // From the checkpoint's segment up to the last record, which is in `top`, a name may be missing.
+    void fill_holes(std::size_t& top);
+    // The segment as it is now, under another name, before it is repaired. Once for each.
+    void keep_copy(const Segment& segment);
+    bool has_copied(std::uint32_t id) const noexcept { return copied_ == id; }
+    const std::string& last_copy() const noexcept { return copy_path_; }
+
+  private:
+    bool is_unborn(const File& file) const;
+    bool is_sparse(std::size_t i, const format::SegmentHeader& damaged) const;
+    bool sparse_of_neighbour(std::size_t i, bool otherwise) const;
+    void keep_file(std::uint32_t id, const std::string& path);
+
+    const Layout& layout_;
+    Geometry geometry_;
+    std::uint64_t synced_below_;  // every segment below is on disk, with its name
+    bool sparse_;                 // of a queue in which no segment says it
+    std::vector<std::uint32_t>& ids_;
+    std::vector<std::string>& report_;
+    std::uint64_t copied_ = ~std::uint64_t{0};  // the segment that was copied last
+    std::string copy_path_;
+};
+
+}  // namespace tapewire::queue

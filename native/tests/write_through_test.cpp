@@ -1,0 +1,92 @@
+// File::write_through on a disk that fails in the middle of it: the records stay in the page cache.
+//
+// `pwrite` is replaced here, for files opened with O_DIRECT: the first call writes one page, the second
+// fails. Before it does, it drops what is left of the span, as a direct write drops cached pages: the disk
+// under them holds zeros.
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "check.hpp"
+#include "queue_kit.hpp"
+#include "tapewire/file.hpp"
+#include "tapewire/mapping.hpp"
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kPages = 8;
+int direct_writes = 0;
+
+ssize_t write_bytes(int fd, const void* from, std::size_t n, off_t at) {
+    return ::syscall(SYS_pwrite64, fd, from, n, at);
+}
+
+ssize_t failing_write(int fd, const void* from, std::size_t n, off_t at) {
+    if (direct_writes++ == 0) return write_bytes(fd, from, kPage, at);
+    void* zeros = std::aligned_alloc(kPage, n);
+    std::memset(zeros, 0, n);
+    const bool dropped = write_bytes(fd, zeros, n, at) == static_cast<ssize_t>(n);
+    std::free(zeros);
+    errno = dropped ? EIO : EBADF;
+    return -1;
+}
+
+ssize_t any_write(int fd, const void* from, std::size_t n, off_t at) {
+    if ((::fcntl(fd, F_GETFL) & O_DIRECT) != 0) return failing_write(fd, from, n, at);
+    return write_bytes(fd, from, n, at);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) ssize_t pwrite(int fd, const void* from,
+                                                                 std::size_t n, off_t at) {
+    return any_write(fd, from, n, at);
+}
+extern "C" __attribute__((visibility("default"))) ssize_t pwrite64(int fd, const void* from,
+                                                                   std::size_t n, off_t at) {
+    return any_write(fd, from, n, at);
+}
+
+namespace {
+
+// On a disk: memory has no direct I/O before Linux 6.6.
+struct Directory {
+    std::string path = (kit::fs::current_path() / "write-through-XXXXXX").string();
+    Directory() {
+        if (::mkdtemp(path.data()) == nullptr) std::abort();
+    }
+    ~Directory() { kit::fs::remove_all(path); }
+};
+
+bool has_direct_io(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+    if (fd >= 0) ::close(fd);
+    return fd >= 0;
+}
+
+TEST(a_write_that_fails_half_way_leaves_the_records_in_the_page_cache) {
+    const Directory directory;
+    const std::string path = directory.path + "/segment";
+    std::vector<char> records(kPages * kPage);
+    for (std::size_t i = 0; i < records.size(); ++i) records[i] = static_cast<char>(i * 7 / 5 + 1);
+    const tapewire::File file(path, O_RDWR | O_CREAT);
+    if (!has_direct_io(path)) {
+        std::cerr << "skipped: no direct I/O here" << std::endl;
+        return;
+    }
+    file.write_at(records.data(), records.size(), 0);
+    const tapewire::Mapping map(file, records.size(), tapewire::Mapping::Access::read_write);
+    CHECK(kit::throws(tapewire::Errc::os_error,
+                      [&] { file.write_through(map.data(), kPage + 100, 7 * kPage - 100); }));
+    CHECK_EQ(direct_writes, 2);
+    CHECK_EQ(std::memcmp(map.data(), records.data(), records.size()), 0);
+}
+
+}  // namespace
+
+TEST_MAIN()

@@ -1,0 +1,36 @@
+"""Keeps Tapewire's SIGBUS handler in front of faulthandler's.
+
+The handler turns a truncated file into `MappingLost`. `faulthandler.enable()` and `disable()`
+replace it; the native threads install it again within about 100 ms. Here the two functions are
+wrapped so that there is no such interval. Signals that are not Tapewire's still go to faulthandler.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tapewire._native import guard_against_sigbus_now
+
+__all__ = ["guard_beside_faulthandler"]
+
+
+def guard_beside_faulthandler() -> None:
+    """Wrap `faulthandler.enable` and `faulthandler.disable`; a second call changes nothing."""
+    for name in ("enable", "disable"):
+        original = getattr(faulthandler, name)
+        if not hasattr(original, "__wrapped__"):
+            setattr(faulthandler, name, _guarding(original))
+
+
+def _guarding(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        finally:
+            guard_against_sigbus_now()
+
+    return call
