@@ -1,6 +1,7 @@
 """A queue's files as bytes: to look at, and to put into states that only a crash leaves behind."""
 
 import os
+import shutil
 import struct
 from dataclasses import dataclass
 
@@ -34,6 +35,12 @@ def poke(path, offset, data):
     """Overwrites bytes in place: the mappings of others see it."""
     with open(path, "r+b") as file:
         assert os.pwrite(file.fileno(), data, offset) == len(data)
+
+
+def replace(path):
+    """Another file of the same content under its name, as an editor or rsync puts it there."""
+    shutil.copyfile(path, path.with_name("copy"))
+    os.rename(path.with_name("copy"), path)
 
 
 def control(queue, word):

@@ -2,11 +2,11 @@
 
 import contextlib
 import os
-import shutil
 
 import pytest
 
 import tapewire as tw
+from tests.crash.disk import replace
 from tests.crash.scripts import python
 from tests.crash.tape import TYPE, payload_of
 from tests.support import crafted
@@ -15,12 +15,6 @@ from tests.support import queue_format as qf
 
 def remove(path):
     os.unlink(path)
-
-
-def replace(path):
-    """Another file of the same content, as `cp` and `mv` make it."""
-    shutil.copyfile(path, path.with_name("copy"))
-    os.rename(path.with_name("copy"), path)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -35,12 +34,6 @@ def writer(queue):
     yield first
     with contextlib.suppress(tw.LockLost):
         first.close()
-
-
-def replace_file(path):
-    """Another file of the same content under its name, as an editor or rsync does it."""
-    shutil.copyfile(path, path.with_name("copy"))
-    os.rename(path.with_name("copy"), path)
 
 
 def append_until_it_stops(writer, eventually):
@@ -83,7 +76,7 @@ def test_a_writer_whose_lock_files_are_removed_stops(writer, queue, names, event
 
 @pytest.mark.parametrize("name", ["writer.lock", "writer.guard", "control.meta"])
 def test_a_writer_whose_lock_file_is_replaced_stops(writer, queue, name, eventually):
-    replace_file(queue / name)
+    disk.replace(queue / name)
     error = append_until_it_stops(writer, eventually)
     assert str(queue / name) in str(error)
 
@@ -172,7 +165,7 @@ def remove_all(queue: Path) -> None:
 def replace_control(queue: Path) -> None:
     for name in REMOVED["both"]:
         os.unlink(queue / name)
-    replace_file(queue / "control.meta")
+    disk.replace(queue / "control.meta")
 
 
 def damage_control(queue: Path) -> None:
@@ -288,7 +281,7 @@ def test_what_both_writers_acknowledged_is_in_the_log(writer, queue, eventually)
 def test_the_owner_of_the_queue_is_not_withdrawn_by_a_writer_that_lost_it(
     writer, queue, eventually
 ):
-    replace_file(queue / "writer.lock")
+    disk.replace(queue / "writer.lock")
     named = (queue / "writer.lock").read_bytes()
     append_until_it_stops(writer, eventually)
     with pytest.raises(tw.LockLost):

@@ -53,7 +53,8 @@ class Recovery {
         // What was on disk and is gone had numbers: they are not given again, so the loss shows as a gap.
         if (checkpoint_) {
             tail_.next_seq = std::max(tail_.next_seq, checkpoint_->next_seq);
-            if (Position{tail_.segment->id(), tail_.offset} < checkpoint_->position)
+            if (checkpoint_->checked &&
+                Position{tail_.segment->id(), tail_.offset} < checkpoint_->position)
                 lower_checkpoint();
         }
         set_aside_ahead();
@@ -167,7 +168,7 @@ class Recovery {
             end = scan_segments(first, top, 0);
         }
         go_on_after(open(ids_[top]), end);
-        if (checkpoint_) report_if_shorter_than(checkpoint_->position);
+        if (checkpoint_ && checkpoint_->checked) report_if_shorter_than(checkpoint_->position);
     }
 
     // Returns where the log ends in the last of them.
@@ -436,7 +437,7 @@ class Recovery {
     }
 
     // It is of records that are gone, and would be taken as proof of lost ones where we append now. What is
-    // before the end was on disk by it; our repairs are from here on.
+    // before the end was on disk by it; our repairs are from here on. (One without a CRC proves neither.)
     void lower_checkpoint() {
         for (std::uint32_t id : changed_) open(id).file().sync_data();
         const File file(layout_.tail_checkpoint(), O_RDWR | O_CREAT);

@@ -126,6 +126,16 @@ def test_a_clean_close_leaves_a_checkpoint_at_the_tail(tmp):
     assert qf.parse_checkpoint((queue / "index.meta").read_bytes()) == (segment, offset + 128)
 
 
+def test_a_checkpoint_without_a_crc_that_is_beyond_the_end_is_not_replaced_by_a_proven_one(tmp):
+    """Nothing shows that what is before the end was ever synced."""
+    queue = write(tmp, numbered(0, 5))
+    stored = qf.checkpoint(0, BYTES, checked=False)
+    (queue / "index.meta").write_bytes(stored)
+    with tw.open_publisher(queue):
+        content = (queue / "index.meta").read_bytes()
+        assert content == stored + bytes(len(content) - len(stored))
+
+
 @pytest.mark.parametrize("checked", [True, False])
 def test_segments_before_the_checkpoint_are_not_scanned(tmp, checked):
     first, last = numbered(0, 30), numbered(30, 7)
