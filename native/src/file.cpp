@@ -173,21 +173,33 @@ void File::free_zeros(std::uint64_t from, std::uint64_t to) const {
     }
 }
 
-std::uint64_t File::next_data(std::uint64_t from) const noexcept {
+static bool shows_holes(int fd) noexcept {
     struct statfs system{};
-    if (::fstatfs(fd_, &system) != 0) return from;
+    if (::fstatfs(fd, &system) != 0) return false;
     switch (static_cast<std::uint32_t>(system.f_type)) {
         case BTRFS_SUPER_MAGIC:
         case EXT4_SUPER_MAGIC:
         case TMPFS_MAGIC:
         case XFS_SUPER_MAGIC:
-            break;
+            return true;
         default:
-            return from;
+            return false;
     }
+}
+
+std::uint64_t File::next_data(std::uint64_t from) const noexcept {
+    if (!shows_holes(fd_)) return from;
     const off_t found = ::lseek(fd_, static_cast<off_t>(from), SEEK_DATA);
     if (found >= 0) return static_cast<std::uint64_t>(found);
     return errno == ENXIO ? ~std::uint64_t{0} : from;  // ENXIO: none up to the end of the file
+}
+
+std::uint64_t File::next_hole(std::uint64_t from) const noexcept {
+    constexpr auto kNone = ~std::uint64_t{0};
+    if (!shows_holes(fd_)) return kNone;
+    const off_t found = ::lseek(fd_, static_cast<off_t>(from), SEEK_HOLE);
+    // What is data by the one call and a hole by the next was punched meanwhile.
+    return found > static_cast<off_t>(from) ? static_cast<std::uint64_t>(found) : kNone;
 }
 
 void File::sync_data() const {
@@ -199,7 +211,11 @@ void File::sync_data() const {
 void File::write_through(const std::byte* mapped, std::uint64_t from, std::uint64_t to) const {
     constexpr std::uint64_t kPage = 4096;
     const std::uint64_t begin = from / kPage * kPage;
-    const std::uint64_t end = (to + kPage - 1) / kPage * kPage;
+    // The last page of a file whose length is no multiple of a page cannot be written past the cache, and
+    // must not be made longer.
+    const std::uint64_t end = std::min((to + kPage - 1) / kPage * kPage, size() / kPage * kPage);
+    if (const std::uint64_t rest = std::max(begin, end); to > rest)
+        write_at(mapped + rest, to - rest, rest);
     if (begin >= end) return;
     std::optional<File> direct;
     try {
@@ -281,10 +297,14 @@ void File::unlock() const noexcept {
     (void)::fcntl(fd_, F_OFD_SETLK, &range);
 }
 
-bool File::is_still_at_its_path() const noexcept {
+bool File::is_still_at_its_path() const {
     struct stat held, named;
-    return ::fstat(fd_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 &&
-           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+    if (::fstat(fd_, &held) != 0) throw_errno("cannot look at file", path_);
+    if (::stat(path_.c_str(), &named) != 0) {
+        if (errno == ENOENT || errno == ENOTDIR) return false;
+        throw_errno("cannot look at file", path_);  // it may well be there
+    }
+    return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
 void File::extend_with_zeros(std::uint64_t bytes) const {
@@ -350,8 +370,10 @@ Directory::~Directory() { close_descriptor(fd_); }
 
 void Directory::sync() const {
     // Some filesystems (overlay, network) cannot sync a directory and say so; that is not a lost write.
-    if (::fsync(fd_) != 0 && errno != EINVAL && errno != ENOTSUP)
-        throw_errno("cannot sync directory", path_);
+    while (::fsync(fd_) != 0) {
+        if (errno == EINVAL || errno == ENOTSUP) return;
+        if (errno != EINTR) throw_errno("cannot sync directory", path_);
+    }
 }
 
 void sync_directory(const std::string& path) { Directory(path).sync(); }

@@ -211,13 +211,25 @@ void Mapping::throw_lost() const {
                 "somebody truncated the file; restore it, then open the log again");
 }
 
-void Mapping::populate(std::size_t from, std::size_t bytes) const noexcept {
+bool Mapping::populate(std::size_t from, std::size_t bytes) const noexcept {
     const std::size_t begin = from & ~(page_bytes - 1);
     const std::size_t end = from + bytes < size_ ? from + bytes : size_;
-    if (begin >= end) return;
+    if (begin >= end) return true;
     const int advice = writable_ ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-    if (::madvise(data_ + begin, end - begin, advice) == 0) return;
-    // Before Linux 5.14: touch each page. An atomic add of 0 dirties it without changing a byte.
+    while (::madvise(data_ + begin, end - begin, advice) != 0) {
+        if (errno == EINVAL) {
+            touch(begin, end);  // before Linux 5.14
+            return true;
+        }
+        // A page that cannot be had (a bad sector, a file cut short, a full tmpfs) is met by whoever comes
+        // to it. Touching it here would take the whole mapping for lost.
+        if (errno != EINTR && errno != EAGAIN) return false;
+    }
+    return true;
+}
+
+// An atomic add of 0 dirties a page without changing a byte.
+void Mapping::touch(std::size_t begin, std::size_t end) const noexcept {
     for (std::size_t at = begin; at < end; at += page_bytes) {
         auto* word = reinterpret_cast<std::uint32_t*>(data_ + at);
         if (writable_) {

@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPages = 8;
 int direct_writes = 0;
+bool disk_fails = true;
 
 ssize_t write_bytes(int fd, const void* from, std::size_t n, off_t at) {
     return ::syscall(SYS_pwrite64, fd, from, n, at);
@@ -37,7 +38,7 @@ ssize_t failing_write(int fd, const void* from, std::size_t n, off_t at) {
 }
 
 ssize_t any_write(int fd, const void* from, std::size_t n, off_t at) {
-    if ((::fcntl(fd, F_GETFL) & O_DIRECT) != 0) return failing_write(fd, from, n, at);
+    if (disk_fails && (::fcntl(fd, F_GETFL) & O_DIRECT) != 0) return failing_write(fd, from, n, at);
     return write_bytes(fd, from, n, at);
 }
 
@@ -85,6 +86,24 @@ TEST(a_write_that_fails_half_way_leaves_the_records_in_the_page_cache) {
                       [&] { file.write_through(map.data(), kPage + 100, 7 * kPage - 100); }));
     CHECK_EQ(direct_writes, 2);
     CHECK_EQ(std::memcmp(map.data(), records.data(), records.size()), 0);
+}
+
+// A queue of another implementation may have segments of any multiple of 64 bytes.
+TEST(a_file_whose_length_is_no_multiple_of_a_page_keeps_its_length) {
+    const Directory directory;
+    const std::string path = directory.path + "/segment";
+    std::vector<char> records(2 * kPage + 192);
+    for (std::size_t i = 0; i < records.size(); ++i) records[i] = static_cast<char>(i * 7 / 5 + 1);
+    const tapewire::File file(path, O_RDWR | O_CREAT);
+    file.write_at(records.data(), records.size(), 0);
+    disk_fails = false;
+    for (const std::uint64_t from : {std::uint64_t{0}, std::uint64_t{kPage}, 2 * kPage + 64}) {
+        const tapewire::Mapping map(file, records.size(), tapewire::Mapping::Access::read_write);
+        file.write_through(map.data(), from, records.size());
+        CHECK_EQ(file.size(), records.size());
+        CHECK(std::memcmp(map.data(), records.data(), records.size()) == 0);
+    }
+    disk_fails = true;
 }
 
 }  // namespace

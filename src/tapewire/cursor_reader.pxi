@@ -231,6 +231,8 @@ cdef class CursorReader:
         cdef uint64_t seen = 0
         _deadline(0, timeout)
         self._check()
+        if self._forked():
+            self._next_of(False)  # refuses; an import could wait for a thread that the child has not
         # Whoever holds a compiled callback has loaded ctypes.
         pointer = None
         if "_ctypes" in sys.modules:

@@ -16,12 +16,14 @@ from tapewire._native import guard_against_sigbus_now
 
 __all__ = ["guard_beside_faulthandler"]
 
+_MARK = "_tapewire_guards_sigbus"
+
 
 def guard_beside_faulthandler() -> None:
     """Wrap `faulthandler.enable` and `faulthandler.disable`; a second call changes nothing."""
     for name in ("enable", "disable"):
         original = getattr(faulthandler, name)
-        if not hasattr(original, "__wrapped__"):
+        if not hasattr(original, _MARK):
             setattr(faulthandler, name, _guarding(original))
 
 
@@ -33,4 +35,5 @@ def _guarding(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             guard_against_sigbus_now()
 
+    setattr(call, _MARK, True)
     return call

@@ -3,7 +3,9 @@
 import os
 import shutil
 import struct
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 DATA = 64  # where the records of a segment begin
 SEALED = 1
@@ -13,6 +15,7 @@ PAD = 0xFFFF
 SEGMENT_GEN = (128, "<I")
 CURRENT_SEGMENT = (132, "<I")
 WRITE_OFFSET = (256, "<Q")
+HEARTBEAT = (264, "<Q")
 NOTIFY_SEQ = (384, "<I")
 WAITERS_PENDING = (388, "<I")
 
@@ -45,12 +48,26 @@ def replace(path):
 
 def control(queue, word):
     offset, form = word
-    return struct.unpack(form, peek(queue / "control.meta", offset, struct.calcsize(form)))[0]
+    data = peek(Path(queue) / "control.meta", offset, struct.calcsize(form))
+    return struct.unpack(form, data)[0]
 
 
 def set_control(queue, word, value):
     offset, form = word
     poke(queue / "control.meta", offset, struct.pack(form, value))
+
+
+def await_beats(queue, count=3):
+    """Waits until the writer has looked at its lock files and, while nothing is appended, will not.
+
+    It does so at its first heartbeat and at the next one after an append, then every ten seconds.
+    """
+    deadline = time.monotonic() + 20
+    for _ in range(count):
+        before = control(queue, HEARTBEAT)
+        while control(queue, HEARTBEAT) == before:
+            assert time.monotonic() < deadline, "the writer has no heartbeat"
+            time.sleep(0.001)
 
 
 def flags(queue, number):

@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 import tapewire as tw
+from tests.crash import disk
 from tests.crash.small_disk import small_disk_or_say_why
 from tests.crash.tape import TYPE, Tape, payload_of
 
@@ -437,6 +438,7 @@ def cut_prepared(line, queue):
 def folder_unlinked(line, queue, preallocate):
     writer = _queue_with(queue, preallocate=preallocate, retention=tw.Retention(reader_ttl=0.01))
     reader = tw.open_subscriber(queue, "reader")
+    disk.await_beats(queue)
     os.rename(queue, queue + "-gone")  # at one blow: its threads would fill the folder again
     shutil.rmtree(queue + "-gone")
     assert reader.detect_disconnect() is tw.DisconnectReason.SEGMENT_MISSING

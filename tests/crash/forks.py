@@ -83,6 +83,7 @@ def handles_in_the_child(line, queue):
             reader.seek_end,
             lambda: reader.seek_time(0),
             reader.skip_damaged,
+            lambda: reader.for_each(print),
             reader.commit,
             reader.writer_status,
             reader.detect_disconnect,
@@ -262,15 +263,18 @@ class SlowImport:
         return spec
 
 
-def fork_while_rows_is_imported(line, queue):
-    """A thread of the parent is importing the module that a batch needs: it has the lock of it.
+def fork_in_an_import(line, queue, module):
+    """A thread of the parent is importing the module that a call needs: it has the lock of it.
 
     Whoever imports it in the child waits for a thread that is not there.
     """
-    slow = SlowImport("tapewire.queue.rows")
+    import ctypes  # noqa: F401 (with it, for_each looks whether its function is compiled)
+
+    slow = SlowImport(module)
     sys.modules.pop(slow.name, None)
     sys.meta_path.insert(0, slow)
     writer = tw.open_publisher(queue, segment_bytes=8192)
+    reader = tw.open_log(queue)
     thread = threading.Thread(target=importlib.import_module, args=(slow.name,))
     thread.start()
     slow.begun.wait()
@@ -278,6 +282,8 @@ def fork_while_rows_is_imported(line, queue):
     def child():
         with raises(tw.ForkedHandle):
             writer.append_batch(TYPE, [b"x"])
+        with raises(tw.ForkedHandle):
+            reader.for_each(print)
 
     outcome = in_child(child)
     slow.go_on.set()

@@ -95,6 +95,22 @@ def test_a_sealed_segment_removed_before_its_sync_is_not_acknowledged(queue):
     assert python(SEALED, queue).stdout == "[true, true, true]\n"
 
 
+def test_a_sealed_segment_cut_short_before_its_sync_is_not_acknowledged(queue, eventually):
+    """Nor does the thread that syncs sealed segments store a checkpoint past it."""
+    writer = tw.open_publisher(queue, segment_bytes=64 << 10, preallocate=False)
+    writer.append(TYPE, bytes(20_000))
+    checkpoint = (queue / "index.meta").read_bytes()
+    os.truncate(queue / "000000000.q", 32 << 10)  # where nothing is written any more
+    writer.append(TYPE, bytes(50_000))
+    assert writer.metrics()["rolls"] == 1
+    eventually(lambda: writer.metrics()["seal_errors"] == 1)
+    assert (queue / "index.meta").read_bytes() == checkpoint
+    for call in (writer.flush_sync, writer.flush_sync, writer.close):
+        with pytest.raises(tw.MappingLost) as caught:
+            call()
+        assert caught.value.path == str(queue / "000000000.q")
+
+
 def test_the_seal_thread_stores_no_checkpoint_past_a_removed_segment(queue, eventually):
     writer = tw.open_publisher(queue, segment_bytes=8192, preallocate=False)
     writer.append(TYPE, bytes(5000))

@@ -39,8 +39,9 @@ def test_a_fork_in_the_middle_of_native_work_leaves_no_lock_behind(run):
     run("fork_while_threads_work", forks=40)
 
 
-def test_a_batch_in_a_child_forked_in_the_middle_of_an_import_raises_and_does_not_hang(run):
-    run("fork_while_rows_is_imported")
+@pytest.mark.parametrize("module", ["tapewire.queue.rows", "tapewire.callback"])
+def test_a_call_in_a_child_forked_in_the_middle_of_an_import_raises_and_does_not_hang(run, module):
+    run("fork_in_an_import", module=module)
 
 
 @pytest.mark.long

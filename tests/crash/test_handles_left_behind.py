@@ -30,16 +30,53 @@ ROLLS = """
 """
 
 
+def slow_disk(milliseconds=1):
+    """The command before one whose syncs take so long."""
+    slow = f"inject=fdatasync:delay_enter={1000 * milliseconds}"
+    options = ["-f", "-qq", "-o", "/dev/null", "--seccomp-bpf"]
+    return ["strace", *options, "-e", "trace=fdatasync", "-e", slow]
+
+
 def test_a_disk_slower_than_the_writer_does_not_cost_all_descriptors(tmp):
     """Sealed segments wait for their syncs, each with a descriptor: no more than 32 of them."""
     if shutil.which("strace") is None:
         pytest.skip("needs strace")
-    slow = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=1000"]
-    before = ["strace", "-f", "-qq", "-o", "/dev/null", "--seccomp-bpf", *slow]
-    said = json.loads(python(ROLLS, tmp / "queue", 5_000, before=before).stdout)
-    assert (said["rolls"], said["errors"]) == (5_000, 0)
+    said = json.loads(python(ROLLS, tmp / "queue", 1_000, before=slow_disk()).stdout)
+    assert (said["rolls"], said["errors"]) == (1_000, 0)
     assert said["most"] <= 48
     assert said["left"] == 0
+
+
+MANY_WRITERS = """
+    import json, os, resource, sys
+    import tapewire as tw
+
+    def descriptors():
+        return len(os.listdir("/proc/self/fd")) - 1  # that of the listing
+
+    queue, count = sys.argv[1], 12
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    config = tw.WriterConfig(preallocate=False, segment_bytes=8192)
+    writers = [tw.open_publisher(f"{queue}-{n}", config=config) for n in range(count)]
+    before = most = descriptors()
+    for n in range(40):
+        for writer in writers:
+            writer.append(1, bytes(5000))  # one a segment
+        most = max(most, descriptors())
+    errors = sum(writer.metrics()["seal_errors"] for writer in writers)
+    for writer in writers:
+        writer.close()
+    print(json.dumps({"most": most - before, "errors": errors}))
+"""
+
+
+def test_many_writers_on_a_slow_disk_share_a_quarter_of_the_descriptors(tmp):
+    """Each may hold 32 sealed segments, which for twelve of them would be more than there are."""
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace")
+    said = json.loads(python(MANY_WRITERS, tmp / "queue", before=slow_disk(milliseconds=3)).stdout)
+    assert said["errors"] == 0
+    assert 256 / 8 <= said["most"] <= 256 / 4 + 2 * 12  # near the limit, and no further
 
 
 BACKLOG = """

@@ -44,6 +44,7 @@ class File {
     // Where, from an offset on, something was ever written: all bytes before are zero. The offset itself
     // where the file system cannot tell, or is not known to tell of bytes that a mapping has just written.
     std::uint64_t next_data(std::uint64_t from) const noexcept;
+    std::uint64_t next_hole(std::uint64_t from) const noexcept;  // 2⁶⁴-1: none, or not known
     void sync_data() const;
     // Writes the pages of [from, to) to their blocks past the page cache; `mapped` is the mapped file.
     // For use after a failed write-back: ext4 keeps a block that could not be written as "never written",
@@ -59,7 +60,8 @@ class File {
     bool is_write_locked() const noexcept;
     bool is_read_locked() const noexcept;
     void unlock() const noexcept;  // of both kinds: flock, and by open file description
-    bool is_still_at_its_path() const noexcept;
+    // False: removed, or another file is there. Throws where that cannot be seen.
+    bool is_still_at_its_path() const;
     // By writing, so that a full disk says so here: a hole would be a SIGBUS under a mapping later.
     void extend_with_zeros(std::uint64_t bytes) const;
     void moved_to(std::string path) { path_ = std::move(path); }  // after a rename

@@ -52,7 +52,9 @@ class Mapping {
 
     // Makes every page of [from, from + bytes) present. Of a writable mapping they are ready to be written,
     // and marked as written, though no byte changes: the next sync writes them.
-    void populate(std::size_t from, std::size_t bytes) const noexcept;
+    bool populate(std::size_t from, std::size_t bytes) const noexcept;
+    // Each page once, as a load or, of a writable mapping, as a store that changes nothing.
+    void touch(std::size_t begin, std::size_t end) const noexcept;
     bool lock_in_memory() const noexcept;
 
   private:

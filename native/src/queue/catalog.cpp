@@ -40,7 +40,13 @@ const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
     Facts& facts = facts_[id];
     if (facts.first_seq || facts.empty) return facts;
     // The usual case needs 64 bytes of the file, not a mapping.
-    const auto file = File::open_existing(layout_.segment(id), O_RDONLY);
+    std::optional<File> file;
+    try {
+        file = open_segment_file(layout_, id, O_RDONLY);
+    } catch (const Error& e) {
+        if (e.code != Errc::corrupt_metadata) throw;
+        return facts;
+    }
     if (!file) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
     alignas(8) std::byte header[format::kRecordHeaderBytes];
     const Commit commit = Commit::read(*file, format::kSegmentDataOffset, header);

@@ -119,6 +119,11 @@ bool Control::written_in_this_boot() const noexcept {
     return boot != BootId{} && std::memcmp(block_->boot_id, boot.data(), boot.size()) == 0;
 }
 
+bool Control::written_in_earlier_boot() const noexcept {
+    constexpr BootId kNone{};
+    return std::memcmp(block_->boot_id, kNone.data(), kNone.size()) != 0 && !written_in_this_boot();
+}
+
 void Control::beat(std::uint64_t now_ns) noexcept {
     auto heartbeat = word(block_->writer_heartbeat_ns);
     // Watchers look for a change of the value, so it must change even when the wall clock stands still.

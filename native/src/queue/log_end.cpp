@@ -7,6 +7,7 @@
 #include "tapewire/queue/record_check.hpp"
 #include "tapewire/queue/recovery.hpp"
 #include "tapewire/queue/seek_index.hpp"
+#include "tapewire/queue/walk.hpp"
 
 namespace tapewire::queue {
 
@@ -18,7 +19,8 @@ std::string at_offset(std::uint64_t offset) { return "offset " + std::to_string(
 
 bool holds_valid_record(const Segment& segment, std::uint64_t from, std::uint64_t until) noexcept {
     CandidateBudget budget(segment.size());
-    const Search search{segment.data(), segment.size(), segment.seed(), !segment.sparse(), until};
+    Search search = search_after(segment, from);
+    search.until = std::min(search.until, until);
     return find_right_record(search, from, std::nullopt, budget) != segment.size();
 }
 

@@ -168,8 +168,8 @@ void Reader::find_end() {
             offset_ = walk.offset();
             // One word that became 0 ends the walk as well: the log ends after what follows it.
             if (offset_ + kRecordHeaderBytes > end_ || !lost_here()) break;
-            const std::uint64_t found = find_right_record(
-                {base_, end_, seed_, !segment_.sparse(), end_}, offset_, walk.numbers(), budget);
+            const std::uint64_t found =
+                find_right_record(search_after(segment_, offset_), offset_, walk.numbers(), budget);
             if (found == end_) break;
             walk = Walk(segment_, found, walk.numbers());
         }
@@ -320,9 +320,8 @@ void Reader::stand_on_the_log() {
             more = walk.step();
             if (!more && walk.offset() < committed) {
                 // A walk ends at zeros; records may lie behind them, by which the position was reached.
-                const std::uint64_t found =
-                    find_right_record({base_, end_, seed_, !segment_.sparse(), end_}, walk.offset(),
-                                      walk.numbers(), budget);
+                const std::uint64_t found = find_right_record(
+                    search_after(segment_, walk.offset()), walk.offset(), walk.numbers(), budget);
                 if (found == end_) break;
                 walk = Walk(segment_, found, walk.numbers());
                 continue;
@@ -470,7 +469,8 @@ std::optional<LostEnd> Reader::lost_here() {
         return contradicts_end(layout_, control_, segment_, offset_, over);
     }
     const auto hint = control_.position();
-    if (hint && hint->first == segment_.id() && hides_record(segment_, offset_, hint->second))
+    if (hint && !control_.written_in_earlier_boot() && hint->first == segment_.id() &&
+        hides_record(segment_, offset_, hint->second))
         return LostEnd{"the writer has passed it"};
     return std::nullopt;
 }
@@ -493,7 +493,7 @@ Skipped Reader::skip_damaged() {
     const std::uint64_t reached_seq = lost ? lost->next_seq : 0;
     const std::optional<Numbering> numbers = numbers_here();
     CandidateBudget budget(end_);
-    const Search search{base_, end_, seed_, !segment_.sparse(), end_};
+    const Search search = search_after(segment_, offset_);
     std::uint64_t found = find_right_record(search, offset_, numbers, budget);
     // SYNC commit: a writer commits in ascending order. Whatever was found after this place, or recorded of
     // it, was there only after a record that a writer has begun here meanwhile: that one is not damaged.

@@ -28,6 +28,8 @@ bool Reader::progress_made() const noexcept {
 void Reader::check_hidden_record() const {
     if (is_outside()) return;
     const auto at = control_.position();
+    // Of a boot before, while a writer recovers the log: what it speaks of may be lost with the power.
+    if (control_.written_in_earlier_boot()) return;
     if (!at || at->first != segment_.id() || at->second <= offset_ ||
         offset_ + kRecordHeaderBytes > end_ || load_commit(base_ + offset_) != 0) {
         return;

@@ -77,7 +77,8 @@ class Recovery {
     static bool holds_record(const Segment& segment) {
         CandidateBudget budget(segment.size());
         bool chained = true;  // only PADs so far: what lies behind damage may be some payload
-        for (std::uint64_t at = kSegmentDataOffset; at + kRecordHeaderBytes <= segment.size();
+        const std::uint64_t end = segment.written_end(kSegmentDataOffset);
+        for (std::uint64_t at = kSegmentDataOffset; at + kRecordHeaderBytes <= end;
              at += format::kRecordAlign) {
             const std::byte* place = segment.data() + at;
             const Commit commit = Commit::at(place);
@@ -265,21 +266,21 @@ class Recovery {
     std::uint64_t after_damage(Segment& segment, std::uint64_t at, Fault fault, SegmentEnd reached,
                                CandidateBudget& budget) {
         if (!segment.is_zero_from(at)) {
-            Search search{segment.data(), segment.size(), segment.seed(), !segment.sparse(),
-                          segment.size()};
+            Search search = search_after(segment, at);
             const auto written = written_to(control_, segment);
             const bool repairing = options_.everything && segment.seed().keyed();
-            if (written && fault == Fault::uncommitted && !repairing) {
-                // Killed, and nothing more: after a word that is 0 and that the writer had not passed
-                // comes what it was just writing, which may hold anything.
-                search.until = std::max(written->offset, reached.offset);
+            const bool killed = written && fault == Fault::uncommitted && !repairing;
+            if (killed) {
+                // And nothing more: after a word that is 0 and that the writer had not passed comes what it
+                // was just writing, which may hold anything.
+                search.until = std::min(search.until, std::max(written->offset, reached.offset));
             }
             const std::uint64_t found = find_right_record(search, at, numbers_, budget);
             if (found != segment.size()) {
                 fence_damage(segment, at, found);
                 return found;
             }
-            if (search.until < segment.size()) keep_if_records_follow(segment, at, search, budget);
+            if (killed) keep_if_records_follow(segment, at, budget);
             numbers_ = numbers_past(search, at, numbers_);  // for the segments after this one
             if (written && written->here && written->offset > std::max(reached.offset, at)) {
                 reached = {written->offset, tail_.next_seq};
@@ -301,11 +302,10 @@ class Recovery {
 
     // Valid by their keyed checks, after a word that the killed writer had not passed, by its hint. They are
     // not taken in: whoever knows the key can have made them, in a payload. Nor are they destroyed.
-    void keep_if_records_follow(Segment& segment, std::uint64_t at, Search search,
-                                CandidateBudget& budget) {
+    void keep_if_records_follow(Segment& segment, std::uint64_t at, CandidateBudget& budget) {
         if (!segment.seed().keyed()) return;
-        search.until = segment.size();
-        const std::uint64_t found = find_right_record(search, at, numbers_, budget);
+        const std::uint64_t found =
+            find_right_record(search_after(segment, at), at, numbers_, budget);
         if (found == segment.size()) return;
         files_.keep_copy(segment);
         ++tail_.damaged_spans;
@@ -419,7 +419,6 @@ class Recovery {
         if (!tail_.index) {
             tail_.index = std::make_unique<IndexBuilder>(segment, options_.index_stride);
         }
-        control_.publish_position(segment.id(), offset);
         tail_.segment = std::move(segment);
     }
 
@@ -471,7 +470,8 @@ class Recovery {
     // Without a checkpoint: our writers leave no more than that.
     Position lowest_unsynced() const {
         const std::uint32_t last = tail_.segment->id();
-        const bool ours = control_.geometry().keyed();
+        // After a sync that failed, segments were not held back by a limit.
+        const bool ours = control_.geometry().keyed() && control_.sync_errno() == 0;
         return {ours && last > kUnsyncedMost ? last - kUnsyncedMost : 0, 0};
     }
 
@@ -514,22 +514,12 @@ class Recovery {
             index && !index->entries.empty() &&
             (index->complete || index->max_seq >= tail_.next_seq ||
              index->entries.back().offset >= tail_.offset)) {
-            dropped = drop_index(current);
+            dropped = files_.drop_index(current);
         }
         for (std::uint32_t id : layout_.indexes()) {
-            if (id > current) dropped = drop_index(id) || dropped;
+            if (id > current) dropped = files_.drop_index(id) || dropped;
         }
         if (dropped) sync_directory(layout_.root);
-    }
-
-    bool drop_index(std::uint32_t id) {
-        try {
-            return remove_file(layout_.index(id));
-        } catch (const Error& e) {
-            tail_.report.push_back("an old index could not be removed: " + e.message + " (" +
-                                   e.path + ")");
-            return false;
-        }
     }
 
     // A loss of power may take records that a reader has committed past: its file's page was written
@@ -594,7 +584,11 @@ class Recovery {
 }  // namespace
 
 RecoveredTail recover(const Layout& layout, Control& control, const RecoveryOptions& options) {
-    return Recovery(layout, control, options).run();
+    RecoveredTail tail = Recovery(layout, control, options).run();
+    // After all repairs: whoever has to recover the log again, if this process is killed among them, still
+    // sees how far the writer before had come.
+    control.publish_position(tail.segment->id(), tail.offset);
+    return tail;
 }
 
 }  // namespace tapewire::queue

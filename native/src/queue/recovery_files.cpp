@@ -105,6 +105,15 @@ void RecoveryFiles::keep_file(std::uint32_t id, const std::string& path) {
     copy_path_ = kept;
 }
 
+bool RecoveryFiles::drop_index(std::uint32_t id) {
+    try {
+        return remove_file(layout_.index(id));
+    } catch (const Error& e) {
+        report_.push_back("an old index could not be removed: " + e.message + " (" + e.path + ")");
+        return false;
+    }
+}
+
 bool RecoveryFiles::is_unborn(const File& file) const {
     return file.size() < geometry_.segment_bytes && file_is_zero(file, 0);
 }

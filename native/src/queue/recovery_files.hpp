@@ -32,6 +32,7 @@ class RecoveryFiles {
     void fill_holes(std::size_t& top);
     // The segment as it is now, under another name, before it is repaired. Once for each.
     void keep_copy(const Segment& segment);
+    bool drop_index(std::uint32_t id);  // false: there was none, or it could not be removed
     bool has_copied(std::uint32_t id) const noexcept { return copied_ == id; }
     const std::string& last_copy() const noexcept { return copy_path_; }
 

@@ -109,10 +109,22 @@ std::optional<Geometry> geometry_of(const File& segment, std::uint32_t id) {
     return geometry;
 }
 
+std::optional<File> open_segment_file(const Layout& layout, std::uint32_t id, int flags) {
+    try {
+        return File::open_existing(layout.segment(id), flags);
+    } catch (const Error& e) {
+        // What open() says of a directory, a link, a pipe and a socket.
+        const int code = e.os_errno;
+        if (code != EISDIR && code != ELOOP && code != EINVAL && code != ENXIO) throw;
+        throw Error(Errc::corrupt_metadata, "a segment is not a regular file: " + e.message,
+                    layout.segment(id), -1, "restore the segment from a copy");
+    }
+}
+
 std::optional<Segment> Segment::open(const Layout& layout, const Geometry& geometry,
                                      std::uint32_t id, Mapping::Access access) {
     const int flags = access == Mapping::Access::read_write ? O_RDWR : O_RDONLY;
-    std::optional<File> file = File::open_existing(layout.segment(id), flags);
+    std::optional<File> file = open_segment_file(layout, id, flags);
     if (!file) return std::nullopt;
     if (const std::uint64_t size = file->size(); size != geometry.segment_bytes) {
         throw Error(Errc::corrupt_metadata,
@@ -223,18 +235,38 @@ void Segment::forget_end() noexcept {
     std::atomic_ref(header().end_seq).store(0, std::memory_order_release);
 }
 
+// Holes are passed over by the extents of the file: in a file in memory, reading a hole makes it a page.
+template <class Visit>
+void Segment::for_each_written(std::uint64_t from, Visit visit) const {
+    std::optional<File> opened;
+    if (!file_) opened = File::open_existing(path(), O_RDONLY);
+    const File& file = file_ ? file_ : opened ? *opened : file_;
+    while (from < size()) {
+        const std::uint64_t begin = file ? file.next_data(from) : from;
+        if (begin >= size()) return;
+        const std::uint64_t end = file ? std::min(file.next_hole(begin), size()) : size();
+        if (!visit(begin, end)) return;
+        from = end;
+    }
+}
+
 bool Segment::is_zero_from(std::uint64_t offset) const {
     const std::uint64_t page = std::min((offset + 4095) & ~std::uint64_t{4095}, size());
-    if (!all_zero(data() + offset, page - offset)) return false;
-    if (page == size()) return true;
-    std::uint64_t written = page;
-    if (file_) {
-        written = file_.next_data(page);
-    } else if (const auto file = File::open_existing(path(), O_RDONLY)) {
-        written = file->next_data(page);
-    }
-    written = std::min(written, size());
-    return all_zero(data() + written, size() - written);
+    bool zero = all_zero(data() + offset, page - offset);
+    if (!zero) return false;
+    for_each_written(page, [&](std::uint64_t begin, std::uint64_t end) {
+        return zero = all_zero(data() + begin, end - begin);
+    });
+    return zero;
+}
+
+std::uint64_t Segment::written_end(std::uint64_t offset) const {
+    std::uint64_t last = offset;
+    for_each_written(offset, [&](std::uint64_t, std::uint64_t end) {
+        last = end;
+        return true;
+    });
+    return last;
 }
 
 }  // namespace tapewire::queue

@@ -21,15 +21,14 @@ bool begins_right(const Segment& segment) {
 std::optional<Numbering> numbers_after(const Segment& segment,
                                        const std::optional<Numbering>& before) {
     CandidateBudget budget(segment.size());
-    const Search search{segment.data(), segment.size(), segment.seed(), !segment.sparse(),
-                        segment.size()};
     for (Walk walk(segment, kSegmentDataOffset, before);;) {
         while (walk.step()) {
         }
         const std::uint64_t end = walk.offset();
         if (end + format::kRecordHeaderBytes > segment.size() || segment.is_zero_from(end))
             return walk.numbers();
-        const std::uint64_t found = find_right_record(search, end, walk.numbers(), budget);
+        const std::uint64_t found =
+            find_right_record(search_after(segment, end), end, walk.numbers(), budget);
         if (found == segment.size()) return walk.numbers();
         walk = Walk(segment, found, walk.numbers());
     }
@@ -39,6 +38,11 @@ std::optional<Numbering> numbers_after(const Segment& segment,
 constexpr std::uint32_t kMostSegmentsBack = 64;
 
 }  // namespace
+
+Search search_after(const Segment& segment, std::uint64_t offset) {
+    return {segment.data(), segment.size(), segment.seed(), !segment.sparse(),
+            segment.written_end(offset)};
+}
 
 std::optional<Numbering> numbers_below(const Layout& layout, const Geometry& geometry,
                                        std::uint32_t id) {

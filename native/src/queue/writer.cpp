@@ -368,6 +368,8 @@ void Writer::look_at_lock() noexcept {
     std::lock_guard looking(look_mutex_);
     if (ousted_.load(std::memory_order_relaxed)) return;
     const std::uint64_t epoch = control_.writer_epoch();
+    if (control_.map().lost())
+        return;  // cut short: that is not its epoch, and every call raises it
     const auto gone = lock_->lost(control_);
     if (!gone && epoch == epoch_) {
         std::shared_ptr<WriterSegment> current;

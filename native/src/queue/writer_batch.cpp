@@ -60,7 +60,8 @@ constexpr std::uint64_t kRunMost = 256;
 
 // Why a row cannot be appended; null: it can. `next` is the number that it gets without one of its own.
 const char* refusal(std::uint16_t type_id, std::uint16_t flags, std::uint64_t next,
-                    std::uint64_t own) noexcept {
+                    std::uint64_t own, std::uint64_t timestamp_ns) noexcept {
+    if (timestamp_ns >> 63 != 0) return "timestamps_ns must be from 0 to 2^63 - 1";
     if (type_id == format::kPadType) return "type_id must be below 0xFFFF";
     if ((flags & format::kSystemFlags) != 0) return "flags must have the low 8 bits clear";
     if (own < next) return "sequence numbers must rise strictly within the batch";
@@ -72,8 +73,8 @@ const char* refusal(std::uint16_t type_id, std::uint16_t flags, std::uint64_t ne
 
 // The rows from `first` on that fit what is allocated of this segment, a limited number; how many they were.
 // Counters and hints are stored once: nothing relies on them before the fence that follows. Ends before a row that
-// cannot be appended, with the reason in `refused`. `Columns`: each row may have its own type, flags or
-// number, which is checked as it is written.
+// cannot be appended, with the reason in `refused`. `Columns`: each row may have its own type, flags, sequence
+// number or time, which is checked as it is written.
 template <std::uint32_t FixedBytes, bool Columns>
 std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
                                  const char*& refused) noexcept {
@@ -91,11 +92,13 @@ std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
         if (bytes > static_cast<std::uint64_t>(end - at)) break;
         std::uint16_t type_id = rows.type_id;
         std::uint16_t flags = rows.flags;
+        std::uint64_t ts = rows.timestamp_ns;
         if constexpr (Columns) {
+            if (rows.timestamps_ns != nullptr) ts = load_once(rows.timestamps_ns, i);
             if (rows.type_ids != nullptr) type_id = load_once(rows.type_ids, i);
             if (rows.flags_each != nullptr) flags = load_once(rows.flags_each, i);
             const std::uint64_t own = rows.seqs != nullptr ? load_once(rows.seqs, i) : seq;
-            refused = refusal(type_id, flags, seq, own);
+            refused = refusal(type_id, flags, seq, own, ts);
             if (refused != nullptr) [[unlikely]]
                 break;
             passed += own - seq;
@@ -103,8 +106,6 @@ std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
         }
         std::memcpy(at + format::kRecordHeaderBytes, rows.row(i),
                     FixedBytes != 0 ? FixedBytes : length);
-        const std::uint64_t ts =
-            rows.timestamps_ns != nullptr ? load_once(rows.timestamps_ns, i) : rows.timestamp_ns;
         // Released one by one, in ascending order; one fence for all of them stands in for seq_cst
         // stores, since only the load of waiters_pending after it must not pass them.
         const auto offset = static_cast<std::uint64_t>(at - base);
@@ -120,7 +121,8 @@ std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
 
 std::uint64_t Writer::append_some(const BatchRows& rows, std::uint64_t first,
                                   const char*& refused) noexcept {
-    if (rows.type_ids != nullptr || rows.flags_each != nullptr || rows.seqs != nullptr)
+    if (rows.type_ids != nullptr || rows.flags_each != nullptr || rows.seqs != nullptr ||
+        rows.timestamps_ns != nullptr)
         return append_run<0, true>(rows, first, refused);
     // A copy of a known size is made of narrow stores, which the wide loads of the checksum would have
     // to wait for; without a checksum it is the quicker one.
@@ -234,16 +236,20 @@ void Writer::sync_everything(bool closing) {
     for (const auto& segment : sealed) {
         if (is_in_place(*segment)) {
             sync_file(segment->segment.file());
-            check_complete(segment->segment);
+            check_complete(segment->segment.file());
         } else {
             note_missing(segment->segment.id());
             let_go(segment);
         }
     }
-    if (const auto missing = first_missing()) throw_missing(layout_.segment(*missing));
+    if (const auto missing = first_missing()) {
+        const std::string path = layout_.segment(*missing);
+        if (const auto file = File::open_existing(path, O_RDONLY)) check_complete(*file);
+        throw_missing(path);
+    }
     check_in_place(current->segment.file());
     sync_file(current->segment.file());
-    check_complete(current->segment);
+    check_complete(current->segment.file());
     check_in_place(control_.file());
     sync_file(control_.file());
     sync_queue_directory();  // the checkpoint speaks for the segments' names too
@@ -273,11 +279,12 @@ std::size_t Writer::let_go(const std::shared_ptr<WriterSegment>& sealed) {
 }
 
 // Nor is what was cut off on the disk, whatever the pages of the mapping that are left say.
-void Writer::check_complete(const Segment& segment) const {
-    if (const std::uint64_t bytes = segment.file().size(); bytes < segment.size()) {
+void Writer::check_complete(const File& segment) const {
+    const std::uint64_t complete = control_.segment_bytes();
+    if (const std::uint64_t bytes = segment.size(); bytes < complete) {
         throw Error(Errc::mapping_lost,
                     "the segment was truncated while the queue is open: bytes=" +
-                        std::to_string(bytes) + ", segment_bytes=" + std::to_string(segment.size()),
+                        std::to_string(bytes) + ", segment_bytes=" + std::to_string(complete),
                     segment.path(), static_cast<std::int64_t>(bytes),
                     "close the queue, run `tapewire repair`, and open it again");
     }
@@ -374,7 +381,8 @@ void Writer::sync_queue_directory() {
 // Makes pages dirty that no successful sync covers: after one that failed the kernel may call them clean.
 void Writer::write_again(const Segment& segment, const UnsyncedSpan& span) {
     const Mapping& map = *segment.map();
-    map.populate(span.from, span.to - span.from);
+    if (!map.populate(span.from, span.to - span.from))
+        map.touch(span.from & ~std::uint64_t{4095}, span.to);
     map.check_not_lost();
     if (control_.sync_errno() != 0) segment.file().write_through(map.data(), span.from, span.to);
     map.check_not_lost();

@@ -208,8 +208,12 @@ void WriterLock::bind(const Control& control) {
 }
 
 std::optional<std::string> WriterLock::lost(const Control& control) const noexcept {
-    for (const File* file : {&guard_, &file_, &control_, &control.file()}) {
-        if (!file->is_still_at_its_path()) return file->path();
+    try {
+        for (const File* file : {&guard_, &file_, &control_, &control.file()}) {
+            if (!file->is_still_at_its_path()) return file->path();
+        }
+    } catch (const Error&) {
+        return std::nullopt;  // it cannot be seen just now: the next look will show
     }
     if (!announced_locked_) announced_locked_ = ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0;
     if (!bound_) bound_ = control_.try_write_lock();

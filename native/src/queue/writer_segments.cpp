@@ -1,5 +1,6 @@
 // Writer: space for records. Blocks ahead of the writer, segments, rolling, capacity.
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -166,15 +167,23 @@ bool Writer::make_room_at_once(std::uint64_t payload_len) {
     if (next == nullptr || !options_.defer_seal_sync) return false;
     if (bytes > next->allocated_to.load(std::memory_order_acquire) - kSegmentDataOffset)
         return false;
-    if (segments() + 1 > segment_limit() || backlog_ >= kUnsyncedMost) return false;
+    if (segments() + 1 > segment_limit() || backlog_ >= kUnsyncedMost || SealedPlace::all_taken())
+        return false;
     roll();
     return true;
+}
+
+void SealedPlace::look_at_limit() noexcept {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        most_.store(std::max<rlim_t>(limit.rlim_cur / 4, 1), std::memory_order_relaxed);
 }
 
 bool Writer::backlog_is_full() {
     std::lock_guard lock(segments_mutex_);
     backlog_ = backlog();
-    return backlog_ >= kUnsyncedMost;
+    SealedPlace::look_at_limit();
+    return backlog_ >= kUnsyncedMost || (backlog_ > 0 && SealedPlace::all_taken());
 }
 
 // A disk that is slower than the writer must not cost the process all its descriptors: the appending
@@ -313,6 +322,7 @@ void Writer::roll() {
         std::lock_guard lock(segments_mutex_);
         unsynced_.push_back(old);
         unindexed_.push_back(old);
+        old->sealed_place.take();
         backlog_ = backlog();
         bytes_before_ += offset_ - entered_at_;
         current_ = next;

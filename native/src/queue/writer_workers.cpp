@@ -196,7 +196,7 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
             if (writer.ousted_.load(std::memory_order_acquire)) return kWhenPoked;
             if (!sync_still_due(sealed))
                 continue;  // a flush has covered it, with a later checkpoint
-            if (!writer.is_in_place(*sealed)) {
+            if (!still_named(*sealed)) {
                 writer.note_missing(sealed->segment.id());  // for flush_sync and close to raise
                 writer.let_go(sealed);
                 continue;
@@ -215,10 +215,23 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
     return kWhenPoked;
 }
 
+// Where that cannot be seen just now, a flush will look again before it acknowledges anything.
+bool WriterWorkers::still_named(const WriterSegment& sealed) noexcept {
+    try {
+        return writer.is_in_place(sealed);
+    } catch (const Error&) {
+        return true;
+    }
+}
+
 // Under Writer::sync_mutex_. The checkpoint follows only where nothing before it is in doubt.
 void WriterWorkers::sync_one_sealed(const Segment& sealed) {
     const bool inherited = inherited_is_synced();
     writer.sync_file(sealed.file());
+    if (sealed.file().size() < sealed.size()) {
+        writer.note_missing(sealed.id());  // a part of it: for flush_sync and close to raise
+        return;
+    }
     writer.sync_queue_directory();  // for one that was not made ahead
     writer.check_no_sync_failed();
     if (!inherited || writer.first_missing()) return;

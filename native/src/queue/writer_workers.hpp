@@ -20,6 +20,7 @@ struct WriterWorkers {
     void sync_one_sealed(const Segment& sealed);
     bool inherited_is_synced() noexcept;
     std::shared_ptr<WriterSegment> next_unsynced(std::int64_t after);
+    bool still_named(const WriterSegment& sealed) noexcept;
     bool sync_still_due(const std::shared_ptr<WriterSegment>& sealed);
     void find_unindexed();
     template <class Work>

@@ -209,7 +209,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile = AnswerWriter(self.client)
 
     def handle_one_request(self) -> None:
-        self.client.expect_head()
+        if not self.client.waits_for_head:  # a new one has been waited for since it connected
+            self.client.expect_head()
         super().handle_one_request()
 
     def parse_request(self) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus
+from tests.crash import disk
 from tests.support.processes import WRITER, Child
 
 SEGMENT = 65536
@@ -168,6 +169,7 @@ def test_what_is_lost_between_looking_and_opening_is_waited_for(
 
     monkeypatch.setattr(bus.subscription, "name_is_held", lose)
     with publish(queue), tw.open_subscriber(queue, "strategy_a"):
+        disk.await_beats(queue)  # else one finds the lock files away
         missing = {
             "name": "another reader holds the name 'strategy_a'",
             "queue": "there is no queue",

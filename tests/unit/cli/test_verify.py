@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tapewire as tw
+from conftest import wait_until
 from tests.support import crafted, faulty_bus
 from tests.support import queue_format as qf
 from tests.support.commands import tapewire
@@ -189,11 +190,22 @@ def test_more_damage_than_can_be_listed_is_counted(tmp, monkeypatch):
     assert "and 1 gaps more" in tapewire("verify", queue).out
 
 
+def prepared(queue):
+    """The same queue and, as a killed writer may leave it, an empty segment ahead of its end."""
+    ahead = max(int(path.name[:9]) for path in queue.glob("?????????.q")) + 1
+    with tw.open_publisher(queue, require_prealloc=True) as writer:
+        wait_until(qf.segment_path(queue, ahead).exists)
+        assert writer.metrics()["rolls"] == 0
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["", "with an empty segment ahead"])
 @pytest.mark.parametrize("segment", [1, 3])
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
 def test_something_else_in_the_place_of_a_segment_is_damage_and_the_rest_is_read(
-    queue, segment, kind
+    queue, segment, kind, ahead
 ):
+    if ahead:
+        prepared(queue)
     records = len(qf.stored_records(queue))
     lost = len([at for at, _ in qf.stored_records(queue) if at == segment])
     path = qf.segment_path(queue, segment)

@@ -1,7 +1,9 @@
 """Two things wrong at once: a kill and a damaged word, or two damaged places. All is reported."""
 
+import contextlib
 import shutil
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import tapewire as tw
 from tapewire.queue import status
 from tapewire.queue.repair import repair
-from tests.support import crafted
+from tests.support import crafted, queue_files
 from tests.support import queue_format as qf
 from tests.support.commands import tapewire
 
@@ -61,18 +63,24 @@ def test_opening_takes_none_of_them_in_and_destroys_none(tmp):
     assert kept.read_bytes() == before
 
 
-def test_the_hint_lags_by_no_more_than_a_part_of_a_batch(tmp):
-    with tw.open_publisher(tmp / "q", segment_bytes=64 << 20, require_prealloc=True) as writer:
-        rows = np.zeros((400_000, 60), np.uint8)
-        appending = threading.Thread(target=writer.append_batch, args=(1, rows))
-        appending.start()
-        seen = set()
-        while appending.is_alive():
-            control = (tmp / "q" / "control.meta").read_bytes()
-            seen.add(qf.unpack("ControlBlock", control)["write_offset"])
-        appending.join()
-    between = [offset for offset in seen if 64 < offset < 64 + 128 * 400_000]
-    assert between, "the hint went on while the batch was appended"
+def test_the_hint_lags_by_no_more_than_a_part_of_a_batch(tmp, eventually):
+    rows = np.zeros((400_000, 60), np.uint8)
+
+    def moves_within_a_batch():
+        queue = tmp / "q"
+        with tw.open_publisher(queue, segment_bytes=64 << 20, require_prealloc=True) as writer:
+            appending = threading.Thread(target=writer.append_batch, args=(1, rows))
+            appending.start()
+            seen = set()
+            while appending.is_alive():
+                control = (queue / "control.meta").read_bytes()
+                seen.add(qf.unpack("ControlBlock", control)["write_offset"])
+            appending.join()
+        shutil.rmtree(queue)
+        return any(64 < offset < 64 + 128 * 400_000 for offset in seen)
+
+    # A batch is over in some 20 ms: on a busy machine this thread may sleep through one.
+    eventually(moves_within_a_batch, timeout=30)
 
 
 def test_the_last_record_of_a_killed_log_is_reported_and_its_number_not_given_again(tmp):
@@ -93,11 +101,16 @@ def test_the_number_of_a_lost_last_record_is_not_given_again_in_a_sparse_log_eit
 
 
 def test_numbers_that_the_index_of_a_killed_log_has_are_not_given_again(tmp, eventually):
-    with tw.open_publisher(tmp / "live", segment_bytes=ONE_SEGMENT, index_stride=16) as writer:
+    options = {"segment_bytes": ONE_SEGMENT, "index_stride": 16, "preallocate": False}
+    with tw.open_publisher(tmp / "live", **options) as writer:
         for n in range(1000):
             writer.append(1, payload(n))
-        index = qf.index_path(tmp / "live", 0)
-        eventually(lambda: index.exists() and index.stat().st_size >= 80 + 24 * 62)
+
+        def is_written():
+            with contextlib.suppress(ValueError, FileNotFoundError):  # half written
+                return len(queue_files.index(tmp / "live", 0)[1]) == 63
+
+        eventually(is_written)
         shutil.copytree(tmp / "live", tmp / "q")
     crafted.patch(tmp / "q", 0, 64 + 128 * 500, bytes(128 * 500))
     records, events = crafted.shown(tmp / "q")
@@ -166,7 +179,10 @@ def test_skip_damaged_passes_over_no_record_that_is_committed_just_now(tmp):
         appending = threading.Thread(target=append)
         appending.start()
         try:
-            for _ in range(100_000):  # of which a few meet a record half written
+            enough = time.monotonic() + 10
+            for n in range(100_000):  # of which a few meet a record half written
+                if n >= 1000 and time.monotonic() > enough:
+                    break
                 reader.read_batch(100_000)
                 assert reader.skip_damaged().bytes == 0
         finally:

@@ -16,6 +16,7 @@ COLUMNS = {
     "type ids": ("type_id", "u2", np.ones, PAD, "type_id must be below 0xFFFF"),
     "flags": ("flags", "u2", lambda n: np.full(n, 0x0100), 0x0001, "low 8 bits"),
     "numbers": ("seqs", "u8", np.arange, 0, "rise strictly"),
+    "times": ("timestamps_ns", "u8", np.arange, 2**63, "timestamps_ns must be"),
 }
 
 

@@ -49,6 +49,7 @@ class Control {
     // Who writes: by these a look from another container, or after a restart, is interpreted.
     void set_writer_origin() noexcept;
     bool written_in_this_boot() const noexcept;
+    bool written_in_earlier_boot() const noexcept;  // false where no boot is recorded
     std::uint64_t writer_pid_namespace() const noexcept { return block_->pid_namespace; }
 
     // Writer: a consistent (segment, offset) for those who look.

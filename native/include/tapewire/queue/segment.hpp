@@ -75,6 +75,8 @@ class Segment {
     // Whether nothing was ever written from `offset` on. The file system is asked first: to read a hole
     // through the mapping takes memory for each page of it, and an archive's log is mostly hole.
     bool is_zero_from(std::uint64_t offset) const;
+    // All bytes from here on are a hole, as far as the file system shows them; `offset` at least.
+    std::uint64_t written_end(std::uint64_t offset) const;
 
     // The same mapping once more, without the descriptor.
     Segment share() const {
@@ -96,6 +98,8 @@ class Segment {
     void close_file() noexcept { file_.close(); }
 
   private:
+    template <class Visit>  // of the beginning and the end of a span; false: no more
+    void for_each_written(std::uint64_t from, Visit visit) const;
     format::SegmentHeader& header() const noexcept {
         return *reinterpret_cast<format::SegmentHeader*>(data());
     }
@@ -108,5 +112,9 @@ class Segment {
     File file_;
     std::shared_ptr<const Mapping> map_;
 };
+
+// Empty: there is none. What is no regular file is damage of the log, like a damaged header (corrupt_metadata),
+// and not a failure of the operating system.
+std::optional<File> open_segment_file(const Layout& layout, std::uint32_t id, int flags);
 
 }  // namespace tapewire::queue

@@ -107,6 +107,10 @@ std::optional<Numbering> numbers_below(const Layout& layout, const Geometry& geo
 std::optional<Numbering> numbers_before(const Layout& layout, const Geometry& geometry,
                                         const Segment& segment, std::uint64_t offset);
 
+// Valid records of a segment are looked for after `offset`, and not in the hole that its file ends with: in a
+// file in memory each page of it that is read would be allocated.
+Search search_after(const Segment& segment, std::uint64_t offset);
+
 // The same segment read-only; empty when it is missing or its header is damaged: then it tells nothing.
 std::optional<Segment> open_or_nothing(const Layout& layout, const Geometry& geometry,
                                        std::uint32_t id);

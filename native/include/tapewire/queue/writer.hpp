@@ -57,6 +57,31 @@ struct WriterOptions {
 };
 
 // A segment of the writer with the index that grows beside it.
+// Sealed segments that some writer of this process still holds, each with a descriptor.
+class SealedPlace {
+  public:
+    SealedPlace() = default;
+    ~SealedPlace() {
+        if (taken_) held_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    SealedPlace(const SealedPlace&) = delete;
+    SealedPlace& operator=(const SealedPlace&) = delete;
+    void take() noexcept {
+        taken_ = true;
+        held_.fetch_add(1, std::memory_order_relaxed);
+    }
+    // Whether they are as many as a process should spend on them: a quarter of its descriptors.
+    static bool all_taken() noexcept {
+        return held_.load(std::memory_order_relaxed) >= most_.load(std::memory_order_relaxed);
+    }
+    static void look_at_limit() noexcept;  // a process may change it
+
+  private:
+    inline static std::atomic<std::uint64_t> held_{0};
+    inline static std::atomic<std::uint64_t> most_{256};
+    bool taken_ = false;
+};
+
 struct WriterSegment {
     Segment segment;
     std::unique_ptr<IndexBuilder> index;
@@ -65,6 +90,7 @@ struct WriterSegment {
     std::atomic<std::uint64_t> allocated_to{0};
     // Pages are there, too. Only to be quick; a worker's own.
     std::uint64_t populated_to = 0;
+    SealedPlace sealed_place;
 
     // Before the descriptor is closed: a copy of it in some child must not keep the lock.
     ~WriterSegment() { segment.unlock(); }
@@ -316,7 +342,7 @@ class Writer final : private ForkAware {
     void write_again_at_opening(const Segment& segment, const UnsyncedSpan& span) noexcept;
     void sync_everything(bool closing = false);
     void check_in_place(const File& file) const;
-    void check_complete(const Segment& segment) const;
+    void check_complete(const File& segment) const;
     [[noreturn]] void throw_missing(const std::string& path) const;
     bool is_in_place(const WriterSegment& sealed);
     bool was_retired(std::uint32_t id);
