@@ -11,7 +11,7 @@ import numpy as np
 
 from tapewire.clock import DAY_NS
 from tapewire.page import Panel, Scale, duration, figure
-from tapewire.spark.report.picture import BookPicture
+from tapewire.page.picture import BookPicture
 
 __all__ = ["Mark", "Series", "book", "clocks", "features", "flaws_over_time", "spread", "time_axis"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tapewire.page import duration
-from tapewire.spark.quality.limits import Limits
+from tapewire.quality.limits import Limits
 
 if TYPE_CHECKING:
     from tapewire.book.gaps import Gap
-    from tapewire.spark.quality.measure import DayMeasures
+    from tapewire.quality.measure import DayMeasures
 
 __all__ = ["TABLES", "findings_of", "rows_of"]
 
