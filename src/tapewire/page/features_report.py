@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from tapewire.page import cards, count, document, legend, plots, table
 from tapewire.page.picture import BookPicture
 from tapewire.page.plots import Series
-from tapewire.page.units import bytes_text
 from tapewire.replay import describe_features
+from tapewire.text import bytes_text
 
 __all__ = ["DayFeatures", "FeatureFacts", "features_page"]
 

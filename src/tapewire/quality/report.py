@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tapewire.page import cards, count, document, duration, legend, plots, section, table
+from tapewire.page import cards, count, document, legend, plots, section, table
 from tapewire.page.picture import BookPicture
 from tapewire.page.plots import Mark
+from tapewire.text import duration
 
 if TYPE_CHECKING:
     from tapewire.quality import Limits
