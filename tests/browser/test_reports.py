@@ -7,10 +7,9 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 pytest.importorskip("playwright", reason="needs playwright")
 
 from tapewire.page import write_file
-from tapewire.spark.jobs.summary import Summary
-from tapewire.spark.quality import Limits
-from tapewire.spark.report.quality_page import quality_page
-from tests.unit.spark.report.test_report import START, day_report, facts, picture_of
+from tapewire.quality import Limits
+from tapewire.quality.report import quality_page
+from tests.unit.page.test_reports import START, day_report, facts, picture_of
 
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1200, "height": 900}
@@ -32,7 +31,7 @@ def report(tmp):
         clock_times=times,
         picture=picture_of(),
     )
-    text = quality_page([day], "archive/" + "long/" * 30, Summary("quality", "a", "b"), Limits())
+    text = quality_page([day], "archive/" + "long/" * 30, Limits())
     return write_file(tmp / "report.html", text).as_uri()
 
 

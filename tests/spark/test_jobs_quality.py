@@ -132,7 +132,7 @@ CAPTURES = {
 }
 
 
-# The same measures without Spark are those of tests/unit/spark/quality: one capture of each kind.
+# The same measures without Spark are those of tests/unit/quality: one capture of each kind.
 SHORT = ("tardis", "shanghai")
 
 

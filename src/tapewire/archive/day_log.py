@@ -18,10 +18,10 @@ from tapewire.archive.companions import Stamp, TypesOf
 from tapewire.archive.tree import Stream
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.bus.layout import ArchiveLayout
-from tapewire.bus.names import make_folders, sync
 from tapewire.clock import date_of
 from tapewire.config import WriterConfig
 from tapewire.errors import InvalidOption, PayloadTooLarge, SequenceNotRising, TapewireError
+from tapewire.files import is_queue, make_directories, sync
 from tapewire.log import Batch
 from tapewire.protocol import types_file
 
@@ -53,7 +53,7 @@ class DayLog:
         self._types: Stamp | bool = False  # which state of types.json it holds; False: none yet
         self._ledger = GapLedger(folder)
         config = WriterConfig.archive(flush=None, sparse=True)  # the tap syncs, before it commits
-        new = not _is_there(folder)
+        new = not is_queue(folder)
         if new:
             config = config.replace(segment_bytes=segment_bytes)
         try:
@@ -151,11 +151,6 @@ class DayLog:
         return f"<DayLog {self.name!r}{' dirty' if self.dirty else ''}>"
 
 
-def _is_there(folder: Path) -> bool:
-    # Comes last when a queue is made: a tap that was killed before left a folder and no queue.
-    return os.path.lexists(folder / "control.meta")
-
-
 def _equal(one: Batch, other: Batch) -> bool:
     return (
         len(one) == len(other) > 0
@@ -226,7 +221,7 @@ class Shelf:
             folder = stream.log(self._layout, date_of(day))
             usual = RAW_SEGMENT_BYTES if stream.symbol is None else SEGMENT_BYTES
             name = folder.relative_to(self._layout.root).as_posix()
-            if not _is_there(folder):  # else they were before its first record
+            if not is_queue(folder):  # else they were before its first record
                 self._make_durable(folder)
             log = DayLog(folder, name, self._segment_bytes or usual)
             self._open[stream, day] = log
@@ -240,7 +235,7 @@ class Shelf:
         if folder in self._durable:
             return
         if folder == self._layout.root:
-            make_folders(folder)
+            make_directories(folder)
             return
         self._make_durable(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

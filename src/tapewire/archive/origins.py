@@ -11,6 +11,7 @@ from tapewire.archive.tree import RAW, Stream
 from tapewire.bus.layout import Layout
 from tapewire.bus.names import check_name
 from tapewire.errors import InvalidName, InvalidOption, NotALog
+from tapewire.files import is_queue
 
 __all__ = ["Origin", "Origins"]
 
@@ -49,7 +50,7 @@ class Origins:
         self._clashes: list[str] = []
         named = _named(venue, symbol, stream)
         if named is not None:
-            if len(given) != 1 or not _is_queue(Path(given[0])):
+            if len(given) != 1 or not is_queue(Path(given[0])):
                 raise InvalidOption(
                     f"venue, symbol and stream name one queue: sources={len(given)}, venue={venue}",
                     hint="give the folder of one queue with them, or a bus without",
@@ -83,7 +84,7 @@ class Origins:
     def _take(self, source: Path) -> None:
         if not source.is_dir():
             raise FileNotFoundError(2, "no such queue or bus", os.fspath(source))
-        if not _is_queue(source):
+        if not is_queue(source):
             if not (source / "streams").is_dir():
                 raise NotALog(
                     "neither a queue nor a bus: it has neither control.meta nor streams/",
@@ -156,9 +157,5 @@ def _of_bus(bus: Layout, known: Collection[Stream]) -> Iterable[Origin]:
             )
         except InvalidName:
             continue  # a link that leads out of the bus is none of its queues
-        if _is_queue(queue):
+        if is_queue(queue):
             yield Origin(queue, stream)
-
-
-def _is_queue(path: Path) -> bool:
-    return (path / "control.meta").is_file()  # comes last when a queue is made

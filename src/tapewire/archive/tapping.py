@@ -21,10 +21,11 @@ from tapewire.archive.live_queue import LiveQueue, identity_of
 from tapewire.archive.origins import Origin, Origins
 from tapewire.archive.report import SourceReport, TapReport
 from tapewire.bus.layout import ArchiveLayout
-from tapewire.bus.names import check_name, make_folders
+from tapewire.bus.names import check_name
 from tapewire.clock import DAY_NS
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import InvalidOption, ReaderAlreadyActive, TapewireError
+from tapewire.files import make_directories
 from tapewire.log import Batch
 
 __all__ = ["Flush", "Tap", "tap"]
@@ -111,7 +112,7 @@ class Tap:
             SequenceNotRising: The numbers of the only queue do not go on behind what is archived.
             DiskFull: The archive's disk is full, and `on_disk_full` is "raise".
         """
-        make_folders(self._layout.root)
+        make_directories(self._layout.root)
         self._instruments = InstrumentsOf(self._layout.root)
         self._shelf = Shelf(self._layout, *self._options)
         try:

@@ -12,8 +12,8 @@ from typing import Any
 
 from tapewire.book.gaps import GapLedger
 from tapewire.bus.layout import ArchiveLayout, is_day
-from tapewire.bus.names import folders_below, path_below
 from tapewire.errors import NotALog, TapewireError
+from tapewire.files import directories_below, is_queue, path_below
 from tapewire.queue import status
 
 __all__ = ["RAW", "ArchivedLog", "Place", "Stream", "ls", "walk"]
@@ -51,11 +51,11 @@ class Stream:
         As far as one asks: of years of days, most want the last few.
         """
         if self.symbol is None:
-            names = folders_below(path_below(layout.root, "raw", "v1", self.venue))
+            names = directories_below(path_below(layout.root, "raw", "v1", self.venue))
         else:
             names = layout.dates(self.venue, self.symbol)
         for name in reversed(names):
-            if is_day(name) and _is_log(self.log(layout, name)):
+            if is_day(name) and is_queue(self.log(layout, name)):
                 yield dt.date.fromisoformat(name)
 
     def __str__(self) -> str:
@@ -127,13 +127,13 @@ def walk(root: str | os.PathLike[str]) -> Iterator[Place]:
     for venue in layout.venues():
         for symbol in layout.symbols(venue):
             for name in layout.dates(venue, symbol):
-                for stream in folders_below(path_below(layout.root, "v1", venue, symbol, name)):
+                for stream in directories_below(path_below(layout.root, "v1", venue, symbol, name)):
                     of = Stream(venue, symbol, stream)
                     if _was_log(path := of.log(layout, name)):
                         yield Place(of, dt.date.fromisoformat(name), path)
-    for venue in folders_below(path_below(layout.root, "raw", "v1")):
+    for venue in directories_below(path_below(layout.root, "raw", "v1")):
         of = Stream(venue)
-        for name in folders_below(path_below(layout.root, "raw", "v1", venue)):
+        for name in directories_below(path_below(layout.root, "raw", "v1", venue)):
             if is_day(name) and _was_log(path := of.log(layout, name)):
                 yield Place(of, dt.date.fromisoformat(name), path)
 
@@ -187,8 +187,4 @@ def _look(root: Path, place: Place) -> ArchivedLog:
 
 def _was_log(path: Path) -> bool:
     """Also one that lost its head: it holds records, and whoever looks must be told."""
-    return _is_log(path) or next(path.glob("*.q"), None) is not None
-
-
-def _is_log(path: Path) -> bool:
-    return (path / "control.meta").is_file()
+    return is_queue(path) or next(path.glob("*.q"), None) is not None

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from tapewire.book.checked_lines import MAX_LINE_BYTES, seal, unseal
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption
+from tapewire.files import take_lock
 
 __all__ = ["FILE_NAME", "KINDS", "DamagedLine", "Gap", "GapLedger", "LedgerScan"]
 
@@ -324,16 +323,9 @@ def _open(path: Path, *, write: bool) -> BinaryIO:
 @contextlib.contextmanager
 def _locked(file: BinaryIO, path: Path) -> Iterator[None]:
     """Nobody else adds meanwhile. The ledger's own lock: the log's writer never waits for it."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise ConcurrentUse(
-                    f"somebody else has been writing the ledger for {LOCK_SECONDS} s",
-                    path=os.fspath(path),
-                ) from None
-            time.sleep(0.001)
+    if not take_lock(file.fileno(), LOCK_SECONDS):
+        raise ConcurrentUse(
+            f"another process has been writing the ledger for {LOCK_SECONDS} s",
+            path=os.fspath(path),
+        )
     yield  # closing the file gives the lock back

@@ -20,10 +20,10 @@ from typing import Self
 from tapewire.bus.alarm import Alarm
 from tapewire.bus.layout import ORDERS_OUT, OrdersLayout
 from tapewire.bus.markers import READY
-from tapewire.bus.names import folders_below
 from tapewire.bus.watches import StrategyWatches
 from tapewire.config import check_at_least
 from tapewire.errors import ClosedHandle, ForkedHandle
+from tapewire.files import directories_below
 
 __all__ = ["Added", "Removed", "RouterDiscovery"]
 
@@ -185,7 +185,7 @@ class RouterDiscovery:
         """Everybody to look at: who is in the folder now, who was ready, and who is watched."""
         folder = self.orders.folder
         self._watches.watch_all(folder)
-        return self._ready.keys() | self._watches.strategies() | set(folders_below(folder))
+        return self._ready.keys() | self._watches.strategies() | set(directories_below(folder))
 
     def _look_at(self, strategy: str, folder: str, events: list[Added | Removed]) -> None:
         # Paths are text here: a rescan looks at every strategy, and a Path costs more than a look.

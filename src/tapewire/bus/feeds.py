@@ -13,7 +13,6 @@ required = false                # may come later
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -23,8 +22,9 @@ from typing import Any
 from tapewire.bus.layout import Layout
 from tapewire.bus.names import check_name
 from tapewire.config import load_toml
-from tapewire.errors import InvalidOption, NotALog, TapewireError
-from tapewire.log import kind_of
+from tapewire.errors import InvalidOption, TapewireError
+from tapewire.files import is_queue
+from tapewire.text import did_you_mean
 
 __all__ = ["Feed", "MissingFeeds", "load_feeds"]
 
@@ -115,24 +115,15 @@ def _feed(number: int, entry: Any, directory: Path, raw: Callable[[str], Path]) 
         queue = raw(venue) if path is None else directory / path
     except TapewireError as error:
         raise InvalidOption(f"{which}: {error.message}", hint=error.hint) from error
-    return Feed(venue, queue, required, _is_queue(queue))
-
-
-def _is_queue(path: Path) -> bool:
-    try:
-        return kind_of(path) == "queue"
-    except (FileNotFoundError, NotALog):
-        return False
+    return Feed(venue, queue, required, is_queue(queue))
 
 
 def _known_keys(where: str, table: dict[str, Any], known: set[str]) -> None:
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known))}"
+            raise InvalidOption(
+                f"{where} has an unknown key: {key!r}", hint=did_you_mean(key, known)
             )
-            raise InvalidOption(f"{where} has an unknown key: {key!r}", hint=hint)
 
 
 def _no_venue_twice(feeds: list[Feed]) -> None:

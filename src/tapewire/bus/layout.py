@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapewire.bus.names import PathsBelow, check_name, folders_below, path_below
+from tapewire.bus.names import check_name
 from tapewire.errors import InvalidName
+from tapewire.files import PathsBelow, directories_below, path_below
 
 __all__ = [
     "ArchiveLayout",
@@ -81,16 +82,16 @@ class StreamsLayout:
 
     def venues(self) -> list[str]:
         """Venues that have a raw folder, sorted; whether a queue is in it is not asked."""
-        return folders_below(path_below(self.root, "streams", "raw"))
+        return directories_below(path_below(self.root, "streams", "raw"))
 
     def clean_streams(self) -> list[tuple[str, str, str]]:
         """``(venue, symbol, stream)`` of each clean folder, sorted."""
         clean = path_below(self.root, "streams", "clean")
         return [
             (venue, symbol, stream)
-            for venue in folders_below(clean)
-            for symbol in folders_below(clean / venue)
-            for stream in folders_below(clean / venue / symbol)
+            for venue in directories_below(clean)
+            for symbol in directories_below(clean / venue)
+            for stream in directories_below(clean / venue / symbol)
         ]
 
 
@@ -131,7 +132,7 @@ class OrdersLayout:
 
     def strategies(self) -> list[str]:
         """Ids of the strategies that have a folder, ready or not, sorted."""
-        return folders_below(self.folder)
+        return directories_below(self.folder)
 
 
 @dataclass(frozen=True, init=False)
@@ -163,16 +164,16 @@ class ArchiveLayout:
 
     def venues(self) -> list[str]:
         """Venues with a log of a symbol, sorted."""
-        return folders_below(path_below(self.root, "v1"))
+        return directories_below(path_below(self.root, "v1"))
 
     def symbols(self, venue: str) -> list[str]:
         """Symbols of a venue, sorted."""
-        return folders_below(path_below(self.root, "v1", check_name("venue", venue)))
+        return directories_below(path_below(self.root, "v1", check_name("venue", venue)))
 
     def dates(self, venue: str, symbol: str) -> list[str]:
         """Days of a symbol as ``YYYY-MM-DD``, sorted; folders that are no day are passed over."""
         names = _names(venue=venue, symbol=symbol)
-        return [d for d in folders_below(path_below(self.root, "v1", *names)) if is_day(d)]
+        return [d for d in directories_below(path_below(self.root, "v1", *names)) if is_day(d)]
 
 
 def _names(**names: str) -> list[str]:

@@ -21,10 +21,10 @@ from tapewire.cli.output import (
     say,
     warn,
 )
-from tapewire.cli.text import count_text, counted, print_columns
+from tapewire.cli.terminal_text import print_columns
 from tapewire.cli.times import iso
 from tapewire.cli.verify import exit_by, say_speed
-from tapewire.page.units import bytes_text
+from tapewire.text import bytes_text, count_text, counted
 
 if TYPE_CHECKING:
     from tapewire.archive import ArchivedLog, ArchiveVerdict, TapReport

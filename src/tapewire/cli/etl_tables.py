@@ -96,7 +96,7 @@ def bars(
 
     Prices and sums are exact integers; bars begin anew with each UTC day.
     """
-    from tapewire.spark.jobs.bar_builder import BarSpec
+    from tapewire.bars.builder import BarSpec
 
     BarSpec.parse(kind, size)  # before Spark starts, which takes a while
 

@@ -21,7 +21,8 @@ from tapewire.cli.output import (
     needing,
     warn,
 )
-from tapewire.cli.times import parse_time, seconds_text
+from tapewire.cli.times import parse_time
+from tapewire.text import span_text
 
 if TYPE_CHECKING:
     from tapewire.cli.export_columns import Columns
@@ -216,7 +217,7 @@ def _conclude(to: str, format_: str, seconds: float, done: Done, as_json: bool) 
         numbers = "" if done.records == 0 else f" ({done.first_seq} to {done.last_seq})"
         console.print(
             f"{to}: {done.records:,} records{numbers}, {done.file_bytes:,} bytes of {format_}, "
-            f"in {seconds_text(seconds)}",
+            f"in {span_text(seconds)}",
             markup=False,
             soft_wrap=True,
         )

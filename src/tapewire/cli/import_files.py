@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapewire.cli.output import Exit, JsonOption, answer, console, errors, fail, interruptible, say
-from tapewire.cli.text import count_text, print_columns
+from tapewire.cli.terminal_text import print_columns
+from tapewire.text import count_text
 
 if TYPE_CHECKING:
     from tapewire.ingest import ImportSummary, Progress

@@ -11,9 +11,9 @@ import typer
 
 from tapewire.cli.ledger import ledger_fields, show_ledger
 from tapewire.cli.output import Exit, JsonOption, answer, console, say
-from tapewire.cli.text import count_text, print_columns
+from tapewire.cli.terminal_text import print_columns
 from tapewire.cli.times import iso
-from tapewire.page.units import bytes_text, time_text
+from tapewire.text import bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
     from tapewire.queue import QueueStatus, ReaderStatus, WriterState

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tapewire.cli.output import say
-from tapewire.cli.text import count_text
 from tapewire.cli.times import iso
+from tapewire.text import count_text
 
 if TYPE_CHECKING:
     from tapewire.book.gaps import Gap, LedgerScan

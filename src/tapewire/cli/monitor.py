@@ -126,7 +126,7 @@ def _print(snapshot: Snapshot) -> None:
     from rich.text import Text
 
     from tapewire.monitor.tables import COLOURS, queue_cells, reader_cells
-    from tapewire.page.units import time_text
+    from tapewire.text import time_text
 
     def table(*columns: str) -> Table:
         made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from tapewire.cli.text import shown
+from tapewire.cli.terminal_text import shown
 from tapewire.errors import (
     CorruptMetadata,
     CorruptRecord,

@@ -12,8 +12,8 @@ import typer
 
 from tapewire.cli.ledger import gap_text
 from tapewire.cli.output import Exit, JsonOption, console, errors, print_json, say, warn
-from tapewire.cli.text import count_text
 from tapewire.cli.times import iso, parse_time
+from tapewire.text import count_text
 
 if TYPE_CHECKING:
     from tapewire.replay import Replay, Step

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapewire.cli.output import Exit, JsonOption, print_json, say, warn
-from tapewire.cli.text import count_text
 from tapewire.cli.times import iso
+from tapewire.text import count_text
 
 if TYPE_CHECKING:
     from tapewire.replay import Round

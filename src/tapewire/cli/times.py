@@ -8,7 +8,7 @@ import time
 
 from tapewire.clock import to_ns
 
-__all__ = ["iso", "parse_time", "seconds_text"]
+__all__ = ["iso", "parse_time"]
 
 _UNITS_NS = {
     "d": 86_400_000_000_000,
@@ -75,17 +75,3 @@ def _nanoseconds(text: str, now_ns: int | None) -> int:
             f"not a time: time={text!r}; give ISO with a zone (2024-03-01T12:00Z), "
             "nanoseconds, or how long ago (-5m, -1h30m)"
         ) from None
-
-
-def seconds_text(seconds: float) -> str:
-    """A span for people: the two units that matter.
-
-    Example:
-        >>> seconds_text(3.25), seconds_text(75), seconds_text(7300)
-        ('3.2 s', '1 m 15 s', '2 h 1 m')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} m {int(seconds % 60)} s"
-    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} m"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapewire.cli.output import Exit, JsonOption, answer, errors, say
-from tapewire.cli.text import count_text
-from tapewire.page.units import bytes_text, time_text
+from tapewire.text import bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
     from tapewire.archive import ArchiveVerdict

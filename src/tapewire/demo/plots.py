@@ -11,7 +11,8 @@ import numpy as np
 from tapewire.demo.measure import Hop, Measures
 from tapewire.demo.pipeline import Computed
 from tapewire.demo.places import SYMBOL
-from tapewire.page import Panel, Scale, duration, figure, nines
+from tapewire.page import Panel, Scale, figure, nines
+from tapewire.text import duration
 
 __all__ = ["features", "latencies", "market", "throughput", "topology"]
 

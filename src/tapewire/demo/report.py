@@ -12,7 +12,8 @@ from tapewire.demo.measure import Measures
 from tapewire.demo.pipeline import Computed
 from tapewire.demo.places import SYMBOL
 from tapewire.demo.summary import headlines, joiner_found, seconds_read
-from tapewire.page import cards, document, duration, items, section, table, write_file
+from tapewire.page import cards, document, items, section, table, write_file
+from tapewire.text import duration
 
 __all__ = ["page", "write_page"]
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from tapewire.bus import Added, FanInReader, Removed, RouterDiscovery
 from tapewire.demo.places import Places
 from tapewire.demo.process import Process, main
-from tapewire.demo.tape import is_queue, records
+from tapewire.demo.tape import records
+from tapewire.files import is_queue
 from tapewire.log import Record
 from tapewire.protocol import declare, replace
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck

@@ -9,7 +9,7 @@ from tapewire.demo.audit import Books
 from tapewire.demo.measure import PERCENTILES, Hop, Measures
 from tapewire.demo.pipeline import Archived, Computed
 from tapewire.demo.run import Restart, Story
-from tapewire.page import duration
+from tapewire.text import duration
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
+from tapewire.files import is_queue
 from tapewire.log import Reader, Record, open_log
 
-__all__ = ["is_queue", "last_record", "records"]
+__all__ = ["last_record", "records"]
 
 _FIRST_LOOK = 256  # numbers back from the end; four times as many until what is sought is found
-
-
-def is_queue(path: str | os.PathLike[str]) -> bool:
-    """Whether a queue is there: control.meta comes last when one is made."""
-    return (Path(path) / "control.meta").exists()
 
 
 def records(

@@ -6,7 +6,6 @@ docs/formats/imports.md has its fields.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tapewire.bus.names import check_name, path_below
+from tapewire.bus.names import check_name
 from tapewire.errors import (
     ConcurrentUse,
     CorruptMetadata,
     InvalidName,
     InvalidOption,
 )
+from tapewire.files import path_below, take_lock
 from tapewire.ingest.model import ImportSummary
 from tapewire.ingest.report import REJECTED
 from tapewire.ingest.source import SourceFile
@@ -160,15 +160,13 @@ class Job:
 
     def _locked(self) -> int:
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take_lock(fd):
             os.close(fd)
             raise ConcurrentUse(
                 f"these files are being imported already: job={self.id}",
                 path=os.fspath(self.folder),
                 hint="wait for that import",
-            ) from None
+            )
         return fd
 
     def _refuse_if_another_is_at(self, log: str) -> None:

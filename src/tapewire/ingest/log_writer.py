@@ -12,6 +12,7 @@ import tapewire as tw
 from tapewire.book.gaps import GapLedger
 from tapewire.config import WriterConfig
 from tapewire.errors import CorruptMetadata
+from tapewire.files import is_queue
 from tapewire.ingest.job import Job
 from tapewire.ingest.model import LogSummary
 from tapewire.protocol.messages import declare
@@ -121,7 +122,7 @@ class LogWriter:
     def _open(self) -> Any:
         config = WriterConfig.archive()
         # Comes last when a queue is made: a run that was killed before left a folder and no queue.
-        if not os.path.lexists(self.folder / "control.meta"):
+        if not is_queue(self.folder):
             config = config.replace(segment_bytes=SEGMENT_BYTES)
         self._writer = tw.open_publisher(self.folder, config=config)
         return self._writer

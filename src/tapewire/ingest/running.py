@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapewire.bus.names import make_folders
 from tapewire.errors import InvalidOption
+from tapewire.files import make_directories
 from tapewire.ingest.job import Job
 from tapewire.ingest.model import ImportOptions, ImportSummary
 from tapewire.ingest.registry import importer_class
@@ -76,7 +76,7 @@ def run(
     if not sources:
         raise InvalidOption("nothing to import: files=[]", hint="give a file")
     archive = Path(to)
-    make_folders(archive)
+    make_directories(archive)
     total_bytes = sum(source.size for source in sources)
     with Job(archive, format, dataclasses.asdict(chosen), sources) as job:
         if job.done:

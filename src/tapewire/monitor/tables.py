@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapewire.monitor.snapshot import QueueView, ReaderView
-from tapewire.page.units import bytes_text, count_text, time_text
+from tapewire.text import bytes_text, short_count, time_text
 
 __all__ = ["COLOURS", "SORTS", "lag_text", "queue_cells", "reader_cells", "sorted_queues"]
 
@@ -46,7 +46,7 @@ def lag_text(reader: ReaderView | None) -> str:
         return "–"
     if reader.lag_records is None:
         return bytes_text(reader.lag_bytes)
-    return count_text(reader.lag_records)
+    return short_count(reader.lag_records)
 
 
 def queue_cells(queue: QueueView) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def queue_cells(queue: QueueView) -> tuple[str, ...]:
     return (
         queue.name,
         "unreadable" if queue.writer is None else queue.writer.state,
-        count_text(queue.records_per_second),
+        short_count(queue.records_per_second),
         bytes_text(queue.bytes_per_second),
         "–" if queue.last_seq is None else str(queue.last_seq),
         lag_text(queue.worst_lag),
@@ -67,8 +67,8 @@ def reader_cells(reader: ReaderView) -> tuple[str, ...]:
     return (
         reader.name + (" (pinned)" if reader.pinned else ""),
         reader.state,
-        count_text(reader.lag_records),
+        short_count(reader.lag_records),
         bytes_text(reader.lag_bytes),
         time_text(reader.lag_seconds),
-        count_text(reader.records_per_second),
+        short_count(reader.records_per_second),
     )

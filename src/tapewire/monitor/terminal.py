@@ -17,7 +17,7 @@ from tapewire.monitor.alerts import Alert
 from tapewire.monitor.sampler import Watch
 from tapewire.monitor.snapshot import Snapshot, printable
 from tapewire.monitor.tables import COLOURS, SORTS, queue_cells, reader_cells, sorted_queues
-from tapewire.page.units import BARS, bytes_text, count_text, end_of, sparkline, time_text
+from tapewire.text import BARS, bytes_text, end_of, short_count, sparkline, time_text
 
 __all__ = ["LiveView"]
 
@@ -224,7 +224,7 @@ class LiveView(App[None]):
             written = sum(queue.bytes_per_second or 0 for queue in queues)
             at = time.strftime("%H:%M:%S", time.localtime(self.snapshot.time_ns // 10**9))
             top.append(
-                f"   {count_text(records)} rec/s   {bytes_text(written)}/s   {at}", "not bold"
+                f"   {short_count(records)} rec/s   {bytes_text(written)}/s   {at}", "not bold"
             )
         if self._paused:
             top.append("   paused", "bold yellow")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import os
 from collections.abc import Iterable
 from importlib import resources
@@ -13,7 +12,6 @@ __all__ = [
     "cards",
     "count",
     "document",
-    "duration",
     "items",
     "legend",
     "section",
@@ -88,19 +86,3 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def items(lines: Iterable[str]) -> str:
     """A list."""
     return f"<ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
-
-
-def duration(ns: float) -> str:
-    """Nanoseconds for people; below zero with their sign.
-
-    Example:
-        >>> duration(1_234_000), duration(87), duration(999_999), duration(-2.5e9), duration(5.4e12)
-        ('1.23 ms', '87 ns', '1000 µs', '-2.5 s', '1.5 h')
-    """
-    if math.isnan(ns):
-        return "–"
-    for size, unit in ((3.6e12, "h"), (1.2e11, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if abs(ns) >= size:
-            value = ns / (6e10 if unit == "min" else size)
-            return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.3g} {unit}"
-    return f"{ns:.0f} ns"

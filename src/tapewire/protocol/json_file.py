@@ -8,11 +8,11 @@ import fcntl
 import json
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, TypeVar
 
 from tapewire.errors import ConcurrentUse, CorruptMetadata, UnsupportedVersion
+from tapewire.files import take_lock
 
 __all__ = [
     "DECODER",
@@ -201,26 +201,18 @@ def open_plain(path: str, max_bytes: int) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def locked_folder(folder: str, file_name: str) -> Iterator[int]:
-    """The folder, open, and nobody else, thread or process, in here for it.
+    """Hold the directory's lock, against threads and processes; yields its descriptor.
 
-    A lock of the kernel's: a process forked meanwhile does not inherit it locked for ever. The wait
-    ends: a signal handler that appends while it interrupts this very code would wait for itself.
+    A lock of the kernel's, so a process forked meanwhile does not inherit it locked indefinitely.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ConcurrentUse(
-                        f"somebody else has been writing {file_name} for {LOCK_SECONDS} s",
-                        path=folder,
-                        hint="append the first message of a class outside signal handlers",
-                    ) from None
-                time.sleep(0.001)
+        if not take_lock(fd, LOCK_SECONDS):
+            raise ConcurrentUse(
+                f"another process or thread has been writing {file_name} for {LOCK_SECONDS} s",
+                path=folder,
+                hint="append the first message of a class outside signal handlers",
+            )
         try:
             yield fd
         finally:

@@ -17,6 +17,7 @@ from tapewire.config import (
     check_at_least,
 )
 from tapewire.errors import InvalidName, InvalidOption
+from tapewire.files import is_queue
 from tapewire.queue._native import (
     DisconnectReason,
     Position,
@@ -142,6 +143,5 @@ def open_reader(where: str | os.PathLike[str], types: Iterable[int] | None = Non
 
 def _await_queue(path: str | os.PathLike[str], timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    control = os.path.join(os.fspath(path), "control.meta")  # comes last when a queue is made
-    while not os.path.exists(control) and time.monotonic() < deadline:
+    while not is_queue(path) and time.monotonic() < deadline:
         time.sleep(0.002)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapewire.errors import NotALog
+from tapewire.files import is_queue
 from tapewire.log import kind_of
 from tapewire.queue._native import Watch
 
@@ -255,7 +256,7 @@ def status(path: str | os.PathLike[str]) -> QueueStatus:
 
 def status_of_damaged(path: str | os.PathLike[str]) -> QueueStatus:
     """As `status`, also of a queue whose control.meta is missing."""
-    if os.path.lexists(os.path.join(path, "control.meta")) or not _has_segments(path):
+    if is_queue(path) or not _has_segments(path):
         return status(path)
     watch = Watch(path)
     return _named(watch.path, watch.look())

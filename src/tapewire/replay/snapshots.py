@@ -8,7 +8,6 @@ the next older one is taken. The bytes are in docs/formats/snapshots.md.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -17,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from tapewire.bus.names import path_below
 from tapewire.clock import to_ns
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption, TapewireError
+from tapewire.files import path_below, take_lock
 from tapewire.protocol.json_file import load as load_bytes
 from tapewire.protocol.json_file import store
 from tapewire.replay._native import Snapshot, decode_header, decode_snapshot
@@ -247,12 +246,10 @@ def only_writer(log: str | os.PathLike[str]) -> Iterator[None]:
     folder = path_below(Path(log), FOLDER)
     _make(folder, Path(log))
     with _opened(folder) as fd:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take_lock(fd):
             raise ConcurrentUse(
                 "another snapshotter is at work", path=os.fspath(folder), hint="one does for a log"
-            ) from None
+            )
         yield  # closing gives it back
 
 

@@ -14,7 +14,7 @@ from tapewire.demo.pipeline import archived
 from tapewire.demo.report import page, write_page
 from tapewire.demo.run import Restart, audited
 from tapewire.demo.summary import show, summary
-from tapewire.page import duration
+from tapewire.text import duration
 from tests.unit.demo.small_bus import play
 
 

@@ -6,14 +6,11 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tapewire.errors import TapewireError
-from tapewire.spark.jobs.bar_builder import Bar, BarBuilder, BarSpec
+from tapewire.bars import BarSpec, day_bars
 from tapewire.spark.jobs.day_tables import (
     KEYS,
     read_days,
@@ -29,28 +26,10 @@ from tapewire.spark.reading.options import ReadOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SCHEMA", "bars"]
+__all__ = ["bars"]
 
 JOB = "bars"
 STREAM = "trades"
-_EXACT = pa.decimal128(38, 0)
-SCHEMA = pa.schema(
-    [
-        pa.field("venue", pa.string()),
-        pa.field("date", pa.string()),
-        pa.field("symbol", pa.string()),
-        pa.field("bar", pa.int64()),
-        pa.field("start_ns", pa.int64()),
-        pa.field("end_ns", pa.int64()),
-        *(pa.field(name, pa.int64()) for name in ("open", "high", "low", "close")),
-        *(pa.field(name, _EXACT) for name in ("volume", "buy_volume", "notional")),
-        pa.field("trades", pa.int64()),
-        pa.field("vwap", pa.float64()),
-        pa.field("price_scale", pa.int32()),
-        pa.field("size_scale", pa.int32()),
-        pa.field("complete", pa.bool_()),
-    ]
-)
 _DDL = (
     "venue STRING, date STRING, symbol STRING, bar BIGINT, start_ns BIGINT, end_ns BIGINT, "
     "open BIGINT, high BIGINT, low BIGINT, close BIGINT, volume DECIMAL(38,0), "
@@ -137,56 +116,4 @@ class _Bars:
     def of_day(
         self, key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        builder: BarBuilder | None = None
-        scales, count = (0, 0), 0
-        names = [part.as_py() for part in key]
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            found = _scales(batch)
-            if builder is None:
-                scales = found[0]
-                builder = BarBuilder(self._spec, *scales)
-            if found != [scales]:
-                raise TapewireError(
-                    f"the scales of trades change within a day: {'/'.join(names)}, "
-                    f"price_scale and size_scale are {scales} and {found[-1]}"
-                )
-            made = builder.add(
-                batch["timestamp_ns"].to_numpy(),
-                batch["price"].to_numpy(),
-                batch["size"].to_numpy(),
-                pc.fill_null(pc.equal(batch["side"], "buy"), False).to_numpy(zero_copy_only=False),
-            )
-            if made:
-                yield _batch(names, count, made, scales)
-                count += len(made)
-        last = builder.finish() if builder is not None else None
-        if last is not None:
-            yield _batch(names, count, [last], scales)
-
-
-def _scales(batch: pa.RecordBatch) -> list[tuple[int, int]]:
-    """Every pair of scales there is in a batch."""
-    pairs = np.column_stack([batch[name].to_numpy() for name in ("price_scale", "size_scale")])
-    return [(int(a), int(b)) for a, b in np.unique(pairs, axis=0).tolist()]
-
-
-def _batch(
-    names: list[str], first: int, made: list[Bar], scales: tuple[int, int]
-) -> pa.RecordBatch:
-    columns: dict[str, list[Any]] = {
-        name: [value] * len(made) for name, value in zip(KEYS, names, strict=True)
-    }
-    columns["bar"] = list(range(first, first + len(made)))
-    for field in Bar.__dataclass_fields__:
-        values = [getattr(bar, field) for bar in made]
-        exact = SCHEMA.field(field).type == _EXACT
-        columns[field] = [Decimal(value) for value in values] if exact else values
-    columns["vwap"] = [bar.vwap(scales[0]) for bar in made]
-    columns["price_scale"] = [scales[0]] * len(made)
-    columns["size_scale"] = [scales[1]] * len(made)
-    try:
-        return pa.RecordBatch.from_pydict(columns, SCHEMA)
-    except pa.ArrowInvalid as error:
-        raise TapewireError(f"a bar of {'/'.join(names)} is beyond 38 digits: {error}") from None
+        return day_bars([part.as_py() for part in key], batches, self._spec)

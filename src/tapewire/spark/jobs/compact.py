@@ -22,6 +22,7 @@ from tapewire.errors import (
     CorruptSource,
     InvalidOption,
 )
+from tapewire.files import is_queue
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue._native import Upkeep
 from tapewire.spark.jobs.parquet_logs import (
@@ -185,7 +186,7 @@ class _ToParquet(_Work):
             return False  # something else
 
     def hold(self, there: Path, until: contextlib.ExitStack) -> None:
-        if os.path.lexists(there / "control.meta"):
+        if is_queue(there):
             raise InvalidOption(
                 "there is a log in the place of its files",
                 path=os.fspath(there),
@@ -201,12 +202,12 @@ class _ToLog(_Work):
         return PartResult(rows, size, outputs=[place], counts={"logs": 1})
 
     def is_in(self, there: Path, made: Path) -> bool:
-        if os.path.lexists(there / "control.meta"):
+        if is_queue(there):
             return _is_in(log_range(there), log_range(made))
         return there.is_dir() and not os.listdir(there)
 
     def hold(self, there: Path, until: contextlib.ExitStack) -> None:
-        if os.path.lexists(there / "control.meta"):
+        if is_queue(there):
             until.enter_context(Upkeep(there))  # nobody writes to it
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.bus.layout import CONTROL
-from tapewire.bus.names import check_name, make_folders, path_below
+from tapewire.bus.names import check_name
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
+from tapewire.files import make_directories, path_below
 from tapewire.protocol.json_file import (
     Wrong,
     check_format,
@@ -141,7 +142,7 @@ class Done:
     ) -> None:
         """Mark a part, durably; everything that belongs to it must be so already."""
         path = self.path(part)
-        make_folders(path.parent)
+        make_directories(path.parent)
         document = {
             "format": FORMAT,
             "version": VERSION,

@@ -13,6 +13,9 @@ import numpy as np
 
 from tapewire.errors import InvalidOption
 from tapewire.page import write_file
+from tapewire.page.features_report import DayFeatures, FeatureFacts, features_page
+from tapewire.page.picture import PICTURE_LEVELS, PICTURE_POINTS, BookPicture, span_for
+from tapewire.page.plots import Series
 from tapewire.replay.row_stream import look_back_ns
 from tapewire.spark.jobs.day_tables import (
     KEYS,
@@ -33,9 +36,6 @@ from tapewire.spark.jobs.done import Done
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
 from tapewire.spark.reading.options import ReadOptions
-from tapewire.spark.report.features_page import DayFeatures, FeatureFacts, features_page
-from tapewire.spark.report.picture import PICTURE_LEVELS, PICTURE_POINTS, BookPicture, span_for
-from tapewire.spark.report.plots import Series
 from tapewire.spark.views.features import names_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tapewire.spark.jobs.units import rate_text, span_text
 from tapewire.spark.running.session import context_of
+from tapewire.text import rate_text, span_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import uuid
@@ -16,9 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tapewire.bus.layout import CONTROL
-from tapewire.bus.names import make_folders, path_below, sync
 from tapewire.errors import ConcurrentUse, InvalidOption
-from tapewire.spark.exchange import exchange
+from tapewire.files import exchange, make_directories, path_below, sync, take_lock
 
 __all__ = ["Workshop"]
 
@@ -46,17 +44,15 @@ class Workshop:
         Raises:
             ConcurrentUse: Somebody does.
         """
-        make_folders(self._shop)
+        make_directories(self._shop)
         fd = os.open(self._shop, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not take_lock(fd):
                 raise ConcurrentUse(
                     f"this job is running at this target already: job={self._shop.name}",
                     path=os.fspath(self.target),
                     hint="wait for it",
-                ) from None
+                )
             for name in os.listdir(self._shop):
                 shutil.rmtree(self._shop / name, ignore_errors=True)
             yield
@@ -66,7 +62,7 @@ class Workshop:
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
         """A new folder; gone at the end, unless it was published."""
-        make_folders(self._shop)
+        make_directories(self._shop)
         made = self._shop / uuid.uuid4().hex
         made.mkdir(mode=0o700)
         try:
@@ -83,7 +79,7 @@ class Workshop:
         """
         path_below(self.target, os.path.relpath(place, self.target))
         _sync_tree(made)
-        make_folders(place.parent)
+        make_directories(place.parent)
         try:
             os.rename(made, place)
         except OSError as error:

@@ -13,6 +13,10 @@ import pyarrow.parquet as pq
 
 from tapewire.book.gaps import KINDS, Gap
 from tapewire.page import write_file
+from tapewire.page.picture import PICTURE_LEVELS, BookPicture, span_for
+from tapewire.quality import DayLogs, DayMeasures, Limits, measure
+from tapewire.quality.findings import TABLES, findings_of, rows_of
+from tapewire.quality.report import DayReport, quality_page
 from tapewire.queue.status import status
 from tapewire.replay import book_rows
 from tapewire.spark.jobs.days import (
@@ -29,11 +33,7 @@ from tapewire.spark.jobs.parts import Part, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.summary import Finding, Summary
-from tapewire.spark.quality import DayLogs, DayMeasures, Limits, measure
-from tapewire.spark.quality.findings import TABLES, findings_of, rows_of
 from tapewire.spark.reading.options import ReadOptions
-from tapewire.spark.report.picture import PICTURE_LEVELS, BookPicture, span_for
-from tapewire.spark.report.quality_page import DayReport, quality_page
 from tapewire.spark.views import gaps as gaps_view
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def quality(
             progress=progress,
         )
         shown = [_read_day(root, day, day.name in pictures) for day in days if day.name in results]
-        page = quality_page(shown, os.fspath(source), summary, limits)
+        failed = [(f.part, str(f.what)) for f in summary.findings if f.part not in results]
+        page = quality_page(shown, os.fspath(source), limits, failed=failed)
         write_file(Path(root) / REPORT, page)
     summary.report = os.path.join(os.fspath(target), REPORT)
     return summary

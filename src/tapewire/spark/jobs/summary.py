@@ -7,8 +7,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
-from tapewire.page.units import bytes_text
-from tapewire.spark.jobs.units import rate_text, span_text
+from tapewire.text import bytes_text, rate_text, span_text
 
 __all__ = ["Finding", "Summary"]
 

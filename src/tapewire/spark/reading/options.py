@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from tapewire.clock import to_ns
 from tapewire.errors import InvalidOption
+from tapewire.text import did_you_mean
 
 __all__ = ["MAX_PARTITIONS", "VIEWS", "ReadOptions"]
 
@@ -112,7 +113,9 @@ class ReadOptions:
         values: dict[str, Any] = {"paths": _paths(given)}
         for name, text in given.items():
             if name not in _PARSERS:
-                raise InvalidOption(f"no such option: {name}", hint=_nearest(name))
+                raise InvalidOption(
+                    f"no such option: {name}", hint=did_you_mean(name, ["path", *_PARSERS])
+                )
             values[name] = _PARSERS[name](name, text.strip())
         parsed = cls(**values)
         parsed._check(given)
@@ -169,15 +172,6 @@ def _paths(given: dict[str, str]) -> tuple[str, ...]:
             "there is no path", hint='name a log, an archive or a bus: .load("bus/md")'
         )
     return tuple(paths)
-
-
-def _nearest(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, _PARSERS, 1)
-    if near:
-        return f"did you mean {near[0]}?"
-    return f"there are: path, {', '.join(sorted(_PARSERS))}"
 
 
 def _and(names: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import platform
@@ -17,8 +16,9 @@ from typing import Any
 
 from tapewire._native import process_start_ticks, wall_clock_ns
 from tapewire.bus.markers import Lease, boot_id
-from tapewire.bus.names import check_name, folders_below, make_folders, path_below
+from tapewire.bus.names import check_name
 from tapewire.errors import ConcurrentUse, CorruptMetadata
+from tapewire.files import directories_below, make_directories, path_below, take_lock
 from tapewire.protocol.json_file import Wrong, load, members, parse_checked
 
 __all__ = ["Jobs", "commit_lock"]
@@ -48,7 +48,7 @@ class Jobs:
 
     def create(self, writer: str | None) -> str:
         """Make the folder of a new job of this driver; its name."""
-        make_folders(self._folder)
+        make_directories(self._folder)
         name = f"{_JOB}{uuid.uuid4().hex}"
         temporary = self._folder / f"{_NEW}{name}"
         temporary.mkdir(mode=0o700)
@@ -78,7 +78,7 @@ class Jobs:
         if mine is not None:
             with contextlib.suppress(FileNotFoundError):  # its batch was found to be there already
                 me = self._read(mine)
-        for name in folders_below(self._folder):
+        for name in directories_below(self._folder):
             if name == mine:
                 continue
             if name.startswith(_NEW):
@@ -142,7 +142,7 @@ def _is_dead(lease: Lease, folder: Path) -> bool:
 def _idle_seconds(folder: Path) -> float:
     """Since anything was made or removed in a job's folder, or in those of its attempts."""
     newest = 0.0
-    for path in (folder, *(folder / name for name in folders_below(folder))):
+    for path in (folder, *(folder / name for name in directories_below(folder))):
         with contextlib.suppress(FileNotFoundError):
             newest = max(newest, path.stat().st_mtime)
     return time.time() - newest
@@ -182,24 +182,17 @@ def commit_lock(control: Path, job: str) -> Iterator[None]:
     Raises:
         ConcurrentUse: Another job did not end within `LOCK_SECONDS`; the message names it.
     """
-    make_folders(control)
+    make_directories(control)
     path = control / "commit.lock"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    holder = os.pread(fd, 512, 0).decode(errors="replace").strip()
-                    raise ConcurrentUse(
-                        f"another job has been committing for {LOCK_SECONDS} s: {holder!r}",
-                        path=os.fspath(path),
-                        hint="wait for it, or end it",
-                    ) from None
-                time.sleep(0.01)
+        if not take_lock(fd, LOCK_SECONDS):
+            holder = os.pread(fd, 512, 0).decode(errors="replace").strip()
+            raise ConcurrentUse(
+                f"another job has been committing for {LOCK_SECONDS} s: {holder!r}",
+                path=os.fspath(path),
+                hint="wait for it, or end it",
+            )
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"host={platform.node()} pid={os.getpid()} job={job}\n".encode(), 0)
         yield

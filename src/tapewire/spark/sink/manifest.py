@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tapewire.bus.names import check_name, folders_below, make_folders, path_below, sync
+from tapewire.bus.names import check_name
 from tapewire.errors import InvalidName
+from tapewire.files import directories_below, make_directories, path_below, sync
 from tapewire.protocol.json_file import (
     Wrong,
     check_format,
@@ -110,7 +111,7 @@ class Manifests:
         """Make it so, durably: the batch will be published, whatever happens."""
         folder = self._of(manifest.writer)
         if not folder.is_dir():
-            make_folders(folder)
+            make_directories(folder)
             sync(folder.parent)
             sync(folder.parent.parent)
         document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
@@ -132,7 +133,7 @@ class Manifests:
 
     def decided(self) -> Iterator[Manifest]:
         """Batches that are not, or not wholly, published."""
-        for writer in folders_below(self._folder):
+        for writer in directories_below(self._folder):
             for name in sorted(_names(self._folder / writer)):
                 if name.endswith(_DECIDED):
                     yield _read(self._folder / writer / name)

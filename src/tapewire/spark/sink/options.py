@@ -9,6 +9,7 @@ from typing import Self
 
 from tapewire.bus.names import check_name
 from tapewire.errors import InvalidOption
+from tapewire.text import did_you_mean
 
 __all__ = ["KEYS", "WriteOptions"]
 
@@ -86,7 +87,7 @@ class WriteOptions:
             given = {name: value for name, value in given.items() if name not in _SPARKS}
         for name in given:
             if name not in _NAMES:
-                raise InvalidOption(f"no such option: {name}", hint=_nearest(name))
+                raise InvalidOption(f"no such option: {name}", hint=did_you_mean(name, _NAMES))
         empty = [name for name, value in given.items() if not value]
         if empty:
             raise InvalidOption(f"{empty[0]} is empty")
@@ -183,10 +184,3 @@ def _local(text: str) -> str:
             hint="give a folder of a filesystem that every worker sees",
         )
     return os.path.abspath(path)
-
-
-def _nearest(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, _NAMES, 1)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(_NAMES))}"

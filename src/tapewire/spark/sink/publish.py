@@ -27,7 +27,6 @@ import numpy as np
 
 import tapewire as tw
 from tapewire.bus.layout import CONTROL
-from tapewire.bus.names import make_folders, path_below, sync
 from tapewire.config import WriterConfig
 from tapewire.errors import (
     BatchConflict,
@@ -39,10 +38,10 @@ from tapewire.errors import (
     SequenceNotRising,
     StorageError,
 )
+from tapewire.files import exchange, is_queue, make_directories, path_below, sync
 from tapewire.protocol import types_file
 from tapewire.queue import open_reader
 from tapewire.queue._native import Upkeep
-from tapewire.spark.exchange import exchange
 from tapewire.spark.sink.jobs import Jobs, commit_lock
 from tapewire.spark.sink.manifest import ONCE, Action, Manifest, Manifests
 from tapewire.spark.sink.rows import Columns, plain
@@ -78,7 +77,7 @@ class Archive:
             StorageError: The operating system refuses.
         """
         where = os.fspath(self.root)
-        if os.path.lexists(self.root / "control.meta"):
+        if is_queue(self.root):
             raise InvalidOption(
                 "an archive is a folder of logs, and this is a log itself",
                 path=where,
@@ -91,7 +90,7 @@ class Archive:
                 hint="give the folder of an archive, or one that is not there yet",
             )
         try:
-            make_folders(self.control)
+            make_directories(self.control)
         except OSError as error:
             raise StorageError(
                 f"the folder of the archive cannot be made: {error.strerror}",
@@ -216,13 +215,13 @@ class Archive:
         for number, (log, of_log) in enumerate(sorted(by_log.items())):
             if len(of_log) > 1:
                 into = folder / "merged" / f"{number:06d}"
-                make_folders(into.parent)
+                make_directories(into.parent)
                 made = merge(log, [folder / run.folder for run in of_log], into, config, drop=drop)
                 run = made.closed(folder)
             else:
                 run = of_log[0]
             place = path_below(self.root, *log.split("/"))
-            if not os.path.lexists(place / "control.meta"):
+            if not is_queue(place):
                 if place.is_dir() and os.listdir(place):
                     raise NotALog(
                         f"the place of a log is taken by something else: log={log}",
@@ -440,7 +439,7 @@ def _rebuild(place: Path, staged: Path, action: Action) -> None:
 
 def _create(place: Path, staged: Path, action: Action) -> None:
     if os.path.lexists(staged):
-        make_folders(place.parent)
+        make_directories(place.parent)
         try:
             os.rename(staged, place)
         except OSError as error:
@@ -451,7 +450,7 @@ def _create(place: Path, staged: Path, action: Action) -> None:
                 path=os.fspath(place),
                 hint="move it away: the batch is finished by the next write to the archive",
             ) from None
-    elif not os.path.lexists(place / "control.meta"):
+    elif not is_queue(place):
         raise CorruptMetadata(
             f"a log that was published is gone, and so is what was staged: log={action.log}",
             path=os.fspath(place),

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 import tapewire as tw
-from tapewire.bus.names import sync
 from tapewire.config import WriterConfig
 from tapewire.errors import InvalidOption
+from tapewire.files import sync
 from tapewire.protocol import types_file
 from tapewire.protocol.layout import Layout
 from tapewire.spark.sink.rows import Columns, Digest, RowPlan, Rows, plain, twin

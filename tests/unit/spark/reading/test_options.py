@@ -39,7 +39,7 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_meant():
 
 
 def test_an_option_that_is_like_no_other_is_answered_with_all():
-    with pytest.raises(tw.InvalidOption, match="there are: path, columns, features, flat"):
+    with pytest.raises(tw.InvalidOption, match="one of: columns, features, flat"):
         parse(xyzzy="1")
 
 

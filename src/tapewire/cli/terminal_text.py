@@ -1,4 +1,4 @@
-"""Counts and tables as a person reads them; nothing is ever cut off."""
+"""Tables and names as a terminal shows them; nothing is cut off."""
 
 from __future__ import annotations
 
@@ -6,27 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
-__all__ = ["count_text", "print_columns", "shown"]
-
-
-def count_text(value: int | None) -> str:
-    """A count, exactly.
-
-    Example:
-        >>> count_text(1234567), count_text(None)
-        ('1,234,567', '?')
-    """
-    return "?" if value is None else f"{value:,}"
-
-
-def counted(value: int, one: str) -> str:
-    """A count and what it is of.
-
-    Example:
-        >>> counted(1, "log"), counted(1200, "log")
-        ('1 log', '1,200 logs')
-    """
-    return f"{count_text(value)} {one}{'' if value == 1 else 's'}"
+__all__ = ["print_columns", "shown"]
 
 
 def shown(text: str) -> str:

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tapewire.bars.builder import BarBuilder, BarSpec
 from tapewire.errors import InvalidOption, TapewireError
-from tapewire.spark.jobs.bar_builder import BarBuilder, BarSpec
 from tests.support.plain_bars import plain_bars
 
 DAY = 20_000 * 86_400 * 10**9

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tapewire.spark.quality.limits import Limits
+from tapewire.quality.limits import Limits
 
 __all__ = ["BIN_NS", "ClockMeasure", "bucket_of", "value_of"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tapewire.page import duration
-from tapewire.spark.quality.limits import Limits
+from tapewire.quality.limits import Limits
+from tapewire.text import counted, duration
 
 if TYPE_CHECKING:
     from tapewire.book.gaps import Gap
-    from tapewire.spark.quality.measure import DayMeasures
+    from tapewire.quality.measure import DayMeasures
 
 __all__ = ["TABLES", "findings_of", "rows_of"]
 
@@ -90,10 +90,6 @@ TABLES: dict[str, pa.Schema] = {
 }
 
 
-def _plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def findings_of(day: DayMeasures, gaps: list[Gap], limits: Limits) -> list[dict[str, Any]]:
     """What a person should know, the worst first; none of a day as it should be."""
     found: list[dict[str, Any]] = []
@@ -104,14 +100,14 @@ def findings_of(day: DayMeasures, gaps: list[Gap], limits: Limits) -> list[dict[
             found.append({**row, "what": what})
 
     for one in day.damage:
-        add("damage", one.stream, 1, None, f"{_plural(one.bytes, 'byte')} not readable: {one.what}")
+        add("damage", one.stream, 1, None, f"{counted(one.bytes, 'byte')} not readable: {one.what}")
     missing = sum(min(gap.missing, 2**62) for gap in gaps)
     add(
         "gaps",
         gaps[0].stream if gaps else "",
         len(gaps),
         min((gap.timestamp_ns for gap in gaps), default=None),
-        f"{_plural(len(gaps), 'gap')}, {_plural(missing, 'number')} missing",
+        f"{counted(len(gaps), 'gap')}, {counted(missing, 'number')} missing",
     )
     if day.book is not None:
         for state in ("untrusted", "crossed", "locked"):
@@ -119,7 +115,7 @@ def findings_of(day: DayMeasures, gaps: list[Gap], limits: Limits) -> list[dict[
             events, ns = day.book.events_of[state], day.book.ns_of[state]
             share = ns / day.book.ns if day.book.ns else 0.0
             what = f"book {state} for {duration(ns)} ({share:.3%} of the time), "
-            what += f"after {_plural(events, 'event')}"
+            what += f"after {counted(events, 'event')}"
             first = min((span.begin_ns for span in spans), default=None)
             # Between records of one moment a book may be in any state: that is none.
             lasted = ns > 0 or state == "untrusted"
@@ -129,18 +125,18 @@ def findings_of(day: DayMeasures, gaps: list[Gap], limits: Limits) -> list[dict[
         what = f"the book is not what {day.drift.differing:,} of {day.drift.compared:,} "
         what += "snapshots of the venue say"
         if wrong:
-            what += f"; first {_plural(wrong[0].differing, 'level')} at record {wrong[0].seq}"
+            what += f"; first {counted(wrong[0].differing, 'level')} at record {wrong[0].seq}"
         first = wrong[0].timestamp_ns if wrong else None
         add("drift", wrong[0].stream if wrong else "", day.drift.differing, first, what)
     for stream, clock in day.clocks.items():
         flaws = clock.first_flaw_ns
         early, late = clock.least_ns or 0, clock.greatest_ns or 0
-        what = f"{_plural(clock.early, 'record')} of {stream} came before their exchange time, "
+        what = f"{counted(clock.early, 'record')} of {stream} came before their exchange time, "
         add("early", stream, clock.early, flaws.get("early"), f"{what}by up to {duration(-early)}")
-        what = f"{_plural(clock.late, 'record')} of {stream} came more than "
+        what = f"{counted(clock.late, 'record')} of {stream} came more than "
         what += f"{duration(limits.late_ns)} after their exchange time, by up to {duration(late)}"
         add("late", stream, clock.late, flaws.get("late"), what)
-        what = f"{_plural(clock.behind, 'record')} of {stream} bear a time before one already on "
+        what = f"{counted(clock.behind, 'record')} of {stream} bear a time before one already on "
         what += f"the tape, by up to {duration(clock.worst_behind_ns)}"
         add("behind", stream, clock.behind, flaws.get("behind"), what)
         if clock.drift_ns > limits.clock_drift_ns:

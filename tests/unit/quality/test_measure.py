@@ -10,10 +10,10 @@ import pytest
 import tapewire as tw
 from tapewire.book.gaps import Gap
 from tapewire.protocol.market import l2_diff, l2_snapshot, reset
+from tapewire.quality import DayLogs, Limits, measure
+from tapewire.quality.clocks import ClockMeasure
+from tapewire.quality.findings import TABLES, findings_of, rows_of
 from tapewire.replay import Every, Snapshotter
-from tapewire.spark.quality import DayLogs, Limits, measure
-from tapewire.spark.quality.clocks import ClockMeasure
-from tapewire.spark.quality.findings import TABLES, findings_of, rows_of
 from tests.support.book_tapes import BTC, START_NS
 from tests.support.faulty_days import MS, Day
 

@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tapewire.page import cards, count, document, legend, table
-from tapewire.page.units import bytes_text
+from tapewire.page import cards, count, document, legend, plots, table
+from tapewire.page.picture import BookPicture
+from tapewire.page.plots import Series
 from tapewire.replay import describe_features
-from tapewire.spark.report import plots
-from tapewire.spark.report.picture import BookPicture
-from tapewire.spark.report.plots import Series
+from tapewire.text import bytes_text
 
 __all__ = ["DayFeatures", "FeatureFacts", "features_page"]
 

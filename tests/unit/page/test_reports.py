@@ -5,14 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from tapewire.spark.jobs.summary import Finding, Summary
-from tapewire.spark.quality import Limits
-from tapewire.spark.quality.findings import TABLES
-from tapewire.spark.report import plots
-from tapewire.spark.report.features_page import DayFeatures, FeatureFacts, features_page
-from tapewire.spark.report.picture import PICTURE_POINTS, BookPicture, span_for
-from tapewire.spark.report.plots import Mark, Series
-from tapewire.spark.report.quality_page import DayReport, quality_page
+from tapewire.page import plots
+from tapewire.page.features_report import DayFeatures, FeatureFacts, features_page
+from tapewire.page.picture import PICTURE_POINTS, BookPicture, span_for
+from tapewire.page.plots import Mark, Series
+from tapewire.quality import Limits
+from tapewire.quality.findings import TABLES
+from tapewire.quality.report import DayReport, quality_page
 
 START = 1_700_000_000 * 10**9
 FETCHES = re.compile(r"(src|href)=|url\((?!#)|@import|https?:|\bnan\b|\binf\b")
@@ -108,7 +107,7 @@ def test_a_page_of_a_thousand_symbols_is_of_a_size_that_can_be_opened():
         )
         for n in range(1000)
     ]
-    text = quality_page(days, "archive/", Summary("quality", "a", "b"), Limits())
+    text = quality_page(days, "archive/", Limits())
     assert len(text) < 1 << 20
     assert "the first 40 of 1,000 symbols" in text
 
@@ -128,11 +127,9 @@ def test_names_from_elsewhere_are_text_and_never_markup():
         clock_times=[row | {"least_ns": 1, "p50_ns": 2, "p99_ns": 3} for row in times],
         picture=picture_of(name=name),
     )
-    failed = Finding(name, name, name, "failed")
-    summary = Summary("quality", name, name, failed=1, findings=[failed])
     drawn = DayFeatures(name, 2, [], {}, picture_of(name=name))
     pages = [
-        quality_page([day], name, summary, Limits()),
+        quality_page([day], name, Limits(), failed=[(name, name)]),
         features_page([FeatureFacts(name, name, name, 1, 1)], [drawn], [], name, name),
     ]
     for text in pages:
@@ -141,7 +138,7 @@ def test_names_from_elsewhere_are_text_and_never_markup():
 
 
 def test_a_page_without_books_claims_nothing_of_them():
-    text = quality_page([day_report()], "archive/", Summary("quality", "a", "b"), Limits())
+    text = quality_page([day_report()], "archive/", Limits())
     assert "<b>100%" not in text
     assert "<b>never" not in text
 
@@ -159,7 +156,7 @@ def test_a_quality_page_shows_findings_gaps_and_plots():
         ],
         picture=picture_of(),
     )
-    text = quality_page([day, day_report()], "archive/", Summary("quality", "a", "b"), Limits())
+    text = quality_page([day, day_report()], "archive/", Limits())
     assert "1 finding in 1 of 2" in text
     assert "1 gap &lt;b&gt;" in text
     assert "5 … 7" in text
@@ -170,21 +167,20 @@ def test_a_quality_page_shows_findings_gaps_and_plots():
 
 def test_a_quality_page_of_days_without_a_finding_says_that_nothing_was_found():
     days = [day_report(facts=facts(records=1))]
-    text = quality_page(days, "archive/", Summary("quality", "a", "b"), Limits())
+    text = quality_page(days, "archive/", Limits())
     assert "Nothing was found" in text
     assert "<b>1</b><span>record</span>" in text
 
 
 @pytest.mark.parametrize("days", [[], [day_report()]], ids=["no day", "an empty day"])
 def test_a_quality_page_of_no_records_does_not_say_that_all_is_well(days):
-    text = quality_page(days, "archive/", Summary("quality", "a", "b"), Limits())
+    text = quality_page(days, "archive/", Limits())
     assert "There are no records" in text
     assert "<svg" not in text
 
 
 def test_parts_that_failed_are_on_the_page():
-    summary = Summary("quality", "a", "b", failed=1, findings=[Finding("p", "why", kind="failed")])
-    text = quality_page([], "archive/", summary, Limits())
+    text = quality_page([], "archive/", Limits(), failed=[("p", "why")])
     assert "1 could not be measured" in text
     assert "<td>why</td>" in text
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tapewire.clock import DAY_NS
-from tapewire.page import Panel, Scale, duration, figure
-from tapewire.spark.report.picture import BookPicture
+from tapewire.page import Panel, Scale, figure
+from tapewire.page.picture import BookPicture
+from tapewire.text import duration
 
 __all__ = ["Mark", "Series", "book", "clocks", "features", "flaws_over_time", "spread", "time_axis"]
 

@@ -1,4 +1,4 @@
-"""The page of the job `quality`."""
+"""The report on the quality of an archive's days, as an HTML page."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tapewire.page import cards, count, document, duration, legend, section, table
-from tapewire.spark.report import plots
-from tapewire.spark.report.picture import BookPicture
-from tapewire.spark.report.plots import Mark
+from tapewire.page import cards, count, document, legend, plots, section, table
+from tapewire.page.picture import BookPicture
+from tapewire.page.plots import Mark
+from tapewire.text import duration
 
 if TYPE_CHECKING:
-    from tapewire.spark.jobs.summary import Summary
-    from tapewire.spark.quality import Limits
+    from tapewire.quality import Limits
 
 __all__ = ["DayReport", "quality_page"]
 
@@ -64,17 +63,29 @@ def _is_wrong(span: dict[str, Any]) -> bool:
     return span["state"] in ("start", "untrusted") or (span["state"] != "empty" and lasted)
 
 
-def quality_page(days: Sequence[DayReport], source: str, summary: Summary, limits: Limits) -> str:
-    """The whole page."""
+def quality_page(
+    days: Sequence[DayReport],
+    source: str,
+    limits: Limits,
+    *,
+    failed: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Return the report as one HTML document.
+
+    Args:
+        days: The tables of each symbol's day.
+        source: Where the logs are, as shown in the title.
+        limits: The limits that the findings were measured against.
+        failed: Days that could not be measured: their names, and why.
+    """
     found = [(day, one) for day in days for one in day.findings]
     parts = [
         "<header><h1>Quality of the tape</h1>",
         f'<p class="lead"><code>{html.escape(source)}</code></p></header>',
-        _verdict(days, found, summary),
+        _verdict(days, found, len(failed)),
         _cards(days),
     ]
-    if summary.failed:
-        failed = [(f.part, str(f.what)) for f in summary.findings if f.kind == "failed"]
+    if failed:
         parts.append("<h2>What could not be measured</h2>" + _text_table(["part", "why"], failed))
     parts += [_findings(found), _lanes(days)]
     for day in days:
@@ -93,16 +104,16 @@ def _when(time_ns: int | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{rest // 10**6:03d}"
 
 
-def _verdict(days: Sequence[DayReport], found: Sequence[Any], summary: Summary) -> str:
+def _verdict(days: Sequence[DayReport], found: Sequence[Any], failed: int) -> str:
     with_any = sum(1 for day in days if day.findings)
-    if not found and not summary.failed and not _total(days, "records"):
+    if not found and not failed and not _total(days, "records"):
         return '<p class="verdict bad">There are no records: nothing could be looked at.</p>'
-    if not found and not summary.failed:
+    if not found and not failed:
         return '<p class="verdict">Nothing was found: every day is as it should be.</p>'
     findings = "1 finding" if len(found) == 1 else f"{len(found):,} findings"
     text = f"{findings} in {with_any:,} of {len(days):,} symbols' days."
-    if summary.failed:
-        text += f" {summary.failed:,} could not be measured."
+    if failed:
+        text += f" {failed:,} could not be measured."
     return f'<p class="verdict bad">{html.escape(text)}</p>'
 
 

@@ -24,12 +24,12 @@ from tapewire.protocol.market import (
     TradeTick,
     headers_of,
 )
+from tapewire.quality.clocks import ClockMeasure
+from tapewire.quality.drift import ByTime, ByTrades, Drift, venue_book
+from tapewire.quality.limits import Limits
+from tapewire.quality.spans import BookSpans
 from tapewire.replay import Replay
 from tapewire.replay._native import empty_book
-from tapewire.spark.quality.clocks import ClockMeasure
-from tapewire.spark.quality.drift import ByTime, ByTrades, Drift, venue_book
-from tapewire.spark.quality.limits import Limits
-from tapewire.spark.quality.spans import BookSpans
 
 if TYPE_CHECKING:
     from tapewire.book import L2Book, L3Book

@@ -1,0 +1,10 @@
+"""Bars of trades: time, tick, volume and dollar bars, in exact scaled integers.
+
+`from_trades` takes trades as a table, `BarBuilder` takes numpy columns as they arrive. Nothing here
+needs Spark; the job `tapewire etl bars` runs the same code for every symbol's day.
+"""
+
+from tapewire.bars.builder import KINDS, Bar, BarBuilder, BarSpec
+from tapewire.bars.table import SCHEMA, day_bars, from_trades
+
+__all__ = ["KINDS", "SCHEMA", "Bar", "BarBuilder", "BarSpec", "day_bars", "from_trades"]

@@ -1,0 +1,99 @@
+"""Bars of tables of trades, without Spark."""
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from tapewire import bars
+from tapewire.errors import TapewireError
+from tests.support.plain_bars import DAY_NS, plain_bars
+
+
+def trades_of(seed, count=500, **columns):
+    """A table of trades over three days, and the same as tuples."""
+    dice = random.Random(seed)
+    times = sorted(dice.randrange(3 * DAY_NS) for _ in range(count))
+    rows = [(t, dice.randrange(90, 110), dice.randrange(20), dice.random() < 0.5) for t in times]
+    table = pa.table(
+        {
+            "timestamp_ns": pa.array([row[0] for row in rows], pa.int64()),
+            "price": pa.array([row[1] for row in rows], pa.int64()),
+            "size": pa.array([row[2] for row in rows], pa.int64()),
+            "side": ["buy" if row[3] else "sell" for row in rows],
+            "price_scale": pa.array([2] * count, pa.int32()),
+            "size_scale": pa.array([0] * count, pa.int32()),
+            **{name: [value] * count for name, value in columns.items()},
+        }
+    )
+    return table, rows
+
+
+def plain(table):
+    """The columns that `plain_bars` has, as it has them."""
+    names = [name for name in table.column_names if name not in ("venue", "date", "symbol", "bar")]
+    rows = table.select([n for n in names if n not in ("vwap", "price_scale", "size_scale")])
+    exact = ("volume", "buy_volume", "notional")
+    return [row | {name: int(row[name]) for name in exact} for row in rows.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "plain_size"),
+    [("time", "1h", 3600 * 10**9), ("tick", 7, 7), ("volume", 50, 50), ("dollar", 90, 90)],
+)
+def test_bars_of_a_table_are_those_of_one_trade_at_a_time(kind, size, plain_size):
+    table, rows = trades_of(1)
+    made = bars.from_trades(table, kind=kind, size=size)
+    expected = plain_bars(rows, kind, plain_size, 2, 0)
+    assert plain(made) == [{name: bar[name] for name in plain(made)[0]} for bar in expected]
+    assert made.schema == bars.SCHEMA
+
+
+def test_symbols_and_days_have_bars_of_their_own():
+    first, _ = trades_of(2, venue="v", symbol="A")
+    second, _ = trades_of(3, venue="v", symbol="B")
+    mixed = pa.concat_tables([first, second]).sort_by("timestamp_ns")
+    made = bars.from_trades(mixed, kind="tick", size=10)
+    for symbol, table in (("A", first), ("B", second)):
+        alone = bars.from_trades(table, kind="tick", size=10)
+        mine = made.filter(np.array(made["symbol"]) == symbol)
+        assert mine.to_pylist() == alone.to_pylist()
+    assert set(made["date"].to_pylist()) == {"1970-01-01", "1970-01-02", "1970-01-03"}
+
+
+@pytest.mark.parametrize("frame", [pa.Table.to_pandas, pl.from_arrow], ids=["pandas", "polars"])
+def test_frames_are_taken_as_they_are(frame):
+    table, _ = trades_of(4)
+    given = frame(table)
+    assert isinstance(given, pd.DataFrame | pl.DataFrame)
+    assert bars.from_trades(given, kind="tick", size=3) == bars.from_trades(
+        table, kind="tick", size=3
+    )
+
+
+def test_no_trades_have_no_bars():
+    table, _ = trades_of(5)
+    assert bars.from_trades(table.slice(0, 0)).num_rows == 0
+
+
+def test_scales_that_change_within_a_day_are_refused():
+    table, _ = trades_of(6, count=2)
+    times = pa.array([1, 2], pa.int64())
+    changed = table.set_column(0, "timestamp_ns", times).set_column(
+        4, "price_scale", pa.array([2, 3], pa.int32())
+    )
+    with pytest.raises(TapewireError, match="scales of trades change within a day"):
+        bars.from_trades(changed)
+
+
+def test_bars_and_quality_need_no_spark():
+    code = (
+        "import sys; sys.modules['pyspark'] = None; import tapewire.bars, tapewire.quality, "
+        "tapewire.quality.findings, tapewire.quality.report, tapewire.page.features_report"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
