@@ -1,10 +1,11 @@
 """Bars of trades: time, tick, volume and dollar bars, in exact scaled integers.
 
-`from_trades` takes trades as a table, `BarBuilder` takes numpy columns as they arrive. Nothing here
-needs Spark; the job `tapewire etl bars` runs the same code for every symbol's day.
+`from_log` reads a log of trades, `from_trades` takes them as a table, `BarBuilder` as numpy columns
+as they arrive. Nothing here needs Spark; the job `tapewire etl bars` runs the same code for every
+symbol's day.
 """
 
 from tapewire.bars.builder import KINDS, Bar, BarBuilder, BarSpec
-from tapewire.bars.table import SCHEMA, day_bars, from_trades
+from tapewire.bars.table import SCHEMA, day_bars, from_log, from_trades
 
-__all__ = ["KINDS", "SCHEMA", "Bar", "BarBuilder", "BarSpec", "day_bars", "from_trades"]
+__all__ = ["KINDS", "SCHEMA", "Bar", "BarBuilder", "BarSpec", "day_bars", "from_log", "from_trades"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -11,9 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tapewire.bars.builder import Bar, BarBuilder, BarSpec
+from tapewire.clock import DAY_NS, date_of
 from tapewire.errors import TapewireError
+from tapewire.log import open_log
+from tapewire.protocol.market import TRADE_TICK, Maker, TradeTick
 
-__all__ = ["SCHEMA", "day_bars", "from_trades"]
+__all__ = ["SCHEMA", "day_bars", "from_log", "from_trades"]
 
 _KEYS = ("venue", "date", "symbol")
 _EXACT = pa.decimal128(38, 0)
@@ -71,6 +75,73 @@ def from_trades(
         chosen = table.filter(pc.and_(pc.and_(mine[0], mine[1]), mine[2]))
         made += day_bars(tuple(key.values()), chosen.to_batches(), spec)
     return pa.Table.from_batches(made, SCHEMA)
+
+
+def from_log(
+    where: str | os.PathLike[str],
+    *,
+    kind: str = "time",
+    size: str | int | float | Decimal = "1m",
+    venue: str = "",
+    symbol: str = "",
+) -> pa.Table:
+    """Return the bars of a log of trades of one instrument, such as an archive's ``…/trades``.
+
+    Six numbers of each trade are held in memory.
+
+    Args:
+        where: The log: whatever `open_log` takes.
+        kind: As of `from_trades`.
+        size: As of `from_trades`.
+        venue: What the column `venue` says.
+        symbol: What the column `symbol` says.
+
+    Raises:
+        TapewireError: The log has trades of several instruments.
+    """
+    spec = BarSpec.parse(kind, size)
+    markets: set[int] = set()
+    batches = [_columns(ticks, markets) for ticks in _ticks(where)]
+    if len(markets) > 1:
+        raise TapewireError(
+            f"a log of several instruments: market_id={', '.join(map(str, sorted(markets)))}",
+            path=os.fspath(where),
+            hint="give the log of one symbol, or a table with its symbols to from_trades",
+        )
+    if not batches:
+        return SCHEMA.empty_table()
+    table = pa.Table.from_batches(batches)
+    days = np.unique(table["timestamp_ns"].to_numpy() // DAY_NS)
+    made: list[pa.RecordBatch] = []
+    for day in days.tolist():
+        mine = table.filter(pc.equal(_days(table), day))
+        made += day_bars((venue, date_of(day).isoformat(), symbol), mine.to_batches(), spec)
+    return pa.Table.from_batches(made, SCHEMA)
+
+
+def _days(table: pa.Table) -> Any:
+    return pc.divide(table["timestamp_ns"], DAY_NS)
+
+
+def _ticks(where: str | os.PathLike[str]) -> Iterator[Any]:
+    with open_log(where, types={TRADE_TICK}) as log:
+        while len(batch := log.read_batch(65_536)):
+            yield TradeTick.decode(batch)
+
+
+def _columns(ticks: Any, markets: set[int]) -> pa.RecordBatch:
+    markets.update(np.unique(ticks["market_id"]).tolist())
+    names = ("price", "size", "price_scale", "size_scale")
+    # The aggressor is the one who did not rest in the book; unknown is neither.
+    buys = ticks["is_buyer_maker"] == Maker.SELLER
+    columns = {
+        "timestamp_ns": ticks["timestamp_ns"].astype(np.int64),
+        **{name: np.ascontiguousarray(ticks[name]) for name in names},
+        "side": pa.DictionaryArray.from_arrays(
+            np.where(buys, 0, 1).astype("i4"), ["buy", "other"]
+        ).cast(pa.string()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _with_keys(table: pa.Table) -> pa.Table:

@@ -10,8 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import tapewire as tw
 from tapewire import bars
 from tapewire.errors import TapewireError
+from tapewire.protocol.market import Maker, TradeTick
 from tests.support.plain_bars import DAY_NS, plain_bars
 
 
@@ -74,6 +76,50 @@ def test_frames_are_taken_as_they_are(frame):
     assert bars.from_trades(given, kind="tick", size=3) == bars.from_trades(
         table, kind="tick", size=3
     )
+
+
+def write_ticks(queue, rows, markets=(7,)):
+    columns = [
+        TradeTick(
+            timestamp_ns=time,
+            price=price,
+            size=size,
+            trade_id=n,
+            buyer_order_id=0,
+            seller_order_id=0,
+            symbol_hash=1,
+            market_id=markets[n % len(markets)],
+            price_scale=2,
+            size_scale=0,
+            is_buyer_maker=Maker.SELLER if is_buy else Maker.BUYER,
+        )
+        for n, (time, price, size, is_buy) in enumerate(rows)
+    ]
+    with tw.open_publisher(queue, segment_bytes=1 << 20) as writer:
+        for tick in columns:
+            writer.append_message(tick, timestamp_ns=tick.timestamp_ns)
+            writer.append(0x3001, b"not a trade")
+
+
+@pytest.mark.parametrize(("kind", "size"), [("time", "1h"), ("tick", 7), ("volume", 50)])
+def test_bars_of_a_log_are_those_of_its_trades(tmp, kind, size):
+    table, rows = trades_of(7)
+    write_ticks(tmp / "trades", rows)
+    made = bars.from_log(tmp / "trades", kind=kind, size=size, venue="v", symbol="A")
+    named = table.append_column("venue", [["v"] * len(rows)])
+    named = named.append_column("symbol", [["A"] * len(rows)])
+    assert made == bars.from_trades(named, kind=kind, size=size)
+
+
+def test_a_log_of_several_instruments_is_refused(tmp):
+    write_ticks(tmp / "trades", trades_of(8, count=4)[1], markets=(7, 9))
+    with pytest.raises(TapewireError, match="several instruments: market_id=7, 9"):
+        bars.from_log(tmp / "trades")
+
+
+def test_a_log_without_trades_has_no_bars(tmp):
+    write_ticks(tmp / "trades", [])
+    assert bars.from_log(tmp / "trades").num_rows == 0
 
 
 def test_no_trades_have_no_bars():
