@@ -132,6 +132,16 @@ def _copy_indexes(live, path):
             break
 
 
+def drop_torn_indexes(queue):
+    """A kill in the middle of writing a seek index leaves one that is damaged, and is no loss."""
+    key = qf.unpack("ControlBlock", (queue / "control.meta").read_bytes())["key"]
+    for index in queue.glob("*.idx"):
+        try:
+            qf.parse_index(index.read_bytes(), key)
+        except ValueError:
+            index.unlink()
+
+
 def write_log(path, payloads, *, killed=False, restarted=False, **options):
     """A queue of these payloads, closed or as a killed writer leaves it; record `n` has time `n`.
 

@@ -192,7 +192,7 @@ def test_more_damage_than_can_be_listed_is_counted(tmp, monkeypatch):
 
 def prepared(queue):
     """The same queue and, as a killed writer may leave it, an empty segment ahead of its end."""
-    ahead = max(int(path.name[:9]) for path in queue.glob("?????????.q")) + 1
+    ahead = max(at for at, _ in qf.stored_records(queue)) + 1
     with tw.open_publisher(queue, require_prealloc=True) as writer:
         wait_until(qf.segment_path(queue, ahead).exists)
         assert writer.metrics()["rolls"] == 0
