@@ -12,6 +12,8 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus
+from tapewire.archive.transaction.job_directories import Jobs
+from tapewire.archive.transaction.manifest import Action, Manifest, Manifests
 from tapewire.book.gaps import FILE_NAME as LEDGER
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.ingest import job as import_job
@@ -20,8 +22,6 @@ from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.replay.snapshotter import _parse_note
 from tapewire.spark.jobs import parquet_logs
 from tapewire.spark.jobs.done import Done
-from tapewire.spark.sink.jobs import Jobs
-from tapewire.spark.sink.manifest import Action, Manifest, Manifests
 from tapewire.spark.streaming.states import Mark, States
 
 LENGTHS = [10_000, 4_301, 4_300, 1_000, 25]  # 4,300 digits: what `int` accepts by default

@@ -26,6 +26,10 @@ from typing import Any
 import numpy as np
 
 import tapewire as tw
+from tapewire.archive.transaction.job_directories import Jobs, commit_lock
+from tapewire.archive.transaction.manifest import ONCE, Action, Manifest, Manifests
+from tapewire.archive.transaction.record_columns import RecordColumns, plain
+from tapewire.archive.transaction.staging import Run, append, batches, columns_of, merge
 from tapewire.bus.layout import CONTROL
 from tapewire.config import WriterConfig
 from tapewire.errors import (
@@ -42,10 +46,6 @@ from tapewire.files import exchange, is_queue, make_directories, path_below, syn
 from tapewire.protocol import types_file
 from tapewire.queue import open_reader
 from tapewire.queue._native import Upkeep
-from tapewire.spark.sink.jobs import Jobs, commit_lock
-from tapewire.spark.sink.manifest import ONCE, Action, Manifest, Manifests
-from tapewire.spark.sink.rows import Columns, plain
-from tapewire.spark.sink.staging import Run, append, batches, columns_of, merge
 
 __all__ = ["Archive"]
 
@@ -363,7 +363,7 @@ def _appended(place: Path, staged: Path, action: Action, next_seq: int) -> int |
     return done if done == expected else None
 
 
-def _past_gaps(reader: Any) -> Iterator[Columns]:
+def _past_gaps(reader: Any) -> Iterator[RecordColumns]:
     """What is there, whatever is missing in between."""
     while True:
         try:
@@ -373,7 +373,7 @@ def _past_gaps(reader: Any) -> Iterator[Columns]:
             continue  # told once; the next read goes on behind it
 
 
-def _are_among(found: Columns, numbers: Any, want: Columns) -> bool:
+def _are_among(found: RecordColumns, numbers: Any, want: RecordColumns) -> bool:
     rows = np.searchsorted(want.numbers(), numbers)
     chosen = want.take(rows)
     return (
