@@ -1,10 +1,10 @@
-"""Rows as a task of Spark's gets them, staged and committed without Spark."""
+"""FrameRows as a task of Spark's gets them, staged and committed without Spark."""
 
 import pyarrow as pa
 
 from tapewire.archive.transaction import Archive, Digest, StagingTask
 from tapewire.spark.sink.options import WriteOptions
-from tapewire.spark.sink.rows import Rows, plan_rows
+from tapewire.spark.sink.rows import FrameRows, plan_rows
 
 DAY_NS = 86_400 * 10**9
 LOG = "v1/okx/BTC-USDT/1970-01-02/book"
@@ -57,7 +57,7 @@ class Job:
         return self.archive.jobs.folder(self.job)
 
     def staging(self, name, partition):
-        split = Rows(self.plan, partition).split
+        split = FrameRows(self.plan, partition).split
         return StagingTask(self.folder, name, split, self.plan.staging(self.options.segment_bytes))
 
     def task(self, *batches):

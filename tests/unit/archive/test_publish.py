@@ -12,7 +12,7 @@ from tapewire.archive.transaction import job_directories as sink_jobs
 from tapewire.archive.transaction import publish
 from tapewire.archive.transaction.publish import Archive
 from tapewire.protocol import fields, types_file
-from tapewire.protocol.layout import Layout
+from tapewire.protocol.layout import MessageLayout
 from tapewire.spark.sink.writers import BatchWriter
 from tests.support.records import stored
 from tests.support.staged import DAY_NS, LOG, Job, rows
@@ -515,7 +515,7 @@ def test_files_are_private(tmp):
 
 
 def test_layouts_of_messages_go_with_their_records(tmp):
-    tick = Layout.natural("Tick", 7, 1, [("price", fields.i64)])
+    tick = MessageLayout.natural("Tick", 7, 1, [("price", fields.i64)])
     for seq in (1, 2):
         job = Job(tmp).task(rows([seq], payload=bytes(8)))
         types_file.merge(job.folder / job.tasks[0][0][0].folder, [tick])

@@ -5,6 +5,6 @@ Nothing here knows Spark; the sink `tapewire` stages in its tasks and commits on
 
 from tapewire.archive.transaction.publish import Archive
 from tapewire.archive.transaction.record_columns import Digest, RecordColumns
-from tapewire.archive.transaction.staging import Run, StagingOptions, StagingTask
+from tapewire.archive.transaction.staging import StagedRun, StagingOptions, StagingTask
 
-__all__ = ["Archive", "Digest", "RecordColumns", "Run", "StagingOptions", "StagingTask"]
+__all__ = ["Archive", "Digest", "RecordColumns", "StagedRun", "StagingOptions", "StagingTask"]

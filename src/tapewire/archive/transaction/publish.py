@@ -29,7 +29,7 @@ import tapewire as tw
 from tapewire.archive.transaction.job_directories import Jobs, commit_lock
 from tapewire.archive.transaction.manifest import ONCE, Action, Manifest, Manifests
 from tapewire.archive.transaction.record_columns import RecordColumns, plain
-from tapewire.archive.transaction.staging import Run, append, batches, columns_of, merge
+from tapewire.archive.transaction.staging import StagedRun, append, batches, columns_of, merge
 from tapewire.bus.layout import CONTROL
 from tapewire.config import WriterConfig
 from tapewire.errors import (
@@ -109,7 +109,7 @@ class Archive:
     def commit(
         self,
         job: str,
-        runs: Sequence[Run],
+        runs: Sequence[StagedRun],
         *,
         rows: int,
         digest: str = "",
@@ -201,14 +201,14 @@ class Archive:
     def _plan(
         self,
         folder: Path,
-        runs: Sequence[Run],
+        runs: Sequence[StagedRun],
         config: WriterConfig,
         *,
         overwrite: bool,
         drop: bool,
     ) -> list[Action]:
         """One staged queue for each log, and what is to be done with it; changes no log."""
-        by_log: dict[str, list[Run]] = defaultdict(list)
+        by_log: dict[str, list[StagedRun]] = defaultdict(list)
         for run in runs:
             by_log[run.log].append(run)
         actions = []
@@ -239,7 +239,7 @@ class Archive:
         return actions
 
     def _plan_append(
-        self, place: Path, staged: Path, run: Run, config: WriterConfig, drop: bool
+        self, place: Path, staged: Path, run: StagedRun, config: WriterConfig, drop: bool
     ) -> Action:
         with _open(place) as target:
             next_seq, sparse = target.next_seq, target.sparse

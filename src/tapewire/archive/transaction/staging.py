@@ -24,9 +24,9 @@ from tapewire.config import WriterConfig
 from tapewire.errors import InvalidOption
 from tapewire.files import sync
 from tapewire.protocol import types_file
-from tapewire.protocol.layout import Layout
+from tapewire.protocol.layout import MessageLayout
 
-__all__ = ["Run", "StagingOptions", "StagingTask", "append", "batches", "columns_of", "merge"]
+__all__ = ["StagedRun", "StagingOptions", "StagingTask", "append", "batches", "columns_of", "merge"]
 
 BUFFER_BYTES = 16 << 20  # of rows that are sorted by log and number at a time
 MAX_OPEN = 64  # writers open at a time: each holds four descriptors and a mapping
@@ -35,7 +35,7 @@ _BATCH_BYTES = 4 << 20  # of one run, while merging
 
 
 @dataclass(frozen=True)
-class Run:
+class StagedRun:
     """Rows of one log in a queue of their own.
 
     Attributes:
@@ -62,9 +62,9 @@ class _OpenRun:
     last_seq: int = -1
     level: int = 0  # how often its rows were merged
 
-    def closed(self, job: Path) -> Run:
+    def closed(self, job: Path) -> StagedRun:
         folder = self.folder.relative_to(job).as_posix()
-        return Run(self.log, folder, self.records, self.first_seq, self.last_seq)
+        return StagedRun(self.log, folder, self.records, self.first_seq, self.last_seq)
 
 
 @dataclass
@@ -89,7 +89,7 @@ class StagingOptions:
     sparse: bool
     drop: bool = False
     digested: bool = False
-    layout: Layout | None = None
+    layout: MessageLayout | None = None
 
 
 class StagingTask:
@@ -161,7 +161,7 @@ class StagingTask:
         if self._buffered >= BUFFER_BYTES:
             self._drain()
 
-    def finish(self) -> list[Run]:
+    def finish(self) -> list[StagedRun]:
         """All rows are there: the runs, durable, at most one a log and task."""
         self._drain()
         runs = []
@@ -302,7 +302,7 @@ def merge(
     return made
 
 
-def _layouts(runs: Iterable[Path]) -> list[Layout]:
+def _layouts(runs: Iterable[Path]) -> list[MessageLayout]:
     return [layout for run in runs for layout in types_file.read(run)]
 
 

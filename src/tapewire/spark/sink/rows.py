@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as columns of records, checked, and told apart by log."""
+"""FrameRows of a DataFrame as columns of records, checked, and told apart by log."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tapewire.errors import (
 from tapewire.spark.sink.options import KEYS, WriteOptions
 
 if TYPE_CHECKING:
-    from tapewire.protocol.layout import Layout
+    from tapewire.protocol.layout import MessageLayout
 
-__all__ = ["RowPlan", "Rows", "plan_rows"]
+__all__ = ["FrameRows", "RowPlan", "plan_rows"]
 
 # What the views show besides, made from the rest or from the place of the log.
 _DERIVED = frozenset({"timestamp", "queue", "date", *KEYS})
@@ -42,8 +42,8 @@ class RowPlan:
     """What each column of the DataFrame is for. Made on the driver, used in every task.
 
     Attributes:
-        has_seq: Rows bring their numbers: logs are sparse and keep them.
-        has_flags: Rows bring flags.
+        has_seq: FrameRows bring their numbers: logs are sparse and keep them.
+        has_flags: FrameRows bring flags.
         layout: Of the message that rows become; None: rows are records.
         keys: Key columns; "queue" when the name of the source's log says all of them.
         constants: Keys that are the same for all rows.
@@ -54,7 +54,7 @@ class RowPlan:
 
     has_seq: bool
     has_flags: bool
-    layout: Layout | None
+    layout: MessageLayout | None
     keys: tuple[str, ...]
     constants: dict[str, str]
     max_payload: int
@@ -67,7 +67,7 @@ class RowPlan:
 
 
 def plan_rows(
-    options: WriteOptions, types: dict[str, str], layout: Layout | None, *, keyed: bool
+    options: WriteOptions, types: dict[str, str], layout: MessageLayout | None, *, keyed: bool
 ) -> RowPlan:
     """How columns of these names and types become records.
 
@@ -146,7 +146,7 @@ def _keys(options: WriteOptions, types: dict[str, str]) -> tuple[tuple[str, ...]
     return keys, constants
 
 
-class Rows:
+class FrameRows:
     """The rows of one task: each batch checked, and split by log.
 
     Args:
@@ -289,7 +289,7 @@ class Rows:
             )
         return column
 
-    def _message(self, table: Any, layout: Layout) -> Any:
+    def _message(self, table: Any, layout: MessageLayout) -> Any:
         from tapewire.spark.sink.messages import encode
 
         columns = {field.name: self._present(table, field.name) for field in layout.fields}

@@ -19,12 +19,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from tapewire.archive.transaction import Archive, Digest, Run, StagingTask
+from tapewire.archive.transaction import Archive, Digest, StagedRun, StagingTask
 from tapewire.errors import InvalidOption
 from tapewire.protocol.instruments import Instruments
 from tapewire.spark.sink.messages import layout_of
 from tapewire.spark.sink.options import WriteOptions
-from tapewire.spark.sink.rows import Rows, plan_rows
+from tapewire.spark.sink.rows import FrameRows, plan_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ class Staged(WriterCommitMessage):
 
     job: str
     partition: int
-    runs: list[Run]
+    runs: list[StagedRun]
     rows: int
     digest: tuple[int, int]
 
@@ -98,7 +98,7 @@ class _Sink:
         with StagingTask(
             folder,
             f"task-{partition}-{attempt}",
-            Rows(self.plan, partition).split,
+            FrameRows(self.plan, partition).split,
             self.plan.staging(self.options.segment_bytes),
         ) as stage:
             for batch in batches:
