@@ -50,7 +50,7 @@ def with_digits(document, place, digits):
 
 def file_types(tmp):
     (tmp / "log").mkdir()
-    layout = tw.protocol.Layout.natural("Fill", 0x2001, 1, [("a", tw.protocol.fields.u64)])
+    layout = tw.protocol.MessageLayout.natural("Fill", 0x2001, 1, [("a", tw.protocol.fields.u64)])
     types_file.merge(tmp / "log", [layout])
     return tmp / "log" / "types.json", lambda: types_file.read(tmp / "log")
 
