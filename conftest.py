@@ -68,8 +68,8 @@ def _doctest_scratch(request):
 def _end_spark():
     import sys
 
-    if "tapewire.spark.running.session" in sys.modules:
-        sys.modules["tapewire.spark.running.session"]._end(None)
+    if "tapewire.spark.sessions.session" in sys.modules:
+        sys.modules["tapewire.spark.sessions.session"]._end(None)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 pytest.importorskip("playwright", reason="needs playwright")
 
 from tapewire.page import write_file
-from tapewire.quality import Limits
+from tapewire.quality import QualityLimits
 from tapewire.quality.report import quality_page
 from tests.unit.page.test_reports import START, day_report, facts, picture_of
 
@@ -31,7 +31,7 @@ def report(tmp):
         clock_times=times,
         picture=picture_of(),
     )
-    text = quality_page([day], "archive/" + "long/" * 30, Limits())
+    text = quality_page([day], "archive/" + "long/" * 30, QualityLimits())
     return write_file(tmp / "report.html", text).as_uri()
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tapewire.spark.sink import publish
+from tapewire.archive.transaction import publish
 from tests.crash.steps import Steps
 from tests.support.records import stored
 from tests.support.staged import LOG, Job, rows

@@ -28,7 +28,7 @@ me = os.getpid()
 
 def end(place, driver=me):
     """Of the driver: its Python, its JVM, and the worker that commits for it."""
-    from tapewire.spark.sink.jobs import _driver
+    from tapewire.archive.transaction.job_directories import _driver
 
     jvm = _driver().pid
     open(os.path.join(folder, f"{place}-{batch}"), "w").close()
@@ -47,7 +47,7 @@ class Doomed(sink.StreamWriter):
     """Ends the driver while it commits one batch."""
 
     def commit(self, messages, batchId):
-        from tapewire.spark.sink import publish
+        from tapewire.archive.transaction import publish
 
         place = os.path.basename(self._sink.options.path)
         doomed = str(batchId) == batch

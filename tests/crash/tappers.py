@@ -7,7 +7,7 @@ import time
 
 import tapewire as tw
 from tapewire import archive
-from tapewire.archive.day_log import DayLog, Shelf
+from tapewire.archive.day_log import DayLog, OpenDayLogs
 from tapewire.archive.live_queue import LiveQueue
 from tests.crash.small_disk import small_disk_or_say_why
 from tests.crash.steps import Steps
@@ -64,7 +64,7 @@ def tap_until(line, step, source, root, **options):
         (DayLog, "note"),
         (DayLog, "declare"),
         (DayLog, "close"),
-        (Shelf, "get"),
+        (OpenDayLogs, "get"),
         (LiveQueue, "commit"),
     )
     run_tap(line, source, root, follow=False, flush_seconds=0.0, **options)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tapewire.archive.transaction.publish import Archive
 from tapewire.queue import find_queues
-from tapewire.spark.sink.publish import Archive
 from tests.crash.crew import ROOT
 from tests.crash.sinks import job_of
 from tests.support.records import stored

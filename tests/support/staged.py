@@ -1,11 +1,10 @@
-"""Rows as a task of Spark's gets them, staged and committed without Spark."""
+"""FrameRows as a task of Spark's gets them, staged and committed without Spark."""
 
 import pyarrow as pa
 
+from tapewire.archive.transaction import Archive, Digest, StagingTask
 from tapewire.spark.sink.options import WriteOptions
-from tapewire.spark.sink.publish import Archive
-from tapewire.spark.sink.rows import Digest, plan_rows
-from tapewire.spark.sink.staging import Stage
+from tapewire.spark.sink.rows import FrameRows, plan_rows
 
 DAY_NS = 86_400 * 10**9
 LOG = "v1/okx/BTC-USDT/1970-01-02/book"
@@ -57,11 +56,13 @@ class Job:
     def folder(self):
         return self.archive.jobs.folder(self.job)
 
+    def staging(self, name, partition):
+        split = FrameRows(self.plan, partition).split
+        return StagingTask(self.folder, name, split, self.plan.staging(self.options.segment_bytes))
+
     def task(self, *batches):
         number = len(self.tasks)
-        with Stage(
-            self.folder, f"task-{number}", self.plan, self.options.segment_bytes, number
-        ) as stage:
+        with self.staging(f"task-{number}", number) as stage:
             for batch in batches:
                 stage.add(batch)
             self.tasks.append((stage.finish(), stage.records, stage.digest))

@@ -12,6 +12,8 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus
+from tapewire.archive.transaction.job_directories import Jobs
+from tapewire.archive.transaction.manifest import Action, Manifest, Manifests
 from tapewire.book.gaps import FILE_NAME as LEDGER
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.ingest import job as import_job
@@ -19,10 +21,8 @@ from tapewire.protocol import json_file, types_file
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.replay.snapshotter import _parse_note
 from tapewire.spark.jobs import parquet_logs
-from tapewire.spark.jobs.done import Done
-from tapewire.spark.sink.jobs import Jobs
-from tapewire.spark.sink.manifest import Action, Manifest, Manifests
-from tapewire.spark.streaming.states import Mark, States
+from tapewire.spark.jobs.job_marks import JobMarks
+from tapewire.spark.streaming.checkpoints import CheckpointMark, Checkpoints
 
 LENGTHS = [10_000, 4_301, 4_300, 1_000, 25]  # 4,300 digits: what `int` accepts by default
 PLACE = "@integer@"
@@ -50,7 +50,7 @@ def with_digits(document, place, digits):
 
 def file_types(tmp):
     (tmp / "log").mkdir()
-    layout = tw.protocol.Layout.natural("Fill", 0x2001, 1, [("a", tw.protocol.fields.u64)])
+    layout = tw.protocol.MessageLayout.natural("Fill", 0x2001, 1, [("a", tw.protocol.fields.u64)])
     types_file.merge(tmp / "log", [layout])
     return tmp / "log" / "types.json", lambda: types_file.read(tmp / "log")
 
@@ -89,7 +89,7 @@ def file_manifest(tmp):
 
 
 def file_mark(tmp):
-    done = Done(tmp, "bars")
+    done = JobMarks(tmp, "bars")
     done.write("a/b", [{"seq": 1}], {"step": 1}, {"rows": 1})
     return done.path("a/b"), lambda: done.read("a/b")
 
@@ -157,9 +157,9 @@ def test_a_long_integer_in_the_note_of_a_snapshotter_is_refused(digits):
 
 @pytest.mark.parametrize("digits", LENGTHS)
 def test_a_long_integer_in_the_state_of_a_query_is_passed_over(tmp, digits):
-    states = States(tmp, {})
+    states = Checkpoints(tmp, {})
     states.begin("u", {"book": 1})
-    states.save("u", Mark(1000, {"book": 1}), b"state")
+    states.save("u", CheckpointMark(1000, {"book": 1}), b"state")
     (origin,), (state,) = tmp.rglob("origin.json"), tmp.rglob("*.state")
     assert states.began("u") == {"book": 1}
     origin.write_bytes(with_digits({"book": 1}, ("book",), digits))
@@ -168,7 +168,7 @@ def test_a_long_integer_in_the_state_of_a_query_is_passed_over(tmp, digits):
     for place in places(json.loads(header)):
         changed = with_digits(json.loads(header), place, digits)
         state.write_bytes(b"\n".join([magic, changed, rest]))
-        assert states.find("u", Mark(1000, {"book": 10**30})) is None
+        assert states.find("u", CheckpointMark(1000, {"book": 10**30})) is None
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"version": ' + b"1" * 10_000 + b"}"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from tapewire.errors import TapewireError
 from tapewire.protocol import types_file
 from tapewire.protocol.instruments import Instruments, nearest_file
-from tapewire.protocol.layout import Layout
+from tapewire.protocol.layout import MessageLayout
 
 __all__ = ["InstrumentsOf", "Stamp", "TypesOf"]
 
@@ -27,7 +27,7 @@ class TypesOf:
     def __init__(self, queue: Path) -> None:
         self._queue = queue
         self.stamp: Stamp = None
-        self.layouts: list[Layout] = []
+        self.layouts: list[MessageLayout] = []
 
     def look(self) -> str | None:
         """Read it if it is new: a writer declares a message before the first record of it.

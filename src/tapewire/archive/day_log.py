@@ -25,7 +25,7 @@ from tapewire.files import is_queue, make_directories, sync
 from tapewire.log import Batch
 from tapewire.protocol import types_file
 
-__all__ = ["DayLog", "Shelf"]
+__all__ = ["DayLog", "OpenDayLogs"]
 
 # Of new logs. Small where an archive has one for each stream, symbol and day, larger where it has
 # one a venue; either takes any snapshot of a book.
@@ -180,7 +180,7 @@ def may_be_open(queues: int) -> int:
     return max(min(wanted, left // LOG_DESCRIPTORS), LEAST_OPEN)
 
 
-class Shelf:
+class OpenDayLogs:
     """The day logs that are open: at most `most`, and none for long that gets nothing.
 
     Args:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from tapewire.archive.companions import InstrumentsOf
-from tapewire.archive.day_log import Shelf
+from tapewire.archive.day_log import OpenDayLogs
 from tapewire.archive.live_queue import LiveQueue, identity_of
 from tapewire.archive.origins import Origin, Origins
 from tapewire.archive.report import SourceReport, TapReport
@@ -114,7 +114,7 @@ class Tap:
         """
         make_directories(self._layout.root)
         self._instruments = InstrumentsOf(self._layout.root)
-        self._shelf = Shelf(self._layout, *self._options)
+        self._shelf = OpenDayLogs(self._layout, *self._options)
         try:
             self._on_look = on_look
             for origin in self._origins.look():

@@ -16,7 +16,7 @@ from tapewire.errors import NotALog, TapewireError
 from tapewire.files import directories_below, is_queue, path_below
 from tapewire.queue import status
 
-__all__ = ["RAW", "ArchivedLog", "Place", "Stream", "ls", "walk"]
+__all__ = ["RAW", "ArchivedLog", "LogPlace", "Stream", "ls", "walk"]
 
 RAW = "raw"
 
@@ -63,7 +63,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Place:
+class LogPlace:
     """A log of an archive by its path alone: nothing of it is opened."""
 
     stream: Stream
@@ -108,7 +108,7 @@ class ArchivedLog:
         return {**dataclasses.asdict(self), "date": self.date.isoformat()}
 
 
-def walk(root: str | os.PathLike[str]) -> Iterator[Place]:
+def walk(root: str | os.PathLike[str]) -> Iterator[LogPlace]:
     """Every log of an archive, in the order of venue, symbol, day and stream; raw ones last.
 
     Raises:
@@ -130,12 +130,12 @@ def walk(root: str | os.PathLike[str]) -> Iterator[Place]:
                 for stream in directories_below(path_below(layout.root, "v1", venue, symbol, name)):
                     of = Stream(venue, symbol, stream)
                     if _was_log(path := of.log(layout, name)):
-                        yield Place(of, dt.date.fromisoformat(name), path)
+                        yield LogPlace(of, dt.date.fromisoformat(name), path)
     for venue in directories_below(path_below(layout.root, "raw", "v1")):
         of = Stream(venue)
         for name in directories_below(path_below(layout.root, "raw", "v1", venue)):
             if is_day(name) and _was_log(path := of.log(layout, name)):
-                yield Place(of, dt.date.fromisoformat(name), path)
+                yield LogPlace(of, dt.date.fromisoformat(name), path)
 
 
 def ls(root: str | os.PathLike[str]) -> list[ArchivedLog]:
@@ -158,7 +158,7 @@ def ls(root: str | os.PathLike[str]) -> list[ArchivedLog]:
     return [_look(Path(root), place) for place in walk(root)]
 
 
-def _look(root: Path, place: Place) -> ArchivedLog:
+def _look(root: Path, place: LogPlace) -> ArchivedLog:
     name = place.path.relative_to(root).as_posix()
     of = place.stream
     try:

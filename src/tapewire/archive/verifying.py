@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tapewire.archive.tree import Place, walk
+from tapewire.archive.tree import LogPlace, walk
 from tapewire.book.gaps import FILE_NAME as LEDGER
 from tapewire.book.gaps import GapLedger
 from tapewire.bus.layout import DECIDED
@@ -115,7 +115,7 @@ def verify(
     return verdict
 
 
-def _other_day(place: Place, log: Verdict) -> str | None:
+def _other_day(place: LogPlace, log: Verdict) -> str | None:
     for timestamp_ns in (log.earliest_ns, log.latest_ns):
         if timestamp_ns is not None and date_of(timestamp_ns // DAY_NS) != place.date:
             return f"a record of {date_of(timestamp_ns // DAY_NS)}: timestamp_ns={timestamp_ns}"

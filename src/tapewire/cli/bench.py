@@ -35,7 +35,7 @@ _PERCENTILES = ("p50", "p99", "p99.9", "p99.99", "max")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BenchVerdict:
     """What the numbers are good for, and what speaks against it."""
 
     level: str  # "good", "tails" or "poor"
@@ -129,7 +129,7 @@ def judge(
     measured: Mapping[str, Mapping[str, Any]],
     stolen_seconds: float = 0.0,
     disturbed: Sequence[str] = (),
-) -> Verdict:
+) -> BenchVerdict:
     """What the host is good for, by what was measured; `disturbed` excuses what was not good.
 
     Example:
@@ -150,11 +150,11 @@ def judge(
     if stolen_seconds > 0.05:
         tails.append(f"the hypervisor took {stolen_seconds:.2f} s of CPU away while measuring")
     if slow:
-        return Verdict("poor", "not for microsecond work", (*slow, *tails, *disturbed))
+        return BenchVerdict("poor", "not for microsecond work", (*slow, *tails, *disturbed))
     if tails:
         text = "medians are good for microsecond work, but tails will be bad"
-        return Verdict("tails", text, (*tails, *disturbed))
-    return Verdict("good", "good for microsecond work", ())
+        return BenchVerdict("tails", text, (*tails, *disturbed))
+    return BenchVerdict("good", "good for microsecond work", ())
 
 
 def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, Any]]:

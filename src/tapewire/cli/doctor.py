@@ -13,7 +13,7 @@ from tapewire.cli.output import Exit, JsonOption, answer, fail, say
 from tapewire.errors import NotALog, TapewireError
 
 if TYPE_CHECKING:
-    from tapewire.queue.checkup import CheckupRules, Finding
+    from tapewire.queue.checkup import CheckupRules, QueueFinding
 
 __all__ = ["doctor"]
 
@@ -83,17 +83,17 @@ def doctor(
         raise typer.Exit(int(Exit.FINDINGS))
 
 
-def _not_looked_into(error: OSError) -> Finding:
-    from tapewire.queue.checkup import Finding
+def _not_looked_into(error: OSError) -> QueueFinding:
+    from tapewire.queue.checkup import QueueFinding
 
     folder = str(error.filename)
     message = f"the folder cannot be looked into: {error.strerror}"
-    return Finding(folder, "problem", "", message, "look at its owner and rights")
+    return QueueFinding(folder, "problem", "", message, "look at its owner and rights")
 
 
-def _examine_all(queues: list[str], rules: CheckupRules) -> tuple[list[Finding], int]:
+def _examine_all(queues: list[str], rules: CheckupRules) -> tuple[list[QueueFinding], int]:
     from tapewire.queue import status
-    from tapewire.queue.checkup import Finding, examine
+    from tapewire.queue.checkup import QueueFinding, examine
 
     found, vanished = [], 0
     for queue in queues:
@@ -102,14 +102,16 @@ def _examine_all(queues: list[str], rules: CheckupRules) -> tuple[list[Finding],
         except (FileNotFoundError, NotALog):
             vanished += 1  # removed since it was listed: nothing is wrong with that
         except (TapewireError, OSError) as error:  # one queue must not hide the others
-            found.append(Finding(queue, "problem", "", str(error), "look at its owner and rights"))
+            found.append(
+                QueueFinding(queue, "problem", "", str(error), "look at its owner and rights")
+            )
     return found, vanished
 
 
-def _once_a_kind(found: list[Finding]) -> list[Finding]:
+def _once_a_kind(found: list[QueueFinding]) -> list[QueueFinding]:
     """What one act mends together is treated once: a queue's temporary files, its segments."""
     together = {"temporary-file", "unsealed-segment"}
-    chosen: dict[tuple[str, str, str], Finding] = {}
+    chosen: dict[tuple[str, str, str], QueueFinding] = {}
     for finding in found:
         if finding.mendable:
             key = (finding.queue, finding.kind, "" if finding.kind in together else finding.subject)
@@ -118,7 +120,7 @@ def _once_a_kind(found: list[Finding]) -> list[Finding]:
     return sorted(chosen.values(), key=lambda finding: finding.kind == "unsealed-segment")
 
 
-def _treat(finding: Finding, act: bool) -> dict[str, Any]:
+def _treat(finding: QueueFinding, act: bool) -> dict[str, Any]:
     from tapewire.queue.checkup import mend
 
     treated = {"queue": finding.queue, "kind": finding.kind, "subject": finding.subject}
@@ -130,7 +132,7 @@ def _treat(finding: Finding, act: bool) -> dict[str, Any]:
         return {**treated, "done": False, "actions": [f"could not: {error}"]}
 
 
-def _intention(finding: Finding) -> str:
+def _intention(finding: QueueFinding) -> str:
     return {
         "dead-reader": f"forget reader '{finding.subject}' and its position",
         "stale-lock": "clear the killed writer's name from writer.lock",
@@ -143,7 +145,7 @@ def _intention(finding: Finding) -> str:
 def _show(
     bus: Path,
     queues: int,
-    found: list[Finding],
+    found: list[QueueFinding],
     treated: list[dict[str, Any]],
     left: int,
     acted: bool,

@@ -239,7 +239,7 @@ def run_job(
 
 def _stop(session: Any, midway: bool) -> None:
     """End Spark; of tasks that it ends on the way, Java would tell by their stacks."""
-    from tapewire.spark.running.session import context_of
+    from tapewire.spark.sessions.session import context_of
 
     context = context_of(session)
     if midway and context is not None:

@@ -26,7 +26,7 @@ from tapewire.text import span_text
 
 if TYPE_CHECKING:
     from tapewire.cli.export_columns import Columns
-    from tapewire.cli.export_run import Done
+    from tapewire.cli.export_run import ExportDone
     from tapewire.cli.records import Messages
 
 __all__ = ["export"]
@@ -150,10 +150,10 @@ def _write(
     decode: str | None,
     skip_damaged: bool,
     force: bool,
-) -> Done:
+) -> ExportDone:
     import tapewire as tw
     from tapewire.cli.export_files import make_sink, standard_output, written_whole
-    from tapewire.cli.export_run import Damage, Done, Part, Progress
+    from tapewire.cli.export_run import ExportDamage, ExportDone, ExportPart, ExportProgress
     from tapewire.cli.records import Messages, Show
     from tapewire.cli.walking import seek_near
 
@@ -161,17 +161,17 @@ def _write(
     chosen_types = [decode] if decode else types or []
     only = {messages.type_id_of(text) for text in chosen_types} or None
     columns = _columns(messages, decode)
-    done = Done()
-    damage = Damage(done, skip_damaged)
+    done = ExportDone()
+    damage = ExportDamage(done, skip_damaged)
     with tw.open_log(log, only) as reader:
         from_seq, from_time_ns = start
-        part = Part.of(log, from_seq, *stop)
+        part = ExportPart.of(log, from_seq, *stop)
         if from_time_ns is not None:
             reader.seek_time(from_time_ns)
         elif from_seq is not None:
             seek_near(reader, from_seq)
         output = standard_output() if to == STANDARD_OUTPUT else written_whole(to, force)
-        with output as file, Progress(part, done) as progress:
+        with output as file, ExportProgress(part, done) as progress:
             # Closed in any case: a writer of pyarrow's must not outlive its file.
             with contextlib.closing(make_sink(format_, file, columns, messages, Show.AUTO)) as sink:
                 for batch in part.batches(reader, damage):
@@ -212,7 +212,7 @@ def _columns(messages: Messages, decode: str | None) -> Columns:
     return MessageColumns(layouts)
 
 
-def _conclude(to: str, format_: str, seconds: float, done: Done, as_json: bool) -> None:
+def _conclude(to: str, format_: str, seconds: float, done: ExportDone, as_json: bool) -> None:
     def show() -> None:
         numbers = "" if done.records == 0 else f" ({done.first_seq} to {done.last_seq})"
         console.print(

@@ -12,7 +12,7 @@ from tapewire.errors import CorruptRecord, InvalidMessage
 from tapewire.log import Batch
 
 if TYPE_CHECKING:
-    from tapewire.protocol import Field, Layout
+    from tapewire.protocol import Field, MessageLayout
 
 __all__ = ["Columns", "MessageColumns", "RawColumns", "sizes_of"]
 
@@ -87,7 +87,7 @@ class MessageColumns:
         InvalidMessage: Versions have fields of one name and different types.
     """
 
-    def __init__(self, layouts: list[Layout]) -> None:
+    def __init__(self, layouts: list[MessageLayout]) -> None:
         self._by_size = {layout.size: layout for layout in layouts}
         self._fields: dict[str, Field] = {}
         for layout in reversed(layouts):  # the newest gives the order
@@ -119,7 +119,7 @@ class MessageColumns:
             else:
                 yield from self._readable(run, layout, refused)
 
-    def _readable(self, run: Batch, layout: Layout, refused: Refused) -> Iterator[Batch]:
+    def _readable(self, run: Batch, layout: MessageLayout, refused: Refused) -> Iterator[Batch]:
         rows = run.view(layout.dtype)
         texts = [rows[field.name] for field in layout.fields if field.type.name == "char"]
         try:
@@ -192,7 +192,7 @@ class MessageColumns:
                 columns.append(pa.nulls(len(batch), _arrow_type(field)))
         return pa.record_batch(columns, schema=self.arrow_schema())
 
-    def _layout_of(self, batch: Batch) -> Layout:
+    def _layout_of(self, batch: Batch) -> MessageLayout:
         return self._by_size[len(batch[0])]
 
 

@@ -17,13 +17,13 @@ from tapewire.damage import DAMAGE, pass_damage, said
 from tapewire.errors import CorruptRecord, TapewireError
 from tapewire.log import Batch, Reader
 
-__all__ = ["Damage", "Done", "Part", "Progress"]
+__all__ = ["ExportDamage", "ExportDone", "ExportPart", "ExportProgress"]
 
 _BATCH = 16384
 
 
 @dataclass
-class Done:
+class ExportDone:
     """What an export has written so far."""
 
     records: int = 0
@@ -41,10 +41,10 @@ class Done:
         self.last_seq = int(batch.seq[-1])
 
 
-class Damage:
+class ExportDamage:
     """Ends the export with what is damaged or, asked to skip it, notes it and goes on."""
 
-    def __init__(self, done: Done, skip: bool) -> None:
+    def __init__(self, done: ExportDone, skip: bool) -> None:
         self._done = done
         self._skip = skip
 
@@ -71,7 +71,7 @@ class Damage:
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportPart:
     """The part of a log to be exported."""
 
     start: int  # no record before this number
@@ -80,7 +80,9 @@ class Part:
     to_the_end: bool  # no other place to end at was asked for
 
     @classmethod
-    def of(cls, log: str, from_seq: int | None, to_seq: int | None, to_time_ns: int | None) -> Part:
+    def of(
+        cls, log: str, from_seq: int | None, to_seq: int | None, to_time_ns: int | None
+    ) -> ExportPart:
         """Finds where to end: what is appended from now on is not part of it."""
         with tw.open_log(log) as scout:
             rising = "seek_seq" in scout.caps and not _numbers_begin_again(scout)
@@ -101,7 +103,7 @@ class Part:
         to_the_end = to_seq is None and to_time_ns is None
         return cls(from_seq or 0, stop, end if isinstance(end, tuple) else None, to_the_end)
 
-    def batches(self, reader: Reader, damage: Damage) -> Iterator[Batch]:
+    def batches(self, reader: Reader, damage: ExportDamage) -> Iterator[Batch]:
         """From where the reader stands."""
         while self.end is None or reader.position < self.end:
             try:
@@ -127,7 +129,7 @@ class Part:
             _check_end(reader, damage)
 
 
-def _check_end(reader: Reader, damage: Damage) -> None:
+def _check_end(reader: Reader, damage: ExportDamage) -> None:
     """Report what is lost where the log seems to end. A record that came meanwhile is no part."""
     try:
         reader.read_batch(1)
@@ -151,19 +153,19 @@ def _numbers_begin_again(reader: Reader) -> bool:
 
 
 def _ignore(line: str) -> None:
-    """Damage that a look around meets is told when the export itself comes there."""
+    """ExportDamage that a look around meets is told when the export itself comes there."""
 
 
-class Progress:
+class ExportProgress:
     """A bar on standard error, where that is a terminal."""
 
-    def __init__(self, part: Part, done: Done) -> None:
+    def __init__(self, part: ExportPart, done: ExportDone) -> None:
         self._part = part
         self._done = done
         self._bar: Any = None
         self._task: Any = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ExportProgress:
         if errors.is_terminal:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

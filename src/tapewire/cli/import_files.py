@@ -13,7 +13,7 @@ from tapewire.cli.terminal_text import print_columns
 from tapewire.text import count_text
 
 if TYPE_CHECKING:
-    from tapewire.ingest import ImportSummary, Progress
+    from tapewire.ingest import ImportProgress, ImportSummary
 
 __all__ = ["import_files", "own_options"]
 
@@ -108,7 +108,7 @@ def own_options(kind: type, given: list[str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _bar() -> Iterator[Callable[[Progress], None] | None]:
+def _bar() -> Iterator[Callable[[ImportProgress], None] | None]:
     """A bar on standard error, where that is a terminal."""
     if not errors.is_terminal:
         yield None
@@ -127,7 +127,7 @@ def _bar() -> Iterator[Callable[[Progress], None] | None]:
     ) as bar:
         task = bar.add_task("", total=None, records=0)
 
-        def update(at: Progress) -> None:
+        def update(at: ImportProgress) -> None:
             bar.update(task, total=at.total_bytes, completed=at.read_bytes, records=at.records)
 
         yield update

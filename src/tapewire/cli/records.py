@@ -19,7 +19,7 @@ from tapewire.protocol.types_file import FILE_NAME
 
 if TYPE_CHECKING:
     from tapewire.cli.market_fields import MarketFields
-    from tapewire.protocol import Layout, Message, TypeTable
+    from tapewire.protocol import Message, MessageLayout, TypeTable
 
 __all__ = ["Messages", "Show", "fields_text", "hexdump", "record_line", "record_object"]
 
@@ -122,7 +122,7 @@ class Messages:
             raise ValueError(f"a type id is from 0 to 0xFFFE: type={text}")
         return type_id
 
-    def layouts_of(self, type_id: int) -> list[Layout]:
+    def layouts_of(self, type_id: int) -> list[MessageLayout]:
         """Every version of a message, the oldest first."""
         found = [layout for layout in self._layouts() if layout.type_id == type_id]
         if not found and type_id in MARKET_TYPE_IDS:
@@ -131,7 +131,7 @@ class Messages:
             found = [cls.layout() for cls in market.MESSAGES.values() if cls.type_id == type_id]
         return found
 
-    def _layouts(self) -> list[Layout]:
+    def _layouts(self) -> list[MessageLayout]:
         return [] if self._table is None else self._table.layouts
 
     def fields_of(self, record: Record) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from tapewire.text import bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
     from tapewire.archive import ArchiveVerdict
-    from tapewire.queue.verification import Place, Verdict
+    from tapewire.queue.verification import DamagedPlace, Verdict
 
 __all__ = ["exit_by", "say_speed", "verify"]
 
@@ -138,12 +138,12 @@ def _judgement(verdict: Verdict) -> str:
     return ", ".join(parts)
 
 
-def _where(place: Place) -> str:
+def _where(place: DamagedPlace) -> str:
     offset = "" if place.offset is None else f" at offset {place.offset:,}"
     return f"{place.file or 'log'}{offset}{f', {place.bytes:,} bytes' if place.bytes else ''}"
 
 
-def _lost(place: Place) -> str:
+def _lost(place: DamagedPlace) -> str:
     if place.first_lost is None or place.last_lost is None or place.last_lost < place.first_lost:
         return ""
     if place.first_lost == place.last_lost:

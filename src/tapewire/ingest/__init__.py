@@ -15,18 +15,18 @@ from tapewire.ingest.model import (
 from tapewire.ingest.pending import Pending
 from tapewire.ingest.registry import IMPORTERS, importer_class
 from tapewire.ingest.report import Report
-from tapewire.ingest.running import Progress, run
+from tapewire.ingest.running import ImportProgress, run
 from tapewire.ingest.source import SourceFile
 
 __all__ = [
     "IMPORTERS",
     "Chunk",
     "ImportOptions",
+    "ImportProgress",
     "ImportSummary",
     "Importer",
     "LogSummary",
     "Pending",
-    "Progress",
     "Report",
     "SourceFile",
     "importer_class",

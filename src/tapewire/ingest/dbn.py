@@ -23,12 +23,12 @@ from tapewire.ingest.dbn_format import (
     MBP_0,
     SYMBOL_MAPPING,
     TS_OUT_BYTES,
+    DbnRun,
     Header,
-    Run,
     RunReader,
     mapped_symbol,
 )
-from tapewire.ingest.dbn_rows import PRICE_DECIMALS, Rows
+from tapewire.ingest.dbn_rows import PRICE_DECIMALS, DbnRows
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.model import Chunk
 from tapewire.ingest.symbols import folder_name, known_instrument
@@ -127,9 +127,9 @@ class _File:
         assert self._reader.header is not None, "it comes before the records"
         return self._reader.header
 
-    def _of_runs(self, runs: list[Run]) -> Iterator[Chunk]:
+    def _of_runs(self, runs: list[DbnRun]) -> Iterator[Chunk]:
         """Records of one type are taken together, up to one that names instruments anew."""
-        gathered: dict[int, list[Rows]] = {}
+        gathered: dict[int, list[DbnRows]] = {}
         for run in runs:
             self._report.rows += len(run.rows)
             if run.rtype == SYMBOL_MAPPING:
@@ -145,7 +145,7 @@ class _File:
                 self._report.skipped[kind] += len(run.rows)
         yield from self._of_types(gathered)
 
-    def _typed(self, run: Run) -> Rows | None:
+    def _typed(self, run: DbnRun) -> DbnRows | None:
         """The records as fields; None where they have another length than their type."""
         dtype = DTYPES[run.rtype]
         numbers = np.arange(run.number, run.number + len(run.rows))
@@ -156,9 +156,9 @@ class _File:
                 )
             return None
         packed = np.ascontiguousarray(run.rows[:, : dtype.itemsize])
-        return Rows(self._source, packed.view(dtype)[:, 0], numbers)
+        return DbnRows(self._source, packed.view(dtype)[:, 0], numbers)
 
-    def _map(self, run: Run) -> None:
+    def _map(self, run: DbnRun) -> None:
         for number, row in enumerate(run.rows, run.number):
             mapped = mapped_symbol(self._header.version, row.tobytes())
             if mapped is None:
@@ -167,9 +167,9 @@ class _File:
                 self._header.rename(*mapped)
                 self._report.skipped["symbol mapping"] += 1
 
-    def _of_types(self, gathered: dict[int, list[Rows]]) -> Iterator[Chunk]:
+    def _of_types(self, gathered: dict[int, list[DbnRows]]) -> Iterator[Chunk]:
         for rtype, parts in gathered.items():
-            rows = Rows.together(parts).with_times(self._report)
+            rows = DbnRows.together(parts).with_times(self._report)
             for instrument, number, mine in self._by_instrument(rows):
                 if rtype == MBO:
                     yield from self._orders.chunks(instrument, number, mine)
@@ -184,7 +184,7 @@ class _File:
                 if trades:
                     yield from trades_of(instrument, mine, self._report)
 
-    def _by_instrument(self, rows: Rows) -> Iterator[tuple[Instrument, int, Rows]]:
+    def _by_instrument(self, rows: DbnRows) -> Iterator[tuple[Instrument, int, DbnRows]]:
         """The rows of each instrument's day, in the order in which they first come."""
         if not len(rows):
             return
@@ -204,7 +204,7 @@ class _File:
             elif len(mine):
                 self._report.skipped["another symbol"] += len(mine)
 
-    def _of_one_publisher(self, rows: Rows) -> Rows:
+    def _of_one_publisher(self, rows: DbnRows) -> DbnRows:
         if self._options.by_publisher:
             return rows
         number = int(rows["instrument_id"][0])
@@ -216,7 +216,7 @@ class _File:
             "import with by_publisher",
         )
 
-    def _instrument(self, rows: Rows) -> Instrument | None:
+    def _instrument(self, rows: DbnRows) -> Instrument | None:
         """The instrument of rows of one number and day; None when it is not wanted."""
         from tapewire.protocol.instruments import Instrument
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tapewire.book.gaps import Gap
 from tapewire.ingest._parsers import L2Grouper
-from tapewire.ingest.dbn_rows import UNDEFINED_PRICE, Rows, at_scale
+from tapewire.ingest.dbn_rows import UNDEFINED_PRICE, DbnRows, at_scale
 from tapewire.ingest.model import Chunk
 from tapewire.ingest.order_rows import book_chunk, trades_chunk
 
@@ -60,7 +60,7 @@ class OrderBooks:
         self._latest: dict[tuple[str, str], int] = {}  # the instrument that the book is of
         self._doubted: set[tuple[str, str]] = set()
 
-    def chunks(self, instrument: Instrument, number: int, rows: Rows) -> Iterator[Chunk]:
+    def chunks(self, instrument: Instrument, number: int, rows: DbnRows) -> Iterator[Chunk]:
         """The events among the next rows of the instrument with that number."""
         report = self._report
         types = _TYPES[rows["action"]]
@@ -85,7 +85,7 @@ class OrderBooks:
             rows = rows.where(places >= doubt[0])
         yield from self._book(instrument, number, rows)
 
-    def _right(self, rows: Rows) -> Rows:
+    def _right(self, rows: DbnRows) -> DbnRows:
         """The rows that can be; the others are kept aside."""
         report = self._report
         types = _TYPES[rows["action"]]
@@ -101,7 +101,7 @@ class OrderBooks:
         placed = (types == ADD) | (types == MODIFY)
         return _priced(rows, placed, self._options.price_scale, report)
 
-    def _book(self, instrument: Instrument, number: int, rows: Rows) -> Iterator[Chunk]:
+    def _book(self, instrument: Instrument, number: int, rows: DbnRows) -> Iterator[Chunk]:
         if not len(rows):
             return
         key = (instrument.venue, instrument.symbol)
@@ -144,7 +144,7 @@ def _gap(instrument: Instrument, timestamp_ns: int) -> Gap:
     )
 
 
-def _priced(rows: Rows, needed: _Array, scale: int, report: Report) -> Rows:
+def _priced(rows: DbnRows, needed: _Array, scale: int, report: Report) -> DbnRows:
     """The rows without those of `needed` whose price is none, or does not fit the scale."""
     rows, needed = (
         rows.without(needed & (rows["price"] == UNDEFINED_PRICE), report, "no price"),
@@ -163,9 +163,9 @@ class LevelBooks:
     def __init__(self, options: ImportOptions, report: Report) -> None:
         self._options = options
         self._report = report
-        self._held: dict[tuple[str, str, int], tuple[Instrument, Rows]] = {}
+        self._held: dict[tuple[str, str, int], tuple[Instrument, DbnRows]] = {}
 
-    def chunks(self, instrument: Instrument, rows: Rows) -> Iterator[Chunk]:
+    def chunks(self, instrument: Instrument, rows: DbnRows) -> Iterator[Chunk]:
         """The snapshots that the next rows of an instrument complete."""
         if not len(rows):
             return
@@ -173,7 +173,7 @@ class LevelBooks:
         key = (instrument.venue, instrument.symbol, depth)
         held = self._held.pop(key, None)
         if held is not None:
-            rows = Rows.together([held[1], rows])
+            rows = DbnRows.together([held[1], rows])
         whole = (rows["flags"] & LAST) != 0
         for name in ("ts_recv", "ts_event", "sequence"):
             whole[:-1] |= rows[name][1:] != rows[name][:-1]
@@ -189,7 +189,7 @@ class LevelBooks:
         for (_, _, depth), (instrument, rows) in held.items():
             yield from self._snapshots(instrument, depth, rows)
 
-    def _snapshots(self, instrument: Instrument, depth: int, rows: Rows) -> Iterator[Chunk]:
+    def _snapshots(self, instrument: Instrument, depth: int, rows: DbnRows) -> Iterator[Chunk]:
         from tapewire.protocol.market import BOOK_EVENT
 
         scale = self._options.price_scale
@@ -232,7 +232,7 @@ class LevelBooks:
         )
 
 
-def trades_of(instrument: Instrument, rows: Rows, report: Report) -> Iterator[Chunk]:
+def trades_of(instrument: Instrument, rows: DbnRows, report: Report) -> Iterator[Chunk]:
     """The trades among rows of any kind; a side is the aggressor's."""
     rows = rows.where(rows["action"] == ord("T"))
     nothing = (rows["size"] == 0) | (rows["size"] == UNDEFINED_SIZE)

@@ -21,7 +21,7 @@ from tapewire.ingest.tables import pieces
 if TYPE_CHECKING:
     from tapewire.ingest.source import SourceFile
 
-__all__ = ["DTYPES", "Header", "Interval", "Run", "RunReader", "mapped_symbol"]
+__all__ = ["DTYPES", "DbnRun", "Header", "Interval", "RunReader", "mapped_symbol"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -144,7 +144,7 @@ class Header:
         return shared
 
 
-class Run(NamedTuple):
+class DbnRun(NamedTuple):
     """Records behind each other, of one type and length."""
 
     rtype: int
@@ -165,7 +165,7 @@ class RunReader:
         self._offset = 0
         self._records = 0
 
-    def runs(self) -> Iterator[list[Run]]:
+    def runs(self) -> Iterator[list[DbnRun]]:
         """The records of each piece of the file, in their order.
 
         Raises:
@@ -195,9 +195,9 @@ class RunReader:
                 f"the file ends within a record: bytes={len(data)}, length={data[0] * 4}", 0
             )
 
-    def _frames(self, data: bytes) -> tuple[list[Run], int, str]:
+    def _frames(self, data: bytes) -> tuple[list[DbnRun], int, str]:
         """The whole records in `data`, how many bytes they are, and what is wrong behind them."""
-        found: list[Run] = []
+        found: list[DbnRun] = []
         view: _Array = np.frombuffer(data, np.uint8)
         at = 0
         while at < len(data):
@@ -209,7 +209,7 @@ class RunReader:
                 break
             count = _alike(view[at : at + there * size].reshape(there, size))
             rows = view[at : at + count * size].reshape(count, size)
-            found.append(Run(data[at + 1], rows, self._records + 1))
+            found.append(DbnRun(data[at + 1], rows, self._records + 1))
             self._records += count
             at += count * size
         return found, at, ""

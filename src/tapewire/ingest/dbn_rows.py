@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tapewire.ingest.report import Report
     from tapewire.ingest.source import SourceFile
 
-__all__ = ["PRICE_DECIMALS", "UNDEFINED_PRICE", "Rows", "at_scale"]
+__all__ = ["PRICE_DECIMALS", "UNDEFINED_PRICE", "DbnRows", "at_scale"]
 
 _Array = np.ndarray[Any, Any]
 PRICE_DECIMALS = 9
@@ -19,7 +19,7 @@ UNDEFINED_PRICE = (1 << 63) - 1
 _NEVER = np.uint64(1 << 63)  # times from here on do not fit; the last of them is "undefined"
 
 
-class Rows:
+class DbnRows:
     """Records of one type with the number of each in its file."""
 
     def __init__(self, source: SourceFile, data: _Array, numbers: _Array) -> None:
@@ -28,7 +28,7 @@ class Rows:
         self.numbers = numbers
 
     @classmethod
-    def together(cls, parts: Sequence[Rows]) -> Rows:
+    def together(cls, parts: Sequence[DbnRows]) -> DbnRows:
         """The rows of several, one behind the other."""
         return cls(
             parts[0].source,
@@ -43,11 +43,11 @@ class Rows:
         column: _Array = self.data[name]
         return column
 
-    def where(self, chosen: _Array) -> Rows:
+    def where(self, chosen: _Array) -> DbnRows:
         """Those of a mask, or of places."""
-        return Rows(self.source, self.data[chosen], self.numbers[chosen])
+        return DbnRows(self.source, self.data[chosen], self.numbers[chosen])
 
-    def without(self, mask: _Array, report: Report, why: str, detail: str = "") -> Rows:
+    def without(self, mask: _Array, report: Report, why: str, detail: str = "") -> DbnRows:
         """The other rows; those of the mask are kept aside as bad ones."""
         if not mask.any():
             return self
@@ -55,7 +55,7 @@ class Rows:
             report.bad(self.source, number, row.tobytes(), why, detail)
         return self.where(~mask)
 
-    def with_times(self, report: Report) -> Rows:
+    def with_times(self, report: Report) -> DbnRows:
         """The rows with a time of receipt."""
         return self.without(self["ts_recv"] >= _NEVER, report, "no time of receipt")
 

@@ -22,7 +22,7 @@ from tapewire.ingest.local_time import NEW_YORK, midnight_ns
 from tapewire.ingest.model import Chunk
 from tapewire.ingest.order_rows import across, book_chunk, trades_chunk
 from tapewire.ingest.symbols import folder_name, known_instrument
-from tapewire.ingest.tables import Block, Column, bare_blocks
+from tapewire.ingest.tables import TableBlock, TableColumn, bare_blocks
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -156,7 +156,7 @@ class Lobster:
     def _chunks(
         self,
         instrument: Instrument,
-        block: Block,
+        block: TableBlock,
         midnight: int,
         orders: _KnownOrders,
         report: Report,
@@ -214,18 +214,18 @@ class _KnownOrders:
         self._known.update(ids[added < len(order_id)].tolist())
 
 
-def _columns(options: LobsterOptions) -> list[Column]:
+def _columns(options: LobsterOptions) -> list[TableColumn]:
     return [
-        Column("time", scale=9),
-        Column("type"),
-        Column("order_id"),
-        Column("size", scale=options.size_scale),
-        Column("price", scale=options.price_scale - PRICE_DECIMALS),
-        Column("direction"),
+        TableColumn("time", scale=9),
+        TableColumn("type"),
+        TableColumn("order_id"),
+        TableColumn("size", scale=options.size_scale),
+        TableColumn("price", scale=options.price_scale - PRICE_DECIMALS),
+        TableColumn("direction"),
     ]
 
 
-def _right(block: Block, report: Report) -> Block:
+def _right(block: TableBlock, report: Report) -> TableBlock:
     """The rows that can be; the others are kept aside."""
     block = block.without(
         (block["time"] < 0) | (block["time"] >= DAY_NS), report, "not a time of day"
@@ -248,7 +248,7 @@ def _right(block: Block, report: Report) -> Block:
     return block.without(of_an_order & (block["order_id"] <= 0), report, "not an order's number")
 
 
-def _book(instrument: Instrument, rows: Block, midnight: int, after_reset: bool) -> Chunk:
+def _book(instrument: Instrument, rows: TableBlock, midnight: int, after_reset: bool) -> Chunk:
     from tapewire.protocol.market import L3Type, Side
 
     types = _L3_TYPE[rows["type"]]
@@ -271,7 +271,7 @@ def _book(instrument: Instrument, rows: Block, midnight: int, after_reset: bool)
     )
 
 
-def _trades(instrument: Instrument, rows: Block, midnight: int) -> Chunk:
+def _trades(instrument: Instrument, rows: TableBlock, midnight: int) -> Chunk:
     from tapewire.protocol.market import Maker
 
     times_ns = rows["time"] + midnight

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapewire.errors import CorruptSource
-from tapewire.ingest.tables import Block, Column, bare_blocks
+from tapewire.ingest.tables import TableBlock, TableColumn, bare_blocks
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -98,14 +98,14 @@ class OrderbookCheck:
                 hint="give LOBSTER's file of the order book",
             )
         self._names = [f"{_FIELDS[i % 4]} of level {i // 4 + 1}" for i in range(fields)]
-        columns = [Column(name) for name in self._names]
-        self._blocks: Iterator[Block] = bare_blocks(source, columns, report)
+        columns = [TableColumn(name) for name in self._names]
+        self._blocks: Iterator[TableBlock] = bare_blocks(source, columns, report)
         self._block = next(self._blocks, None)
         self._messages = np.zeros((0, 4), np.int64)  # line, whether it buys, price, shares more
         self._before = (0, np.zeros((1, fields // 4, 4), np.int64))  # the last row, and its line
         self._last_message = 0
 
-    def follow(self, messages: Block, price_factor: int, size_factor: int) -> None:
+    def follow(self, messages: TableBlock, price_factor: int, size_factor: int) -> None:
         """The next messages."""
         types = np.where((messages["type"] > 0) & (messages["type"] < 8), messages["type"], 0)
         columns = [

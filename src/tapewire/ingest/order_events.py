@@ -18,7 +18,7 @@ from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.model import Chunk, ImportOptions
 from tapewire.ingest.symbols import folder_name, known_instrument
-from tapewire.ingest.tables import MISSING, Block
+from tapewire.ingest.tables import MISSING, TableBlock
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -164,7 +164,9 @@ def empty_events(n: int) -> _Array:
     return np.zeros(n, EVENT_DTYPE)
 
 
-def without_negatives(block: Block, names: tuple[str, ...], report: Report | None) -> Block:
+def without_negatives(
+    block: TableBlock, names: tuple[str, ...], report: Report | None
+) -> TableBlock:
     """The rows without a number below zero in these columns."""
     for name in names:
         block = block.without(block[name] < 0, report, f"{name} below zero")
@@ -172,8 +174,8 @@ def without_negatives(block: Block, names: tuple[str, ...], report: Report | Non
 
 
 def with_keys(
-    block: Block, days: _Array | int, channel: str, number: str, report: Report | None
-) -> Block:
+    block: TableBlock, days: _Array | int, channel: str, number: str, report: Report | None
+) -> TableBlock:
     """The rows whose day, channel and number can be a key."""
     channels, numbers = block[channel], block[number]
     wrong = (channels < 0) | (channels > MAX_CHANNEL) | (numbers < 0) | (numbers > MAX_NUMBER)
@@ -214,7 +216,7 @@ class Symbols:
             self.names.append(name)
         return self._numbers[name]
 
-    def column(self, block: Block, name: str) -> _Array:
+    def column(self, block: TableBlock, name: str) -> _Array:
         """The numbers of a column of text."""
         codes = block[name]
         of_text = {code: self.number(block.texts[code]) for code in np.unique(codes).tolist()}

@@ -19,11 +19,11 @@ from tapewire.ingest.report import Report
 from tapewire.ingest.source import SourceFile
 from tapewire.ingest.target import Target
 
-__all__ = ["Progress", "run"]
+__all__ = ["ImportProgress", "run"]
 
 
 @dataclass(frozen=True)
-class Progress:
+class ImportProgress:
     """How far an import is: what `run` tells its `progress` function, after each chunk."""
 
     read_bytes: int
@@ -37,7 +37,7 @@ def run(
     files: Iterable[str | os.PathLike[str]],
     to: str | os.PathLike[str],
     *,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[ImportProgress], None] | None = None,
     **options: Any,
 ) -> ImportSummary:
     """Import files of a venue into an archive.
@@ -90,7 +90,7 @@ def run(
                 if progress is not None:
                     read = sum(source.read_bytes for source in sources)
                     records = sum(log.count for log in target.logs.values())
-                    progress(Progress(read, total_bytes, report.rows, records))
+                    progress(ImportProgress(read, total_bytes, report.rows, records))
             target.finish()
         summary = ImportSummary(
             job=job.id,

@@ -37,7 +37,14 @@ from tapewire.ingest.order_events import (
     with_keys,
     without_negatives,
 )
-from tapewire.ingest.tables import MISSING, Block, Column, csv_blocks, csv_header, pair_blocks
+from tapewire.ingest.tables import (
+    MISSING,
+    TableBlock,
+    TableColumn,
+    csv_blocks,
+    csv_header,
+    pair_blocks,
+)
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -111,38 +118,38 @@ class Sse:
 # ---- CSV
 
 
-def _shared_columns(options: SseOptions) -> list[Column]:
+def _shared_columns(options: SseOptions) -> list[TableColumn]:
     return [
-        Column("MDDate", "date"),
-        Column("MDTime", "clock"),
-        Column("SecurityID", "text"),
-        Column("ChannelNo"),
-        Column("ApplSeqNum"),
-        Column("BizIndex", optional=True, absent=True),
-        Column("ReceiveDateTime", "datetime", optional=True, absent=True),
+        TableColumn("MDDate", "date"),
+        TableColumn("MDTime", "clock"),
+        TableColumn("SecurityID", "text"),
+        TableColumn("ChannelNo"),
+        TableColumn("ApplSeqNum"),
+        TableColumn("BizIndex", optional=True, absent=True),
+        TableColumn("ReceiveDateTime", "datetime", optional=True, absent=True),
     ]
 
 
-def _order_columns(options: SseOptions) -> list[Column]:
+def _order_columns(options: SseOptions) -> list[TableColumn]:
     return [
         *_shared_columns(options),
-        Column("OrderType", "word", words=_ORDER_TYPES),
-        Column("OrderPrice", "rounded", options.price_scale),
-        Column("OrderQty", "rounded", options.size_scale),
-        Column("OrderBSFlag", "word", words=_SIDES),
-        Column("OrderNO", "decimal"),
+        TableColumn("OrderType", "word", words=_ORDER_TYPES),
+        TableColumn("OrderPrice", "rounded", options.price_scale),
+        TableColumn("OrderQty", "rounded", options.size_scale),
+        TableColumn("OrderBSFlag", "word", words=_SIDES),
+        TableColumn("OrderNO", "decimal"),
     ]
 
 
-def _trade_columns(options: SseOptions) -> list[Column]:
+def _trade_columns(options: SseOptions) -> list[TableColumn]:
     return [
         *_shared_columns(options),
-        Column("TradeBuyNo"),
-        Column("TradeSellNo"),
-        Column("TradeBSFlag", "word", words=_AGGRESSORS),
-        Column("TradePrice", "rounded", options.price_scale),
-        Column("TradeQty", "rounded", options.size_scale),
-        Column("TradeMoney", "rounded", options.price_scale, optional=True, absent=True),
+        TableColumn("TradeBuyNo"),
+        TableColumn("TradeSellNo"),
+        TableColumn("TradeBSFlag", "word", words=_AGGRESSORS),
+        TableColumn("TradePrice", "rounded", options.price_scale),
+        TableColumn("TradeQty", "rounded", options.size_scale),
+        TableColumn("TradeMoney", "rounded", options.price_scale, optional=True, absent=True),
     ]
 
 
@@ -165,7 +172,7 @@ _WHOLE_NUMBERS = {
 
 def _csv_reader(
     source: SourceFile,
-    columns: list[Column],
+    columns: list[TableColumn],
     kind: str,
     options: SseOptions,
     symbols: Symbols,
@@ -194,11 +201,11 @@ def _csv_reader(
     return read
 
 
-def _named(block: Block, symbols: Symbols, report: Report | None) -> Block:
+def _named(block: TableBlock, symbols: Symbols, report: Report | None) -> TableBlock:
     return block.without(symbols.column(block, "SecurityID") < 0, report, "not a name of a stock")
 
 
-def _orders(events: _Array, block: Block) -> None:
+def _orders(events: _Array, block: TableBlock) -> None:
     events["type"] = _ORDER_KINDS[block["OrderType"]]
     events["ord_type"] = _ORDER_LETTERS[block["OrderType"]]
     events["side"] = _SIDE_OF[block["OrderBSFlag"]]
@@ -206,7 +213,7 @@ def _orders(events: _Array, block: Block) -> None:
     _price(events, block["OrderPrice"], block["OrderQty"])
 
 
-def _trades(events: _Array, block: Block) -> None:
+def _trades(events: _Array, block: TableBlock) -> None:
     events["type"] = TRADE
     events["exec_type"] = _EXEC_LETTERS[block["TradeBSFlag"]]
     events["side"] = _AGGRESSOR_OF[block["TradeBSFlag"]]
@@ -228,7 +235,7 @@ def _price(events: _Array, price: _Array, qty: _Array) -> None:
 # ---- the log of key=value lines
 
 
-def _log_columns() -> list[Column]:
+def _log_columns() -> list[TableColumn]:
     names = [
         "MsgType",
         "ChannelNo",
@@ -253,7 +260,7 @@ def _log_columns() -> list[Column]:
         for side in ("Bid", "Ask")
         for what in ("Price", "Qty")
     ]
-    return [Column("SecurityID", "text"), *(Column(name) for name in [*names, *levels])]
+    return [TableColumn("SecurityID", "text"), *(TableColumn(name) for name in [*names, *levels])]
 
 
 _NEEDS = {
@@ -337,7 +344,7 @@ def _clock_ns(hundredths: _Array) -> _Array:
 
 
 def _log_events(
-    block: Block,
+    block: TableBlock,
     day: int,
     symbols: Symbols,
     thousandths: _Thousandths,
@@ -396,7 +403,7 @@ class _Snapshots:
         self._report = report
         self._groupers: dict[int, L2Grouper] = {}
 
-    def add(self, block: Block, day: int, thousandths: _Thousandths) -> None:
+    def add(self, block: TableBlock, day: int, thousandths: _Thousandths) -> None:
         """Rows of a file; `native_seq` is how many trades the exchange had counted."""
         seconds = block["DataTimeStamp"]
         wrong = (seconds >= 240_000) | (_clock_ns(seconds * 100) < 0)
@@ -410,7 +417,7 @@ class _Snapshots:
         for number in np.unique(numbers).tolist():
             self._add(number, block.where(numbers == number), day, thousandths)
 
-    def _add(self, number: int, block: Block, day: int, thousandths: _Thousandths) -> None:
+    def _add(self, number: int, block: TableBlock, day: int, thousandths: _Thousandths) -> None:
         instrument = self._out.instrument(number)
         if instrument is None:
             self._report.skipped["another symbol"] += len(block)

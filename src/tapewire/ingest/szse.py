@@ -33,7 +33,7 @@ from tapewire.ingest.order_events import (
     with_keys,
     without_negatives,
 )
-from tapewire.ingest.tables import Block, Column, csv_blocks, csv_header
+from tapewire.ingest.tables import TableBlock, TableColumn, csv_blocks, csv_header
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -108,30 +108,35 @@ class Szse:
             events["flags"] |= phase_flags(events["type"], block["time"])
             yield [events]
 
-    def _columns(self, orders: bool) -> list[Column]:
+    def _columns(self, orders: bool) -> list[TableColumn]:
         shared = [
-            Column("code", "text"),
-            Column("time", "clock"),
-            Column("price", "rounded", self._options.price_scale),
-            Column("volume", "rounded", self._options.size_scale),
-            Column("channel"),
-            Column("function_code"),
+            TableColumn("code", "text"),
+            TableColumn("time", "clock"),
+            TableColumn("price", "rounded", self._options.price_scale),
+            TableColumn("volume", "rounded", self._options.size_scale),
+            TableColumn("channel"),
+            TableColumn("function_code"),
         ]
         if orders:
-            return [*shared, Column("order_kind"), Column("order_index")]
-        return [*shared, Column("bid_order"), Column("ask_order"), Column("trade_index")]
+            return [*shared, TableColumn("order_kind"), TableColumn("order_index")]
+        return [
+            *shared,
+            TableColumn("bid_order"),
+            TableColumn("ask_order"),
+            TableColumn("trade_index"),
+        ]
 
 
 def _is(column: _Array, letters: bytes) -> _Array:
     return np.isin(column, list(letters))
 
 
-def _right_orders(block: Block, report: Report | None) -> Block:
+def _right_orders(block: TableBlock, report: Report | None) -> TableBlock:
     block = block.without(~_is(block["function_code"], b"12BS"), report, "function_code not known")
     return block.without(~_is(block["order_kind"], b"12U"), report, "order_kind not known")
 
 
-def _right_trades(block: Block, report: Report | None) -> Block:
+def _right_trades(block: TableBlock, report: Report | None) -> TableBlock:
     block = block.without(~_is(block["function_code"], b"4F"), report, "function_code not known")
     wrong = (block["bid_order"] < 0) | (block["ask_order"] < 0)
     cancels = block["function_code"] == ord("4")
@@ -141,7 +146,7 @@ def _right_trades(block: Block, report: Report | None) -> Block:
     return block.without(wrong, report, "not the orders that this is about")
 
 
-def _orders(events: _Array, block: Block) -> None:
+def _orders(events: _Array, block: TableBlock) -> None:
     events["type"] = ADD
     events["order_id"] = block["order_index"]
     events["side"] = np.where(_is(block["function_code"], b"1B"), _BUY, _SELL)
@@ -151,7 +156,7 @@ def _orders(events: _Array, block: Block) -> None:
     events["flags"][at_market] |= PRICE_IS_MARKET
 
 
-def _trades(events: _Array, block: Block) -> None:
+def _trades(events: _Array, block: TableBlock) -> None:
     bid, ask = block["bid_order"], block["ask_order"]
     cancels = block["function_code"] == ord("4")
     events["exec_type"] = block["function_code"]

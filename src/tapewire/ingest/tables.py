@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MISSING",
-    "Block",
-    "Column",
+    "TableBlock",
+    "TableColumn",
     "bare_blocks",
     "csv_blocks",
     "csv_header",
@@ -49,7 +49,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One column to read: `kind` as in rows.hpp.
 
     Attributes:
@@ -69,7 +69,7 @@ class Column:
     words: tuple[str, ...] = ()
 
 
-class Block:
+class TableBlock:
     """Rows of one piece of a file, and the bytes they were parsed from."""
 
     def __init__(
@@ -101,11 +101,11 @@ class Block:
         """The line of each row, from 1."""
         return self.rows[:, 0]
 
-    def where(self, mask: np.ndarray[Any, Any]) -> Block:
+    def where(self, mask: np.ndarray[Any, Any]) -> TableBlock:
         """Only the rows of a mask."""
-        return Block(self.source, self._data, self.rows[mask], self._columns, self.texts)
+        return TableBlock(self.source, self._data, self.rows[mask], self._columns, self.texts)
 
-    def without(self, mask: np.ndarray[Any, Any], report: Report | None, why: str) -> Block:
+    def without(self, mask: np.ndarray[Any, Any], report: Report | None, why: str) -> TableBlock:
         """The other rows; those of the mask are kept aside as bad ones."""
         if not mask.any():
             return self
@@ -166,8 +166,8 @@ def csv_header(source: SourceFile) -> list[str]:
 
 
 def csv_blocks(
-    source: SourceFile, columns: Sequence[Column], report: Report | None
-) -> Iterator[Block]:
+    source: SourceFile, columns: Sequence[TableColumn], report: Report | None
+) -> Iterator[TableBlock]:
     """The rows of a CSV file, its columns found by the names in the header; others are passed over.
 
     Bad rows go to the report. Without one (a first look) they are passed over.
@@ -194,8 +194,8 @@ def csv_blocks(
 
 
 def bare_blocks(
-    source: SourceFile, columns: Sequence[Column], report: Report | None, further: int = 0
-) -> Iterator[Block]:
+    source: SourceFile, columns: Sequence[TableColumn], report: Report | None, further: int = 0
+) -> Iterator[TableBlock]:
     """The rows of a CSV file without a header: the columns are its first fields.
 
     Up to `further` fields behind them, as many as the first line has, are passed over.
@@ -210,8 +210,8 @@ def bare_blocks(
 
 
 def pair_blocks(
-    source: SourceFile, columns: Sequence[Column], report: Report | None
-) -> Iterator[Block]:
+    source: SourceFile, columns: Sequence[TableColumn], report: Report | None
+) -> Iterator[TableBlock]:
     """The lines of a file of key=value pairs; keys that a line does not have are `MISSING`."""
     parser = _parser(columns)
     parser.set_keys([column.name for column in columns])
@@ -219,7 +219,7 @@ def pair_blocks(
     yield from _blocks(source, parser, places, report, pairs=True)
 
 
-def _parser(columns: Sequence[Column]) -> RowParser:
+def _parser(columns: Sequence[TableColumn]) -> RowParser:
     return RowParser([(c.kind, c.scale, c.optional, c.words) for c in columns])
 
 
@@ -231,7 +231,7 @@ def _blocks(
     *,
     pairs: bool = False,
     header: bool = False,
-) -> Iterator[Block]:
+) -> Iterator[TableBlock]:
     names = list(places)
     passing_over = "header" if header else ""  # the rest of a line that is none of the rows
     tail = b""
@@ -255,7 +255,7 @@ def _blocks(
                 detail = "" if fault in _OF_THE_LINE else names[column] + _REMEDIES.get(fault, "")
                 report.bad(source, line, data[offset : offset + length], _WHY[fault], detail)
         if len(rows):
-            yield Block(source, data, rows, places, parser.texts)
+            yield TableBlock(source, data, rows, places, parser.texts)
         tail = data[used:]
         if len(tail) > MAX_LINE_BYTES:
             parser.line += 1

@@ -17,7 +17,7 @@ from tapewire.ingest._parsers import MISSING, L2Grouper
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.model import Chunk, ImportOptions
 from tapewire.ingest.symbols import folder_name, known_instrument
-from tapewire.ingest.tables import Block, Column, csv_blocks, csv_header
+from tapewire.ingest.tables import TableBlock, TableColumn, csv_blocks, csv_header
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -54,8 +54,8 @@ class Tardis:
             yield from kind(self._options).chunks(self._by_market(source, columns, report))
 
     def _by_market(
-        self, source: SourceFile, columns: list[Column], report: Report
-    ) -> Iterator[tuple[Instrument, Block]]:
+        self, source: SourceFile, columns: list[TableColumn], report: Report
+    ) -> Iterator[tuple[Instrument, TableBlock]]:
         """The rows of each instrument in each block, in their order."""
         amounts = [c.name for c in columns if c.name.endswith("amount")]
         for parsed in csv_blocks(source, columns, report):
@@ -100,12 +100,12 @@ class Tardis:
         return known_instrument(report, made, options)
 
 
-def _common() -> list[Column]:
+def _common() -> list[TableColumn]:
     return [
-        Column("exchange", "text"),
-        Column("symbol", "text"),
-        Column("timestamp", scale=3),
-        Column("local_timestamp", scale=3),
+        TableColumn("exchange", "text"),
+        TableColumn("symbol", "text"),
+        TableColumn("timestamp", scale=3),
+        TableColumn("local_timestamp", scale=3),
     ]
 
 
@@ -115,7 +115,7 @@ def _in_order(codes: _Array) -> list[int]:
     return [int(values[i]) for i in np.argsort(first)]
 
 
-_Rows = Iterator[tuple["Instrument", Block]]
+_Rows = Iterator[tuple["Instrument", TableBlock]]
 
 
 class _Levels:
@@ -157,7 +157,7 @@ class _Levels:
                 line,
             )
 
-    def level_rows(self, block: Block) -> _Array:
+    def level_rows(self, block: TableBlock) -> _Array:
         raise NotImplementedError
 
 
@@ -165,15 +165,15 @@ class _Incremental(_Levels):
     """incremental_book_L2: the rows of one moment are one event."""
 
     @staticmethod
-    def columns(options: ImportOptions) -> list[Column]:
+    def columns(options: ImportOptions) -> list[TableColumn]:
         return [
-            Column("is_snapshot", "word", words=_UPDATE_OR_SNAPSHOT),
-            Column("side", "word", words=("bid", "ask")),
-            Column("price", scale=options.price_scale),
-            Column("amount", scale=options.size_scale),
+            TableColumn("is_snapshot", "word", words=_UPDATE_OR_SNAPSHOT),
+            TableColumn("side", "word", words=("bid", "ask")),
+            TableColumn("price", scale=options.price_scale),
+            TableColumn("amount", scale=options.size_scale),
         ]
 
-    def level_rows(self, block: Block) -> _Array:
+    def level_rows(self, block: TableBlock) -> _Array:
         rows = np.zeros((len(block), 8), np.int64)
         rows[:, 0] = block["local_timestamp"]
         rows[:, 1] = block["timestamp"]
@@ -193,7 +193,7 @@ class _Snapshots(_Levels):
         self.depth = depth
         self.stream = f"book_snapshot_{depth}"
 
-    def level_rows(self, block: Block) -> _Array:
+    def level_rows(self, block: TableBlock) -> _Array:
         rows = np.zeros((len(block), self.depth, 2, 8), np.int64)
         rows[..., 0] = block["local_timestamp"][:, None, None]
         rows[..., 1] = block["timestamp"][:, None, None]
@@ -216,12 +216,12 @@ class _Trades:
         pass
 
     @staticmethod
-    def columns(options: ImportOptions) -> list[Column]:
+    def columns(options: ImportOptions) -> list[TableColumn]:
         return [
-            Column("id", "id"),
-            Column("side", "word", words=("buy", "sell", "unknown")),  # of the taker
-            Column("price", scale=options.price_scale),
-            Column("amount", scale=options.size_scale),
+            TableColumn("id", "id"),
+            TableColumn("side", "word", words=("buy", "sell", "unknown")),  # of the taker
+            TableColumn("price", scale=options.price_scale),
+            TableColumn("amount", scale=options.size_scale),
         ]
 
     def chunks(self, rows: _Rows) -> Iterator[Chunk]:
@@ -245,12 +245,12 @@ class _Quotes:
         pass
 
     @staticmethod
-    def columns(options: ImportOptions) -> list[Column]:
+    def columns(options: ImportOptions) -> list[TableColumn]:
         return [
-            Column("ask_amount", scale=options.size_scale, optional=True),
-            Column("ask_price", scale=options.price_scale, optional=True),
-            Column("bid_price", scale=options.price_scale, optional=True),
-            Column("bid_amount", scale=options.size_scale, optional=True),
+            TableColumn("ask_amount", scale=options.size_scale, optional=True),
+            TableColumn("ask_price", scale=options.price_scale, optional=True),
+            TableColumn("bid_price", scale=options.price_scale, optional=True),
+            TableColumn("bid_amount", scale=options.size_scale, optional=True),
         ]
 
     def chunks(self, rows: _Rows) -> Iterator[Chunk]:
@@ -276,7 +276,7 @@ def _name(rows: _Array, instrument: Instrument) -> None:
 
 
 def _chunk(
-    instrument: Instrument, stream: str, type_id: int, block: Block, payloads: _Array
+    instrument: Instrument, stream: str, type_id: int, block: TableBlock, payloads: _Array
 ) -> Chunk:
     times = np.ascontiguousarray(block["local_timestamp"])
     line = int(block.line[0])
@@ -288,7 +288,7 @@ class _Kind:
 
     def __init__(
         self,
-        columns: Callable[[ImportOptions], list[Column]],
+        columns: Callable[[ImportOptions], list[TableColumn]],
         reader: Callable[[ImportOptions], Any],
     ) -> None:
         self.columns = columns
@@ -326,10 +326,10 @@ def _kind_of(header: list[str], source: SourceFile) -> _Kind:
     return _KINDS[name]
 
 
-def _level_columns(depth: int, options: ImportOptions) -> list[Column]:
+def _level_columns(depth: int, options: ImportOptions) -> list[TableColumn]:
     scales = {"price": options.price_scale, "amount": options.size_scale}
     return [
-        Column(f"{side}[{i}].{what}", scale=scale, optional=True)
+        TableColumn(f"{side}[{i}].{what}", scale=scale, optional=True)
         for i in range(depth)
         for side in ("bids", "asks")
         for what, scale in scales.items()

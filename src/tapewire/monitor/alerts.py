@@ -12,7 +12,7 @@ from tapewire.errors import InvalidOption
 if TYPE_CHECKING:
     from tapewire.monitor.snapshot import Filesystem, QueueView, ReaderView
 
-__all__ = ["ERROR_COUNTERS", "Alert", "AlertBook", "Finding", "Limits", "find"]
+__all__ = ["ERROR_COUNTERS", "Alert", "AlertBook", "Limits", "Observation", "find"]
 
 Severity = Literal["info", "warning", "critical"]
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
@@ -65,7 +65,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Observation:
     """Something found in one look; kind and place tell it from others."""
 
     kind: str
@@ -78,7 +78,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Alert(Finding):
+class Alert(Observation):
     """A finding, and since when it holds."""
 
     since_ns: int  # wall clock, when a look first found it
@@ -91,7 +91,7 @@ class AlertBook:
     def __init__(self) -> None:
         self._since: dict[tuple[str | None, ...], tuple[int, float]] = {}
 
-    def enter(self, findings: Iterable[Finding], time_ns: int, now: float) -> tuple[Alert, ...]:
+    def enter(self, findings: Iterable[Observation], time_ns: int, now: float) -> tuple[Alert, ...]:
         """The findings as alerts, the worst and then the oldest first."""
         before, self._since = self._since, {}
         alerts = []
@@ -112,7 +112,7 @@ def find(
     was_alive: set[str],
     rising: dict[str, dict[str, int]],
     unlisted: dict[str, str],
-) -> Iterator[Finding]:
+) -> Iterator[Observation]:
     """Everything that is wrong.
 
     Args:
@@ -124,7 +124,7 @@ def find(
         unlisted: Folders that could not be looked into, with why.
     """
     for path, why in unlisted.items():
-        yield Finding(
+        yield Observation(
             "folder_unreadable",
             "warning",
             None,
@@ -141,10 +141,10 @@ def find(
             yield from _reader(queue, reader, limits)
 
 
-def _disk(disk: Filesystem, limits: Limits) -> Iterator[Finding]:
+def _disk(disk: Filesystem, limits: Limits) -> Iterator[Observation]:
     if disk.used_share < limits.disk_warning:
         return
-    yield Finding(
+    yield Observation(
         "disk_nearly_full",
         "critical" if disk.used_share >= limits.disk_critical else "warning",
         None,
@@ -157,9 +157,9 @@ def _disk(disk: Filesystem, limits: Limits) -> Iterator[Finding]:
 
 def _queue(
     queue: QueueView, limits: Limits, was_alive: bool, rising: dict[str, int]
-) -> Iterator[Finding]:
-    def finding(kind: str, severity: Severity, text: str, remedy: str) -> Finding:
-        return Finding(kind, severity, queue.name, None, None, f"{queue.name}: {text}", remedy)
+) -> Iterator[Observation]:
+    def finding(kind: str, severity: Severity, text: str, remedy: str) -> Observation:
+        return Observation(kind, severity, queue.name, None, None, f"{queue.name}: {text}", remedy)
 
     if queue.error is not None:
         yield finding("queue_unreadable", "critical", queue.error, "run: tapewire doctor")
@@ -202,10 +202,10 @@ def _queue(
             )
 
 
-def _reader(queue: QueueView, reader: ReaderView, limits: Limits) -> Iterator[Finding]:
-    def finding(kind: str, severity: Severity, text: str, remedy: str) -> Finding:
+def _reader(queue: QueueView, reader: ReaderView, limits: Limits) -> Iterator[Observation]:
+    def finding(kind: str, severity: Severity, text: str, remedy: str) -> Observation:
         where = f"{queue.name}: reader {reader.name} {text}"
-        return Finding(kind, severity, queue.name, reader.name, None, where, remedy)
+        return Observation(kind, severity, queue.name, reader.name, None, where, remedy)
 
     if reader.state == "dead" and reader.pinned:
         yield finding(

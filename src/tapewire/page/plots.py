@@ -14,7 +14,16 @@ from tapewire.page import Panel, Scale, figure
 from tapewire.page.picture import BookPicture
 from tapewire.text import duration
 
-__all__ = ["Mark", "Series", "book", "clocks", "features", "flaws_over_time", "spread", "time_axis"]
+__all__ = [
+    "PlotMark",
+    "Series",
+    "book",
+    "clocks",
+    "features",
+    "flaws_over_time",
+    "spread",
+    "time_axis",
+]
 
 Array = np.ndarray[Any, Any]
 WIDTH, LEFT, RIGHT = 1040, 86, 1024
@@ -28,7 +37,7 @@ _STEPS_S = (
 
 
 @dataclass(frozen=True)
-class Mark:
+class PlotMark:
     """A while on the time axis. `css`: "flaw" for what is wrong, "dim" for what is not known."""
 
     begin_ns: int
@@ -74,18 +83,18 @@ def _label(time_ns: int, step_ns: int) -> str:
     return text if step_ns >= 10**9 else f"{text}.{rest // 10**6:03d}"
 
 
-def _marked(panel: Panel, marks: Iterable[Mark]) -> None:
+def _marked(panel: Panel, marks: Iterable[PlotMark]) -> None:
     """Those that are nearer than a pixel become one: a day may have ten thousand."""
     low, high = panel.x.low, panel.x.high
     pixel = (high - low) / (panel.x.end - panel.x.start)
-    open_: dict[str, Mark] = {}
+    open_: dict[str, PlotMark] = {}
     for mark in sorted(marks, key=lambda mark: mark.begin_ns):
         if mark.end_ns < low or mark.begin_ns > high:
             continue
         before = open_.get(mark.css)
         if before is not None and mark.begin_ns <= before.end_ns + pixel:
             end_ns = max(before.end_ns, mark.end_ns)
-            open_[mark.css] = Mark(before.begin_ns, end_ns, mark.css)
+            open_[mark.css] = PlotMark(before.begin_ns, end_ns, mark.css)
             continue
         if before is not None:
             _span(panel, before)
@@ -94,7 +103,7 @@ def _marked(panel: Panel, marks: Iterable[Mark]) -> None:
         _span(panel, mark)
 
 
-def _span(panel: Panel, mark: Mark) -> None:
+def _span(panel: Panel, mark: PlotMark) -> None:
     low, high = panel.x.low, panel.x.high
     panel.span(max(mark.begin_ns, low), min(mark.end_ns, high), mark.css)
 
@@ -124,7 +133,7 @@ def _range(*values: Array) -> tuple[float, float]:
     return low - room, high + room
 
 
-def book(picture: BookPicture, marks: Sequence[Mark] = ()) -> str:
+def book(picture: BookPicture, marks: Sequence[PlotMark] = ()) -> str:
     """What rests in the book, and where: shades by size, the best prices as lines."""
     thin = picture.thin(_COLUMNS)
     begin, end = int(thin.times_ns[0]), int(picture.times_ns[-1])
@@ -167,7 +176,7 @@ def _sizes(prices: Array, sizes: Array, edges: Array) -> Array:
     return made
 
 
-def spread(picture: BookPicture, marks: Sequence[Mark] = ()) -> str:
+def spread(picture: BookPicture, marks: Sequence[PlotMark] = ()) -> str:
     """The distance of the best prices, in basis points; below zero the book is crossed."""
     x, ticks = time_axis(int(picture.times_ns[0]), int(picture.times_ns[-1]))
     values = picture.spread_bps
@@ -227,7 +236,7 @@ def clocks(streams: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> st
 
 
 def flaws_over_time(
-    rows: Sequence[tuple[str, Sequence[tuple[int, int]], Sequence[Mark]]],
+    rows: Sequence[tuple[str, Sequence[tuple[int, int]], Sequence[PlotMark]]],
     begin_ns: int,
     end_ns: int,
 ) -> str:
@@ -238,7 +247,7 @@ def flaws_over_time(
     for number, (name, recorded, marks) in enumerate(rows):
         top = 18 + 26 * number
         lane = Panel(x, Scale(0, 1, top + 16, top))
-        _marked(lane, [Mark(begin, end, "lane") for begin, end in recorded])
+        _marked(lane, [PlotMark(begin, end, "lane") for begin, end in recorded])
         _marked(lane, marks)
         panel.parts += lane.parts
         panel.text(218, top + 13, _short(name, _LANE_LETTERS), "", "end")

@@ -21,7 +21,7 @@ from tapewire.protocol.fields import (
     u32,
     u64,
 )
-from tapewire.protocol.layout import Field, Layout
+from tapewire.protocol.layout import Field, MessageLayout
 from tapewire.protocol.messages import Message, asdict, declare, message, replace
 from tapewire.protocol.registry import forget, known, register
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Field",
     "FieldType",
-    "Layout",
     "Message",
+    "MessageLayout",
     "TypeTable",
     "asdict",
     "bool8",

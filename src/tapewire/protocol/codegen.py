@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tapewire.errors import CorruptRecord, InvalidMessage
-from tapewire.protocol.layout import Field, Layout
+from tapewire.protocol.layout import Field, MessageLayout
 
 __all__ = ["compile_functions", "misfit"]
 
@@ -49,7 +49,7 @@ _MISFITS = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
 
 
 def compile_functions(
-    layout: Layout, defaults: Mapping[str, Any], declare: Callable[..., None]
+    layout: MessageLayout, defaults: Mapping[str, Any], declare: Callable[..., None]
 ) -> tuple[dict[str, Any], Callable[[type], None]]:
     """The methods of a message class by name, and a function that is told the class."""
     packer = struct.Struct(layout.struct_format)
@@ -135,7 +135,7 @@ def all_bool(values: Any) -> bool:
     return all(value is True or value is False for value in values)
 
 
-def explain(layout: Layout, values: tuple[Any, ...]) -> InvalidMessage:
+def explain(layout: MessageLayout, values: tuple[Any, ...]) -> InvalidMessage:
     """Which of these values does not fit its field, and why."""
     for field, value in zip(layout.fields, values, strict=True):
         why = misfit(field, value)
@@ -144,7 +144,7 @@ def explain(layout: Layout, values: tuple[Any, ...]) -> InvalidMessage:
     return InvalidMessage(f"{layout.name}: the values do not fit: {values!r}")
 
 
-def not_text(layout: Layout, error: UnicodeDecodeError) -> CorruptRecord:
+def not_text(layout: MessageLayout, error: UnicodeDecodeError) -> CorruptRecord:
     """The error for a `char` field whose bytes, out of a log, are no text."""
     names = ", ".join(field.name for field in layout.fields if field.type.name == "char")
     return CorruptRecord(

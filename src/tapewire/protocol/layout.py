@@ -13,7 +13,7 @@ from tapewire.protocol.fields import MAX_MESSAGE_BYTES, FieldType, is_name
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Field", "Layout"]
+__all__ = ["Field", "MessageLayout"]
 
 MAX_FIELDS = 255
 MAX_TYPE_ID = 0xFFFE  # 0xFFFF is the padding's
@@ -38,15 +38,16 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Layout:
+class MessageLayout:
     """The bytes of one version of a message.
 
     Bytes that belong to no field are reserved: written as zeros, ignored when read. A layout that
     breaks a rule cannot be made: `InvalidMessage` names the rule and the field.
 
     Example:
-        >>> from tapewire.protocol import Layout, fields
-        >>> layout = Layout.natural("Tick", 0x2001, 1, [("side", fields.u8), ("price", fields.i64)])
+        >>> from tapewire.protocol import MessageLayout, fields
+        >>> members = [("side", fields.u8), ("price", fields.i64)]
+        >>> layout = MessageLayout.natural("Tick", 0x2001, 1, members)
         >>> layout.size, layout.struct_format
         (16, '<B7xq')
         >>> print(layout)
@@ -66,7 +67,7 @@ class Layout:
     @classmethod
     def natural(
         cls, name: str, type_id: int, version: int, fields: Iterable[tuple[str, FieldType]]
-    ) -> Layout:
+    ) -> MessageLayout:
         """As a C compiler would: each field at a multiple of its alignment, in the order given."""
         placed: list[Field] = []
         end, widest = 0, 1
@@ -169,7 +170,7 @@ def check_type_id(type_id: object) -> None:
         raise InvalidTypeId(f"type_id must be from 0 to 0x{MAX_TYPE_ID:04X}: type_id={type_id!r}")
 
 
-def check_versions(known: Iterable[Layout], new: Layout) -> None:
+def check_versions(known: Iterable[MessageLayout], new: MessageLayout) -> None:
     """Refuse `new` where a record of it could be taken for one of another version.
 
     A record does not say its version: its size does. So sizes rise with versions.
@@ -194,7 +195,7 @@ def check_versions(known: Iterable[Layout], new: Layout) -> None:
             )
 
 
-def describe(layout: Layout) -> str:
+def describe(layout: MessageLayout) -> str:
     """Name and fields on one line."""
     fields = ", ".join(f"{field.name}: {field.type!r} @{field.offset}" for field in layout.fields)
     return f"{layout.name}({fields}; {layout.size} bytes)"

@@ -13,7 +13,7 @@ from tapewire.log import Batch, Record
 from tapewire.protocol import registry
 from tapewire.protocol.codegen import compile_functions, misfit
 from tapewire.protocol.fields import FieldType
-from tapewire.protocol.layout import RESERVED, Layout
+from tapewire.protocol.layout import RESERVED, MessageLayout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ class Message(_Base):
     dtype: ClassVar[np.dtype[Any]] = _Dtype()  # type: ignore[assignment]
 
     if TYPE_CHECKING:
-        __tapewire_layout__: ClassVar[Layout]
+        __tapewire_layout__: ClassVar[MessageLayout]
 
         @staticmethod
         def __tapewire_make__(data: Buffer) -> Any: ...
@@ -65,7 +65,7 @@ class Message(_Base):
         def __bytes__(self) -> bytes: ...
 
     @classmethod
-    def layout(cls) -> Layout:
+    def layout(cls) -> MessageLayout:
         """Offsets, sizes and types; ``print(Fill.layout())`` shows them as a table."""
         return cls.__tapewire_layout__
 
@@ -134,7 +134,7 @@ class Message(_Base):
         return replace(self, **changes)
 
 
-def _decode_batch(layout: Layout, batch: Batch) -> np.ndarray[Any, Any]:
+def _decode_batch(layout: MessageLayout, batch: Batch) -> np.ndarray[Any, Any]:
     others = batch.type_id[batch.type_id != layout.type_id]
     if len(others):
         raise _other_type(layout, int(others[0]))
@@ -147,7 +147,7 @@ def _decode_batch(layout: Layout, batch: Batch) -> np.ndarray[Any, Any]:
         ) from None
 
 
-def _other_type(layout: Layout, type_id: int) -> InvalidMessage:
+def _other_type(layout: MessageLayout, type_id: int) -> InvalidMessage:
     return InvalidMessage(
         f"a record is of another type: type_id=0x{type_id:04X}, "
         f"{layout.name} is 0x{layout.type_id:04X}",
@@ -227,7 +227,7 @@ def message(type_id: int, *, version: int = 1) -> Callable[[type[_T]], type[_T]]
     def wrap(cls: type[_T]) -> type[_T]:
         frame = sys._getframe(1)
         fields = _annotated_fields(cls, frame.f_globals, {**frame.f_locals, **vars(cls)})
-        layout = Layout.natural(cls.__name__, type_id, version, fields.items())
+        layout = MessageLayout.natural(cls.__name__, type_id, version, fields.items())
         defaults = {name: vars(cls)[name] for name in fields if name in vars(cls)}
         made = make_class(layout, defaults, cls)
         registry.register(made)
@@ -270,7 +270,7 @@ def _annotated_fields(
 
 
 def make_class(
-    layout: Layout, defaults: Mapping[str, Any] | None = None, written: type | None = None
+    layout: MessageLayout, defaults: Mapping[str, Any] | None = None, written: type | None = None
 ) -> type[Message]:
     """The message class of a layout, with the methods that somebody has `written`, if any."""
     defaults = defaults or {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapewire import log
 from tapewire.errors import LayoutConflict, TapewireError, UnsupportedVersion
-from tapewire.protocol.layout import Layout, check_versions
+from tapewire.protocol.layout import MessageLayout, check_versions
 
 if TYPE_CHECKING:
     from tapewire.protocol.messages import Message
@@ -53,7 +53,7 @@ def register(cls: type[Message]) -> None:
     _set(layout.type_id, versions)
 
 
-def _go_together(other: type[Message], layout: Layout) -> bool:
+def _go_together(other: type[Message], layout: MessageLayout) -> bool:
     try:
         check_versions([other.layout()], layout)
     except LayoutConflict:
@@ -87,7 +87,7 @@ def _set(type_id: int, versions: dict[int, type[Message]]) -> None:
     log.register_decoder(type_id, decode)
 
 
-def wrong_size(size: int, layouts: list[Layout]) -> TapewireError:
+def wrong_size(size: int, layouts: list[MessageLayout]) -> TapewireError:
     """The error for a payload that is of none of these versions of one type."""
     newest = max(layouts, key=lambda layout: layout.version)
     have = ", ".join(layout.title for layout in layouts)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapewire.log import Record
 from tapewire.protocol import types_file
-from tapewire.protocol.layout import Layout
+from tapewire.protocol.layout import MessageLayout
 from tapewire.protocol.messages import Message, asdict, make_class
 
 __all__ = ["TypeTable", "load_types"]
@@ -31,7 +31,7 @@ class TypeTable:
         7
     """
 
-    def __init__(self, layouts: Iterable[Layout] = ()) -> None:
+    def __init__(self, layouts: Iterable[MessageLayout] = ()) -> None:
         # A class is made when a record asks for it: a tool may never meet most of them.
         self._layouts = {(layout.type_id, layout.size): layout for layout in layouts}
         self._classes: dict[tuple[int, int], type[Message]] = {}
@@ -47,7 +47,7 @@ class TypeTable:
         return cls(types_file.read(folder))
 
     @property
-    def layouts(self) -> list[Layout]:
+    def layouts(self) -> list[MessageLayout]:
         """Every layout, those of one type in the order of their versions."""
         return list(self._layouts.values())
 

@@ -19,7 +19,7 @@ from tapewire.protocol.json_file import (
     parse_checked,
     store,
 )
-from tapewire.protocol.layout import Field, Layout, check_versions
+from tapewire.protocol.layout import Field, MessageLayout, check_versions
 
 __all__ = ["FILE_NAME", "merge", "read"]
 
@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 4 << 20
 MAX_LAYOUTS = 4096
 
 
-def read(folder: str | os.PathLike[str]) -> list[Layout]:
+def read(folder: str | os.PathLike[str]) -> list[MessageLayout]:
     """The layouts that a log's `types.json` holds; none when there is no such file.
 
     Raises:
@@ -45,7 +45,7 @@ def read(folder: str | os.PathLike[str]) -> list[Layout]:
     return parse(text, path)
 
 
-def merge(folder: str | os.PathLike[str], layouts: Iterable[Layout]) -> None:
+def merge(folder: str | os.PathLike[str], layouts: Iterable[MessageLayout]) -> None:
     """Add layouts to `types.json`, at once and for good; writes nothing when all are there.
 
     Only the holder of a log's writer may call this.
@@ -57,7 +57,7 @@ def merge(folder: str | os.PathLike[str], layouts: Iterable[Layout]) -> None:
     path = os.path.join(os.fspath(folder), FILE_NAME)
     with locked_folder(os.fspath(folder), FILE_NAME) as folder_fd:
         there = read(folder)
-        added: list[Layout] = []
+        added: list[MessageLayout] = []
         for layout in layouts:
             of_type = (old for old in there + added if old.type_id == layout.type_id)
             try:
@@ -78,7 +78,7 @@ def merge(folder: str | os.PathLike[str], layouts: Iterable[Layout]) -> None:
             store(path, text, folder_fd)
 
 
-def render(layouts: Iterable[Layout]) -> bytes:
+def render(layouts: Iterable[MessageLayout]) -> bytes:
     """The file for these layouts: JSON, with a line for each field."""
     types = []
     for layout in sorted(layouts, key=lambda layout: (layout.type_id, layout.version)):
@@ -108,18 +108,18 @@ def render(layouts: Iterable[Layout]) -> bytes:
     return f'{head[:-1]}, "types": [\n {between.join(types)}\n]}}\n'.encode()
 
 
-def parse(text: bytes, path: str) -> list[Layout]:
+def parse(text: bytes, path: str) -> list[MessageLayout]:
     """The layouts in the bytes of a `types.json`; `path` is for errors."""
-    made: list[Layout] = parse_checked(text, path, _layouts, _REMEDY)
+    made: list[MessageLayout] = parse_checked(text, path, _layouts, _REMEDY)
     return made
 
 
 _REMEDY = "restore the file, or remove it: records stay, and a writer declares its messages anew"
 
 
-def _layouts(document: Any) -> list[Layout]:
+def _layouts(document: Any) -> list[MessageLayout]:
     entries = entries_of(document, FORMAT, FORMAT_VERSION, "types", MAX_LAYOUTS)
-    by_type: dict[int, list[Layout]] = {}
+    by_type: dict[int, list[MessageLayout]] = {}
     for i, entry in enumerate(entries):
         where = f"types[{i}]"
         layout = _layout(entry, where)
@@ -135,16 +135,16 @@ def _layouts(document: Any) -> list[Layout]:
     return [layout for versions in by_type.values() for layout in versions]
 
 
-def _layout(entry: Any, where: str) -> Layout:
+def _layout(entry: Any, where: str) -> MessageLayout:
     members(entry, where, type_id=int, name=str, version=int, size=int, fields=list)
     fields = []
     for i, field in enumerate(entry["fields"]):
         at = f"{where}.fields[{i}]"
         members(field, at, name=str, type=str, offset=int, count=int)
         fields.append(Field(field["name"], _field_type(field, at), field["offset"]))
-    made: Layout = _in_context(
+    made: MessageLayout = _in_context(
         where,
-        Layout,
+        MessageLayout,
         entry["name"],
         entry["type_id"],
         entry["version"],

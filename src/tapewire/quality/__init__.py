@@ -3,7 +3,7 @@
 Nothing here knows Spark; the job `quality` runs `measure` for every part, on any machine.
 """
 
-from tapewire.quality.limits import Limits
+from tapewire.quality.limits import QualityLimits
 from tapewire.quality.measure import DayLogs, DayMeasures, measure
 
-__all__ = ["DayLogs", "DayMeasures", "Limits", "measure"]
+__all__ = ["DayLogs", "DayMeasures", "QualityLimits", "measure"]

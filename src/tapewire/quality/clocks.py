@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tapewire.quality.limits import Limits
+from tapewire.quality.limits import QualityLimits
 
 __all__ = ["BIN_NS", "ClockMeasure", "bucket_of", "value_of"]
 
@@ -52,7 +52,7 @@ def value_of(bucket: int) -> int:
 class ClockMeasure:
     """The clocks of one stream's day."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QualityLimits) -> None:
         self._limits = limits
         self.records = 0
         self.timed = 0  # with an exchange time

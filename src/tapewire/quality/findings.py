@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tapewire.quality.limits import Limits
+from tapewire.quality.limits import QualityLimits
 from tapewire.text import counted, duration
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ TABLES: dict[str, pa.Schema] = {
 }
 
 
-def findings_of(day: DayMeasures, gaps: list[Gap], limits: Limits) -> list[dict[str, Any]]:
+def findings_of(day: DayMeasures, gaps: list[Gap], limits: QualityLimits) -> list[dict[str, Any]]:
     """What a person should know, the worst first; none of a day as it should be."""
     found: list[dict[str, Any]] = []
 

@@ -9,11 +9,11 @@ from typing import Any, Self
 from tapewire.errors import InvalidOption
 from tapewire.replay._features import parse_span
 
-__all__ = ["Limits"]
+__all__ = ["QualityLimits"]
 
 
 @dataclass(frozen=True)
-class Limits:
+class QualityLimits:
     """What is let pass; everything beyond is a finding.
 
     Attributes:
@@ -24,7 +24,7 @@ class Limits:
         levels: How many levels of a snapshot are compared.
 
     Example:
-        >>> Limits.parse(late="2s").late_ns, Limits.parse(early="0").early_ns
+        >>> QualityLimits.parse(late="2s").late_ns, QualityLimits.parse(early="0").early_ns
         (2000000000, 0)
     """
 

@@ -26,7 +26,7 @@ from tapewire.protocol.market import (
 )
 from tapewire.quality.clocks import ClockMeasure
 from tapewire.quality.drift import ByTime, ByTrades, Drift, venue_book
-from tapewire.quality.limits import Limits
+from tapewire.quality.limits import QualityLimits
 from tapewire.quality.spans import BookSpans
 from tapewire.replay import Replay
 from tapewire.replay._native import empty_book
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tapewire.book import L2Book, L3Book
     from tapewire.log import Batch
 
-__all__ = ["Damage", "DayLogs", "DayMeasures", "measure"]
+__all__ = ["DayLogs", "DayMeasures", "UnreadableSpan", "measure"]
 
 Array = np.ndarray[Any, Any]
 BATCH = 16_384
@@ -65,7 +65,7 @@ class DayLogs:
 
 
 @dataclass(frozen=True)
-class Damage:
+class UnreadableSpan:
     """Bytes that no record could be read from."""
 
     stream: str
@@ -83,7 +83,7 @@ class DayMeasures:
     book: BookSpans | None = None
     drift: Drift | None = None
     gaps: list[tuple[int, int, str, int, int]] = field(default_factory=list)
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[UnreadableSpan] = field(default_factory=list)
     price_scale: int = 0
     size_scale: int = 0
 
@@ -93,13 +93,13 @@ class DayMeasures:
         return sum(clock.records for clock in self.clocks.values())
 
 
-def measure(day: DayLogs, limits: Limits | None = None) -> DayMeasures:
+def measure(day: DayLogs, limits: QualityLimits | None = None) -> DayMeasures:
     """Read a day and measure it.
 
     Raises:
         InvalidOption: No file tells the scales of its book.
     """
-    limits = limits or Limits()
+    limits = limits or QualityLimits()
     found = DayMeasures()
     for stream, path in sorted(day.streams.items()):
         clock = found.clocks[stream] = ClockMeasure(limits)
@@ -121,7 +121,7 @@ def _batches(path: str, stream: str, found: DayMeasures) -> Iterator[tuple[Batch
             except (CorruptRecord, CorruptMetadata) as error:
                 skipped = log.skip_damaged()
                 found.damage.append(
-                    Damage(
+                    UnreadableSpan(
                         stream,
                         error.path or path,
                         error.offset or 0,
@@ -157,7 +157,12 @@ class _Book:
     """One pass over the log of a book."""
 
     def __init__(
-        self, day: DayLogs, path: str, limits: Limits, found: DayMeasures, clock: ClockMeasure
+        self,
+        day: DayLogs,
+        path: str,
+        limits: QualityLimits,
+        found: DayMeasures,
+        clock: ClockMeasure,
     ) -> None:
         self._day, self._path, self._found, self._clock = day, path, found, clock
         instrument = _instrument(day, path)

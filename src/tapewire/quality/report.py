@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tapewire.page import cards, count, document, legend, plots, section, table
 from tapewire.page.picture import BookPicture
-from tapewire.page.plots import Mark
+from tapewire.page.plots import PlotMark
 from tapewire.text import duration
 
 if TYPE_CHECKING:
-    from tapewire.quality import Limits
+    from tapewire.quality import QualityLimits
 
 __all__ = ["DayReport", "quality_page"]
 
@@ -44,18 +44,25 @@ class DayReport:
         """For people."""
         return f"{self.symbol} · {self.venue} · {self.date}"
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[PlotMark]:
         """What was wrong when."""
         wrong = [
-            Mark(span["begin_ns"], span["end_ns"], "dim" if span["state"] == "start" else "flaw")
+            PlotMark(
+                span["begin_ns"], span["end_ns"], "dim" if span["state"] == "start" else "flaw"
+            )
             for span in self.spans
             if _is_wrong(span)
         ]
         return wrong + [
-            Mark(gap["timestamp_ns"], gap["timestamp_ns"])
+            PlotMark(gap["timestamp_ns"], gap["timestamp_ns"])
             for gap in self.gaps
             if gap["timestamp_ns"]
         ]
+
+
+def _mark(span: dict[str, Any]) -> PlotMark:
+    look = "dim" if span["state"] == "start" else "flaw"
+    return PlotMark(span["begin_ns"], span["end_ns"], look)
 
 
 def _is_wrong(span: dict[str, Any]) -> bool:
@@ -66,7 +73,7 @@ def _is_wrong(span: dict[str, Any]) -> bool:
 def quality_page(
     days: Sequence[DayReport],
     source: str,
-    limits: Limits,
+    limits: QualityLimits,
     *,
     failed: Sequence[tuple[str, str]] = (),
 ) -> str:
@@ -291,11 +298,11 @@ def _clocks(days: Sequence[DayReport]) -> str:
     return f"<h2>Clocks</h2><p>{text}</p>{table(heads, rows)}{_more(own)}"
 
 
-def _limits(limits: Limits) -> str:
+def _limits(limits: QualityLimits) -> str:
     text = (
         f"Late: more than {duration(limits.late_ns)} after the exchange time. Let pass: "
         f"{duration(limits.early_ns)} before it, {duration(limits.behind_ns)} behind the tape, "
         f"{duration(limits.clock_drift_ns)} between the shortest ways of two hours. Snapshots of "
         f"the venue are compared to {limits.levels} levels."
     )
-    return f"<h2>Limits</h2><p>{html.escape(text)}</p>"
+    return f"<h2>QualityLimits</h2><p>{html.escape(text)}</p>"

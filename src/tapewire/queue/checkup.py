@@ -15,7 +15,7 @@ from tapewire.queue._native import Upkeep, remove_reader
 from tapewire.queue.repair import repair
 from tapewire.queue.status import QueueStatus, ReaderStatus, status
 
-__all__ = ["CheckupRules", "Finding", "examine", "mend"]
+__all__ = ["CheckupRules", "QueueFinding", "examine", "mend"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CheckupRules:
 
 
 @dataclass(frozen=True)
-class Finding:
+class QueueFinding:
     """One thing that is not as it should be.
 
     Attributes:
@@ -62,7 +62,7 @@ class Finding:
     heartbeat_ns: int | None = None
 
 
-def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[Finding]:  # noqa: B008
+def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[QueueFinding]:  # noqa: B008
     """Everything that is wrong with a queue, and notes; each once.
 
     Example:
@@ -75,7 +75,7 @@ def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[Fin
         ['temporary-file']
     """
     found = [
-        Finding(
+        QueueFinding(
             seen.path, "problem", "", line, "see what `tapewire verify` and `tapewire repair` say"
         )
         for line in seen.problems
@@ -89,13 +89,13 @@ def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[Fin
     return found + _notes(seen)
 
 
-def _failed_sync(seen: QueueStatus) -> Finding:
+def _failed_sync(seen: QueueStatus) -> QueueFinding:
     since = (
         "the checkpoint"
         if seen.checkpoint is None
         else "segment {}, offset {}".format(*seen.checkpoint)
     )
-    return Finding(
+    return QueueFinding(
         seen.path,
         "sync-failed",
         "control.meta",
@@ -106,11 +106,11 @@ def _failed_sync(seen: QueueStatus) -> Finding:
     )
 
 
-def _left_by_writer(seen: QueueStatus) -> list[Finding]:
+def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
     found = []
     if seen.writer.killed:
         found.append(
-            Finding(
+            QueueFinding(
                 seen.path,
                 "stale-lock",
                 "writer.lock",
@@ -120,7 +120,7 @@ def _left_by_writer(seen: QueueStatus) -> list[Finding]:
             )
         )
     found += [
-        Finding(
+        QueueFinding(
             seen.path,
             "temporary-file",
             os.path.basename(path),
@@ -131,7 +131,7 @@ def _left_by_writer(seen: QueueStatus) -> list[Finding]:
         for path in seen.temporary_files
     ]
     found += [
-        Finding(
+        QueueFinding(
             seen.path,
             "unsealed-segment",
             str(segment.id),
@@ -147,7 +147,7 @@ def _left_by_writer(seen: QueueStatus) -> list[Finding]:
     marks = [name for name, is_there in there if is_there]
     if marks and not _holder_lives(seen.lease):
         found.append(
-            Finding(
+            QueueFinding(
                 seen.path,
                 "stale-marks",
                 " ".join(marks),
@@ -173,12 +173,12 @@ def _is_dead(reader: ReaderStatus, rules: CheckupRules) -> bool:
     return not reader.alive and (silent or rules.reader_ttl == 0)
 
 
-def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> list[Finding]:
+def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> list[QueueFinding]:
     lag = "unknown" if reader.lag_records is None else f"{reader.lag_records:,} records"
     silent = f"silent for {reader.heartbeat_age:,.0f} s, lag {lag}"
     if _is_dead(reader, rules) and reader.pinned:
         return [
-            Finding(
+            QueueFinding(
                 seen.path,
                 "dead-pinned-reader",
                 reader.name,
@@ -189,7 +189,7 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
         ]
     if _is_dead(reader, rules):
         return [
-            Finding(
+            QueueFinding(
                 seen.path,
                 "dead-reader",
                 reader.name,
@@ -201,7 +201,7 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
         ]
     if reader.lag_bytes > rules.max_lag_bytes:
         return [
-            Finding(
+            QueueFinding(
                 seen.path,
                 "lagging-reader",
                 reader.name,
@@ -212,14 +212,14 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
     return []
 
 
-def _notes(seen: QueueStatus) -> list[Finding]:
+def _notes(seen: QueueStatus) -> list[QueueFinding]:
     notes = []
     # As retention itself: without any reader nothing is known to be done with.
     floor = min([*(r.segment for r in seen.readers), seen.end_segment]) if seen.readers else 0
     spare = [segment for segment in seen.segments if segment.id < floor]
     if spare:
         notes.append(
-            Finding(
+            QueueFinding(
                 seen.path,
                 "retention-candidates",
                 f"{spare[0].id}..{spare[-1].id}",
@@ -232,7 +232,7 @@ def _notes(seen: QueueStatus) -> list[Finding]:
     if seen.damaged_copies:
         names = ", ".join(map(os.path.basename, seen.damaged_copies))
         notes.append(
-            Finding(
+            QueueFinding(
                 seen.path,
                 "damaged-copies",
                 names,
@@ -244,7 +244,7 @@ def _notes(seen: QueueStatus) -> list[Finding]:
     return notes
 
 
-def mend(finding: Finding) -> list[str]:
+def mend(finding: QueueFinding) -> list[str]:
     """Do what a mendable finding asks for, holding the lock of the dead meanwhile; what was done.
 
     Raises:

@@ -12,11 +12,11 @@ from tapewire.clock import to_ns
 from tapewire.errors import InvalidOption, InvalidTypeId, SequenceNotRising
 from tapewire.queue._native import RowBuffers
 
-__all__ = ["Rows", "gather"]
+__all__ = ["GatheredRows", "gather"]
 
 
 @dataclass
-class Rows:
+class GatheredRows:
     """Either `array` (evenly spaced rows at `address`) or `buffers` (one object a row)."""
 
     count: int
@@ -33,18 +33,18 @@ class Rows:
     buffers: Sequence[Any] | RowBuffers | None = None
 
 
-def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -> Rows:
+def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -> GatheredRows:
     """Check every argument, so that nothing has been appended when one of them is wrong."""
     if isinstance(rows, np.ndarray):
         table = _from_array(rows)
     elif isinstance(rows, list | tuple | RowBuffers):
-        table = Rows(count=len(rows), buffers=rows)
+        table = GatheredRows(count=len(rows), buffers=rows)
     elif type(rows).__module__.startswith("pandas."):
         import pyarrow
 
         # From version 3 on pandas hands out its columns itself.
         columns = RowBuffers(pyarrow.array(rows, from_pandas=True))
-        table = Rows(count=len(columns), buffers=columns)
+        table = GatheredRows(count=len(columns), buffers=columns)
     else:
         raise TypeError(
             "rows must be a 2-D or structured numpy array, an Arrow column or a list of buffers: "
@@ -81,7 +81,7 @@ def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -
     return table
 
 
-def _from_array(rows: np.ndarray[Any, Any]) -> Rows:
+def _from_array(rows: np.ndarray[Any, Any]) -> GatheredRows:
     if rows.dtype.hasobject:
         raise TypeError(f"rows of Python objects have no bytes: dtype={rows.dtype}")
     if rows.ndim == 1 and rows.dtype.kind in "SV":
@@ -95,7 +95,7 @@ def _from_array(rows: np.ndarray[Any, Any]) -> Rows:
             f"a numpy batch is 2-D or structured: ndim={rows.ndim}, dtype={rows.dtype}; "
             "for one record a number use array.reshape(-1, 1)"
         )
-    return Rows(
+    return GatheredRows(
         count=rows.shape[0],
         array=rows,
         address=rows.ctypes.data,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tapewire.log import Batch, Reader
     from tapewire.queue import QueueStatus
 
-__all__ = ["Place", "Verdict", "Verification"]
+__all__ = ["DamagedPlace", "Verdict", "Verification"]
 
 # More than that many of a sort are counted, not listed: a hostile log has millions.
 _LISTED_MOST = 1000
@@ -38,7 +38,7 @@ _LAG_UNKNOWN = "its lag in records is not known"
 
 
 @dataclass(frozen=True)
-class Place:
+class DamagedPlace:
     """Where something is wrong, and what was lost there."""
 
     what: str
@@ -69,8 +69,8 @@ class Verdict:
     damaged_places: int = 0
     gaps_found: int = 0
     restarts_found: int = 0
-    damage: list[Place] = field(default_factory=list)
-    gaps: list[Place] = field(default_factory=list)
+    damage: list[DamagedPlace] = field(default_factory=list)
+    gaps: list[DamagedPlace] = field(default_factory=list)
     restarts: list[tuple[int, int, int]] = field(default_factory=list)  # behind records, from, to
     problems: list[str] = field(default_factory=list)  # none of them costs a record
     retired: int = 0  # how often retention removed what was to be read next
@@ -120,7 +120,7 @@ class Verification:
                 self._note_gap(error)
                 continue
             except Overrun as error:
-                self._note(Place(error.message, error.path, error.offset))
+                self._note(DamagedPlace(error.message, error.path, error.offset))
                 continue
             except (
                 CorruptRecord,
@@ -188,10 +188,10 @@ class Verification:
         self._verdict.gaps_found += 1
         if len(self._verdict.gaps) < _LISTED_MOST:
             lost = error.first, error.last
-            place = Place(error.message, error.path, error.offset, None, *lost)
+            place = DamagedPlace(error.message, error.path, error.offset, None, *lost)
             self._verdict.gaps.append(place)
 
-    def _note(self, place: Place) -> None:
+    def _note(self, place: DamagedPlace) -> None:
         self._verdict.damaged_places += 1
         if len(self._verdict.damage) < _LISTED_MOST:
             self._verdict.damage.append(place)
@@ -208,10 +208,10 @@ class Verification:
             skipped = None
         if skipped is not None and skipped.bytes:
             lost = skipped.first_seq, skipped.last_seq
-            self._note(Place(error.message, error.path, error.offset, skipped.bytes, *lost))
+            self._note(DamagedPlace(error.message, error.path, error.offset, skipped.bytes, *lost))
             self._verdict.complete = self._verdict.complete and not self._is_behind_all()
             return True
-        self._note(Place(error.message, error.path, error.offset))
+        self._note(DamagedPlace(error.message, error.path, error.offset))
         if self._enter_next_readable_segment():
             return True
         self._verdict.complete = False

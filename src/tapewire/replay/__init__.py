@@ -20,7 +20,7 @@ from tapewire.replay.feature_stream import (
     features,
 )
 from tapewire.replay.playback import Replay, book_at
-from tapewire.replay.snapshots import Finding, SnapshotInfo
+from tapewire.replay.snapshots import SkippedFile, SnapshotInfo
 from tapewire.replay.snapshotter import Every, Round, Snapshotter
 
 __all__ = [
@@ -28,11 +28,11 @@ __all__ = [
     "Every",
     "FeatureInfo",
     "FeatureStream",
-    "Finding",
     "PythonFeature",
     "Replay",
     "Round",
     "Row",
+    "SkippedFile",
     "SnapshotInfo",
     "Snapshotter",
     "Step",

@@ -13,7 +13,7 @@ from tapewire.errors import InvalidOption
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.replay._native import Engine, Step, empty_book
 from tapewire.replay.names import Names
-from tapewire.replay.snapshots import Finding
+from tapewire.replay.snapshots import SkippedFile
 from tapewire.replay.sources import Sources
 from tapewire.replay.start import first_seq_after, time_range, warm_book
 
@@ -110,7 +110,7 @@ class Replay:
                 raise InvalidOption(f"pace must be above 0: pace={pace!r}")
         self.pace = pace
         self._clock = clock
-        self.findings: list[Finding] = []
+        self.findings: list[SkippedFile] = []
         self._sources = Sources(logs)
         try:
             self._names = Names(instruments, self._sources.folders)
@@ -261,7 +261,7 @@ def open_engine(
     snapshots: bool = True,
     skip_damaged: bool = False,
     unknown: str = "ignore",
-    findings: list[Finding] | None = None,
+    findings: list[SkippedFile] | None = None,
 ) -> Engine:
     """An engine over these logs, which stand where it begins; the arguments are those of `Replay`.
 
@@ -306,7 +306,7 @@ def book_at(
     instruments: Instruments | None = None,
     *,
     snapshots: bool = True,
-    findings: list[Finding] | None = None,
+    findings: list[SkippedFile] | None = None,
 ) -> Book:
     """The book of an instrument as it was at a time, or behind a record.
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import TapewireError
 from tapewire.replay import snapshots
-from tapewire.replay.snapshots import Finding, SnapshotFile
+from tapewire.replay.snapshots import SkippedFile, SnapshotFile
 
-__all__ = ["Shelf"]
+__all__ = ["SnapshotShelf"]
 
 
 class _Kept(NamedTuple):
@@ -19,7 +19,7 @@ class _Kept(NamedTuple):
     timestamp_ns: int | None  # None: it cannot be read
 
 
-class Shelf:
+class SnapshotShelf:
     """The snapshots that a log has, and the rules by which old ones go.
 
     Args:
@@ -41,7 +41,7 @@ class Shelf:
         self._keep, self._max_bytes, self._max_age = keep, max_bytes, max_age
         self._of: dict[tuple[int, int], list[_Kept]] = {}
 
-    def look(self, findings: list[Finding]) -> None:
+    def look(self, findings: list[SkippedFile]) -> None:
         """Take in what is there."""
         self._of.clear()
         for market in snapshots.markets(self._log):

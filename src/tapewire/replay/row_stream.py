@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
 from tapewire.replay.playback import check_numbers, open_engine
-from tapewire.replay.snapshots import Finding
+from tapewire.replay.snapshots import SkippedFile
 from tapewire.replay.sources import Sources
 from tapewire.replay.start import begins_late, next_record, stand_behind, time_range
 
@@ -103,7 +103,7 @@ class RowStream:
         self._venues = venues
         self._batch_rows = batch_rows
         self.done = False
-        self.findings: list[Finding] = []
+        self.findings: list[SkippedFile] = []
         if isinstance(logs, Iterator):  # looked at twice
             logs = list[Any](logs)
         from_ns, end_ns = time_range(time_from, time_to)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument
 
 __all__ = [
-    "Finding",
+    "SkippedFile",
     "SnapshotFile",
     "SnapshotInfo",
     "files",
@@ -56,7 +56,7 @@ class SnapshotFile(NamedTuple):
     path: Path
 
 
-class Finding(NamedTuple):
+class SkippedFile(NamedTuple):
     """A file that was passed over, and why."""
 
     path: str
@@ -159,7 +159,7 @@ def latest_before(
     time: TimeLike | None = None,
     instrument: Instrument | None = None,
     on_gap: str = "resync",
-    findings: list[Finding] | None = None,
+    findings: list[SkippedFile] | None = None,
 ) -> Snapshot | None:
     """The latest snapshot at or before a record or a time that can be believed; None without one.
 
@@ -192,11 +192,11 @@ def latest_before(
     return None
 
 
-def report(findings: list[Finding] | None, path: Path, why: str) -> None:
+def report(findings: list[SkippedFile] | None, path: Path, why: str) -> None:
     """Say that a snapshot is passed over."""
     _log.warning("snapshot passed over: %s", why)
     if findings is not None:
-        findings.append(Finding(os.fspath(path), why))
+        findings.append(SkippedFile(os.fspath(path), why))
 
 
 def write(

@@ -27,8 +27,8 @@ from tapewire.replay import snapshots
 from tapewire.replay._native import Engine
 from tapewire.replay.names import Names
 from tapewire.replay.playback import gaps_of
-from tapewire.replay.retention import Shelf
-from tapewire.replay.snapshots import Finding
+from tapewire.replay.retention import SnapshotShelf
+from tapewire.replay.snapshots import SkippedFile
 from tapewire.replay.start import begins_late, is_of_log, next_record
 
 if TYPE_CHECKING:
@@ -144,8 +144,8 @@ clock_ns=None, untrusted=0)
         self.log = Path(log)
         self.every = every
         self.name = name
-        self.findings: list[Finding] = []
-        self._shelf = Shelf(self.log, keep, max_bytes, max_age)
+        self.findings: list[SkippedFile] = []
+        self._shelf = SnapshotShelf(self.log, keep, max_bytes, max_age)
         self._names = Names(instruments, [self.log])
         self._ledger = GapLedger(self.log)
         self._stop = threading.Event()
@@ -208,7 +208,7 @@ clock_ns=None, untrusted=0)
             if str(error) != self._damage:
                 self._damage = str(error)
                 _log.warning("the log ends with damage, waiting for more: %s", error)
-                self.findings.append(Finding(os.fspath(self.log), str(error)))
+                self.findings.append(SkippedFile(os.fspath(self.log), str(error)))
             return "end"
         self._damage = None
         return why
@@ -300,7 +300,7 @@ clock_ns=None, untrusted=0)
 
     def _pass_over(self, path: str, why: str) -> None:
         _log.warning("snapshotter's note passed over, reading from the start: %s [%s]", why, path)
-        self.findings.append(Finding(path, why))
+        self.findings.append(SkippedFile(path, why))
 
     # ---- saving ---------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from tapewire.replay.start import (
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument
-    from tapewire.replay.snapshots import Finding
+    from tapewire.replay.snapshots import SkippedFile
 
     Log: TypeAlias = "str | os.PathLike[str] | Reader"
     Logs: TypeAlias = "Log | Iterable[Log] | Mapping[str, Log]"
@@ -77,7 +77,7 @@ class Sources:
         wanted: list[Instrument],
         from_ns: int | None,
         from_seq: int | None,
-        findings: list[Finding],
+        findings: list[SkippedFile],
     ) -> WarmBooks:
         """Of each instrument the latest snapshot before this; none unless all have one."""
         found: WarmBooks = {}

@@ -15,7 +15,7 @@ from tapewire.errors import (
 )
 from tapewire.log import Record
 from tapewire.replay import snapshots
-from tapewire.replay.snapshots import Finding
+from tapewire.replay.snapshots import SkippedFile
 
 if TYPE_CHECKING:
     from tapewire.clock import TimeLike
@@ -98,7 +98,7 @@ def warm_book(
     venue_id: int,
     market_id: int,
     below_seq: int | None,
-    findings: list[Finding] | None = None,
+    findings: list[SkippedFile] | None = None,
     *,
     instrument: Instrument | None = None,
 ) -> WarmBook | None:

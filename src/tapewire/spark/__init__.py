@@ -16,8 +16,8 @@ try:
 except ImportError as error:
     raise ImportError("Spark is an extra: pip install 'tapewire[spark]'") from error
 
-from tapewire.spark.running.environment import pack
-from tapewire.spark.running.session import session
+from tapewire.spark.sessions.environment import pack
+from tapewire.spark.sessions.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

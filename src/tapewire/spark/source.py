@@ -16,8 +16,8 @@ from tapewire.spark.reading import schemas
 from tapewire.spark.reading.instruments import given_instruments
 from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
 from tapewire.spark.reading.options import ReadOptions
-from tapewire.spark.running.masters import is_loopback
-from tapewire.spark.running.session import context_of, parallelism_of
+from tapewire.spark.sessions.masters import is_loopback
+from tapewire.spark.sessions.session import context_of, parallelism_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +96,7 @@ class TapewireSource(DataSource):
 
     def _asked(
         self, schema: StructType
-    ) -> tuple[ReadOptions, tuple[schemas.Column, ...], list[LogRef]]:
+    ) -> tuple[ReadOptions, tuple[schemas.ViewColumn, ...], list[LogRef]]:
         options = self._options()
         logs = self._logs(options)
         known = views.find(options.view).schema(options, logs)

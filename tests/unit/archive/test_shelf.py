@@ -5,7 +5,7 @@ import pytest
 
 import tapewire as tw
 from tapewire.archive import day_log
-from tapewire.archive.day_log import DayLog, Shelf
+from tapewire.archive.day_log import DayLog, OpenDayLogs
 from tapewire.archive.tree import Stream
 from tapewire.bus import ArchiveLayout
 from tapewire.clock import date_of
@@ -22,7 +22,7 @@ def batch(tmp):
 
 @pytest.mark.parametrize("way", ["another day takes its place", "it was idle"])
 def test_a_log_that_cannot_be_made_durable_stays_until_it_is(tmp, batch, monkeypatch, way):
-    shelf = Shelf(ArchiveLayout(tmp / "archive"), 1 << 20, 1, close_after=-1.0)
+    shelf = OpenDayLogs(ArchiveLayout(tmp / "archive"), 1 << 20, 1, close_after=-1.0)
     stream = Stream("okx", "BTC-USDT", "book")
     log = shelf.get(stream, 20_000)
     log.append(batch)
@@ -56,7 +56,7 @@ def test_every_folder_down_to_a_log_is_on_disk_before_the_log(tmp, monkeypatch):
     (tmp / "v1" / "okx").mkdir(parents=True)
     synced = []
     monkeypatch.setattr(day_log, "sync", synced.append)
-    shelf = Shelf(ArchiveLayout(tmp), 65536, None, 60.0)
+    shelf = OpenDayLogs(ArchiveLayout(tmp), 65536, None, 60.0)
     for stream in ("trades", "book"):
         shelf.get(Stream("okx", "BTCUSDT", stream), 0)
     shelf.close()

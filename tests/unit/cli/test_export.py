@@ -181,8 +181,8 @@ def test_what_is_appended_meanwhile_is_not_part_of_it(queue, tmp, monkeypatch):
             writer.append(1, b"meanwhile")
             return counted(self, batch)
 
-        counted = command.Done.count
-        monkeypatch.setattr(command.Done, "count", and_then_append)
+        counted = command.ExportDone.count
+        monkeypatch.setattr(command.ExportDone, "count", and_then_append)
         monkeypatch.setattr(command, "_BATCH", 10)
         assert seqs(queue, tmp) == list(range(300))
 
@@ -287,13 +287,13 @@ from tapewire.cli import export_run as command
 from tapewire.cli.app import main
 
 folder, signum, *sys.argv[1:] = sys.argv[1:]
-counted = command.Done.count
+counted = command.ExportDone.count
 def count(self, batch):
     counted(self, batch)
     if self.records == 20:
         print(os.listdir(folder), flush=True)
         os.kill(os.getpid(), int(signum))
-command.Done.count = count
+command.ExportDone.count = count
 command._BATCH = 10
 main()
 """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tapewire.errors import CorruptSource
 from tapewire.ingest._parsers import FAULTS, MISSING, SKIP, ItchDecoder, RowParser, decimal
 from tapewire.ingest.source import SourceFile
-from tapewire.ingest.tables import Column, csv_blocks, pair_blocks
+from tapewire.ingest.tables import TableColumn, csv_blocks, pair_blocks
 
 
 class Kept:
@@ -85,7 +85,7 @@ def test_columns_are_found_by_name_and_others_passed_over(tmp):
     rows, report = table(
         tmp,
         b"z,price,side\r\nq,1.5,ask\r\n,2,bid\r\n",
-        [Column("side", "word", words=("bid", "ask")), Column("price", scale=1)],
+        [TableColumn("side", "word", words=("bid", "ask")), TableColumn("price", scale=1)],
     )
     assert rows == [(1, 15), (0, 20)]
     assert report.rows == 2
@@ -93,24 +93,24 @@ def test_columns_are_found_by_name_and_others_passed_over(tmp):
 
 def test_missing_columns_are_named(tmp):
     with pytest.raises(CorruptSource, match="missing=price, amount"):
-        table(tmp, b"a,b\n1,2\n", [Column("price"), Column("a"), Column("amount")])
+        table(tmp, b"a,b\n1,2\n", [TableColumn("price"), TableColumn("a"), TableColumn("amount")])
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp):
     with pytest.raises(CorruptSource, match="twice: a"):
-        table(tmp, b"a,a\n1,2\n", [Column("a")])
+        table(tmp, b"a,a\n1,2\n", [TableColumn("a")])
 
 
 def test_a_file_without_a_header_is_refused(tmp):
     with pytest.raises(CorruptSource, match="no names of columns"):
-        table(tmp, b"\xff\xfe\x00\n", [Column("a")])
+        table(tmp, b"\xff\xfe\x00\n", [TableColumn("a")])
 
 
 def test_bad_rows_are_kept_aside_with_their_line(tmp):
     rows, report = table(
         tmp,
         b"a,b\n1,2\n\nx,2\n1\n1,2,3\n,2\n3,4",
-        [Column("a"), Column("b", optional=True)],
+        [TableColumn("a"), TableColumn("b", optional=True)],
     )
     assert rows == [(1, 2), (3, 4)]
     assert [(line, text) for line, text, _, _ in report.kept] == [
@@ -128,7 +128,11 @@ def test_times_become_nanoseconds(tmp):
         tmp,
         b"c,d,t\n09:30:00.030,2023.07.11,2023.07.11T00:00:00.5\n24:00:00,2023.07.11,\n"
         b"09:30:00,2023.02.30,\n",
-        [Column("c", "clock"), Column("d", "date"), Column("t", "datetime", optional=True)],
+        [
+            TableColumn("c", "clock"),
+            TableColumn("d", "date"),
+            TableColumn("t", "datetime", optional=True),
+        ],
     )
     day = 19_549
     assert rows == [(34_200_030_000_000, day, day * 86_400 * 10**9 + 500_000_000)]
@@ -138,7 +142,7 @@ def test_times_become_nanoseconds(tmp):
 def test_ids_that_are_no_numbers_are_hashed(tmp):
     from tapewire.protocol.market import symbol_hash
 
-    rows, _ = table(tmp, b"id\n18446744073709551615\nv:s\n", [Column("id", "id")])
+    rows, _ = table(tmp, b"id\n18446744073709551615\nv:s\n", [TableColumn("id", "id")])
     assert [row[0] % 2**64 for row in rows] == [2**64 - 1, symbol_hash("v", "s")]
 
 
@@ -146,7 +150,7 @@ def test_lines_of_pairs_have_their_keys_in_any_order(tmp):
     rows, report = table(
         tmp,
         b"//a=1  z=9 b=2 \r\nb=3\r\na\r\na=1 a=2\n",
-        [Column("a"), Column("b")],
+        [TableColumn("a"), TableColumn("b")],
         pair_blocks,
     )
     assert rows == [(1, 2), (MISSING, 3)]
@@ -164,7 +168,7 @@ def test_a_damaged_file_gives_what_lies_before_the_damage(tmp):
     path.write_bytes(whole[: len(whole) // 2])
     report = Kept()
     with pytest.raises(CorruptSource, match="cut short"):
-        list(csv_blocks(SourceFile(path), [Column("a")], report))
+        list(csv_blocks(SourceFile(path), [TableColumn("a")], report))
     assert report.rows > 10_000
     assert not report.kept, "the line that the damage cuts is no row"
 

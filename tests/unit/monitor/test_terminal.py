@@ -130,14 +130,15 @@ def test_p_holds_the_picture_and_lets_it_go_on(busy):
 
     async def steps(app, pilot):
         await pilot.press("p")
-        assert "paused" in screen(app)[0]
+        await until(pilot, lambda: "paused" in screen(app)[0])
+        await pilot.pause(0.1)  # what was under way is over
         before = app.snapshot
         busy["a/md"] = queue_status(last_seq=11)
         await pilot.pause(0.1)
         assert app.snapshot is before
         await pilot.press("p")
         await until(pilot, lambda: last_seq(app) == 11)
-        assert "paused" not in screen(app)[0]
+        await until(pilot, lambda: "paused" not in screen(app)[0])
 
     drive(busy, steps, interval=0.1)
 

@@ -8,8 +8,8 @@ import pytest
 from tapewire.page import plots
 from tapewire.page.features_report import DayFeatures, FeatureFacts, features_page
 from tapewire.page.picture import PICTURE_POINTS, BookPicture, span_for
-from tapewire.page.plots import Mark, Series
-from tapewire.quality import Limits
+from tapewire.page.plots import PlotMark, Series
+from tapewire.quality import QualityLimits
 from tapewire.quality.findings import TABLES
 from tapewire.quality.report import DayReport, quality_page
 
@@ -63,7 +63,7 @@ def test_a_book_without_levels_breaks_the_lines_and_is_no_number():
 @pytest.mark.parametrize("empty", [set(), set(range(20))], ids=["all there", "none there"])
 def test_a_picture_of_any_book_can_be_drawn(empty):
     picture = picture_of(20, empty=empty)
-    assert "<svg" in plots.book(picture, [Mark(START, START + 10**9)])
+    assert "<svg" in plots.book(picture, [PlotMark(START, START + 10**9)])
     assert "<svg" in plots.spread(picture)
 
 
@@ -85,14 +85,14 @@ def test_the_time_axis_has_a_few_labels_in_order(seconds):
 
 
 def test_marks_outside_the_picture_are_not_drawn():
-    inside = Mark(START + 10**9, START + 2 * 10**9)
-    outside = Mark(START - 10**12, START - 10**11)
+    inside = PlotMark(START + 10**9, START + 2 * 10**9)
+    outside = PlotMark(START - 10**12, START - 10**11)
     assert plots.book(picture_of(), [inside, outside]).count('class="flaw') == 1
 
 
 def test_ten_thousand_marks_make_no_more_rectangles_than_there_are_pixels():
-    marks = [Mark(START + i * 4_000_000, START + i * 4_000_000) for i in range(10_000)]
-    marks += [Mark(START + 45 * 10**9, START + 46 * 10**9)]
+    marks = [PlotMark(START + i * 4_000_000, START + i * 4_000_000) for i in range(10_000)]
+    marks += [PlotMark(START + 45 * 10**9, START + 46 * 10**9)]
     assert plots.book(picture_of(), marks).count('class="flaw') == 2
 
 
@@ -107,7 +107,7 @@ def test_a_page_of_a_thousand_symbols_is_of_a_size_that_can_be_opened():
         )
         for n in range(1000)
     ]
-    text = quality_page(days, "archive/", Limits())
+    text = quality_page(days, "archive/", QualityLimits())
     assert len(text) < 1 << 20
     assert "the first 40 of 1,000 symbols" in text
 
@@ -129,7 +129,7 @@ def test_names_from_elsewhere_are_text_and_never_markup():
     )
     drawn = DayFeatures(name, 2, [], {}, picture_of(name=name))
     pages = [
-        quality_page([day], name, Limits(), failed=[(name, name)]),
+        quality_page([day], name, QualityLimits(), failed=[(name, name)]),
         features_page([FeatureFacts(name, name, name, 1, 1)], [drawn], [], name, name),
     ]
     for text in pages:
@@ -138,7 +138,7 @@ def test_names_from_elsewhere_are_text_and_never_markup():
 
 
 def test_a_page_without_books_claims_nothing_of_them():
-    text = quality_page([day_report()], "archive/", Limits())
+    text = quality_page([day_report()], "archive/", QualityLimits())
     assert "<b>100%" not in text
     assert "<b>never" not in text
 
@@ -156,7 +156,7 @@ def test_a_quality_page_shows_findings_gaps_and_plots():
         ],
         picture=picture_of(),
     )
-    text = quality_page([day, day_report()], "archive/", Limits())
+    text = quality_page([day, day_report()], "archive/", QualityLimits())
     assert "1 finding in 1 of 2" in text
     assert "1 gap &lt;b&gt;" in text
     assert "5 … 7" in text
@@ -167,20 +167,20 @@ def test_a_quality_page_shows_findings_gaps_and_plots():
 
 def test_a_quality_page_of_days_without_a_finding_says_that_nothing_was_found():
     days = [day_report(facts=facts(records=1))]
-    text = quality_page(days, "archive/", Limits())
+    text = quality_page(days, "archive/", QualityLimits())
     assert "Nothing was found" in text
     assert "<b>1</b><span>record</span>" in text
 
 
 @pytest.mark.parametrize("days", [[], [day_report()]], ids=["no day", "an empty day"])
 def test_a_quality_page_of_no_records_does_not_say_that_all_is_well(days):
-    text = quality_page(days, "archive/", Limits())
+    text = quality_page(days, "archive/", QualityLimits())
     assert "There are no records" in text
     assert "<svg" not in text
 
 
 def test_parts_that_failed_are_on_the_page():
-    text = quality_page([], "archive/", Limits(), failed=[("p", "why")])
+    text = quality_page([], "archive/", QualityLimits(), failed=[("p", "why")])
     assert "1 could not be measured" in text
     assert "<td>why</td>" in text
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tapewire as tw
 from tapewire.protocol import asdict, types_file
 from tapewire.protocol.fields import BY_NAME, is_name
-from tapewire.protocol.layout import RESERVED, Layout
+from tapewire.protocol.layout import RESERVED, MessageLayout
 from tapewire.protocol.messages import make_class
 
 QUICK = settings(
@@ -36,7 +36,7 @@ names = st.one_of(
 
 
 layouts = st.builds(
-    lambda fields: Layout.natural("M", 0x2001, 1, fields),
+    lambda fields: MessageLayout.natural("M", 0x2001, 1, fields),
     st.lists(st.tuples(names, kinds), min_size=1, max_size=8, unique_by=lambda field: field[0]),
 )
 
@@ -107,7 +107,7 @@ def test_numpy_aligns_fields_as_the_layout_does(layout):
 def test_layouts_survive_their_file(some):
     ordered = sorted(some, key=lambda layout: layout.size)
     versions = [
-        Layout(layout.name, layout.type_id, n, layout.size, layout.fields)
+        MessageLayout(layout.name, layout.type_id, n, layout.size, layout.fields)
         for n, layout in enumerate(ordered, 1)
     ]
     assert types_file.parse(types_file.render(versions), "types.json") == versions

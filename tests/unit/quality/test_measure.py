@@ -10,7 +10,7 @@ import pytest
 import tapewire as tw
 from tapewire.book.gaps import Gap
 from tapewire.protocol.market import l2_diff, l2_snapshot, reset
-from tapewire.quality import DayLogs, Limits, measure
+from tapewire.quality import DayLogs, QualityLimits, measure
 from tapewire.quality.clocks import ClockMeasure
 from tapewire.quality.findings import TABLES, findings_of, rows_of
 from tapewire.replay import Every, Snapshotter
@@ -44,7 +44,7 @@ def flip(path, seq):
 
 
 def kinds(found, gaps=(), limits=None):
-    return [one["kind"] for one in findings_of(found, list(gaps), limits or Limits())]
+    return [one["kind"] for one in findings_of(found, list(gaps), limits or QualityLimits())]
 
 
 def test_a_day_without_faults_has_no_findings(day):
@@ -157,7 +157,7 @@ def test_records_early_late_and_behind_are_counted_apart(day):
     assert (clock.least_ns, clock.greatest_ns) == (-2 * MS, 11_000 * MS)
     assert clock.worst_behind_ns == 40 * MS
     assert kinds(found) == ["early", "late", "behind"]
-    loose = replace(Limits(), late_ns=60_000 * MS, early_ns=5 * MS, behind_ns=50 * MS)
+    loose = replace(QualityLimits(), late_ns=60_000 * MS, early_ns=5 * MS, behind_ns=50 * MS)
     assert kinds(measure(logs(day), loose), limits=loose) == []
 
 
@@ -214,7 +214,7 @@ def test_a_day_begins_with_the_book_of_the_day_before(tmp):
 def test_percentiles_are_within_a_percent_of_the_exact_ones():
     rng = np.random.default_rng(4)
     skew = np.concatenate([rng.lognormal(16, 2, 20_000).astype(np.int64), [-5, -4_000, 0, 1]])
-    clock = ClockMeasure(Limits())
+    clock = ClockMeasure(QualityLimits())
     received = np.full(len(skew), START_NS)
     for part in np.array_split(np.arange(len(skew)), 7):
         clock.add(received[part], received[part] - skew[part])
@@ -229,7 +229,7 @@ def test_rows_fit_their_tables(day):
 
     found = measure(logs(day))
     gaps = [Gap("venue", "binance", "BTCUSDT", "book", 5, 2**64 - 1, 7, 8, "cause")]
-    rows = rows_of(found, gaps, findings_of(found, gaps, Limits()))
+    rows = rows_of(found, gaps, findings_of(found, gaps, QualityLimits()))
     assert rows.keys() == TABLES.keys()
     for name, schema in TABLES.items():
         table = pa.Table.from_pylist(rows[name], schema)

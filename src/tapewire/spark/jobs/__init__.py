@@ -12,10 +12,10 @@ from tapewire.spark.jobs.import_files import import_files
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.quality import quality
 from tapewire.spark.jobs.refine import refine
-from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.jobs.summary import JobFinding, Summary
 
 __all__ = [
-    "Finding",
+    "JobFinding",
     "Progress",
     "Summary",
     "bars",

@@ -34,10 +34,10 @@ from tapewire.spark.jobs.parquet_logs import (
     parquet_range,
     parquet_to_log,
 )
-from tapewire.spark.jobs.parts import Part, PartResult, run_parts
+from tapewire.spark.jobs.parts import JobPart, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
-from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.jobs.summary import JobFinding, Summary
 from tapewire.spark.reading.logs import LogRef, resolve
 from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.reading.slices import Slice, plan
@@ -135,7 +135,7 @@ class _Work:
     def __init__(self, target: Path, yes: bool) -> None:
         self.target, self.yes = target, yes
 
-    def __call__(self, part: Part) -> PartResult:
+    def __call__(self, part: JobPart) -> PartResult:
         shop = Workshop(self.target, JOB)
         with shop.folder() as made, contextlib.ExitStack() as held:
             result = self.make(part, made)
@@ -154,11 +154,11 @@ class _Work:
                 shop.publish(made, place)
         return result
 
-    def make(self, part: Part, made: Path) -> PartResult:
+    def make(self, part: JobPart, made: Path) -> PartResult:
         """Fill the folder; a result without outputs leaves everything as it is."""
         raise NotImplementedError
 
-    def check(self, part: Part) -> None:
+    def check(self, part: JobPart) -> None:
         """The last look before the folder takes its place."""
 
     def is_in(self, there: Path, made: Path) -> bool:
@@ -174,7 +174,7 @@ class _ToParquet(_Work):
         super().__init__(target, yes)
         self._options = {"target_bytes": target_bytes, "codec": codec}
 
-    def make(self, part: Part, made: Path) -> PartResult:
+    def make(self, part: JobPart, made: Path) -> PartResult:
         log, slice_, place = part.work
         files = log_to_parquet(log, slice_, made, **self._options)
         return PartResult(files.rows, files.bytes, outputs=[place], counts={"logs": 1})
@@ -195,7 +195,7 @@ class _ToParquet(_Work):
 
 
 class _ToLog(_Work):
-    def make(self, part: Part, made: Path) -> PartResult:
+    def make(self, part: JobPart, made: Path) -> PartResult:
         folder, place = part.work
         rows = parquet_to_log(parquet_files(Path(folder)), made)
         size = sum(f.stat().st_blocks * 512 for f in made.iterdir() if f.is_file())
@@ -216,7 +216,7 @@ class _Rewrite(_Work):
         super().__init__(target, yes)
         self._target_bytes, self._codec = target_bytes, codec
 
-    def make(self, part: Part, made: Path) -> PartResult:
+    def make(self, part: JobPart, made: Path) -> PartResult:
         folder, place = Path(part.work[0]), part.work[1]
         here = self.target / place == folder
         files = parquet_files(folder)
@@ -224,7 +224,7 @@ class _Rewrite(_Work):
         if here and len(files) <= max(1, -(-size // self._target_bytes)):
             return PartResult(counts={"folders_right_already": 1})
         if here and any(entry.is_dir() for entry in folder.iterdir()):
-            finding = Finding(part.name, "has folders beside its files: left as it is")
+            finding = JobFinding(part.name, "has folders beside its files: left as it is")
             return PartResult(findings=[finding])
         schema = _schema_of(files)
         with Files(made, schema, self._target_bytes, self._codec) as out:
@@ -245,7 +245,7 @@ class _Rewrite(_Work):
         own = [_OWN.fullmatch(path.name) for path in parquet_files(there)]
         return there == self._source or all(own)  # files of other names are not of this job
 
-    def check(self, part: Part) -> None:
+    def check(self, part: JobPart) -> None:
         self._source = Path(part.work[0])
         if tuple(_states(Path(part.work[0]))) != part.inputs:
             raise ConcurrentUse(
@@ -260,14 +260,14 @@ def _is_in(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
     return one is None or (other is not None and other[0] <= one[0] and one[1] <= other[1])
 
 
-def _log_parts(top: Path) -> list[Part]:
+def _log_parts(top: Path) -> list[JobPart]:
     parts = []
     for log in resolve(os.fspath(top), ReadOptions()):
         slices = plan([log], ReadOptions(partitions=1), 1)
         slice_ = slices[0] if slices else None
         place = _place_of(log, top)
         inputs = ({"path": log.path, **_range(slice_)},)
-        parts.append(Part(_part_name(place), inputs, (log, slice_, place)))
+        parts.append(JobPart(_part_name(place), inputs, (log, slice_, place)))
     return parts
 
 
@@ -287,7 +287,7 @@ def _place_of(log: LogRef, top: Path) -> str:
     return os.path.basename(log.path) if relative == "." else relative
 
 
-def _folder_parts(top: Path, folders: list[Path]) -> list[Part]:
+def _folder_parts(top: Path, folders: list[Path]) -> list[JobPart]:
     parts = []
     for folder in folders:
         place = os.path.relpath(folder, top)
@@ -298,7 +298,7 @@ def _folder_parts(top: Path, folders: list[Path]) -> list[Part]:
                 hint="give the folder above it as source and target",
             )
         work = (os.fspath(folder), place)
-        parts.append(Part(_part_name(place), tuple(_states(folder)), work))
+        parts.append(JobPart(_part_name(place), tuple(_states(folder)), work))
     return parts
 
 

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 
 from tapewire.errors import InvalidOption, TapewireError
 from tapewire.spark.jobs.days import LIVE, Day, day_bounds, folder_of, input_of
-from tapewire.spark.jobs.done import Done
 from tapewire.spark.jobs.failures import typed
-from tapewire.spark.jobs.parts import DAMAGE, Part, PartResult, skip_done
+from tapewire.spark.jobs.job_marks import JobMarks
+from tapewire.spark.jobs.parts import DAMAGE, JobPart, PartResult, skip_done
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
-from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.jobs.summary import JobFinding, Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,8 +109,8 @@ def write_day_tables(
         What each day came to, by its part's name, now or before; those that failed are not in it.
     """
     root = Path(os.path.abspath(os.fspath(target)))
-    done, shop = Done(root, job), Workshop(root, job)
-    parts = [Part(day.name, _inputs(day, streams), day) for day in days]
+    done, shop = JobMarks(root, job), Workshop(root, job)
+    parts = [JobPart(day.name, _inputs(day, streams), day) for day in days]
     with shop.alone():
         left, results = skip_done(done, parts, options, summary)
         progress.expect(parts=len(left))
@@ -126,7 +126,7 @@ class _Work:
 
     spark: SparkSession
     shop: Workshop
-    done: Done
+    done: JobMarks
     root: Path
     rows_of: Callable[[str, Sequence[Day]], DataFrame]
     options: Mapping[str, Any]
@@ -134,7 +134,7 @@ class _Work:
     progress: Progress
     results: dict[str, PartResult]
 
-    def do(self, date: str, group: Sequence[Part]) -> None:
+    def do(self, date: str, group: Sequence[JobPart]) -> None:
         """A group at once; where that fails, each of its days alone: most of them are well."""
         from pyspark.errors import PySparkException
 
@@ -150,9 +150,9 @@ class _Work:
                 return
             kind = "damage" if isinstance(own, DAMAGE) else "failed"
             self.summary.failed += 1
-            self.summary.findings.append(Finding(group[0].name, str(own), kind=kind))
+            self.summary.findings.append(JobFinding(group[0].name, str(own), kind=kind))
 
-    def _write(self, date: str, group: Sequence[Part]) -> None:
+    def _write(self, date: str, group: Sequence[JobPart]) -> None:
         with self.shop.folder() as made:
             frame = self.rows_of(date, [part.work for part in group])
             with self.progress.watching(self.spark, parts=len(group)):
@@ -174,7 +174,7 @@ def _inputs(day: Day, streams: Sequence[str]) -> tuple[dict[str, Any], ...]:
     return tuple(input_of(log) for log in [*day.before[-1:], *own])
 
 
-def _groups(parts: Sequence[Part]) -> Iterator[tuple[str, list[Part]]]:
+def _groups(parts: Sequence[JobPart]) -> Iterator[tuple[str, list[JobPart]]]:
     by_date = sorted(parts, key=lambda part: (part.work.date, part.name))
     for date, group in groupby(by_date, key=lambda part: str(part.work.date)):
         all_of_it = list(group)
@@ -183,7 +183,12 @@ def _groups(parts: Sequence[Part]) -> Iterator[tuple[str, list[Part]]]:
 
 
 def _publish(
-    shop: Workshop, done: Done, made: Path, root: Path, part: Part, options: Mapping[str, Any]
+    shop: Workshop,
+    done: JobMarks,
+    made: Path,
+    root: Path,
+    part: JobPart,
+    options: Mapping[str, Any],
 ) -> PartResult:
     day: Day = part.work
     staged, place = folder_of(made, day), folder_of(root, day)

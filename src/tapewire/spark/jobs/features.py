@@ -32,7 +32,7 @@ from tapewire.spark.jobs.days import (
     folder_of,
     symbols_option,
 )
-from tapewire.spark.jobs.done import Done
+from tapewire.spark.jobs.job_marks import JobMarks
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
 from tapewire.spark.reading.options import ReadOptions
@@ -153,7 +153,7 @@ def _report(
         for day, result in days
     ]
     inputs = [asdict(fact) for fact in facts]
-    done = Done(path.parent, f"{JOB}_report")
+    done = JobMarks(path.parent, f"{JOB}_report")
     if not anew and path.exists() and done.current("report", inputs, options):
         return
     largest = sorted(days, key=lambda each: -each[1].rows)[: options["plots"]]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tapewire import ingest
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption, LayoutConflict
 from tapewire.ingest.job import job_id
-from tapewire.spark.jobs.done import Done
 from tapewire.spark.jobs.import_units import files_of, units_of
-from tapewire.spark.jobs.parts import Part, PartResult, run_parts
+from tapewire.spark.jobs.job_marks import JobMarks
+from tapewire.spark.jobs.parts import JobPart, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
-from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.jobs.summary import JobFinding, Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ def import_files(
     shown = source if isinstance(source, str | os.PathLike) else f"{len(files)} files"
     summary = Summary(JOB, os.fspath(shown), os.fspath(target))
     parts = [
-        Part(f"{format}/{name}", tuple(_state(file) for file in of), of)
+        JobPart(f"{format}/{name}", tuple(_state(file) for file in of), of)
         for name, of in units.items()
     ]
     os.makedirs(archive, mode=0o700, exist_ok=True)
@@ -96,9 +96,9 @@ class _Unit:
     def __init__(self, archive: str, format: str, options: Mapping[str, Any]) -> None:
         self._archive, self._format, self._options = archive, format, dict(options)
 
-    def __call__(self, part: Part) -> PartResult:
+    def __call__(self, part: JobPart) -> PartResult:
         jobs = self._jobs_before(part)
-        begun = Done(self._archive, BEGUN)
+        begun = JobMarks(self._archive, BEGUN)
         result = PartResult()
         for files in self._groups(part, jobs, begun):
             # A run that is killed from here on leaves an import of exactly these files: whatever
@@ -110,9 +110,9 @@ class _Unit:
         result.notes = {"jobs": jobs}
         return result
 
-    def _jobs_before(self, part: Part) -> list[dict[str, Any]]:
+    def _jobs_before(self, part: JobPart) -> list[dict[str, Any]]:
         """The imports that have ended, of files that are what they were then."""
-        mark = Done(self._archive, JOB).read(part.name)
+        mark = JobMarks(self._archive, JOB).read(part.name)
         if mark is None:
             return []
         if mark.options != _plain(self._format, self._options):
@@ -131,7 +131,7 @@ class _Unit:
         except (KeyError, TypeError) as error:
             raise CorruptMetadata(
                 f"not the mark of an import: {error!r}",
-                path=os.fspath(Done(self._archive, JOB).path(part.name)),
+                path=os.fspath(JobMarks(self._archive, JOB).path(part.name)),
                 hint="remove the file: what was imported is found again",
             ) from None
         return jobs
@@ -148,7 +148,9 @@ class _Unit:
                 hint="import the files as they are now into a new archive",
             )
 
-    def _groups(self, part: Part, jobs: list[dict[str, Any]], begun: Done) -> Iterable[list[str]]:
+    def _groups(
+        self, part: JobPart, jobs: list[dict[str, Any]], begun: JobMarks
+    ) -> Iterable[list[str]]:
         """What is still to be imported: first what a killed run had begun, then the others."""
         ended = {file for job in jobs for file in job["files"]}
         mark = begun.read(part.name)
@@ -174,7 +176,7 @@ class _Unit:
                     raise
             time.sleep(_LOOK_SECONDS)
 
-    def _take(self, part: Part, told: ImportSummary, result: PartResult) -> None:
+    def _take(self, part: JobPart, told: ImportSummary, result: PartResult) -> None:
         result.rows += sum(log.appended for log in told.logs.values())
         result.outputs += told.logs
         result.bytes += sum(_bytes_of(os.path.join(self._archive, log)) for log in told.logs)
@@ -183,13 +185,13 @@ class _Unit:
             result.counts[name] = result.counts.get(name, 0) + number
         for why, count in told.bad.items():
             result.findings.append(
-                Finding(part.name, f"bad rows: {count:,}, {why}", told.rejected or "")
+                JobFinding(part.name, f"bad rows: {count:,}, {why}", told.rejected or "")
             )
         for log in told.logs.values():
             if log.gaps:
-                result.findings.append(Finding(part.name, f"gaps: {log.gaps:,}", log.log))
+                result.findings.append(JobFinding(part.name, f"gaps: {log.gaps:,}", log.log))
         for book, why in told.untrusted.items():
-            result.findings.append(Finding(part.name, f"not trusted at the end: {why}", book))
+            result.findings.append(JobFinding(part.name, f"not trusted at the end: {why}", book))
 
 
 def _known(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,7 +229,7 @@ def _bytes_of(log: str) -> int:
         return sum(entry.stat().st_blocks * 512 for entry in entries if entry.is_file())
 
 
-def _shared_logs(results: Mapping[str, PartResult]) -> list[Finding]:
+def _shared_logs(results: Mapping[str, PartResult]) -> list[JobFinding]:
     """Logs that two units wrote to: which came first was chance."""
     owner: dict[str, str] = {}
     found = []
@@ -237,5 +239,5 @@ def _shared_logs(results: Mapping[str, PartResult]) -> list[Finding]:
             if other != name:
                 what = f"its records are of two units, in the order of their ends: other={other}; "
                 what += "import into a new archive with unit=symbol or unit=all"
-                found.append(Finding(name, what, log, "damage"))
+                found.append(JobFinding(name, what, log, "damage"))
     return found

@@ -16,8 +16,8 @@ from tapewire.errors import (
     SegmentMissing,
     TapewireError,
 )
-from tapewire.spark.jobs.done import Done
-from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.jobs.job_marks import JobMarks
+from tapewire.spark.jobs.summary import JobFinding, Summary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from tapewire.spark.jobs.progress import Progress, Tally
 
-__all__ = ["Part", "PartResult", "run_parts", "skip_done"]
+__all__ = ["JobPart", "PartResult", "run_parts", "skip_done"]
 
 MAX_TASKS = 4096  # of one Spark job: a task more costs milliseconds, and a line in the driver
 DAMAGE = (CorruptMetadata, CorruptRecord, CorruptSource, SegmentMissing)
 
 
 @dataclass(frozen=True)
-class Part:
+class JobPart:
     """What is done at once and marked.
 
     Attributes:
@@ -62,7 +62,7 @@ class PartResult:
 
     rows: int = 0
     bytes: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[JobFinding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class PartResult:
             return cls(
                 rows=int(value["rows"]),
                 bytes=int(value["bytes"]),
-                findings=[Finding(**finding) for finding in value["findings"]],
+                findings=[JobFinding(**finding) for finding in value["findings"]],
                 counts={str(name): int(number) for name, number in value["counts"].items()},
                 outputs=[str(output) for output in value["outputs"]],
                 notes=dict(value["notes"]),
@@ -92,13 +92,13 @@ class PartResult:
 
 
 def skip_done(
-    done: Done,
-    parts: Iterable[Part],
+    done: JobMarks,
+    parts: Iterable[JobPart],
     options: Mapping[str, Any],
     summary: Summary,
     *,
     remake: bool = True,
-) -> tuple[list[Part], dict[str, PartResult]]:
+) -> tuple[list[JobPart], dict[str, PartResult]]:
     """The parts still to be done, and what the others came to; those are skipped in the summary.
 
     With `remake`, a part is also to be done when something that it made has been removed.
@@ -129,8 +129,8 @@ def run_parts(
     spark: SparkSession,
     job: str,
     target: str | os.PathLike[str],
-    parts: Sequence[Part],
-    function: Callable[[Part], PartResult],
+    parts: Sequence[JobPart],
+    function: Callable[[JobPart], PartResult],
     *,
     options: Mapping[str, Any],
     summary: Summary,
@@ -159,7 +159,7 @@ def run_parts(
     Returns:
         What each part came to, by its name, now or before; those that failed are not in it.
     """
-    done = Done(os.path.abspath(os.fspath(target)), job)
+    done = JobMarks(os.path.abspath(os.fspath(target)), job)
     left, results = skip_done(done, parts, options, summary, remake=remake)
     progress.expect(parts=len(left))
     if not left:
@@ -177,9 +177,9 @@ class _Task:
 
     def __init__(
         self,
-        done: Done,
-        parts: Sequence[Part],
-        function: Callable[[Part], PartResult],
+        done: JobMarks,
+        parts: Sequence[JobPart],
+        function: Callable[[JobPart], PartResult],
         options: Mapping[str, Any],
         tally: Tally,
     ) -> None:
@@ -196,7 +196,7 @@ class _Task:
                 columns = [pa.array([index]), pa.array([text])]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _do(self, part: Part) -> dict[str, Any]:
+    def _do(self, part: JobPart) -> dict[str, Any]:
         try:
             result = self._function(part)
         except (TapewireError, OSError) as error:
@@ -204,7 +204,7 @@ class _Task:
             where = getattr(error, "path", None) or getattr(error, "filename", None) or ""
             what = error.message if isinstance(error, TapewireError) else str(error)
             hint = getattr(error, "hint", None)
-            finding = Finding(part.name, f"{what}; {hint}" if hint else what, str(where), kind)
+            finding = JobFinding(part.name, f"{what}; {hint}" if hint else what, str(where), kind)
             return {"failed": True, "finding": dataclasses.asdict(finding)}
         self._done.write(part.name, part.inputs, self._options, result.to_dict())
         self._tally.add(rows=result.rows, parts=1)
@@ -212,11 +212,11 @@ class _Task:
 
 
 def _take(
-    summary: Summary, results: dict[str, PartResult], part: Part, told: Mapping[str, Any]
+    summary: Summary, results: dict[str, PartResult], part: JobPart, told: Mapping[str, Any]
 ) -> None:
     if told["failed"]:
         summary.failed += 1
-        summary.findings.append(Finding(**told["finding"]))
+        summary.findings.append(JobFinding(**told["finding"]))
         return
     result = results[part.name] = PartResult.from_dict(told["result"])
     summary.done += 1

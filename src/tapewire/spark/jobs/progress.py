@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tapewire.spark.running.session import context_of
+from tapewire.spark.sessions.session import context_of
 from tapewire.text import rate_text, span_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tapewire.book.gaps import KINDS, Gap
 from tapewire.page import write_file
 from tapewire.page.picture import PICTURE_LEVELS, BookPicture, span_for
-from tapewire.quality import DayLogs, DayMeasures, Limits, measure
+from tapewire.quality import DayLogs, DayMeasures, QualityLimits, measure
 from tapewire.quality.findings import TABLES, findings_of, rows_of
 from tapewire.quality.report import DayReport, quality_page
 from tapewire.queue.status import status
@@ -29,10 +29,10 @@ from tapewire.spark.jobs.days import (
     symbols_option,
     write_parquet,
 )
-from tapewire.spark.jobs.parts import Part, PartResult, run_parts
+from tapewire.spark.jobs.parts import JobPart, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
-from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.jobs.summary import JobFinding, Summary
 from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.views import gaps as gaps_view
 
@@ -90,7 +90,7 @@ def quality(
         >>> print(tws.jobs.quality(spark, "archive/", "quality/"))  # doctest: +SKIP
     """
     started = time.monotonic()
-    limits = Limits.parse(
+    limits = QualityLimits.parse(
         late=late, behind=behind, early=early, clock_drift=clock_drift, levels=levels
     )
     options = ReadOptions(symbols=symbols_option(symbols), instruments=instruments)
@@ -100,7 +100,7 @@ def quality(
     root = os.path.abspath(os.fspath(target))
     progress = progress if progress is not None else Progress(JOB, quiet=True)
     parts = {
-        day.name: Part(
+        day.name: JobPart(
             day.name,
             tuple(input_of(log) for log in (*day.logs.values(), *day.before[-1:])),
             day,
@@ -147,10 +147,10 @@ def _bytes(day: Day) -> int:
 class _Measure:
     """Measures a day and writes its tables; on a worker."""
 
-    def __init__(self, target: str, limits: Limits, instruments: str | None) -> None:
+    def __init__(self, target: str, limits: QualityLimits, instruments: str | None) -> None:
         self._target, self._limits, self._instruments = target, limits, instruments
 
-    def __call__(self, part: Part) -> PartResult:
+    def __call__(self, part: JobPart) -> PartResult:
         day: Day = part.work
         found = measure(_logs_of(day, self._instruments), self._limits)
         gaps = _gaps(day, found)
@@ -163,7 +163,7 @@ class _Measure:
             rows=found.records,
             bytes=size,
             findings=[
-                Finding(
+                JobFinding(
                     part.name,
                     one["what"],
                     day.logs[one["stream"]].path if one["kind"] == "damage" else "",
@@ -182,7 +182,7 @@ class _Draw:
     def __init__(self, target: str, instruments: str | None) -> None:
         self._target, self._instruments = target, instruments
 
-    def __call__(self, part: Part) -> PartResult:
+    def __call__(self, part: JobPart) -> PartResult:
         day: Day = part.work
         [facts] = pq.ParquetFile(_file(self._target, "days", day)).read().to_pylist()
         if facts["book_begin_ns"] is None:

@@ -15,19 +15,19 @@ from tapewire.errors import InvalidOption, TapewireError
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue.status import status
 from tapewire.spark.jobs import refine_rows as rows
-from tapewire.spark.jobs.done import Done, Mark
-from tapewire.spark.jobs.parts import Part, run_parts
+from tapewire.spark.jobs.job_marks import JobMark, JobMarks
+from tapewire.spark.jobs.parts import JobPart, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.raw_keys import Keys
 from tapewire.spark.jobs.refine_finish import Finish
 from tapewire.spark.jobs.refine_rows import Tape
 from tapewire.spark.jobs.refine_survey import NO_CLOCK, Survey, survey
-from tapewire.spark.jobs.refine_units import Unit, missing_of, raw_logs, units_of
-from tapewire.spark.jobs.summary import Finding, Summary
+from tapewire.spark.jobs.refine_units import RefineUnit, missing_of, raw_logs, units_of
+from tapewire.spark.jobs.summary import JobFinding, Summary
 from tapewire.spark.reading.logs import refuse_live
 from tapewire.spark.reading.options import ReadOptions
-from tapewire.spark.running.session import context_of, parallelism_of
+from tapewire.spark.sessions.session import context_of, parallelism_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,10 +118,10 @@ def refine(
 class _Surveyed:
     """A unit, looked at."""
 
-    unit: Unit
+    unit: RefineUnit
     records: dict[str, int] = field(default_factory=dict)  # by clean log
     gaps: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[JobFinding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     tapes: list[Tape] = field(default_factory=list)
     clocks: list[int] = field(default_factory=list)
@@ -140,12 +140,12 @@ class _Run:
     progress: Progress
 
     def __post_init__(self) -> None:
-        self.split = Done(self.target, SPLIT)
-        self.begun = Done(self.target, BEGUN)
-        self.done = Done(self.target, JOB)
+        self.split = JobMarks(self.target, SPLIT)
+        self.begun = JobMarks(self.target, BEGUN)
+        self.done = JobMarks(self.target, JOB)
 
-    def do(self, units: Sequence[Unit]) -> None:
-        left: list[Unit] = []
+    def do(self, units: Sequence[RefineUnit]) -> None:
+        left: list[RefineUnit] = []
         for unit in units:
             try:
                 if self._is_left(unit):
@@ -156,7 +156,7 @@ class _Run:
             self._refine(group)
         self._finish(units)
 
-    def _is_left(self, unit: Unit) -> bool:
+    def _is_left(self, unit: RefineUnit) -> bool:
         """Plan what is to be read of a unit; whether there is anything."""
         wanted = _parallelism(self.spark) * 2
         unit.look(self.read, wanted)
@@ -183,22 +183,22 @@ class _Run:
         """Whether there is a clean log of this name."""
         return _inode(os.path.join(self.target, "v1", name)) is not None
 
-    def _tell_lost(self, mark: Mark, lost: Sequence[str]) -> None:
+    def _tell_lost(self, mark: JobMark, lost: Sequence[str]) -> None:
         """Clean logs that cannot be made again, told once: somebody keeps fewer days than we do."""
         for name in lost:
             what = "the clean log was removed, and raw records of it are gone: not made again"
-            self.summary.findings.append(Finding(mark.part, what, name))
+            self.summary.findings.append(JobFinding(mark.part, what, name))
         logs = {name: count for name, count in mark.result["logs"].items() if name not in lost}
         result = {**mark.result, "logs": logs}
         self.split.write(mark.part, mark.inputs, mark.options, result)
 
-    def _fail(self, unit: Unit, why: str, where: str = "") -> None:
+    def _fail(self, unit: RefineUnit, why: str, where: str = "") -> None:
         self.summary.failed += 1
-        self.summary.findings.append(Finding(unit.name, why, where, "failed"))
+        self.summary.findings.append(JobFinding(unit.name, why, where, "failed"))
 
     # ---- records --------------------------------------------------------------------------------
 
-    def _refine(self, units: Sequence[Unit]) -> None:
+    def _refine(self, units: Sequence[RefineUnit]) -> None:
         """Look at units, then put their records into clean logs and mark them."""
         keys = self._keys(units)
         ready = self._survey(units, keys)
@@ -209,7 +209,7 @@ class _Run:
             if group:
                 self._write(group, keys, replace)
 
-    def _keys(self, units: Sequence[Unit]) -> Keys:
+    def _keys(self, units: Sequence[RefineUnit]) -> Keys:
         known = {}
         for log in (log for unit in units for log in unit.logs):
             instruments = Instruments.load(log.path)
@@ -219,7 +219,7 @@ class _Run:
         found = {(one.venue, one.symbol): one for each in known.values() for one in each}
         return Keys(found.values())
 
-    def _survey(self, units: Sequence[Unit], keys: Keys) -> list[_Surveyed]:
+    def _survey(self, units: Sequence[RefineUnit], keys: Keys) -> list[_Surveyed]:
         slices = [part for unit in units for parts in unit.slices for part in parts]
         told = iter(survey(self.spark, slices, keys, self.read) if slices else [])
         ready: list[_Surveyed] = []
@@ -256,7 +256,7 @@ class _Run:
         if counts["conflicts"]:
             what = f"numbers that raw logs give to different records: {counts['conflicts']:,}; "
             what += "those of the first log were kept"
-            teller.findings.append(Finding(teller.unit.name, what, "", "damage"))
+            teller.findings.append(JobFinding(teller.unit.name, what, "", "damage"))
         for each in group:
             self._mark(each, counts if each is teller else {})
 
@@ -336,7 +336,7 @@ class _Run:
         gaps, more_gaps = _joined(old.get("gaps", []), each.gaps)
         if more_gaps:
             what = f"gaps that are not told: {more_gaps:,}; there are too many"
-            each.findings.append(Finding(each.unit.name, what))
+            each.findings.append(JobFinding(each.unit.name, what))
         findings, _ = _joined(old.get("findings", []), map(asdict, each.findings))
         logs = dict(old.get("logs", {}))
         for name, count in each.records.items():
@@ -367,14 +367,14 @@ class _Run:
 
     # ---- snapshots and gaps ---------------------------------------------------------------------
 
-    def _finish(self, units: Sequence[Unit]) -> None:
+    def _finish(self, units: Sequence[RefineUnit]) -> None:
         parts = []
         for unit in units:
             mark = self.split.known(unit.name)
             if mark is None:
                 continue
             told = mark.result
-            self.summary.findings += [Finding(**finding) for finding in told["findings"]]
+            self.summary.findings += [JobFinding(**finding) for finding in told["findings"]]
             self.summary.count(**told["counts"])
             raw = [log.path for log in unit.logs]
             for name in sorted(told["logs"]):
@@ -382,7 +382,7 @@ class _Run:
                     continue  # removed since
                 gaps = [gap for gap in told["gaps"] if _is_of(gap, name)]
                 inputs = ({"log": name, "records": told["logs"][name], "gaps": len(gaps)},)
-                parts.append(Part(name, inputs, {"gaps": gaps, "raw": raw}))
+                parts.append(JobPart(name, inputs, {"gaps": gaps, "raw": raw}))
         run_parts(
             self.spark,
             JOB,
@@ -403,7 +403,7 @@ def _joined(
     return list(found.values())[:MAX_TOLD], max(len(found) - MAX_TOLD, 0)
 
 
-def _taken_in(unit: Unit, seen: Sequence[Sequence[Survey]], source: int) -> _Surveyed:
+def _taken_in(unit: RefineUnit, seen: Sequence[Sequence[Survey]], source: int) -> _Surveyed:
     """What the surveys of a unit's slices come to; its raw logs are counted from `source` on."""
     found = _Surveyed(unit)
     strangers: dict[str, int] = {}
@@ -420,7 +420,7 @@ def _taken_in(unit: Unit, seen: Sequence[Sequence[Survey]], source: int) -> _Sur
                 for name, count in counts.items():
                     into[name] = into.get(name, 0) + count
             for what in each.damage:
-                found.findings.append(Finding(unit.name, what, log.path, "damage"))
+                found.findings.append(JobFinding(unit.name, what, log.path, "damage"))
             gaps = list(each.gaps)
             if last is not None and each.first_seq is not None and each.first_seq > last + 1:
                 gaps.append([last + 1, each.first_seq - 1, each.first_seq, each.clock_ns])
@@ -430,12 +430,12 @@ def _taken_in(unit: Unit, seen: Sequence[Sequence[Survey]], source: int) -> _Sur
             last = each.last_seq if each.last_seq is not None else last
             if each.untold:
                 what = f"gaps that are not told: {each.untold:,}; there are too many"
-                found.findings.append(Finding(unit.name, what, log.path))
+                found.findings.append(JobFinding(unit.name, what, log.path))
         found.clocks.append(clock)
         found.gaps += [asdict(gap) for gap in GapLedger(log.path).read()]
     for name, count in sorted(strangers.items(), key=lambda item: -item[1])[:20]:
         what = f"records of no known instrument: {count:,}, {name}"
-        found.findings.append(Finding(unit.name, what, unit.logs[0].path))
+        found.findings.append(JobFinding(unit.name, what, unit.logs[0].path))
     found.counts = {
         "of_no_known_instrument": sum(strangers.values()),
         "of_other_types": sum(others.values()),
@@ -444,13 +444,13 @@ def _taken_in(unit: Unit, seen: Sequence[Sequence[Survey]], source: int) -> _Sur
     return found
 
 
-def _leave_other_days(unit: Unit, found: _Surveyed) -> None:
+def _leave_other_days(unit: RefineUnit, found: _Surveyed) -> None:
     """The log of a day holds that day: another's would go between those that are there."""
     if unit.date is None:
         return
     for name in [name for name in found.records if name.split("/")[2] != unit.date]:
         what = f"records of another day were left out: {found.records.pop(name):,}, {name}"
-        found.findings.append(Finding(unit.name, what, unit.logs[0].path, "damage"))
+        found.findings.append(JobFinding(unit.name, what, unit.logs[0].path, "damage"))
 
 
 def _raw_gap(first: int, last: int, seq: int, timestamp_ns: int) -> dict[str, Any]:
@@ -514,9 +514,9 @@ def _save(frame: DataFrame, target: str, replace: bool) -> dict[str, int]:
     return {name: int(number) for name, number in seen.get.items()}
 
 
-def _groups(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+def _groups(units: Sequence[RefineUnit]) -> Iterator[list[RefineUnit]]:
     """Units that go through one shuffle; a small one alone would cost more than its work."""
-    group: list[Unit] = []
+    group: list[RefineUnit] = []
     size = 0
     for unit in units:
         if group and size + unit.bytes > BATCH_BYTES:

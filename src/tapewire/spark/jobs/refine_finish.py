@@ -13,12 +13,12 @@ from tapewire.errors import ConcurrentUse, ReaderAlreadyActive
 from tapewire.protocol import types_file
 from tapewire.queue._native import remove_reader
 from tapewire.replay import Every, Round, Snapshotter
-from tapewire.spark.jobs.parts import Part, PartResult
+from tapewire.spark.jobs.parts import JobPart, PartResult
 from tapewire.spark.jobs.raw_keys import TYPES_OF
-from tapewire.spark.jobs.summary import Finding
+from tapewire.spark.jobs.summary import JobFinding
 
 if TYPE_CHECKING:
-    from tapewire.protocol.layout import Layout
+    from tapewire.protocol.layout import MessageLayout
 
 __all__ = ["Finish"]
 
@@ -34,14 +34,14 @@ class Finish:
         target: The archive.
         snapshot_seconds: Of the tape between two snapshots of a book.
 
-    `Part.work` is what the raw logs know of it: `gaps`, as of `Gap`, and `raw`, their folders.
+    `JobPart.work` is what the raw logs know of it: `gaps`, as of `Gap`, and `raw`, their folders.
     """
 
     def __init__(self, target: str, snapshot_seconds: float) -> None:
         self._layout = ArchiveLayout(target)
         self._every = Every(seconds=snapshot_seconds)
 
-    def __call__(self, part: Part) -> PartResult:
+    def __call__(self, part: JobPart) -> PartResult:
         """Do it."""
         venue, symbol, date, stream = part.name.split("/")
         log = self._layout.log(venue, symbol, date, stream)
@@ -56,11 +56,11 @@ class Finish:
         if stream == "book":
             told, findings = self._snapshots(log)
             result.counts["snapshots"] = told.written
-            result.findings += [Finding(part.name, each.why, each.path) for each in findings]
+            result.findings += [JobFinding(part.name, each.why, each.path) for each in findings]
         gaps = len(GapLedger(log).read())
         result.counts["gaps"] = gaps
         if gaps:
-            result.findings.append(Finding(part.name, f"gaps: {gaps:,}"))
+            result.findings.append(JobFinding(part.name, f"gaps: {gaps:,}"))
         with os.scandir(log) as entries:
             result.bytes = sum(entry.stat().st_blocks * 512 for entry in entries if entry.is_file())
         return result
@@ -80,10 +80,10 @@ class Finish:
         return told, saver.findings
 
 
-def _layouts(raw: list[str], stream: str) -> list[Layout]:
+def _layouts(raw: list[str], stream: str) -> list[MessageLayout]:
     """Of the types that the stream's records have, as the raw logs know them."""
     wanted = TYPES_OF.get(stream.removesuffix("_late"), ())
-    found: dict[tuple[int, int], Layout] = {}
+    found: dict[tuple[int, int], MessageLayout] = {}
     for folder in raw:
         try:
             layouts = types_file.read(folder)

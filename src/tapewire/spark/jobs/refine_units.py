@@ -13,16 +13,16 @@ import numpy as np
 
 from tapewire.errors import InvalidOption, NotALog, TapewireError
 from tapewire.log import open_log
-from tapewire.spark.jobs.done import Mark
+from tapewire.spark.jobs.job_marks import JobMark
 from tapewire.spark.reading.logs import LogRef, resolve
 from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.reading.slices import Slice, plan
 
-__all__ = ["Unit", "missing_of", "raw_logs", "units_of"]
+__all__ = ["RefineUnit", "missing_of", "raw_logs", "units_of"]
 
 
 @dataclass
-class Unit:
+class RefineUnit:
     """Raw logs that are refined together: the same record may be in several of them.
 
     Attributes:
@@ -66,7 +66,9 @@ class Unit:
             last = parts[-1].seq_to if parts else None
             self.state.append({"path": log.path, "first_seq": first, "next_seq": last})
 
-    def go_on(self, mark: Mark, options: Mapping[str, Any], read: ReadOptions, wanted: int) -> None:
+    def go_on(
+        self, mark: JobMark, options: Mapping[str, Any], read: ReadOptions, wanted: int
+    ) -> None:
         """Leave out what an earlier run has refined; all of it again where that is not to be told.
 
         Raises:
@@ -78,7 +80,7 @@ class Unit:
             return
         self._replace(gone)
 
-    def begin_again(self, mark: Mark, options: Mapping[str, Any]) -> None:
+    def begin_again(self, mark: JobMark, options: Mapping[str, Any]) -> None:
         """Go on with what a killed run began, which may have published all of it, or nothing.
 
         Records are passed over by number where they are there, unless that run was to replace
@@ -92,11 +94,11 @@ class Unit:
         if mark.result.get("replace") or mark.options != dict(options) or not again:
             self._replace(gone)
 
-    def has_lost(self, mark: Mark) -> bool:
+    def has_lost(self, mark: JobMark) -> bool:
         """Whether raw records that an earlier run refined are gone."""
         return self._since(mark)[1]
 
-    def _since(self, mark: Mark) -> tuple[bool, bool]:
+    def _since(self, mark: JobMark) -> tuple[bool, bool]:
         """Whether there is one log, which has only grown; and whether records are gone."""
         before = {each.get("path"): each for each in mark.inputs}
         grown, gone = len(self.logs) == 1, False
@@ -118,7 +120,7 @@ class Unit:
             )
         self.replace = True
 
-    def _leave_out(self, mark: Mark, read: ReadOptions, wanted: int) -> None:
+    def _leave_out(self, mark: JobMark, read: ReadOptions, wanted: int) -> None:
         (log,), (state,), (old,) = self.logs, self.state, mark.inputs
         self.clocks = [int(clock) for clock in mark.result.get("clocks", [])]
         if old["next_seq"] is None:
@@ -145,7 +147,7 @@ def raw_logs(source: str | os.PathLike[str]) -> list[LogRef]:
     return raw
 
 
-def units_of(logs: Sequence[LogRef]) -> list[Unit]:
+def units_of(logs: Sequence[LogRef]) -> list[RefineUnit]:
     """Logs by venue and day; all of a venue together where one of them holds many days.
 
     Example:
@@ -163,11 +165,11 @@ def units_of(logs: Sequence[LogRef]) -> list[Unit]:
     for venue, of_venue in sorted(by_venue.items()):
         days = {log.date for log in of_venue}
         if None in days:
-            units.append(Unit(venue, None, sorted(of_venue)))
+            units.append(RefineUnit(venue, None, sorted(of_venue)))
             continue
         for day in sorted(day for day in days if day is not None):
             of_day = sorted(log for log in of_venue if log.date == day)
-            units.append(Unit(f"{venue}/{day}", day, of_day))
+            units.append(RefineUnit(f"{venue}/{day}", day, of_day))
             units[-1].neighbours = sorted(log for log in of_venue if _is_near(log.date, day))
     return units
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from tapewire.text import bytes_text, rate_text, span_text
 
-__all__ = ["Finding", "Summary"]
+__all__ = ["JobFinding", "Summary"]
 
 WIDTH = 80
 FINDINGS_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Finding:
+class JobFinding:
     """Something that a person should know.
 
     Attributes:
@@ -73,7 +73,7 @@ class Summary:
     done: int = 0
     skipped: int = 0
     failed: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[JobFinding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     report: str = ""
 

@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
     def __init__(
         self,
         options: ReadOptions,
-        columns: Sequence[schemas.Column],
+        columns: Sequence[schemas.ViewColumn],
         logs: list[LogRef],
         parallelism: int | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ def wanted_parts(options: ReadOptions, parallelism: int | None) -> int:
 
 def read_pack(
     partition: InputPartition,
-    columns: Sequence[schemas.Column],
+    columns: Sequence[schemas.ViewColumn],
     read: Callable[[Any], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     """What one task gives: the rows of its parts, one after the other, under Spark's schema."""

@@ -14,7 +14,7 @@ from tapewire.clock import DAY_NS, day_start_ns
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.log import kind_of
 from tapewire.queue.status import find_queues, status
-from tapewire.spark.running.session import is_loopback
+from tapewire.spark.sessions.session import is_loopback
 
 if TYPE_CHECKING:
     from tapewire.spark.reading.options import ReadOptions

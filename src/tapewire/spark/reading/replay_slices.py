@@ -28,7 +28,7 @@ from tapewire.replay import snapshots
 from tapewire.replay.start import first_seq_after, next_record, warm_book
 from tapewire.spark.reading.instruments import given_instruments
 from tapewire.spark.reading.slices import SLICE_BYTES, bytes_of
-from tapewire.spark.reading.units import Unit, runs_of
+from tapewire.spark.reading.units import LogUnit, runs_of
 
 if TYPE_CHECKING:
     from tapewire.spark.reading.logs import LogRef
@@ -97,7 +97,7 @@ class ReplaySlice(InputPartition):
 
 def plan(
     options: ReadOptions,
-    units: Sequence[Unit],
+    units: Sequence[LogUnit],
     wanted: int,
     look_back_ns: int,
     *,
@@ -133,7 +133,7 @@ def plan(
     return found
 
 
-def _refuse_many(options: ReadOptions, units: Sequence[Unit]) -> None:
+def _refuse_many(options: ReadOptions, units: Sequence[LogUnit]) -> None:
     for runs in runs_of(units):
         count = sum(len(unit.logs) for unit in runs)
         if count > 1:
@@ -234,14 +234,14 @@ def _needed(part: ReplaySlice, look_back_ns: int) -> tuple[list[ReplayLog], bool
 class _Tape:
     """A unit as it is now."""
 
-    unit: Unit
+    unit: LogUnit
     options: ReadOptions
     logs: tuple[ReplayLog, ...]  # by their first times
     bytes: int
     books: tuple[_BookLog, ...]  # those of `logs` that have snapshots
 
     @classmethod
-    def of(cls, unit: Unit, options: ReadOptions) -> _Tape:
+    def of(cls, unit: LogUnit, options: ReadOptions) -> _Tape:
         seen = [look for log in unit.logs if (look := _look(log, unit, options)) is not None]
         seen.sort(key=lambda each: (each.log.first_ns, each.log.name))
         return cls(
@@ -358,7 +358,7 @@ class _BookLog:
         return None if record is None else record.timestamp_ns + 1
 
 
-def _look(log: LogRef, unit: Unit, options: ReadOptions) -> _BookLog | None:
+def _look(log: LogRef, unit: LogUnit, options: ReadOptions) -> _BookLog | None:
     """A log as it is now; None when it is empty."""
     end: int | None = None
     last_ns, size = _NEVER, 0

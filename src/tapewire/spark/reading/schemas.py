@@ -13,7 +13,16 @@ from tapewire.errors import InvalidOption
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["GAPS", "RECORDS", "TRADES", "Column", "arrow_schema", "select", "struct_type", "take"]
+__all__ = [
+    "GAPS",
+    "RECORDS",
+    "TRADES",
+    "ViewColumn",
+    "arrow_schema",
+    "select",
+    "struct_type",
+    "take",
+]
 
 _LONG = sql.LongType()
 _INT = sql.IntegerType()
@@ -22,7 +31,7 @@ _TIME = sql.TimestampType()
 
 
 @dataclass(frozen=True)
-class Column:
+class ViewColumn:
     """One column of a view."""
 
     name: str
@@ -31,50 +40,50 @@ class Column:
 
 
 RECORDS = (
-    Column("seq", _LONG),
-    Column("timestamp_ns", _LONG),
-    Column("timestamp", _TIME),
-    Column("type_id", _INT),
-    Column("flags", _INT),
-    Column("payload", sql.BinaryType()),
-    Column("queue", _TEXT),
+    ViewColumn("seq", _LONG),
+    ViewColumn("timestamp_ns", _LONG),
+    ViewColumn("timestamp", _TIME),
+    ViewColumn("type_id", _INT),
+    ViewColumn("flags", _INT),
+    ViewColumn("payload", sql.BinaryType()),
+    ViewColumn("queue", _TEXT),
 )
 
 TRADES = (
-    Column("seq", _LONG),
-    Column("timestamp_ns", _LONG),
-    Column("timestamp", _TIME),
-    Column("venue", _TEXT),
-    Column("symbol", _TEXT),
-    Column("exchange_ts_ns", _LONG),
-    Column("price", _LONG),
-    Column("size", _LONG),
-    Column("price_scale", _INT),
-    Column("size_scale", _INT),
-    Column("side", _TEXT, nullable=True),
-    Column("trade_id", _LONG),
-    Column("buyer_order_id", _LONG),
-    Column("seller_order_id", _LONG),
-    Column("queue", _TEXT),
+    ViewColumn("seq", _LONG),
+    ViewColumn("timestamp_ns", _LONG),
+    ViewColumn("timestamp", _TIME),
+    ViewColumn("venue", _TEXT),
+    ViewColumn("symbol", _TEXT),
+    ViewColumn("exchange_ts_ns", _LONG),
+    ViewColumn("price", _LONG),
+    ViewColumn("size", _LONG),
+    ViewColumn("price_scale", _INT),
+    ViewColumn("size_scale", _INT),
+    ViewColumn("side", _TEXT, nullable=True),
+    ViewColumn("trade_id", _LONG),
+    ViewColumn("buyer_order_id", _LONG),
+    ViewColumn("seller_order_id", _LONG),
+    ViewColumn("queue", _TEXT),
 )
 
 GAPS = (
-    Column("queue", _TEXT),
-    Column("venue", _TEXT, nullable=True),
-    Column("symbol", _TEXT, nullable=True),
-    Column("stream", _TEXT, nullable=True),
-    Column("kind", _TEXT),
-    Column("first", _LONG, nullable=True),
-    Column("last", _LONG, nullable=True),
-    Column("seq", _LONG, nullable=True),
-    Column("timestamp_ns", _LONG, nullable=True),
-    Column("timestamp", _TIME, nullable=True),
-    Column("cause", _TEXT),
-    Column("action", _TEXT),
+    ViewColumn("queue", _TEXT),
+    ViewColumn("venue", _TEXT, nullable=True),
+    ViewColumn("symbol", _TEXT, nullable=True),
+    ViewColumn("stream", _TEXT, nullable=True),
+    ViewColumn("kind", _TEXT),
+    ViewColumn("first", _LONG, nullable=True),
+    ViewColumn("last", _LONG, nullable=True),
+    ViewColumn("seq", _LONG, nullable=True),
+    ViewColumn("timestamp_ns", _LONG, nullable=True),
+    ViewColumn("timestamp", _TIME, nullable=True),
+    ViewColumn("cause", _TEXT),
+    ViewColumn("action", _TEXT),
 )
 
 
-def select(columns: Sequence[Column], names: Sequence[str] | None) -> tuple[Column, ...]:
+def select(columns: Sequence[ViewColumn], names: Sequence[str] | None) -> tuple[ViewColumn, ...]:
     """Some of the columns, in the order of `names`; all when that is None.
 
     Example:
@@ -97,7 +106,7 @@ timestamp_ns, timestamp, type_id, flags, payload, queue
     return tuple(known[name] for name in names)
 
 
-def take(columns: Sequence[Column], asked: sql.StructType) -> tuple[Column, ...]:
+def take(columns: Sequence[ViewColumn], asked: sql.StructType) -> tuple[ViewColumn, ...]:
     """The columns that a schema given by ``.schema(…)`` asks for.
 
     Raises:
@@ -113,7 +122,7 @@ def take(columns: Sequence[Column], asked: sql.StructType) -> tuple[Column, ...]
             )
         if column.nullable and not field.nullable:
             raise InvalidOption(f"the schema calls not null what may be null: column={column.name}")
-        found.append(Column(field.name, field.dataType, field.nullable))
+        found.append(ViewColumn(field.name, field.dataType, field.nullable))
     return tuple(found)
 
 
@@ -127,14 +136,14 @@ def _may_be(own: sql.DataType, asked: sql.DataType) -> bool:
     return own == asked
 
 
-def struct_type(columns: Sequence[Column]) -> sql.StructType:
+def struct_type(columns: Sequence[ViewColumn]) -> sql.StructType:
     """The columns for Spark."""
     return sql.StructType(
         [sql.StructField(column.name, column.type, column.nullable) for column in columns]
     )
 
 
-def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+def arrow_schema(columns: Sequence[ViewColumn]) -> pa.Schema:
     """The columns for Arrow, as Spark will have them."""
     from pyspark.sql.pandas.types import to_arrow_schema
 

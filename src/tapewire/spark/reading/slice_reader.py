@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tapewire.spark.reading.options import ReadOptions
     from tapewire.spark.reading.slices import Slice
 
-__all__ = ["BATCH_ROWS", "Damage", "batches", "refuse_rows", "walk"]
+__all__ = ["BATCH_ROWS", "SliceDamage", "batches", "refuse_rows", "walk"]
 
 BATCH_ROWS = 65536
 _REMEDY = 'option("on_damage", "skip") goes on behind it; the view gaps lists such places'
 _log = logging.getLogger("tapewire.spark")
 
 
-class Damage:
+class SliceDamage:
     """Raises what is damaged or, asked to skip it, moves the reader on and tells.
 
     Args:
@@ -87,7 +87,7 @@ def batches(
     def warn(lost: Passed) -> None:
         _log.warning("damaged: %s: %s", name, lost.what)
 
-    damage = Damage(options.on_damage == "skip", tell or warn)
+    damage = SliceDamage(options.on_damage == "skip", tell or warn)
     # Without a filter of types: to find the next record of a rare one, a reader goes on far behind
     # the slice, through what is not of it and may be damaged.
     with open_log(part.log.path) as reader:
@@ -97,7 +97,7 @@ def batches(
             yield from _by_number(part, reader, damage)
 
 
-def walk(reader: Reader, damage: Damage, most: int | None = None) -> Iterator[Batch]:
+def walk(reader: Reader, damage: SliceDamage, most: int | None = None) -> Iterator[Batch]:
     """Batches from here to the end, or of so many records together."""
     while most is None or most > 0:
         try:
@@ -112,7 +112,7 @@ def walk(reader: Reader, damage: Damage, most: int | None = None) -> Iterator[Ba
         yield batch
 
 
-def _by_number(part: Slice, reader: Reader, damage: Damage) -> Iterator[Batch]:
+def _by_number(part: Slice, reader: Reader, damage: SliceDamage) -> Iterator[Batch]:
     try:
         reader.seek_seq(part.seq_from)
     except UNREACHABLE as error:
@@ -130,7 +130,9 @@ def _by_number(part: Slice, reader: Reader, damage: Damage) -> Iterator[Batch]:
             return
 
 
-def _by_count(part: Slice, options: ReadOptions, reader: Reader, damage: Damage) -> Iterator[Batch]:
+def _by_count(
+    part: Slice, options: ReadOptions, reader: Reader, damage: SliceDamage
+) -> Iterator[Batch]:
     if options.time_from is not None:
         reader.seek_time(options.time_from)
     left = part.count or 0
@@ -154,7 +156,7 @@ def _by_count(part: Slice, options: ReadOptions, reader: Reader, damage: Damage)
         damage.missing(error, 0, -1)  # their numbers are not to be told
 
 
-def _check_first(part: Slice, reader: Reader, damage: Damage) -> None:
+def _check_first(part: Slice, reader: Reader, damage: SliceDamage) -> None:
     """The record that the slice begins with must be there still."""
     try:
         record = reader.next()

@@ -18,7 +18,7 @@ from tapewire.log import Reader, open_log
 from tapewire.queue.status import QueueStatus, QueueWatch, SegmentStatus
 from tapewire.spark.reading.damaged import DAMAGE
 from tapewire.spark.reading.logs import LogRef
-from tapewire.spark.reading.slice_reader import Damage, walk
+from tapewire.spark.reading.slice_reader import SliceDamage, walk
 
 if TYPE_CHECKING:
     from tapewire.spark.reading.options import ReadOptions
@@ -168,7 +168,7 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
         # None where an end is damaged, too: counting comes to it, and says so.
         return _Range(log, low, high, _count(log, options), seen, size)
     with open_log(log.path) as reader:
-        damage = Damage(options.on_damage == "skip")
+        damage = SliceDamage(options.on_damage == "skip")
         first = _number_at(reader, damage.sought(reader, low), options)
         if options.time_from is not None and first is not None:
             late = _number_at(reader, reader.seek_time(options.time_from), options)
@@ -194,7 +194,7 @@ def bytes_of(seen: QueueStatus) -> int:
     return max(begun - 1, 0) * seen.segment_bytes + min(seen.end_offset, seen.segment_bytes)
 
 
-def _check_end(log: LogRef, seen: QueueStatus, damage: Damage) -> None:
+def _check_end(log: LogRef, seen: QueueStatus, damage: SliceDamage) -> None:
     """Tell of segments at the end of a log that cannot be read: no slice comes to them."""
     for segment in reversed(seen.segments):
         if segment.readable:
@@ -225,7 +225,7 @@ def _number_at(reader: Reader, found: bool, options: ReadOptions) -> _Place | No
     if not found:
         return None
     lost: list[Passed] = []
-    batch = next(walk(reader, Damage(options.on_damage == "skip", lost.append), 1), None)
+    batch = next(walk(reader, SliceDamage(options.on_damage == "skip", lost.append), 1), None)
     if batch is None:
         return None
     seq = int(batch.seq[0])
@@ -240,7 +240,7 @@ def _count(log: LogRef, options: ReadOptions) -> int:
     with open_log(log.path) as reader:
         if options.time_from is not None and not reader.seek_time(options.time_from):
             return 0
-        for batch in walk(reader, Damage(options.on_damage == "skip")):
+        for batch in walk(reader, SliceDamage(options.on_damage == "skip")):
             if options.time_to is not None:
                 times = np.maximum.accumulate(np.maximum(batch.timestamp_ns, reached))
                 before = int(np.searchsorted(times, options.time_to))

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tapewire.spark.reading.logs import LogRef
     from tapewire.spark.reading.options import ReadOptions
 
-__all__ = ["Unit", "follows", "runs_of", "units_of"]
+__all__ = ["LogUnit", "follows", "runs_of", "units_of"]
 
 _OTHER_STREAMS = ("orders_in", "orders_out")
 _REPLAYED_STREAMS = ("book", "trades")
 
 
 @dataclass(frozen=True)
-class Unit:
+class LogUnit:
     """Logs that are one tape.
 
     Attributes:
@@ -53,7 +53,7 @@ def units_of(
     *,
     read: Container[str] = (),
     begun: Iterable[str] = (),
-) -> list[Unit]:
+) -> list[LogUnit]:
     """The units of a query, sorted by venue and symbol, those of one instrument by day.
 
     Logs whose path says venue and symbol are put together by them. Of others, which may hold many
@@ -81,15 +81,15 @@ def units_of(
         else:
             mixed.append(log)
     units = [
-        Unit(known.beside(*chosen).get(venue, symbol), tuple(chosen), f"{venue}:{symbol}")
+        LogUnit(known.beside(*chosen).get(venue, symbol), tuple(chosen), f"{venue}:{symbol}")
         for (venue, symbol), all_of_it in sorted(by_name.items())
         if (chosen := _replayed(all_of_it))
     ]
     if mixed and options.symbols is None:
-        units.append(Unit(None, tuple(mixed)))
+        units.append(LogUnit(None, tuple(mixed)))
     elif mixed:
         units += [
-            Unit(
+            LogUnit(
                 one,
                 tuple(log for log in mixed if log.venue in (None, one.venue)),
                 f"{one.venue}:{one.symbol}",
@@ -100,7 +100,7 @@ def units_of(
     return [run for unit in units for run in _cut(unit, read, begun)]
 
 
-def runs_of(units: Iterable[Unit]) -> list[list[Unit]]:
+def runs_of(units: Iterable[LogUnit]) -> list[list[LogUnit]]:
     """Units of `units_of` that are of one instrument, by day; those without days by themselves."""
     by_instrument = groupby(units, key=lambda unit: (unit.whole, unit.since != ""))
     return [list(runs) for _, runs in by_instrument]
@@ -116,7 +116,7 @@ def follows(date: str, last: str) -> bool:
     return dt.date.fromisoformat(date) - dt.date.fromisoformat(last) == dt.timedelta(days=1)
 
 
-def _cut(unit: Unit, read: Container[str], begun: Iterable[str]) -> Iterator[Unit]:
+def _cut(unit: LogUnit, read: Container[str], begun: Iterable[str]) -> Iterator[LogUnit]:
     """A unit's runs of days that follow each other, behind its logs that say no day."""
     undated = tuple(log for log in unit.logs if log.date is None)
     if undated:

@@ -15,7 +15,7 @@ from tapewire.protocol import registry
 
 if TYPE_CHECKING:
     from tapewire.protocol.fields import FieldType
-    from tapewire.protocol.layout import Layout
+    from tapewire.protocol.layout import MessageLayout
 
 __all__ = ["encode", "layout_of"]
 
@@ -32,7 +32,7 @@ class Refuse(Protocol):
         ...
 
 
-def layout_of(name: str, module: str | None) -> Layout:
+def layout_of(name: str, module: str | None) -> MessageLayout:
     """The layout of a registered message, by name or id; of several versions the newest.
 
     Raises:
@@ -74,7 +74,7 @@ def _number(text: str) -> int | None:
         return None
 
 
-def encode(layout: Layout, columns: Mapping[str, Any], refuse: Refuse) -> Any:
+def encode(layout: MessageLayout, columns: Mapping[str, Any], refuse: Refuse) -> Any:
     """The payloads, as an Arrow array of binary. `columns` have no nulls.
 
     Raises:

@@ -1,9 +1,8 @@
-"""Rows of a DataFrame as columns of records, checked, and told apart by log."""
+"""FrameRows of a DataFrame as columns of records, checked, and told apart by log."""
 
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tapewire.archive.transaction import RecordColumns, StagingOptions
+from tapewire.archive.transaction.record_columns import plain
 from tapewire.bus.layout import is_day
 from tapewire.bus.names import check_name
 from tapewire.clock import DAY_NS, date_of
@@ -21,15 +22,14 @@ from tapewire.errors import (
     InvalidOption,
     InvalidTypeId,
     PayloadTooLarge,
-    SequenceNotRising,
     TapewireError,
 )
 from tapewire.spark.sink.options import KEYS, WriteOptions
 
 if TYPE_CHECKING:
-    from tapewire.protocol.layout import Layout
+    from tapewire.protocol.layout import MessageLayout
 
-__all__ = ["Columns", "Digest", "RowPlan", "Rows", "plain", "plan_rows", "twin"]
+__all__ = ["FrameRows", "RowPlan", "plan_rows"]
 
 # What the views show besides, made from the rest or from the place of the log.
 _DERIVED = frozenset({"timestamp", "queue", "date", *KEYS})
@@ -42,8 +42,8 @@ class RowPlan:
     """What each column of the DataFrame is for. Made on the driver, used in every task.
 
     Attributes:
-        has_seq: Rows bring their numbers: logs are sparse and keep them.
-        has_flags: Rows bring flags.
+        has_seq: FrameRows bring their numbers: logs are sparse and keep them.
+        has_flags: FrameRows bring flags.
         layout: Of the message that rows become; None: rows are records.
         keys: Key columns; "queue" when the name of the source's log says all of them.
         constants: Keys that are the same for all rows.
@@ -54,16 +54,20 @@ class RowPlan:
 
     has_seq: bool
     has_flags: bool
-    layout: Layout | None
+    layout: MessageLayout | None
     keys: tuple[str, ...]
     constants: dict[str, str]
     max_payload: int
     drop: bool
     keyed: bool
 
+    def staging(self, segment_bytes: int) -> StagingOptions:
+        """How rows of this plan are staged."""
+        return StagingOptions(segment_bytes, self.has_seq, self.drop, self.keyed, self.layout)
+
 
 def plan_rows(
-    options: WriteOptions, types: dict[str, str], layout: Layout | None, *, keyed: bool
+    options: WriteOptions, types: dict[str, str], layout: MessageLayout | None, *, keyed: bool
 ) -> RowPlan:
     """How columns of these names and types become records.
 
@@ -142,93 +146,7 @@ def _keys(options: WriteOptions, types: dict[str, str]) -> tuple[tuple[str, ...]
     return keys, constants
 
 
-class Digest:
-    """Of a set of rows, whatever their order and however they are split among tasks.
-
-    Two sums modulo 2⁶⁴ of a mixed word per row. It tells a batch that is done again from another
-    batch; it is no defence against somebody who wants two batches to look the same.
-    """
-
-    def __init__(self, one: int = 0, two: int = 0) -> None:
-        self.one, self.two = one, two
-
-    def add(self, other: Digest) -> None:
-        """Take in the rows of another digest."""
-        self.one, self.two = (self.one + other.one) % 2**64, (self.two + other.two) % 2**64
-
-    def __str__(self) -> str:
-        return f"{self.one:016x}{self.two:016x}"
-
-
-@dataclass
-class Columns:
-    """Rows as `append_batch` takes them; `seq` is None where logs number themselves."""
-
-    timestamp_ns: _Array
-    type_id: _Array
-    flags: _Array
-    payload: Any  # an Arrow array of binary
-    seq: _Array | None
-
-    def __len__(self) -> int:
-        return len(self.timestamp_ns)
-
-    def take(self, rows: _Array) -> Columns:
-        """These rows, in this order."""
-        return Columns(
-            self.timestamp_ns[rows],
-            self.type_id[rows],
-            self.flags[rows],
-            plain(self.payload).take(pa.array(rows)),
-            None if self.seq is None else self.seq[rows],
-        )
-
-    def part(self, start: int, stop: int) -> Columns:
-        """Rows from `start` up to `stop`, without a copy."""
-        return Columns(
-            self.timestamp_ns[start:stop],
-            self.type_id[start:stop],
-            self.flags[start:stop],
-            self.payload.slice(start, stop - start),
-            None if self.seq is None else self.seq[start:stop],
-        )
-
-    def numbers(self) -> _Array:
-        """`seq`, of rows that have one."""
-        if self.seq is None:
-            raise ValueError("these rows have no numbers")
-        return self.seq
-
-    def digest(self, log: str) -> Digest:
-        """Of these rows, which go to this log."""
-        crc = np.fromiter(
-            map(zlib.crc32, self.payload.to_pylist()), dtype=np.uint64, count=len(self)
-        )
-        sizes = pc.binary_length(self.payload).to_numpy(zero_copy_only=False)
-        word = np.full(len(self), zlib.crc32(log.encode()), np.uint64)
-        columns = (crc, sizes, self.timestamp_ns, self.type_id, self.flags)
-        for column in columns if self.seq is None else (*columns, self.seq):
-            word = _mixed(word + column.astype(np.uint64))
-        return Digest(
-            int(word.sum(dtype=np.uint64)),
-            int(_mixed(word ^ np.uint64(0x9E3779B97F4A7C15)).sum(dtype=np.uint64)),
-        )
-
-
-def plain(payload: Any) -> Any:
-    """Payloads as Arrow's `binary`: of views, which lie in a mapped log, it is a copy."""
-    return payload if pa.types.is_binary(payload.type) else payload.cast(pa.binary())
-
-
-def _mixed(word: _Array) -> _Array:
-    """The finalizer of SplitMix64: each bit depends on all bits."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: _Array = word ^ (word >> np.uint64(31))
-    return mixed
-
-
-class Rows:
+class FrameRows:
     """The rows of one task: each batch checked, and split by log.
 
     Args:
@@ -241,7 +159,7 @@ class Rows:
         self._partition = partition
         self._seen = 0
 
-    def split(self, table: Any) -> Iterator[tuple[str, Columns]]:
+    def split(self, table: Any) -> Iterator[tuple[str, RecordColumns]]:
         """Path of each log below the archive, and its rows: by number, or in the order given.
 
         Raises:
@@ -271,7 +189,7 @@ class Rows:
             return None
         return np.lexsort((seq, group))
 
-    def _columns(self, table: Any) -> Columns:
+    def _columns(self, table: Any) -> RecordColumns:
         plan = self._plan
         count = table.num_rows
         times = self._integers(table, "timestamp_ns", 0, 2**63 - 1)
@@ -291,7 +209,7 @@ class Rows:
                     InvalidOption, "flags", int(low[0]), int(flags[low[0]]), "the low 8 bits are"
                 )
         seq = self._integers(table, "seq", 0, 2**63 - 1) if plan.has_seq else None
-        return Columns(times, type_ids.astype(np.uint16), flags, payload, seq)
+        return RecordColumns(times, type_ids.astype(np.uint16), flags, payload, seq)
 
     def _logs(self, table: Any, times: _Array) -> tuple[_Array, list[str]]:
         """A number for each row, and the log that each number means."""
@@ -371,7 +289,7 @@ class Rows:
             )
         return column
 
-    def _message(self, table: Any, layout: Layout) -> Any:
+    def _message(self, table: Any, layout: MessageLayout) -> Any:
         from tapewire.spark.sink.messages import encode
 
         columns = {field.name: self._present(table, field.name) for field in layout.fields}
@@ -392,14 +310,6 @@ class Rows:
             f"row={self._seen + row} of partition {self._partition}",
             hint=hint or f"filter or mend such rows: df.where({column!r} …)",
         )
-
-
-def twin(log: str, seq: int) -> SequenceNotRising:
-    """The error for a number that a log would have twice."""
-    return SequenceNotRising(
-        f"a log has each number once: seq={seq}, log={log}",
-        hint='drop the duplicates, or leave them to the sink: option("duplicates", "drop")',
-    )
 
 
 def _path(key: dict[str, str], plan: RowPlan) -> str:

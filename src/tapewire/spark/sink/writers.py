@@ -19,13 +19,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from tapewire.archive.transaction import Archive, Digest, StagedRun, StagingTask
 from tapewire.errors import InvalidOption
 from tapewire.protocol.instruments import Instruments
 from tapewire.spark.sink.messages import layout_of
 from tapewire.spark.sink.options import WriteOptions
-from tapewire.spark.sink.publish import Archive
-from tapewire.spark.sink.rows import Digest, plan_rows
-from tapewire.spark.sink.staging import Run, Stage
+from tapewire.spark.sink.rows import FrameRows, plan_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +58,7 @@ class Staged(WriterCommitMessage):
 
     job: str
     partition: int
-    runs: list[Run]
+    runs: list[StagedRun]
     rows: int
     digest: tuple[int, int]
 
@@ -96,12 +95,11 @@ class _Sink:
         partition = 0 if context is None else context.partitionId()
         attempt = 0 if context is None else context.taskAttemptId()
         folder = Archive(self.options.path).jobs.folder(job)
-        with Stage(
+        with StagingTask(
             folder,
             f"task-{partition}-{attempt}",
-            self.plan,
-            self.options.segment_bytes,
-            partition,
+            FrameRows(self.plan, partition).split,
+            self.plan.staging(self.options.segment_bytes),
         ) as stage:
             for batch in batches:
                 stage.add(batch)

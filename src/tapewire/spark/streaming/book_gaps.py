@@ -3,7 +3,7 @@
 A book notices what the venue's own numbers leave out, and to notice it must have followed them: so
 the books of a log are kept between micro-batches, in the folder that the query names, as those of
 the replayed views are. A state also knows what was found before it, so that a ledger which tells
-the same later is not repeated. States are hints here too: what is lost is built again.
+the same later is not repeated. Checkpoints are hints here too: what is lost is built again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tapewire.replay._features import Plan, positions_in
 from tapewire.replay.playback import gaps_of
 from tapewire.replay.row_stream import RowStream
 from tapewire.spark.reading.instruments import given_instruments
+from tapewire.spark.streaming.checkpoints import CheckpointMark, Checkpoints
 from tapewire.spark.streaming.replay_steps import ReplayStep, check_there, front
-from tapewire.spark.streaming.states import Mark, States
 from tapewire.spark.views.gaps import WITHOUT_BOOKS, PathNames, event_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def kept_from(log: LogRef, committed: int, options: ReadOptions) -> int:
 
 
 def _state_at(
-    log: LogRef, place: int, options: ReadOptions, states: States
+    log: LogRef, place: int, options: ReadOptions, states: Checkpoints
 ) -> tuple[bytes | None, frozenset[bytes]]:
     """The books behind all records below `place`, and digests of what they had missed by then."""
     if place == 0:
@@ -122,19 +122,21 @@ def _replay(
         return [gap for gap in gaps_of(stream.engine) if gap.kind != "record"], stream.save()
 
 
-def _states_of(options: ReadOptions) -> States:
+def _states_of(options: ReadOptions) -> Checkpoints:
     assert options.state is not None
     names = ("view", "seq_from", "time_from", "instruments", "reader")
     meaning = {name: getattr(options, name) for name in names}
-    return States(options.state, meaning, lambda state: positions_in(_split(state)[0]))
+    return Checkpoints(options.state, meaning, lambda state: positions_in(_split(state)[0]))
 
 
-def _mark(log: LogRef, place: int) -> Mark:
+def _mark(log: LogRef, place: int) -> CheckpointMark:
     """A log is its own tape: its numbers are the time."""
-    return Mark(place, {log.name: place})
+    return CheckpointMark(place, {log.name: place})
 
 
-def _save(states: States, log: LogRef, place: int, known: frozenset[bytes], state: bytes) -> None:
+def _save(
+    states: Checkpoints, log: LogRef, place: int, known: frozenset[bytes], state: bytes
+) -> None:
     head = len(known).to_bytes(_DIGEST, "little")
     states.save(log.name, _mark(log, place), head + b"".join(sorted(known)) + state)
 

@@ -18,8 +18,8 @@ from tapewire.book.gaps import Gap, GapLedger
 from tapewire.spark.reading import slices
 from tapewire.spark.reading.batch import read_pack, wanted_parts
 from tapewire.spark.streaming.book_gaps import has_books, kept_from, replayed_gaps
+from tapewire.spark.streaming.checkpoints import check_folder
 from tapewire.spark.streaming.offsets import Offset
-from tapewire.spark.streaming.states import check_folder
 from tapewire.spark.streaming.stream import StreamReader
 from tapewire.spark.views import gaps
 

@@ -22,7 +22,7 @@ from tapewire.replay._features import positions_in
 from tapewire.replay.start import next_record
 from tapewire.spark.reading.damaged import seek_seq
 from tapewire.spark.reading.replay_slices import instruments_of
-from tapewire.spark.streaming.states import Found, Mark, States
+from tapewire.spark.streaming.checkpoints import CheckpointMark, Checkpoints, FoundCheckpoint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,15 +56,15 @@ class ReplayStep(InputPartition):
     unit: str
     instrument: Instrument | None
     paths: dict[str, str]
-    start: Mark | None
-    end: Mark
+    start: CheckpointMark | None
+    end: CheckpointMark
     behind: tuple[str, ...] = ()
     fronts: Mapping[str, int] = field(default_factory=dict)
     price_scale: int = 0
     bytes: int = 0
 
 
-def states_of(options: ReadOptions) -> States:
+def states_of(options: ReadOptions) -> Checkpoints:
     """The states of a query: those that were saved with other options are not its own."""
     assert options.state is not None
     meaning = {
@@ -74,7 +74,7 @@ def states_of(options: ReadOptions) -> States:
             *("time_from", "seq_from", "symbols", "instruments", "reader"),
         )
     }
-    return States(options.state, meaning, positions_in)
+    return Checkpoints(options.state, meaning, positions_in)
 
 
 def read_step(step: ReplayStep, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -93,7 +93,7 @@ class _Begin(NamedTuple):
     state: bytes | None
 
 
-def _begin(step: ReplayStep, options: ReadOptions, states: States) -> _Begin:
+def _begin(step: ReplayStep, options: ReadOptions, states: Checkpoints) -> _Begin:
     """The state that the step begins with; built again where it is lost."""
     if step.start is None:
         states.begin(step.unit, step.fronts)
@@ -131,7 +131,7 @@ def front(seen: QueueStatus) -> int:
 
 
 def check_there(
-    step: ReplayStep, found: Found | None, places: Mapping[str, int], options: ReadOptions
+    step: ReplayStep, found: FoundCheckpoint | None, places: Mapping[str, int], options: ReadOptions
 ) -> None:
     """What a state is built again from must be there: else the book would be another one.
 
@@ -159,7 +159,7 @@ def check_there(
         _log.warning("%s", missing)
 
 
-def _open(step: ReplayStep, end: Mark, options: ReadOptions, begin: _Begin) -> RowStream:
+def _open(step: ReplayStep, end: CheckpointMark, options: ReadOptions, begin: _Begin) -> RowStream:
     from tapewire.spark.views import book, features
 
     time_to = end.time_ns if options.time_to is None else min(end.time_ns, options.time_to)
@@ -185,7 +185,7 @@ def _open(step: ReplayStep, end: Mark, options: ReadOptions, begin: _Begin) -> R
 
 
 def _ends(
-    step: ReplayStep, end: Mark, options: ReadOptions, begin: _Begin, time_to: int
+    step: ReplayStep, end: CheckpointMark, options: ReadOptions, begin: _Begin, time_to: int
 ) -> dict[str, int]:
     """The logs to open, and the number in front of which each is taken to end.
 

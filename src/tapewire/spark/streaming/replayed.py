@@ -17,8 +17,8 @@ from pyspark.sql import types as sql
 from tapewire.errors import InvalidOption
 from tapewire.spark.reading import schemas, slices
 from tapewire.spark.reading.batch import read_pack, wanted_parts
-from tapewire.spark.reading.units import Unit, runs_of, units_of
-from tapewire.spark.streaming.horizons import SeenLog, end_ns, next_mark, reach_ns
+from tapewire.spark.reading.units import LogUnit, runs_of, units_of
+from tapewire.spark.streaming.checkpoints import CheckpointMark, check_folder
 from tapewire.spark.streaming.limits import Limit, cut
 from tapewire.spark.streaming.offsets import Offset
 from tapewire.spark.streaming.replay_steps import (
@@ -29,8 +29,8 @@ from tapewire.spark.streaming.replay_steps import (
     read_step,
     states_of,
 )
-from tapewire.spark.streaming.states import Mark, check_folder
 from tapewire.spark.streaming.stream import StreamReader
+from tapewire.spark.streaming.watermarks import SeenLog, end_ns, next_mark, reach_ns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ RECORD_BYTES = 256  # about, of a book event: to share units out among tasks
 class _Turn(NamedTuple):
     """A tape that a micro-batch goes on with: its logs, how far, and whether there is but one."""
 
-    unit: Unit
+    unit: LogUnit
     logs: list[SeenLog]
     reach: int | None
     alone: bool
@@ -96,7 +96,7 @@ class ReplayedStreamReader(StreamReader):
             return start
         return Offset(begin.view, places, times).to_json()
 
-    def _turn(self, runs: Sequence[Unit], begin: Offset) -> _Turn | None:
+    def _turn(self, runs: Sequence[LogUnit], begin: Offset) -> _Turn | None:
         """The first tape of an instrument that has something to come; None: none has.
 
         The others have their turn in a later micro-batch: rows of an instrument come by time.
@@ -163,7 +163,7 @@ class ReplayedStreamReader(StreamReader):
                 needed[log.name] = min(place, needed.get(log.name, place))
         self._logs.release(needed)
 
-    def _units(self, logs: Sequence[LogRef], offset: Offset) -> list[Unit]:
+    def _units(self, logs: Sequence[LogRef], offset: Offset) -> list[LogUnit]:
         return units_of(self._options, logs, read=offset.logs, begun=offset.times)
 
     def _seen(self, log: LogRef, begin: Offset) -> SeenLog:
@@ -179,7 +179,9 @@ class ReplayedStreamReader(StreamReader):
         ahead = self._logs.ahead_of(log, status, begin.logs.get(log.name))
         return SeenLog(log, ahead, status.writer.alive, status.last_timestamp_ns)
 
-    def _step(self, unit: Unit, before: Mark | None, after: Mark, scale: int) -> ReplayStep:
+    def _step(
+        self, unit: LogUnit, before: CheckpointMark | None, after: CheckpointMark, scale: int
+    ) -> ReplayStep:
         paths, fronts = {}, {}
         behind: list[str] = []
         records = 0
@@ -215,12 +217,12 @@ class ReplayedStreamReader(StreamReader):
         return {**super().__getstate__(), "_goal": None, "_goal_reach": {}}
 
 
-def _key(runs: Sequence[Unit]) -> str:
+def _key(runs: Sequence[LogUnit]) -> str:
     """Tells the tapes of an instrument from others; those of days from that of no day."""
     return f"{runs[0].whole}@" if runs[0].since else runs[0].whole
 
 
-def _decimals(columns: Sequence[schemas.Column]) -> int:
+def _decimals(columns: Sequence[schemas.ViewColumn]) -> int:
     """The scale of prices as decimals, which the schema of the query has fixed; 0 without them."""
     for column in columns:
         of = column.type.elementType if isinstance(column.type, sql.ArrayType) else column.type
@@ -229,10 +231,12 @@ def _decimals(columns: Sequence[schemas.Column]) -> int:
     return 0
 
 
-def _mark(unit: Unit, offset: Offset) -> Mark | None:
+def _mark(unit: LogUnit, offset: Offset) -> CheckpointMark | None:
     """The place of a unit; None: it has not begun."""
     time_ns = offset.times.get(unit.name)
     if time_ns is None:
         return None
     names = [log.name for log in unit.logs]
-    return Mark(time_ns, {name: offset.logs[name] for name in names if name in offset.logs})
+    return CheckpointMark(
+        time_ns, {name: offset.logs[name] for name in names if name in offset.logs}
+    )

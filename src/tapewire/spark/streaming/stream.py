@@ -23,7 +23,7 @@ from tapewire.errors import InvalidOption
 from tapewire.spark import views
 from tapewire.spark.reading import schemas, slices
 from tapewire.spark.reading.batch import read_pack, wanted_parts
-from tapewire.spark.streaming.ahead import FollowedLogs
+from tapewire.spark.streaming.followed_logs import FollowedLogs
 from tapewire.spark.streaming.limits import Limit, cut
 from tapewire.spark.streaming.offsets import Offset
 
@@ -40,7 +40,7 @@ TASK_RECORDS = 20_000
 
 def reader(
     options: ReadOptions,
-    columns: Sequence[schemas.Column],
+    columns: Sequence[schemas.ViewColumn],
     parallelism: int | None,
     master: str | None,
 ) -> DataSourceStreamReader:
@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self,
         options: ReadOptions,
-        columns: Sequence[schemas.Column],
+        columns: Sequence[schemas.ViewColumn],
         parallelism: int | None = None,
         master: str | None = None,
     ) -> None:

@@ -1,7 +1,7 @@
 """What a row can be. A view is a module with three functions; `find` imports it by name.
 
 ```python
-def schema(options, logs) -> Sequence[Column]: ...             # all its columns
+def schema(options, logs) -> Sequence[ViewColumn]: ...             # all its columns
 def plan(options, logs, wanted) -> list[InputPartition]: ...   # parts with `bytes`, in order
 def read(part, options) -> Iterator[pa.RecordBatch]: ...       # options.columns, in that order
 ```
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tapewire.spark.reading.logs import LogRef
     from tapewire.spark.reading.options import ReadOptions
-    from tapewire.spark.reading.schemas import Column
+    from tapewire.spark.reading.schemas import ViewColumn
 
 __all__ = ["View", "find"]
 
@@ -31,7 +31,7 @@ __all__ = ["View", "find"]
 class View(Protocol):
     """What the module of a view has."""
 
-    def schema(self, options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[Column]:
+    def schema(self, options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[ViewColumn]:
         """All columns of the view."""
         ...
 

@@ -14,8 +14,8 @@ from tapewire.replay.row_stream import look_back_ns
 from tapewire.spark.reading import replay_slices
 from tapewire.spark.reading.columns import bigint, decimals, timestamps
 from tapewire.spark.reading.instruments import price_scale
-from tapewire.spark.reading.schemas import Column
-from tapewire.spark.reading.units import Unit, units_of
+from tapewire.spark.reading.schemas import ViewColumn
+from tapewire.spark.reading.units import LogUnit, units_of
 
 if TYPE_CHECKING:
     from tapewire.spark.reading.logs import LogRef
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["open_stream", "plan", "read", "schema", "shape"]
 
 FIXED = (
-    Column("timestamp_ns", sql.LongType()),
-    Column("timestamp", sql.TimestampType()),
-    Column("seq", sql.LongType(), nullable=True),
-    Column("venue", sql.StringType()),
-    Column("symbol", sql.StringType()),
-    Column("trusted", sql.BooleanType()),
-    Column("price_scale", sql.IntegerType()),
-    Column("size_scale", sql.IntegerType()),
+    ViewColumn("timestamp_ns", sql.LongType()),
+    ViewColumn("timestamp", sql.TimestampType()),
+    ViewColumn("seq", sql.LongType(), nullable=True),
+    ViewColumn("venue", sql.StringType()),
+    ViewColumn("symbol", sql.StringType()),
+    ViewColumn("trusted", sql.BooleanType()),
+    ViewColumn("price_scale", sql.IntegerType()),
+    ViewColumn("size_scale", sql.IntegerType()),
 )
 SIDES = ("bid", "ask")
 # Spark's name of what a list holds.
 _ELEMENT = "element"
 
 
-def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[Column]:
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[ViewColumn]:
     """Time, instrument and trust, then the levels: lists, or with `flat` a column each."""
     look_back_ns((), options.sample)  # raises where that is none
     units = units_of(options, logs)
@@ -54,13 +54,13 @@ def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[Column]:
         types = [(kind, price if kind == "price" else sql.LongType()) for kind in kinds]
         if options.flat:
             columns += [
-                Column(f"{side}_{kind}_{level}", of, nullable=True)
+                ViewColumn(f"{side}_{kind}_{level}", of, nullable=True)
                 for level in range(1, options.levels + 1)
                 for kind, of in types
             ]
         else:
             columns += [
-                Column(_list_name(side, kind), sql.ArrayType(of, containsNull=False))
+                ViewColumn(_list_name(side, kind), sql.ArrayType(of, containsNull=False))
                 for kind, of in types
             ]
     return tuple(columns)
@@ -70,7 +70,7 @@ def _list_name(side: str, kind: str) -> str:
     return f"{side}_{kind}" if kind.endswith("s") else f"{side}_{kind}s"
 
 
-def _scale(options: ReadOptions, units: Sequence[Unit]) -> int:
+def _scale(options: ReadOptions, units: Sequence[LogUnit]) -> int:
     """The largest scale of prices of all instruments that a query can meet."""
     return max(
         (

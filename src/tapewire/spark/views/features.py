@@ -13,7 +13,7 @@ from tapewire.replay import FeatureStream, describe_features
 from tapewire.replay.row_stream import look_back_ns
 from tapewire.spark.reading import replay_slices
 from tapewire.spark.reading.columns import timestamps
-from tapewire.spark.reading.schemas import Column
+from tapewire.spark.reading.schemas import ViewColumn
 from tapewire.spark.reading.units import units_of
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["names_of", "open_stream", "plan", "read", "schema", "shape"]
 
 FIXED = (
-    Column("timestamp_ns", sql.LongType()),
-    Column("timestamp", sql.TimestampType()),
-    Column("venue", sql.StringType()),
-    Column("symbol", sql.StringType()),
+    ViewColumn("timestamp_ns", sql.LongType()),
+    ViewColumn("timestamp", sql.TimestampType()),
+    ViewColumn("venue", sql.StringType()),
+    ViewColumn("symbol", sql.StringType()),
 )
 # Of features that take a span, where none is named.
 DEFAULT_SPAN = "1m"
@@ -43,14 +43,14 @@ def names_of(options: ReadOptions) -> tuple[str, ...]:
     )
 
 
-def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[Column]:
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[ViewColumn]:
     """Time and instrument, then a double each, null where a feature has no value."""
     names = names_of(options)
     look_back_ns(names, options.sample)  # raises where a name or the sample is none
     for name in names:
         if name in {column.name for column in FIXED}:
             raise InvalidOption(f"a column is named twice: features={name!r}")
-    return (*FIXED, *(Column(name, sql.DoubleType(), nullable=True) for name in names))
+    return (*FIXED, *(ViewColumn(name, sql.DoubleType(), nullable=True) for name in names))
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[ReplaySlice]:

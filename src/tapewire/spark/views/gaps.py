@@ -84,7 +84,7 @@ class BookPart(InputPartition):
     bytes: int = 1
 
 
-def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.Column]:
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
     """The fields of a gap in the ledger, and the log."""
     return schemas.GAPS
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as sql
 
 from tapewire.errors import CorruptRecord, InvalidMessage, InvalidOption, TapewireError
 from tapewire.protocol import market, registry, types_file
-from tapewire.protocol.layout import Field, Layout
+from tapewire.protocol.layout import Field, MessageLayout
 from tapewire.spark.reading import schemas, slices
 from tapewire.spark.reading.columns import RowColumns, bigint, lengths, pieces, structs, texts
 from tapewire.spark.reading.slice_reader import batches, refuse_rows
@@ -56,7 +56,7 @@ _ARROW = {
 }
 
 
-def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.Column]:
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
     """Number and time of the record, then the fields; those of the message keep their names.
 
     Raises:
@@ -105,7 +105,7 @@ class _Columns:
     """The columns of messages of one version."""
 
     def __init__(
-        self, rows: RowColumns, layout: Layout, message: _Message, options: ReadOptions
+        self, rows: RowColumns, layout: MessageLayout, message: _Message, options: ReadOptions
     ) -> None:
         self._rows = rows
         self._fields = {field.name: field for field in layout.fields}
@@ -170,7 +170,7 @@ def _text_column(field: Field, values: np.ndarray[Any, Any], rows: RowColumns) -
 class _Message:
     """All versions of a message that some logs have, as one table."""
 
-    def __init__(self, type_id: int, layouts: Sequence[Layout]) -> None:
+    def __init__(self, type_id: int, layouts: Sequence[MessageLayout]) -> None:
         self.type_id = type_id
         self.layouts = sorted(layouts, key=lambda layout: layout.version)
         self.by_size = {layout.size: layout for layout in self.layouts}
@@ -191,9 +191,12 @@ class _Message:
         self.record_names = {f"record_{n}" if n in fields else n: n for n in _RECORD}
         record = {column.name: column for column in schemas.RECORDS}
         self.columns = (
-            *(schemas.Column(name, record[own].type) for name, own in self.record_names.items()),
             *(
-                schemas.Column(name, _sql_type(field), nullable=name not in common)
+                schemas.ViewColumn(name, record[own].type)
+                for name, own in self.record_names.items()
+            ),
+            *(
+                schemas.ViewColumn(name, _sql_type(field), nullable=name not in common)
                 for name, field in fields.items()
             ),
         )
@@ -209,7 +212,7 @@ class _Message:
     @classmethod
     def of(cls, options: ReadOptions, logs: Sequence[LogRef]) -> _Message:
         """The message in all logs together; each must agree with the others."""
-        found: dict[int, Layout] = {}
+        found: dict[int, MessageLayout] = {}
         type_ids: set[int] = set()
         for log in logs:
             type_id, layouts = _layouts_of(log.path, options.type or "", options.module)
@@ -238,7 +241,9 @@ class _Message:
         return cls(type_ids.pop(), list(found.values()))
 
 
-def _layouts_of(path: str, wanted: str, module: str | None) -> tuple[int | None, list[Layout]]:
+def _layouts_of(
+    path: str, wanted: str, module: str | None
+) -> tuple[int | None, list[MessageLayout]]:
     """Type id and versions of a message: of a module, of market data, of the log's types.json."""
     if module is not None:
         try:

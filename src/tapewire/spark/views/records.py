@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["plan", "read", "refuse_unknown_symbols", "schema"]
 
 
-def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.Column]:
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
     """The columns of a record, whatever the logs."""
     return schemas.RECORDS
 

@@ -28,11 +28,11 @@ _Array = np.ndarray[Any, Any]
 _LAYOUT = TradeTick.layout()
 
 
-def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.Column]:
+def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
     """The columns of a trade; a price is DECIMAL where `prices` asks for that."""
     if options.prices == "scaled":
         return schemas.TRADES
-    price = schemas.Column("price", sql.DecimalType(38, price_scale(options, logs)))
+    price = schemas.ViewColumn("price", sql.DecimalType(38, price_scale(options, logs)))
     return [price if column.name == "price" else column for column in schemas.TRADES]
 
 

@@ -12,7 +12,7 @@ from tapewire.config import WriterConfig
 from tapewire.errors import CorruptSource, InvalidOption, WriterAlreadyActive
 from tapewire.spark.jobs.compact import _Rewrite, _states, _ToLog, _ToParquet
 from tapewire.spark.jobs.parquet_logs import META, SCHEMA, parquet_files, parquet_to_log
-from tapewire.spark.jobs.parts import Part
+from tapewire.spark.jobs.parts import JobPart
 from tapewire.spark.reading.logs import resolve
 from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.reading.slices import plan
@@ -71,7 +71,7 @@ def seqs_of(log):
 
 
 def to_log(source, target, yes=False):
-    return _ToLog(target, yes)(Part("p", (), (str(source), PLACE)))
+    return _ToLog(target, yes)(JobPart("p", (), (str(source), PLACE)))
 
 
 def test_a_log_is_replaced_by_one_that_has_all_of_it(tmp):
@@ -104,7 +104,7 @@ def test_a_log_that_somebody_writes_is_not_replaced_at_all(tmp):
 def to_parquet(source, target, yes=False):
     (log,) = resolve(str(source), ReadOptions())
     (part,) = plan([log], ReadOptions(partitions=1), 1)
-    return _ToParquet(target, yes, 1 << 20, "zstd")(Part("p", (), (log, part, PLACE)))
+    return _ToParquet(target, yes, 1 << 20, "zstd")(JobPart("p", (), (log, part, PLACE)))
 
 
 def test_rows_whose_records_were_retired_are_not_replaced(tmp):
@@ -141,7 +141,7 @@ def test_a_log_is_never_replaced_by_its_own_files(tmp, yes):
 
 
 def rewrite(source, target):
-    part = Part("p", tuple(_states(source)), (str(source), "x"))
+    part = JobPart("p", tuple(_states(source)), (str(source), "x"))
     return _Rewrite(target, False, 1 << 20, "zstd")(part)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tapewire.spark.jobs.done import Done
-from tapewire.spark.jobs.parts import Part, PartResult, skip_done
+from tapewire.spark.jobs.job_marks import JobMarks
+from tapewire.spark.jobs.parts import JobPart, PartResult, skip_done
 from tapewire.spark.jobs.summary import Summary
 
 
@@ -11,11 +11,11 @@ from tapewire.spark.jobs.summary import Summary
 def test_a_part_of_which_an_output_was_removed_is_done_again_where_that_is_asked(
     tmp_path, remake, left
 ):
-    done = Done(tmp_path, "bars")
+    done = JobMarks(tmp_path, "bars")
     (tmp_path / "table").mkdir()
     for name, outputs in (("there", ["table"]), ("empty", []), ("removed", ["table", "gone"])):
         done.write(name, [], {}, PartResult(rows=3, outputs=outputs).to_dict())
-    parts = [Part(name, (), None) for name in ("there", "empty", "removed")]
+    parts = [JobPart(name, (), None) for name in ("there", "empty", "removed")]
     summary = Summary("bars", "source", "target")
     found, _ = skip_done(done, parts, {}, summary, remake=remake)
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tapewire.spark.jobs import Finding, Summary
+from tapewire.spark.jobs import JobFinding, Summary
 
 
 def test_the_summary_fits_80_columns_but_for_paths():
@@ -14,7 +14,7 @@ def test_the_summary_fits_80_columns_but_for_paths():
 
 
 def test_many_findings_are_counted_and_not_all_shown():
-    findings = [Finding("p", f"thing {i}") for i in range(30)]
+    findings = [JobFinding("p", f"thing {i}") for i in range(30)]
     text = str(Summary("refine", "a", "b", findings=findings))
     assert "thing 19" in text
     assert "thing 20" not in text
@@ -23,13 +23,13 @@ def test_many_findings_are_counted_and_not_all_shown():
 
 def test_exit_codes_tell_findings_from_damage():
     assert Summary("j", "a", "b").exit_code == 0
-    assert Summary("j", "a", "b", findings=[Finding("p", "late")]).exit_code == 1
-    assert Summary("j", "a", "b", findings=[Finding("p", "x", "f", "damage")]).exit_code == 3
+    assert Summary("j", "a", "b", findings=[JobFinding("p", "late")]).exit_code == 1
+    assert Summary("j", "a", "b", findings=[JobFinding("p", "x", "f", "damage")]).exit_code == 3
     assert Summary("j", "a", "b", failed=1).exit_code == 3
 
 
 def test_the_dictionary_is_json_with_everything_in_it():
-    summary = Summary("j", "a", "b", rows=1, findings=[Finding("p", "late", "log")])
+    summary = Summary("j", "a", "b", rows=1, findings=[JobFinding("p", "late", "log")])
     value = json.loads(json.dumps(summary.to_dict()))
     assert value["findings"] == [{"part": "p", "what": "late", "where": "log", "kind": "finding"}]
     assert (value["clean"], value["rows"], value["job"]) == (False, 1, "j")
@@ -38,7 +38,9 @@ def test_the_dictionary_is_json_with_everything_in_it():
 def test_findings_fit_a_terminal_and_paths_are_not_broken():
     where = "/a/long/way/" + "folder/" * 12
     what = "the shortest way of one hour is 300 ms longer than that of another hour of the day"
-    summary = Summary("quality", "a", "b", findings=[Finding("venue/SYM/2024-01-01", what, where)])
+    summary = Summary(
+        "quality", "a", "b", findings=[JobFinding("venue/SYM/2024-01-01", what, where)]
+    )
     lines = str(summary).splitlines()
     assert any(where in line for line in lines)
     assert all(len(line) <= 80 for line in lines if where not in line)

@@ -50,7 +50,7 @@ def test_an_unknown_column_is_told_with_those_there_are():
 
 def test_a_schema_may_be_looser_about_nulls():
     asked = sql.StructType([sql.StructField("seq", sql.LongType(), nullable=True)])
-    assert take(RECORDS, asked) == (schemas.Column("seq", sql.LongType(), nullable=True),)
+    assert take(RECORDS, asked) == (schemas.ViewColumn("seq", sql.LongType(), nullable=True),)
 
 
 def test_a_schema_may_not_forbid_nulls_that_come():
@@ -67,7 +67,7 @@ def test_a_schema_of_another_type_is_refused_with_the_right_one():
 
 def test_a_list_without_nulls_may_be_called_one_with_nulls():
     """As DDL text does, which has no words for lists without."""
-    known = [schemas.Column("sizes", sql.ArrayType(sql.LongType(), containsNull=False))]
+    known = [schemas.ViewColumn("sizes", sql.ArrayType(sql.LongType(), containsNull=False))]
     loose = sql.StructType([sql.StructField("sizes", sql.ArrayType(sql.LongType()))])
     (column,) = schemas.take(known, loose)
     made = pa.array([[1, 2], []], pa.list_(pa.field("element", pa.int64(), nullable=False)))
@@ -77,7 +77,7 @@ def test_a_list_without_nulls_may_be_called_one_with_nulls():
 
 
 def test_a_list_with_nulls_may_not_be_called_one_without():
-    known = [schemas.Column("sizes", sql.ArrayType(sql.LongType()))]
+    known = [schemas.ViewColumn("sizes", sql.ArrayType(sql.LongType()))]
     strict = sql.StructType([sql.StructField("sizes", sql.ArrayType(sql.LongType(), False))])
     with pytest.raises(tw.InvalidOption, match="another type: column=sizes"):
         schemas.take(known, strict)

@@ -6,10 +6,10 @@ import pytest
 
 import tapewire as tw
 from tapewire.protocol import fields
-from tapewire.protocol.layout import Layout
+from tapewire.protocol.layout import MessageLayout
 from tapewire.spark.sink.messages import layout_of
 from tapewire.spark.sink.options import WriteOptions
-from tapewire.spark.sink.rows import Rows, plan_rows
+from tapewire.spark.sink.rows import FrameRows, plan_rows
 from tests.support.staged import DAY_NS, LOG, TYPES, rows
 
 
@@ -18,7 +18,7 @@ def plan(types=TYPES, layout=None, **options):
 
 
 def split(batch, types=TYPES, layout=None, **options):
-    return list(Rows(plan(types, layout, **options), 3).split(batch))
+    return list(FrameRows(plan(types, layout, **options), 3).split(batch))
 
 
 def changed(batch, **columns):
@@ -134,7 +134,7 @@ def test_a_number_out_of_range_is_refused_by_column_row_and_value(name, value, e
 
 
 def test_rows_are_counted_over_the_whole_partition():
-    checked = Rows(plan(), 3)
+    checked = FrameRows(plan(), 3)
     list(checked.split(rows([1, 2, 3])))
     with pytest.raises(tw.InvalidTypeId, match="row=4 of"):
         list(checked.split(changed(rows([4, 5]), type_id=pa.array([7, -1], pa.int32()))))
@@ -157,7 +157,7 @@ def test_a_payload_that_fits_no_segment_is_refused():
         split(batch, segment_bytes="8192")
 
 
-TICK = Layout.natural(
+TICK = MessageLayout.natural(
     "Tick",
     0x2001,
     1,

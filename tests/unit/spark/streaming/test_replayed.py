@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tapewire as tw
+from conftest import wait_until
 from tapewire import bus
 from tapewire.errors import CorruptMetadata, InvalidOption, SegmentMissing
 from tapewire.protocol.instruments import Instruments
@@ -172,7 +173,7 @@ def retired(tmp, **options):
         for _ in range(6):
             feed.append(150)
             query.run()
-        assert status(feed.paths["book"]).first_available_seq > 0
+        wait_until(lambda: status(feed.paths["book"]).first_available_seq > 0)
         kept.append()
         yield feed, query
 

@@ -7,9 +7,9 @@ import pytest
 import tapewire as tw
 from tapewire.queue import status
 from tapewire.spark.reading.logs import LogRef
-from tapewire.spark.streaming import horizons
-from tapewire.spark.streaming.horizons import SeenLog, reach_ns
+from tapewire.spark.streaming import watermarks
 from tapewire.spark.streaming.limits import Ahead
+from tapewire.spark.streaming.watermarks import SeenLog, reach_ns
 
 SECOND = 10**9
 
@@ -55,12 +55,12 @@ def test_a_closed_tape_is_reached_to_its_latest_time_wherever_that_is(tmp):
 def test_the_latest_time_is_found_in_few_seeks_though_the_clock_went_back_far(tmp, monkeypatch):
     log = write(tmp / "q", [*range(1000, 4000), 1])
     seeks = []
-    plain = horizons.next_record
+    plain = watermarks.next_record
 
     def counted(reader):
         seeks.append(1)
         return plain(reader)
 
-    monkeypatch.setattr(horizons, "next_record", counted)
+    monkeypatch.setattr(watermarks, "next_record", counted)
     assert reach_ns([log]) == 4000
     assert len(seeks) < 100

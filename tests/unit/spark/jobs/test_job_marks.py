@@ -5,13 +5,13 @@ import json
 import pytest
 
 from tapewire.errors import CorruptMetadata, InvalidName
-from tapewire.spark.jobs.done import Done
+from tapewire.spark.jobs.job_marks import JobMarks
 
 INPUTS = [{"path": "raw", "last_seq": 7}]
 
 
 def test_a_part_is_current_only_for_the_inputs_and_options_it_was_made_of(tmp_path):
-    done = Done(tmp_path, "refine")
+    done = JobMarks(tmp_path, "refine")
     done.write("v/s/2024-01-01", INPUTS, {"late": "keep"}, {"rows": 3})
 
     assert done.current("v/s/2024-01-01", INPUTS, {"late": "keep"}).result == {"rows": 3}
@@ -23,17 +23,17 @@ def test_a_part_is_current_only_for_the_inputs_and_options_it_was_made_of(tmp_pa
 
 
 def test_marks_are_private_and_of_one_job(tmp_path):
-    Done(tmp_path, "refine").write("v/s", INPUTS, {}, {})
+    JobMarks(tmp_path, "refine").write("v/s", INPUTS, {}, {})
 
     path = tmp_path / "_tapewire" / "done" / "refine" / "v" / "s.json"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "_tapewire").stat().st_mode & 0o777 == 0o700
-    assert Done(tmp_path, "bars").read("v/s") is None
+    assert JobMarks(tmp_path, "bars").read("v/s") is None
 
 
 def test_a_forgotten_part_is_not_done(tmp_path):
-    done = Done(tmp_path, "refine")
+    done = JobMarks(tmp_path, "refine")
     done.write("v/s", INPUTS, {}, {})
     done.forget("v/s")
     done.forget("never/there")
@@ -45,7 +45,7 @@ def test_a_forgotten_part_is_not_done(tmp_path):
     [b"", b"{", b"[]", b'{"format": "tapewire-done"}', b'{"format": "other"}', b"\xff\xfe"],
 )
 def test_a_damaged_mark_is_named_when_read_and_counts_for_none(tmp_path, text):
-    done = Done(tmp_path, "refine")
+    done = JobMarks(tmp_path, "refine")
     done.write("v/s", INPUTS, {}, {})
     done.path("v/s").write_bytes(text)
     with pytest.raises(CorruptMetadata, match=r"s\.json"):
@@ -54,7 +54,7 @@ def test_a_damaged_mark_is_named_when_read_and_counts_for_none(tmp_path, text):
 
 
 def test_the_mark_of_another_part_is_not_believed(tmp_path):
-    done = Done(tmp_path, "refine")
+    done = JobMarks(tmp_path, "refine")
     done.write("v/s", INPUTS, {}, {})
     document = json.loads(done.path("v/s").read_text())
     document["part"] = "v/t"
@@ -66,7 +66,7 @@ def test_the_mark_of_another_part_is_not_believed(tmp_path):
 @pytest.mark.parametrize("part", ["../x", "a/../b", "/etc", "a//b", "", ".hidden"])
 def test_names_of_parts_stay_below_the_target(tmp_path, part):
     with pytest.raises(InvalidName):
-        Done(tmp_path, "refine").write(part, INPUTS, {}, {})
+        JobMarks(tmp_path, "refine").write(part, INPUTS, {}, {})
 
 
 def test_a_link_out_of_the_target_is_not_followed(tmp_path):
@@ -74,4 +74,4 @@ def test_a_link_out_of_the_target_is_not_followed(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "target" / "_tapewire" / "done").symlink_to(tmp_path / "out")
     with pytest.raises(InvalidName, match="link"):
-        Done(tmp_path / "target", "refine").write("v/s", INPUTS, {}, {})
+        JobMarks(tmp_path / "target", "refine").write("v/s", INPUTS, {}, {})

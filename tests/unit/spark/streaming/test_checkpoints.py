@@ -1,21 +1,21 @@
-"""States of replayed views: hints that prove themselves, or are passed over."""
+"""Checkpoints of replayed views: hints that prove themselves, or are passed over."""
 
 import os
 
 import pytest
 
-from tapewire.spark.streaming.states import KEPT, Mark, States
+from tapewire.spark.streaming.checkpoints import KEPT, CheckpointMark, Checkpoints
 
 UNIT = "binance:BTCUSDT"
 
 
 def mark(n):
-    return Mark(n * 1000, {"book": n, "trades": 2 * n})
+    return CheckpointMark(n * 1000, {"book": n, "trades": 2 * n})
 
 
 @pytest.fixture
 def states(tmp):
-    return States(tmp / "state", {"view": "book", "levels": 10})
+    return Checkpoints(tmp / "state", {"view": "book", "levels": 10})
 
 
 def files(states):
@@ -35,9 +35,9 @@ def test_the_latest_that_is_not_ahead_of_any_log_is_taken(states):
         states.save(UNIT, mark(n), b"%d" % n)
     assert states.find(UNIT, mark(2)).state == b"2"
     # Its trades had been read further than the place that is asked for.
-    assert states.find(UNIT, Mark(9000, {"book": 9, "trades": 5})).state == b"2"
+    assert states.find(UNIT, CheckpointMark(9000, {"book": 9, "trades": 5})).state == b"2"
     # A log it has read is not known there.
-    assert states.find(UNIT, Mark(9000, {"book": 9})) is None
+    assert states.find(UNIT, CheckpointMark(9000, {"book": 9})) is None
 
 
 def test_states_are_private(states):
@@ -47,14 +47,14 @@ def test_states_are_private(states):
 
 
 def test_every_folder_that_is_made_is_private(tmp):
-    path = States(tmp / "states" / "query", {}).save("u", Mark(1, {"q": 1}), b"x")
+    path = Checkpoints(tmp / "states" / "query", {}).save("u", CheckpointMark(1, {"q": 1}), b"x")
     made = [path.parent, tmp / "states" / "query", tmp / "states"]
     assert [oct(each.stat().st_mode & 0o777) for each in made] == ["0o700"] * 3
 
 
 def test_a_state_of_other_options_is_passed_over(states):
     states.save(UNIT, mark(1), b"ten levels")
-    assert States(states.folder, {"view": "book", "levels": 5}).find(UNIT, mark(1)) is None
+    assert Checkpoints(states.folder, {"view": "book", "levels": 5}).find(UNIT, mark(1)) is None
 
 
 @pytest.mark.parametrize("at", range(0, 320, 7))

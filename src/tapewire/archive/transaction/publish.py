@@ -26,6 +26,10 @@ from typing import Any
 import numpy as np
 
 import tapewire as tw
+from tapewire.archive.transaction.job_directories import Jobs, commit_lock
+from tapewire.archive.transaction.manifest import ONCE, Action, Manifest, Manifests
+from tapewire.archive.transaction.record_columns import RecordColumns, plain
+from tapewire.archive.transaction.staging import StagedRun, append, batches, columns_of, merge
 from tapewire.bus.layout import CONTROL
 from tapewire.config import WriterConfig
 from tapewire.errors import (
@@ -42,10 +46,6 @@ from tapewire.files import exchange, is_queue, make_directories, path_below, syn
 from tapewire.protocol import types_file
 from tapewire.queue import open_reader
 from tapewire.queue._native import Upkeep
-from tapewire.spark.sink.jobs import Jobs, commit_lock
-from tapewire.spark.sink.manifest import ONCE, Action, Manifest, Manifests
-from tapewire.spark.sink.rows import Columns, plain
-from tapewire.spark.sink.staging import Run, append, batches, columns_of, merge
 
 __all__ = ["Archive"]
 
@@ -109,7 +109,7 @@ class Archive:
     def commit(
         self,
         job: str,
-        runs: Sequence[Run],
+        runs: Sequence[StagedRun],
         *,
         rows: int,
         digest: str = "",
@@ -201,14 +201,14 @@ class Archive:
     def _plan(
         self,
         folder: Path,
-        runs: Sequence[Run],
+        runs: Sequence[StagedRun],
         config: WriterConfig,
         *,
         overwrite: bool,
         drop: bool,
     ) -> list[Action]:
         """One staged queue for each log, and what is to be done with it; changes no log."""
-        by_log: dict[str, list[Run]] = defaultdict(list)
+        by_log: dict[str, list[StagedRun]] = defaultdict(list)
         for run in runs:
             by_log[run.log].append(run)
         actions = []
@@ -239,7 +239,7 @@ class Archive:
         return actions
 
     def _plan_append(
-        self, place: Path, staged: Path, run: Run, config: WriterConfig, drop: bool
+        self, place: Path, staged: Path, run: StagedRun, config: WriterConfig, drop: bool
     ) -> Action:
         with _open(place) as target:
             next_seq, sparse = target.next_seq, target.sparse
@@ -363,7 +363,7 @@ def _appended(place: Path, staged: Path, action: Action, next_seq: int) -> int |
     return done if done == expected else None
 
 
-def _past_gaps(reader: Any) -> Iterator[Columns]:
+def _past_gaps(reader: Any) -> Iterator[RecordColumns]:
     """What is there, whatever is missing in between."""
     while True:
         try:
@@ -373,7 +373,7 @@ def _past_gaps(reader: Any) -> Iterator[Columns]:
             continue  # told once; the next read goes on behind it
 
 
-def _are_among(found: Columns, numbers: Any, want: Columns) -> bool:
+def _are_among(found: RecordColumns, numbers: Any, want: RecordColumns) -> bool:
     rows = np.searchsorted(want.numbers(), numbers)
     chosen = want.take(rows)
     return (

@@ -29,7 +29,7 @@ from tapewire.errors import CorruptMetadata, InvalidOption, TapewireError
 from tapewire.protocol.json_file import Wrong, load, members, parse_checked, short, store
 from tapewire.spark.streaming.offsets import SEQ_MOST
 
-__all__ = ["KEPT", "Found", "Mark", "States", "check_folder"]
+__all__ = ["KEPT", "CheckpointMark", "Checkpoints", "FoundCheckpoint", "check_folder"]
 
 KEPT = 2  # states that stay behind the committed place: the newest may turn out to be damaged
 
@@ -43,7 +43,7 @@ _log = logging.getLogger("tapewire.spark")
 
 
 @dataclass(frozen=True)
-class Mark:
+class CheckpointMark:
     """A place in the tape of one instrument.
 
     Attributes:
@@ -60,7 +60,7 @@ class Mark:
         text = json.dumps([self.time_ns, sorted(self.logs.items())])
         return f"{self.time_ns:020d}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.state"
 
-    def is_before(self, other: Mark) -> bool:
+    def is_before(self, other: CheckpointMark) -> bool:
         """Whether a state of here can be taken on to there."""
         return self.time_ns <= other.time_ns and all(
             number <= other.logs.get(name, -1) for name, number in self.logs.items()
@@ -86,14 +86,14 @@ def check_folder(view: str, folder: str | None) -> str:
     return folder
 
 
-class Found(NamedTuple):
+class FoundCheckpoint(NamedTuple):
     """A state that proved itself."""
 
-    mark: Mark
+    mark: CheckpointMark
     state: bytes
 
 
-class States:
+class Checkpoints:
     """The states of one query, for all its instruments.
 
     Args:
@@ -114,7 +114,7 @@ class States:
         self._meaning = hashlib.sha256(text.encode()).hexdigest()
         self._check = check
 
-    def save(self, unit: str, mark: Mark, state: bytes) -> Path:
+    def save(self, unit: str, mark: CheckpointMark, state: bytes) -> Path:
         """Keep a state: on disk, whole, when this returns. Twice, or by two at once, is fine."""
         header = {
             "unit": unit,
@@ -167,7 +167,7 @@ class States:
             os.close(fd)
         return path
 
-    def find(self, unit: str, mark: Mark) -> Found | None:
+    def find(self, unit: str, mark: CheckpointMark) -> FoundCheckpoint | None:
         """The latest state at or before a place; None when there is none to be believed."""
         for name in reversed(self._names(unit)):
             if int(name[:20]) > mark.time_ns:
@@ -183,7 +183,7 @@ class States:
                 return found
         return None
 
-    def prune(self, unit: str, mark: Mark) -> Found | None:
+    def prune(self, unit: str, mark: CheckpointMark) -> FoundCheckpoint | None:
         """Take away states that nobody asks for once `mark` is committed.
 
         The latest `KEPT` at or before it stay, and all behind it.
@@ -192,7 +192,7 @@ class States:
             The oldest that is left to begin from; None: there is none, and whoever loses the newest
             begins at the start of the log.
         """
-        kept: list[Found] = []
+        kept: list[FoundCheckpoint] = []
         folder = self._of(unit)
         for name in reversed(self._names(unit)):
             path = folder / name
@@ -209,7 +209,7 @@ class States:
         self._sweep(folder)
         return kept[-1] if len(kept) == KEPT else None
 
-    def _load(self, unit: str, path: Path) -> Found | None:
+    def _load(self, unit: str, path: Path) -> FoundCheckpoint | None:
         """A checked state; None when it is whole and of another meaning."""
         content = load(os.fspath(path), _MAX_BYTES)
         end = content.find(b"\n", len(_MAGIC), len(_MAGIC) + _HEADER_MOST)
@@ -217,7 +217,7 @@ class States:
             raise CorruptMetadata("not a state", path=os.fspath(path), hint=_REMEDY)
         state = content[end + 1 :]
 
-        def check(document: Any) -> Found | None:
+        def check(document: Any) -> FoundCheckpoint | None:
             members(
                 document,
                 "the header",
@@ -231,7 +231,7 @@ class States:
             logs = document["logs"]
             if not _are_seqs(logs.values()):
                 raise Wrong(f"logs must have sequence numbers: logs={short(logs)}")
-            mark = Mark(document["time_ns"], logs)
+            mark = CheckpointMark(document["time_ns"], logs)
             if document["unit"] != unit or mark.time_ns < 0 or mark.file_name != path.name:
                 raise Wrong(f"it is of another place: unit={short(document['unit'])}")
             if document["bytes"] != len(state):
@@ -241,7 +241,7 @@ class States:
             if document["meaning"] != self._meaning:
                 return None
             self._check(state)
-            return Found(mark, state)
+            return FoundCheckpoint(mark, state)
 
         return parse_checked(content[len(_MAGIC) : end], os.fspath(path), check, _REMEDY)
 
@@ -268,7 +268,7 @@ class States:
                     (folder / name).unlink(missing_ok=True)
 
     def __repr__(self) -> str:
-        return f"<States in {os.fspath(self.folder)!r}>"
+        return f"<Checkpoints in {os.fspath(self.folder)!r}>"
 
 
 def _are_seqs(values: Iterable[Any]) -> bool:

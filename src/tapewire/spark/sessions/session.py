@@ -18,10 +18,10 @@ from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession, is_remote
 
 from tapewire.errors import InvalidOption
-from tapewire.spark.running import environment as packed
-from tapewire.spark.running import masters, settings
-from tapewire.spark.running.java import require_java
-from tapewire.spark.running.masters import is_loopback
+from tapewire.spark.sessions import environment as packed
+from tapewire.spark.sessions import masters, settings
+from tapewire.spark.sessions.java import require_java
+from tapewire.spark.sessions.masters import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

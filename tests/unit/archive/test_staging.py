@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import tapewire as tw
-from tapewire.spark.sink import staging
-from tapewire.spark.sink.rows import Digest
+from tapewire.archive.transaction import Digest, staging
 from tests.support.records import stored
 from tests.support.staged import DAY_NS, LOG, Job, rows
 

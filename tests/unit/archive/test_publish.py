@@ -8,12 +8,11 @@ from pyspark.sql.types import StructType
 
 import tapewire as tw
 from tapewire import archive
+from tapewire.archive.transaction import job_directories as sink_jobs
+from tapewire.archive.transaction import publish
+from tapewire.archive.transaction.publish import Archive
 from tapewire.protocol import fields, types_file
-from tapewire.protocol.layout import Layout
-from tapewire.spark.sink import jobs as sink_jobs
-from tapewire.spark.sink import publish
-from tapewire.spark.sink.publish import Archive
-from tapewire.spark.sink.staging import Stage
+from tapewire.protocol.layout import MessageLayout
 from tapewire.spark.sink.writers import BatchWriter
 from tests.support.records import stored
 from tests.support.staged import DAY_NS, LOG, Job, rows
@@ -189,7 +188,7 @@ def test_a_batch_of_that_number_with_other_rows_is_refused_with_the_remedy(tmp, 
 
 
 def test_old_manifests_are_forgotten_and_their_batches_are_not(tmp, monkeypatch):
-    monkeypatch.setattr("tapewire.spark.sink.manifest.KEPT", 2)
+    monkeypatch.setattr("tapewire.archive.transaction.manifest.KEPT", 2)
     for batch in range(4):
         Job(tmp, batch=batch).task(rows([batch])).commit()
     kept = sorted(os.listdir(tmp / "_tapewire" / "batches" / "w"))
@@ -439,7 +438,7 @@ def test_what_a_dead_driver_left_is_swept_and_a_living_one_is_let_be(tmp):
 
 def test_what_a_late_task_wrote_for_a_job_that_is_over_is_swept_by_the_next(tmp):
     over = Job(tmp)
-    with Stage(over.folder, "task-0", over.plan, 1 << 20, 0) as late:
+    with over.staging("task-0", 0) as late:
         over.archive.abort(over.job)
         late.add(rows([1]))
         late.finish()  # makes its folders anew
@@ -516,7 +515,7 @@ def test_files_are_private(tmp):
 
 
 def test_layouts_of_messages_go_with_their_records(tmp):
-    tick = Layout.natural("Tick", 7, 1, [("price", fields.i64)])
+    tick = MessageLayout.natural("Tick", 7, 1, [("price", fields.i64)])
     for seq in (1, 2):
         job = Job(tmp).task(rows([seq], payload=bytes(8)))
         types_file.merge(job.folder / job.tasks[0][0][0].folder, [tick])

@@ -17,9 +17,9 @@ from tapewire.log import open_log
 from tapewire.replay.start import first_seq_after, next_record
 from tapewire.spark.reading.damaged import seek_seq
 from tapewire.spark.reading.replay_slices import latest_ns
-from tapewire.spark.reading.slice_reader import Damage, walk
+from tapewire.spark.reading.slice_reader import SliceDamage, walk
+from tapewire.spark.streaming.checkpoints import CheckpointMark
 from tapewire.spark.streaming.limits import Ahead
-from tapewire.spark.streaming.states import Mark
 
 if TYPE_CHECKING:
     from tapewire.spark.reading.logs import LogRef
@@ -74,13 +74,13 @@ def end_ns(logs: Sequence[SeenLog]) -> int | None:
 
 def next_mark(
     logs: Sequence[SeenLog],
-    start: Mark | None,
+    start: CheckpointMark | None,
     ends: Mapping[str, int],
     reach: int | None,
     most_ns: int | None,
     *,
     alone: bool,
-) -> Mark | None:
+) -> CheckpointMark | None:
     """Where the next micro-batch of an instrument ends; None: there is nothing for one.
 
     Args:
@@ -113,12 +113,12 @@ def next_mark(
     for each in logs:
         places[each.log.name] = max(before.get(each.log.name, 0), _cut_at(each, horizon))
     goes_on = any(places[each.log.name] > each.ahead.first for each in logs)
-    return Mark(horizon, places) if goes_on else None
+    return CheckpointMark(horizon, places) if goes_on else None
 
 
 def _mark_of_one(
     seen: SeenLog, begin_ns: int, ends: Mapping[str, int], most_ns: int | None
-) -> Mark | None:
+) -> CheckpointMark | None:
     """One log is its own tape: it is cut by number, and nothing has to wait."""
     ahead = seen.ahead
     end = ends.get(ahead.name, ahead.first)
@@ -127,7 +127,7 @@ def _mark_of_one(
     if end <= ahead.first:
         return None
     clock = _clock_ns(ahead, end)
-    return Mark(max(begin_ns, 0 if clock is None else clock + 1), {ahead.name: end})
+    return CheckpointMark(max(begin_ns, 0 if clock is None else clock + 1), {ahead.name: end})
 
 
 def _limits(logs: Sequence[SeenLog], ends: Mapping[str, int]) -> list[int]:
@@ -174,7 +174,7 @@ def _clock_ns(ahead: Ahead, end: int) -> int | None:
     latest: int | None = None
     with open_log(ahead.path) as reader:
         seek_seq(reader, ahead.first)
-        for batch in walk(reader, Damage(skip=True)):
+        for batch in walk(reader, SliceDamage(skip=True)):
             inside = batch.timestamp_ns[batch.seq < end]
             if not len(inside):
                 break

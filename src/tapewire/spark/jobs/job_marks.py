@@ -31,7 +31,7 @@ from tapewire.protocol.json_file import (
     store,
 )
 
-__all__ = ["Done", "Mark", "digest_of"]
+__all__ = ["JobMark", "JobMarks", "digest_of"]
 
 FORMAT = "tapewire-done"
 VERSION = 1
@@ -51,7 +51,7 @@ def digest_of(inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -
 
 
 @dataclass(frozen=True)
-class Mark:
+class JobMark:
     """What is known of a part that was done.
 
     Attributes:
@@ -69,11 +69,11 @@ class Mark:
     result: dict[str, Any]
 
 
-class Done:
+class JobMarks:
     """The marks of one job at one target.
 
     Example:
-        >>> done = Done(tmp, "refine")
+        >>> done = JobMarks(tmp, "refine")
         >>> inputs, options = [{"path": "raw", "last_seq": 7}], {"late": "keep"}
         >>> done.current("binance/BTCUSDT", inputs, options) is None
         True
@@ -89,7 +89,7 @@ class Done:
         self.job = check_name("job", job)
 
     def __repr__(self) -> str:
-        return f"Done({os.fspath(self.target)!r}, {self.job!r})"
+        return f"JobMarks({os.fspath(self.target)!r}, {self.job!r})"
 
     def path(self, part: str) -> Path:
         """The file of a part; its name's pieces become folders."""
@@ -97,7 +97,7 @@ class Done:
         pieces[-1] += ".json"
         return path_below(self.target, CONTROL, "done", self.job, *pieces)
 
-    def read(self, part: str) -> Mark | None:
+    def read(self, part: str) -> JobMark | None:
         """The mark of a part, or None.
 
         Raises:
@@ -115,11 +115,11 @@ class Done:
                 path=path,
                 hint=_REMEDY,
             )
-        return Mark(
+        return JobMark(
             part, document["digest"], document["inputs"], document["options"], document["result"]
         )
 
-    def known(self, part: str) -> Mark | None:
+    def known(self, part: str) -> JobMark | None:
         """The mark of a part; a damaged one counts for none: doing a part again is no harm."""
         try:
             return self.read(part)
@@ -128,7 +128,7 @@ class Done:
 
     def current(
         self, part: str, inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
-    ) -> Mark | None:
+    ) -> JobMark | None:
         """The mark of a part when it was made of exactly this; a damaged mark counts for none."""
         mark = self.known(part)
         return mark if mark is not None and mark.digest == digest_of(inputs, options) else None
@@ -140,7 +140,7 @@ class Done:
         options: Mapping[str, Any],
         result: Mapping[str, Any],
     ) -> None:
-        """Mark a part, durably; everything that belongs to it must be so already."""
+        """JobMark a part, durably; everything that belongs to it must be so already."""
         path = self.path(part)
         make_directories(path.parent)
         document = {

@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 import tapewire as tw
+from tapewire.archive.transaction.record_columns import Digest, RecordColumns, duplicated, plain
 from tapewire.config import WriterConfig
 from tapewire.errors import InvalidOption
 from tapewire.files import sync
 from tapewire.protocol import types_file
-from tapewire.protocol.layout import Layout
-from tapewire.spark.sink.rows import Columns, Digest, RowPlan, Rows, plain, twin
+from tapewire.protocol.layout import MessageLayout
 
-__all__ = ["Run", "Stage", "append", "batches", "columns_of", "merge"]
+__all__ = ["StagedRun", "StagingOptions", "StagingTask", "append", "batches", "columns_of", "merge"]
 
 BUFFER_BYTES = 16 << 20  # of rows that are sorted by log and number at a time
 MAX_OPEN = 64  # writers open at a time: each holds four descriptors and a mapping
@@ -35,7 +35,7 @@ _BATCH_BYTES = 4 << 20  # of one run, while merging
 
 
 @dataclass(frozen=True)
-class Run:
+class StagedRun:
     """Rows of one log in a queue of their own.
 
     Attributes:
@@ -62,9 +62,9 @@ class _OpenRun:
     last_seq: int = -1
     level: int = 0  # how often its rows were merged
 
-    def closed(self, job: Path) -> Run:
+    def closed(self, job: Path) -> StagedRun:
         folder = self.folder.relative_to(job).as_posix()
-        return Run(self.log, folder, self.records, self.first_seq, self.last_seq)
+        return StagedRun(self.log, folder, self.records, self.first_seq, self.last_seq)
 
 
 @dataclass
@@ -73,26 +73,49 @@ class _Log:
     done: list[_OpenRun] = field(default_factory=list)
 
 
-class Stage:
-    """The runs of one attempt at one task; on an error its folder is removed.
+@dataclass(frozen=True)
+class StagingOptions:
+    """How rows become staged queues.
+
+    Attributes:
+        segment_bytes: Of the queues.
+        sparse: Rows bring their sequence numbers.
+        drop: Leave out rows whose sequence number is there already.
+        digested: Whether a digest of the rows is wanted.
+        layout: Of the message that the rows are; None for records of any type.
+    """
+
+    segment_bytes: int
+    sparse: bool
+    drop: bool = False
+    digested: bool = False
+    layout: MessageLayout | None = None
+
+
+class StagingTask:
+    """The runs of one attempt at one task; on an error its directory is removed.
 
     Memory: one buffer of rows, and what `MAX_OPEN` mapped segments take.
 
     Args:
-        job: Folder of the job, which is there.
-        name: Of this attempt's folder in it.
-        plan: What the columns are for.
-        segment_bytes: Of the queues.
-        partition: Of Spark's, to say where a wrong row is.
+        job: Directory of the job, which exists.
+        name: Of this attempt's directory in it.
+        split: Yields, of an Arrow table of rows, the path of each log below the archive and its
+            rows: by sequence number, or in the order given.
+        options: How rows become queues.
     """
 
     def __init__(
-        self, job: Path, name: str, plan: RowPlan, segment_bytes: int, partition: int
+        self,
+        job: Path,
+        name: str,
+        split: Callable[[Any], Iterable[tuple[str, RecordColumns]]],
+        options: StagingOptions,
     ) -> None:
         self._job = job
-        self._plan = plan
-        self._rows = Rows(plan, partition)
-        self._config = _config(segment_bytes, plan.has_seq)
+        self._split = split
+        self._options = options
+        self._config = _config(options.segment_bytes, options.sparse)
         self._buffer: list[Any] = []
         self._buffered = 0
         self._logs: dict[str, _Log] = {}
@@ -111,9 +134,11 @@ class Stage:
             ) from None
 
     def __repr__(self) -> str:
-        return f"<Stage {os.fspath(self.folder)!r} {self.records} rows, {len(self._logs)} logs>"
+        return (
+            f"<StagingTask {os.fspath(self.folder)!r} {self.records} rows, {len(self._logs)} logs>"
+        )
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> StagingTask:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
@@ -136,7 +161,7 @@ class Stage:
         if self._buffered >= BUFFER_BYTES:
             self._drain()
 
-    def finish(self) -> list[Run]:
+    def finish(self) -> list[StagedRun]:
         """All rows are there: the runs, durable, at most one a log and task."""
         self._drain()
         runs = []
@@ -153,13 +178,13 @@ class Stage:
         batches, self._buffer, self._buffered = self._buffer, [], 0
         if not batches:
             return
-        for log, columns in self._rows.split(pa.Table.from_batches(batches)):
+        for log, columns in self._split(pa.Table.from_batches(batches)):
             self.records += len(columns)
-            if self._plan.keyed:
+            if self._options.digested:
                 self.digest.add(columns.digest(log))
-            self._append(log, rising(log, columns, drop=self._plan.drop))
+            self._append(log, rising(log, columns, drop=self._options.drop))
 
-    def _append(self, log: str, columns: Columns) -> None:
+    def _append(self, log: str, columns: RecordColumns) -> None:
         at = self._logs.get(log)
         if at is None:
             at = self._logs[log] = _Log(self._new_run(log))
@@ -188,7 +213,9 @@ class Stage:
             if writer is not None:
                 _close(writer)
         folders = [run.folder for run in runs]
-        made = merge(runs[0].log, folders, self._new_folder(), self._config, drop=self._plan.drop)
+        made = merge(
+            runs[0].log, folders, self._new_folder(), self._config, drop=self._options.drop
+        )
         made.level = runs[0].level + 1
         for folder in folders:
             shutil.rmtree(folder)
@@ -210,13 +237,13 @@ class Stage:
             new = not run.records
             writer = tw.open_publisher(run.folder, config=self._config)
             self._writers[key] = writer
-            if new and self._plan.layout is not None:
-                types_file.merge(run.folder, [self._plan.layout])
+            if new and self._options.layout is not None:
+                types_file.merge(run.folder, [self._options.layout])
         self._writers.move_to_end(key)
         return writer
 
 
-def rising(log: str, columns: Columns, *, drop: bool) -> Columns:
+def rising(log: str, columns: RecordColumns, *, drop: bool) -> RecordColumns:
     """The rows of a log, sorted by number, each number once.
 
     Raises:
@@ -228,7 +255,7 @@ def rising(log: str, columns: Columns, *, drop: bool) -> Columns:
     if not twice.any():
         return columns
     if not drop:
-        raise twin(log, int(columns.seq[1:][twice][0]))
+        raise duplicated(log, int(columns.seq[1:][twice][0]))
     return columns.take(np.flatnonzero(np.concatenate(([True], ~twice))))
 
 
@@ -275,13 +302,13 @@ def merge(
     return made
 
 
-def _layouts(runs: Iterable[Path]) -> list[Layout]:
+def _layouts(runs: Iterable[Path]) -> list[MessageLayout]:
     return [layout for run in runs for layout in types_file.read(run)]
 
 
-def columns_of(batch: Any) -> Columns:
+def columns_of(batch: Any) -> RecordColumns:
     """A batch of a log as columns; payloads stay in the mapping. System's flags are left out."""
-    return Columns(
+    return RecordColumns(
         batch.timestamp_ns,
         batch.type_id,
         batch.flags & np.uint16(0xFF00),
@@ -290,13 +317,13 @@ def columns_of(batch: Any) -> Columns:
     )
 
 
-def append(writer: Any, columns: Columns) -> None:
+def append(writer: Any, columns: RecordColumns) -> None:
     """Append rows; numbers only where the log is to keep theirs."""
     seqs = columns.seq if writer.sparse else None
     writer.append_batch(columns.type_id, columns.payload, columns.timestamp_ns, columns.flags, seqs)
 
 
-def batches(reader: Any) -> Iterator[Columns]:
+def batches(reader: Any) -> Iterator[RecordColumns]:
     """All of a log from where the reader stands, in pieces of some megabytes."""
     wanted = 1024
     while len(batch := reader.read_batch(wanted)):
@@ -305,16 +332,16 @@ def batches(reader: Any) -> Iterator[Columns]:
         wanted = max(64, min(65536, _BATCH_BYTES // each))
 
 
-def _in_turn(readers: Iterable[Any]) -> Iterator[Columns]:
+def _in_turn(readers: Iterable[Any]) -> Iterator[RecordColumns]:
     for reader in readers:
         for columns in batches(reader):
             columns.seq = None
             yield columns
 
 
-def _by_number(readers: Iterable[Any]) -> Iterator[Columns]:
+def _by_number(readers: Iterable[Any]) -> Iterator[RecordColumns]:
     """Records of all readers, rising; equal numbers in the order of the readers."""
-    heads: list[tuple[Columns, Iterator[Columns]]] = []
+    heads: list[tuple[RecordColumns, Iterator[RecordColumns]]] = []
     for reader in readers:
         more = batches(reader)
         head = next(more, None)
@@ -323,13 +350,13 @@ def _by_number(readers: Iterable[Any]) -> Iterator[Columns]:
     while heads:
         # Up to here nobody has anything that is not in its head.
         horizon = min(head.numbers()[-1] for head, _ in heads)
-        parts: list[Columns] = []
-        left: list[tuple[Columns, Iterator[Columns]]] = []
+        parts: list[RecordColumns] = []
+        left: list[tuple[RecordColumns, Iterator[RecordColumns]]] = []
         for head, more in heads:
             stop = int(np.searchsorted(head.numbers(), horizon, side="right"))
             if stop:
                 parts.append(head.part(0, stop))
-            rest: Columns | None = head.part(stop, len(head))
+            rest: RecordColumns | None = head.part(stop, len(head))
             if not rest:
                 rest = next(more, None)
             if rest:
@@ -338,8 +365,8 @@ def _by_number(readers: Iterable[Any]) -> Iterator[Columns]:
         yield parts[0] if len(parts) == 1 else _sorted(parts)
 
 
-def _sorted(parts: Sequence[Columns]) -> Columns:
-    joined = Columns(
+def _sorted(parts: Sequence[RecordColumns]) -> RecordColumns:
+    joined = RecordColumns(
         np.concatenate([part.timestamp_ns for part in parts]),
         np.concatenate([part.type_id for part in parts]),
         np.concatenate([part.flags for part in parts]),

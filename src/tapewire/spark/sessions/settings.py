@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapewire.errors import InvalidOption
-from tapewire.spark.running.masters import is_loopback, local_cores
+from tapewire.spark.sessions.masters import is_loopback, local_cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,9 +15,9 @@ from pyspark.core import context
 
 from tapewire import errors
 from tapewire.spark import session
-from tapewire.spark.running import environment, java, masters, settings
-from tapewire.spark.running import session as sessions
-from tapewire.spark.running.session import _let_hang_up
+from tapewire.spark.sessions import environment, java, masters, settings
+from tapewire.spark.sessions import session as sessions
+from tapewire.spark.sessions.session import _let_hang_up
 
 
 def fake_java(folder, text, code=0):
@@ -260,7 +260,7 @@ def _said(text):
     """What is left of `text` on standard error."""
     script = (
         "import subprocess, sys\n"
-        "from tapewire.spark.running.session import _SAID_ANYWAY, _filtered_stderr, _filters\n"
+        "from tapewire.spark.sessions.session import _SAID_ANYWAY, _filtered_stderr, _filters\n"
         "with _filtered_stderr(_SAID_ANYWAY):\n"
         "    subprocess.run(['sh', '-c', 'printf %s \"$0\" >&2', sys.argv[1]])\n"
         "_filters[0].wait()\n"

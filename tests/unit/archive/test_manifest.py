@@ -6,7 +6,7 @@ import os
 import pytest
 
 import tapewire as tw
-from tapewire.spark.sink.manifest import Action, Manifest, Manifests
+from tapewire.archive.transaction.manifest import Action, Manifest, Manifests
 
 ACTION = Action("v1/okx/A/2026-01-31/book", "append", "task-0-7/000001", 5, 12, keep_seq=False)
 MANIFEST = Manifest("bars", "7", "job-1", 5, "00ff", (ACTION,))
