@@ -130,6 +130,15 @@ class _Orders:
                 self.best = rank = rank - 1
 
 
+def _kind(drawn: float, resting: int) -> int:
+    """What happens next; the number of resting orders is drawn back to ORDERS."""
+    if drawn < 0.44 + 0.1 * (1 - resting / ORDERS):
+        return ADD
+    if drawn > 0.9:
+        return TRADE
+    return MODIFY if drawn > 0.84 else CANCEL
+
+
 def l3_events(count: int, seed: int = 1) -> Events:
     """About 44 % new orders, 40 % cancelled, 6 % modified, 10 % trades: `count` events."""
     rng = np.random.default_rng(seed)
@@ -158,14 +167,8 @@ def l3_events(count: int, seed: int = 1) -> Events:
         return side.best + 1 + away[i] % room if room > 0 and turn[i] < 0.1 else side.best - away[i]
 
     for i in range(count):
-        share = 0.44 + 0.1 * (1 - len(ids) / ORDERS)  # drawn back to ORDERS
         number_of_side = BUY if turn[i] * 10 % 1 < 0.5 else SELL
-        what = (
-            ADD if i < OPENING or kind[i] < share
-            else TRADE if kind[i] > 0.9
-            else MODIFY if kind[i] > 0.84
-            else CANCEL
-        )  # fmt: skip
+        what = ADD if i < OPENING else _kind(kind[i], len(ids))
         if what == ADD:
             number += 1
             order, side = number, sides[number_of_side]

@@ -85,6 +85,48 @@ void make_segment_right(Bytes& segment, const Geometry& geometry, std::uint32_t 
     }
 }
 
+format::RecordHeader next_record(Random& random, const QueueImage& image, std::uint32_t id,
+                                 const std::vector<std::uint64_t>& records) {
+    const Bytes& segment = image.segments[id];
+    const std::uint64_t space = segment.size() - records.back() - kRecordHeaderBytes;
+    format::RecordHeader record{};
+    const std::uint64_t most = below(random, 4) == 0 ? space : std::min<std::uint64_t>(space, 96);
+    record.commit_len = static_cast<std::uint32_t>(below(random, most + 1) + 1);
+    record.version = format::kRecordVersion;
+    record.type_id = static_cast<std::uint16_t>(below(random, 3));
+    record.seq = image.head.first_seq + below(random, 4);
+    record.timestamp_ns = below(random, 64);
+    const Bytes* before = records.size() > 1 ? &segment
+                          : id > 0           ? &image.segments[id - 1]
+                                             : nullptr;
+    if (before == nullptr) return record;
+    const auto known = places(*before);
+    const std::size_t back = before == &segment ? 2 : 1;
+    if (known.size() >= back) {
+        const auto last = header_of(*before, known[known.size() - back]);
+        record.seq = last.seq + 1 + (below(random, 8) == 0 ? below(random, 5) : 0);
+        record.timestamp_ns = last.timestamp_ns + below(random, 9) - 2;
+    }
+    return record;
+}
+
+void edit_field(Random& random, std::uint64_t step, format::RecordHeader& header) {
+    if (step == 6) header.type_id = header.type_id == format::kPadType ? 7 : format::kPadType;
+    if (step == 8) header.flags ^= format::kFlagNoChecksum;
+    if (step == 9) header.seq += below(random, 9) - 4;
+    if (step == 10) header.timestamp_ns += below(random, 33) - 16;
+}
+
+void record_end(Bytes& segment, const HeaderSeed& seed, std::uint64_t offset, std::uint64_t seq) {
+    format::SegmentHeader edited;
+    std::memcpy(&edited, segment.data(), sizeof edited);
+    edited.end_offset = offset;
+    edited.end_seq = seq;
+    edited.end_check =
+        tapewire::crc32c(&edited.end_offset, format::kSegmentEndCheckedBytes, ~seed.of_segment());
+    std::memcpy(segment.data(), &edited, sizeof edited);
+}
+
 }  // namespace
 
 void QueueImage::make_checks_right() {
@@ -104,35 +146,14 @@ void QueueImage::mutate(std::uint32_t random_seed) {
     const std::uint64_t at = records.empty() ? anywhere : records[below(random, records.size())];
     format::RecordHeader header = header_of(segment, at);
     const bool foreign = header.header_check == 0 && header.commit_len != 0;
-    switch (below(random, 15)) {
+    const std::uint64_t step = below(random, 15);
+    switch (step) {
         case 0:
-        case 1: {  // a record behind the last one, most often with the next number
-            if (records.empty()) break;
-            const std::uint64_t end = records.back();
-            const std::uint64_t room = segment.size() - end - kRecordHeaderBytes;
-            format::RecordHeader record{};
-            const std::uint64_t most =
-                below(random, 4) == 0 ? room : std::min<std::uint64_t>(room, 96);
-            record.commit_len = static_cast<std::uint32_t>(below(random, most + 1) + 1);
-            record.version = format::kRecordVersion;
-            record.type_id = static_cast<std::uint16_t>(below(random, 3));
-            record.seq = head.first_seq + below(random, 4);
-            record.timestamp_ns = below(random, 64);
-            const Bytes* before = records.size() > 1 ? &segment
-                                  : id > 0           ? &segments[id - 1]
-                                                     : nullptr;
-            if (before != nullptr) {
-                const auto known = places(*before);
-                const std::size_t back = before == &segment ? 2 : 1;
-                if (known.size() >= back) {
-                    const auto last = header_of(*before, known[known.size() - back]);
-                    record.seq = last.seq + 1 + (below(random, 8) == 0 ? below(random, 5) : 0);
-                    record.timestamp_ns = last.timestamp_ns + below(random, 9) - 2;
-                }
-            }
-            seal_record(segment, seed, end, record, foreign);
+        case 1:  // a record after the last one, most often with the next sequence number
+            if (!records.empty())
+                seal_record(segment, seed, records.back(), next_record(random, *this, id, records),
+                            foreign);
             break;
-        }
         case 2:  // a copy of a record in another place: inside a payload, or where nothing is
             if (fits(segment, at, header)) {
                 const std::uint64_t n = std::min<std::uint64_t>(
@@ -155,23 +176,12 @@ void QueueImage::mutate(std::uint32_t random_seed) {
             break;
         }
         case 6:
-            header.type_id = header.type_id == format::kPadType ? 7 : format::kPadType;
-            seal_record(segment, seed, at, header, foreign);
-            break;
-        case 7:
-            seal_record(segment, seed, at, header, !foreign);
-            break;
+        case 7:  // written by another implementation, or not
         case 8:
-            header.flags ^= format::kFlagNoChecksum;
-            seal_record(segment, seed, at, header, foreign);
-            break;
         case 9:
-            header.seq += below(random, 9) - 4;
-            seal_record(segment, seed, at, header, foreign);
-            break;
         case 10:
-            header.timestamp_ns += below(random, 33) - 16;
-            seal_record(segment, seed, at, header, foreign);
+            edit_field(random, step, header);
+            seal_record(segment, seed, at, header, step == 7 ? !foreign : foreign);
             break;
         case 11:  // a checkpoint at some record, right or without a checksum
             head.checkpoint.segment_id = id;
@@ -185,13 +195,9 @@ void QueueImage::mutate(std::uint32_t random_seed) {
             head.seek_ns = header.timestamp_ns + below(random, 3) - 1;
             break;
         case 13: {  // an end as a writer records it, true or not
-            format::SegmentHeader edited;
-            std::memcpy(&edited, segment.data(), sizeof edited);
-            edited.end_offset = below(random, 2) == 0 ? at : anywhere;
-            edited.end_seq = header.seq + below(random, 3);
-            edited.end_check = tapewire::crc32c(&edited.end_offset, format::kSegmentEndCheckedBytes,
-                                                ~seed.of_segment());
-            if (geometry().keyed()) std::memcpy(segment.data(), &edited, sizeof edited);
+            const std::uint64_t end = below(random, 2) == 0 ? at : anywhere;
+            const std::uint64_t seq = header.seq + below(random, 3);
+            if (geometry().keyed()) record_end(segment, seed, end, seq);
             break;
         }
         default:  // a flipped bit

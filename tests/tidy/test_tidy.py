@@ -1,8 +1,10 @@
 """What must hold for the tree as a whole."""
 
+import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import tapewire
@@ -56,14 +58,117 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine():
     assert found == []
 
 
-def test_source_files_can_be_held_in_one_head():
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for path in tracked_files()
-        if path.suffix in {".py", ".pyx", ".pxi", ".hpp", ".cpp", ".java"}
-        and (lines := len(path.read_text().splitlines())) > 600
-    }
-    assert long == {}
+MOST_LINES = 70  # of a function's body, its docstring not counted
+
+
+def python_functions(path):
+    """``(name, line, lines of the body)`` of each function."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[ast.get_docstring(node, clean=False) is not None :]
+            if body:
+                yield node.name, node.lineno, node.end_lineno - body[0].lineno + 1
+
+
+# What begins, as clang-format lays it out, at the column of a function and is none.
+NO_FUNCTION = re.compile(
+    r"[#}/]|(?:public|private|protected):|(?:namespace|class|struct|union|enum|extern|template"
+    r"|using|static_assert|return|if|for|while|switch|do|try|else|case|TEST|litmus::race)\b"
+)
+
+
+def cpp_functions(path):
+    """The same, by the columns of clang-format: at the margin, or four in, inside a class."""
+    lines = path.read_text().splitlines()
+    for indent in ("", "    "):
+        at = 0
+        while at < len(lines):
+            text = lines[at].removeprefix(indent)
+            if not lines[at].startswith(indent) or not text.strip() or text[0] == " ":
+                at += 1
+                continue
+            head = at
+            while head + 1 < len(lines) and not lines[head].endswith(("{", ";", "}")):
+                head += 1
+            if NO_FUNCTION.match(text) or not lines[head].endswith("{"):
+                at = head + 1 if not NO_FUNCTION.match(text) else at + 1
+                continue
+            end = head + 1
+            while end < len(lines) and not lines[end].startswith(indent + "}"):
+                end += 1
+            if "(" in "".join(lines[at : head + 1]):
+                yield text[:40], at + 1, end - head - 1
+            at = end + 1
+
+
+def test_functions_do_one_thing():
+    """A file is split where its subject changes; a function that is long does several things."""
+    readers = {".py": python_functions, ".hpp": cpp_functions, ".cpp": cpp_functions}
+    counted, long = 0, []
+    for path in tracked_files():
+        for name, line, lines in readers.get(path.suffix, lambda _: ())(path):
+            counted += 1
+            if lines > MOST_LINES:
+                long.append(f"{path.relative_to(ROOT)}:{line}: {name}: {lines} lines")
+    assert long == []
+    assert counted > 5_000  # both kinds are found
+
+
+def test_a_class_name_means_one_thing():
+    places = defaultdict(list)
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    found = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert found.keys() == KNOWN_TWINS, found
+
+
+# Of orders and of market data, whose messages store other values for it.
+KNOWN_TWINS = {"Side"}
+
+
+def test_the_map_of_the_architecture_names_every_package_and_nothing_else():
+    page = (ROOT / "docs/internals/ARCHITECTURE.md").read_text()
+    package = ROOT / "src/tapewire"
+    there = {path.parent.name for path in package.glob("*/__init__.py")}
+    layers = page[page.index("## The layers") : page.index("## Code map")]
+    named = set()
+    for entry in re.findall(r"^tapewire/(\{[\w,]+\}|\w+)/", layers, re.MULTILINE):
+        named.update(entry.strip("{}").split(","))
+    assert named == there
+    sections = re.findall(r"^### (.*)$", page, re.MULTILINE)
+    for folder in re.findall(r"`src/tapewire/(\w+)/`", "\n".join(sections)):
+        assert (package / folder).is_dir(), folder
+
+
+# What pages say instead is in docs/glossary.md and in the guide for contributors.
+ODD_WORDS = re.compile(
+    r"\b(?:anew|are told|folders?|for ever|in earnest|is told|kept aside|mend(?:ed|ing|s)?|nobody"
+    r"|not to be believed|stands? aside|to heed)\b",
+    re.IGNORECASE,
+)
+
+
+def prose(page):
+    """``(number, line)`` of a page's lines, without code, links' targets and directives."""
+    in_code = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.startswith(":::"):
+            yield number, re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)
+
+
+def test_pages_are_in_plain_english():
+    found = [
+        f"{page.relative_to(ROOT)}:{number}: {word[0]}"
+        for page in tracked_files()
+        if page.suffix == ".md"
+        for number, line in prose(page)
+        if (word := ODD_WORDS.search(line))
+    ]
+    assert found == []
 
 
 def test_every_public_name_is_documented():

@@ -241,15 +241,22 @@ void ItchDecoder::executed(ItchEvent event, std::uint32_t size, bool priced, boo
 
 ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
     const std::byte* const p = message.data();
-    const char type = letter(p);
     ItchEvent event{};
+    // Before anything is remembered of it: a bad message leaves no trace.
+    if (const ItchFault fault = judge(p, event); fault != ItchFault::none) return fault;
+    ++counts_[static_cast<unsigned char>(letter(p))];
+    take(p, event);
+    return ItchFault::none;
+}
+
+// The stock that a message names is known from then on.
+ItchFault ItchDecoder::judge(const std::byte* p, ItchEvent& event) {
+    const char type = letter(p);
     event.locate = static_cast<std::uint16_t>(big_endian<2>(p + 1));
     event.time_ns = big_endian<6>(p + 5);
     event.number = messages_;
     event.message = static_cast<std::uint8_t>(type);
     if (event.time_ns >= kDayNs) return ItchFault::bad_time;
-
-    // Judged before anything is remembered: a bad message leaves no trace.
     if (type == 'A' || type == 'F' || type == 'P') {
         event.side = side_of(letter(p + 19));
         if (event.side == 0) return ItchFault::bad_side;
@@ -266,9 +273,27 @@ ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
         const bool replaces_itself = type == 'U' && made == big_endian<8>(p + 11);
         if (!replaces_itself && orders_.contains(made)) return ItchFault::known_order;
     }
-    ++counts_[static_cast<unsigned char>(type)];
     if (of_an_order || type == 'A' || type == 'F') event.order_id = big_endian<8>(p + 11);
+    return ItchFault::none;
+}
 
+void ItchDecoder::replaced(const std::byte* p, ItchEvent event) {
+    const Order* order = reduce(event.order_id, ~std::uint32_t{0});
+    event.l3_type = static_cast<std::uint8_t>(L3Type::cancel);
+    event.side = order == nullptr ? std::uint8_t{0} : order->side;
+    events_.push_back(event);
+    if (order == nullptr) return;  // and so without a side
+    const auto size = static_cast<std::uint32_t>(big_endian<4>(p + 27));
+    event.l3_type = static_cast<std::uint8_t>(L3Type::add);
+    event.order_id = big_endian<8>(p + 19);
+    event.size = size;
+    event.price = static_cast<std::int64_t>(big_endian<4>(p + 31));
+    orders_[event.order_id] = {event.price, size, event.side};
+    events_.push_back(event);
+}
+
+void ItchDecoder::take(const std::byte* p, ItchEvent event) {
+    const char type = letter(p);
     switch (type) {
         case 'A':
         case 'F': {
@@ -303,21 +328,9 @@ ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
             if (type == 'D' || size != 0) events_.push_back(event);
             break;
         }
-        case 'U': {
-            const Order* order = reduce(event.order_id, ~std::uint32_t{0});
-            event.l3_type = static_cast<std::uint8_t>(L3Type::cancel);
-            event.side = order == nullptr ? std::uint8_t{0} : order->side;
-            events_.push_back(event);
-            if (order == nullptr) break;  // and so without a side
-            const auto size = static_cast<std::uint32_t>(big_endian<4>(p + 27));
-            event.l3_type = static_cast<std::uint8_t>(L3Type::add);
-            event.order_id = big_endian<8>(p + 19);
-            event.size = size;
-            event.price = static_cast<std::int64_t>(big_endian<4>(p + 31));
-            orders_[event.order_id] = {event.price, size, event.side};
-            events_.push_back(event);
+        case 'U':
+            replaced(p, event);
             break;
-        }
         case 'P':
             event.size = static_cast<std::int64_t>(big_endian<4>(p + 20));
             event.price = static_cast<std::int64_t>(big_endian<4>(p + 32));
@@ -340,7 +353,6 @@ ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
         default:
             break;
     }
-    return ItchFault::none;
 }
 
 }  // namespace tapewire::ingest

@@ -80,8 +80,16 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     }
     seen_ = std::move(seen);
 
+    remove_below(layout, floor, counted, now_mono_ns, sync_queue_directory, result);
+    return result;
+}
+
+void RetentionWatch::remove_below(const Layout& layout, std::uint64_t floor,
+                                  const std::vector<std::string>& counted, std::int64_t now_mono_ns,
+                                  const std::function<void()>& sync_queue_directory,
+                                  RetentionResult& result) {
     const std::vector<std::uint32_t> ids = layout.segments();
-    if (ids.empty() || ids.front() >= floor) return result;
+    if (ids.empty() || ids.front() >= floor) return;
     // After a loss of power a reader must find what it needs: what lets segments go is on disk before
     // they are gone.
     for (const std::string& path : counted) {
@@ -98,7 +106,6 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
         retired_below_ = id + 1;
         remove_file(layout.index(id));
     }
-    return result;
 }
 
 }  // namespace tapewire::queue

@@ -93,10 +93,7 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     allocate_first(*segment, tail.offset);
     lock_if_wanted(segment->segment);
     current_ = segment;
-    checkpoint_file_ = File(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
-    if (checkpoint_file_.size() > sizeof(format::TailCheckpoint)) checkpoint_file_.resize(0);
-    checkpoint_file_.extend_with_zeros(
-        sizeof(format::TailCheckpoint));  // its room, while there is some
+    open_checkpoint();
 
     epoch_ = control_.writer_epoch() + 1;
     control_.set_writer_epoch(epoch_);
@@ -123,6 +120,13 @@ void Writer::write_again_at_opening(const Segment& segment, const UnsyncedSpan& 
         sync_errno_ = e.os_errno != 0 ? e.os_errno : EIO;
         note("writing unsynced records again: " + e.message + " (" + e.path + ")");
     }
+}
+
+void Writer::open_checkpoint() {
+    checkpoint_file_ = File(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
+    if (checkpoint_file_.size() > sizeof(format::TailCheckpoint)) checkpoint_file_.resize(0);
+    checkpoint_file_.extend_with_zeros(
+        sizeof(format::TailCheckpoint));  // its space, while the disk has some
 }
 
 // For those who watch from outside; the queue does without it where there is no room for it.

@@ -13,14 +13,14 @@ __all__ = [
     "Cancel",
     "Close",
     "Event",
-    "Fill",
+    "FillEvent",
     "Input",
     "Level",
     "New",
     "RejectReason",
     "SetLevel",
     "Side",
-    "Trade",
+    "TradeEvent",
     "other",
 ]
 
@@ -81,7 +81,7 @@ class Ack(NamedTuple):
     reason: RejectReason = RejectReason.NONE
 
 
-class Fill(NamedTuple):
+class FillEvent(NamedTuple):
     """To a strategy, one for its side of a trade; `fill_id` counts 1, 2, 3 over all strategies."""
 
     fill_id: int
@@ -96,7 +96,7 @@ class Fill(NamedTuple):
     trade_id: int
 
 
-class Trade(NamedTuple):
+class TradeEvent(NamedTuple):
     """To everybody. `aggressor`: the side that came last; the orders by the exchange's ids."""
 
     trade_id: int
@@ -115,4 +115,4 @@ class Level(NamedTuple):
     qty: int
 
 
-Event = Ack | Fill | Trade | Level
+Event = Ack | FillEvent | TradeEvent | Level

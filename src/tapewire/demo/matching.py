@@ -20,14 +20,14 @@ from tapewire.demo.events import (
     Cancel,
     Close,
     Event,
-    Fill,
+    FillEvent,
     Input,
     Level,
     New,
     RejectReason,
     SetLevel,
     Side,
-    Trade,
+    TradeEvent,
     other,
 )
 
@@ -204,7 +204,7 @@ class Engine:
         trades: list[Event],
         levels: dict[tuple[Side, int], int],
     ) -> None:
-        """Trade with the other side, best price first, oldest first."""
+        """TradeEvent with the other side, best price first, oldest first."""
         half = self._halves[other(taker.side)]
         limit = half.sign * taker.price
         while taker.qty and half.keys and half.keys[-1] >= limit:
@@ -219,7 +219,7 @@ class Engine:
                 self._fill(events, order, price, qty, maker=order is maker)
             ids = (taker.exchange_id, maker.exchange_id)
             buyer, seller = ids if taker.side is Side.BUY else reversed(ids)
-            trades.append(Trade(self.next_trade_id, price, qty, taker.side, buyer, seller))
+            trades.append(TradeEvent(self.next_trade_id, price, qty, taker.side, buyer, seller))
             self.next_trade_id += 1
 
     @staticmethod
@@ -233,7 +233,7 @@ class Engine:
         if order.owner == MARKET:
             return
         events.append(
-            Fill(
+            FillEvent(
                 self.next_fill_id,
                 order.owner,
                 order.order_id,

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tapewire.demo import messages
-from tapewire.demo.events import Ack, Close, Event, Fill, Input, Level, Side, Trade
+from tapewire.demo.events import Ack, Close, Event, FillEvent, Input, Level, Side, TradeEvent
 from tapewire.demo.matching import Engine
 from tapewire.demo.messages import SessionClosed, number_of
 from tapewire.demo.places import INSTRUMENT, SYMBOL
 from tapewire.protocol import Message
 from tapewire.protocol.market import BOOK_EVENT, TradeTick, l2_diff, l2_snapshot
-from tapewire.protocol.orders import Fill as FillMessage
-from tapewire.protocol.orders import Liquidity, OrderAck
+from tapewire.protocol.orders import Fill, Liquidity, OrderAck
 
 __all__ = ["Output", "Outputs", "snapshot_of"]
 
@@ -52,9 +51,9 @@ class Outputs:
             match event:
                 case Ack():
                     fills.append(_output(number_of(wal_seq, len(fills)), _ack(event)))
-                case Fill():
+                case FillEvent():
                     fills.append(_output(number_of(wal_seq, len(fills)), _fill(event)))
-                case Trade():
+                case TradeEvent():
                     number = number_of(wal_seq, len(raw))
                     raw.append(_output(number, _trade(event, time_ns), time_ns))
                 case Level(side, price, qty):
@@ -110,7 +109,7 @@ def _output(number: int, message: Message, timestamp_ns: int | None = None) -> O
     return Output(number, message.type_id, bytes(message), timestamp_ns)
 
 
-def _trade(trade: Trade, time_ns: int) -> TradeTick:
+def _trade(trade: TradeEvent, time_ns: int) -> TradeTick:
     return TradeTick(
         timestamp_ns=time_ns,
         price=trade.price,
@@ -138,8 +137,8 @@ def _ack(ack: Ack) -> OrderAck:
     )
 
 
-def _fill(fill: Fill) -> FillMessage:
-    return FillMessage(
+def _fill(fill: FillEvent) -> Fill:
+    return Fill(
         fill.fill_id,
         fill.trade_id,
         fill.exchange_id,

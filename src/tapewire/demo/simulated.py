@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.demo.crowd import Crowd
-from tapewire.demo.events import Level, Side, Trade
+from tapewire.demo.events import Level, Side, TradeEvent
 from tapewire.demo.matching import Engine
 from tapewire.demo.places import INSTRUMENT
 
@@ -96,7 +96,7 @@ class _Market:
         self._inputs += 1
         told = []
         for event in self._engine.apply(what):
-            if isinstance(event, Trade):
+            if isinstance(event, TradeEvent):
                 told.append(_message("trade", _trade(event, at_ns)))
             elif isinstance(event, Level):
                 self._update += 1
@@ -134,7 +134,7 @@ def _message(stream: str, data: dict[str, Any]) -> dict[str, Any]:
     return {"stream": f"{_STREAM}@{stream}", "data": data}
 
 
-def _trade(trade: Trade, at_ns: int) -> dict[str, Any]:
+def _trade(trade: TradeEvent, at_ns: int) -> dict[str, Any]:
     price, qty = _level(trade.price, trade.qty)
     time_ms = _milliseconds(at_ns)
     head = {"e": "trade", "E": time_ms, "s": SYMBOL, "t": trade.trade_id, "p": price, "q": qty}

@@ -105,25 +105,8 @@ def compile_functions(
         names=", ".join(field.name for field in layout.fields),
         type_id=layout.type_id,
     )
-    scope: dict[str, Any] = {
-        "_MISFITS": _MISFITS,
-        # A field may have the name of a built-in: these are not hidden by it.
-        "_UnicodeDecodeError": UnicodeDecodeError,
-        "_ValueError": ValueError,
-        "_all_bool": all_bool,
-        "_bytes": bytes,
-        "_declare": declare,
-        "_defaults": defaults,
-        "_explain": explain,
-        "_layout": layout,
-        "_len": len,
-        "_memoryview": memoryview,
-        "_new": tuple.__new__,
-        "_not_text": not_text,
-        "_pack": packer.pack,
-        "_str": str.__str__,  # of a subclass, the plain text
-        "_unpack": packer.unpack,
-    }
+    scope = {**_BUILT_IN, "_declare": declare, "_defaults": defaults, "_layout": layout}
+    scope |= {"_pack": packer.pack, "_unpack": packer.unpack}
     functions: dict[str, Any] = {}
     exec(compile(source, f"<message {layout.name}>", "exec"), scope, functions)
     functions["__tapewire_make__"] = staticmethod(functions["__tapewire_make__"])
@@ -206,3 +189,20 @@ def _misfit_number(name: str, code: str, item_bytes: int, value: Any) -> str | N
         )
         return f"must be from {low} to {high} ({name})"
     return None
+
+
+# What the functions of every message use. A field may have the name of a built-in: these are not
+# hidden by it.
+_BUILT_IN: dict[str, Any] = {
+    "_MISFITS": _MISFITS,
+    "_UnicodeDecodeError": UnicodeDecodeError,
+    "_ValueError": ValueError,
+    "_all_bool": all_bool,
+    "_bytes": bytes,
+    "_explain": explain,
+    "_len": len,
+    "_memoryview": memoryview,
+    "_new": tuple.__new__,
+    "_not_text": not_text,
+    "_str": str.__str__,  # of a subclass, the plain text
+}

@@ -9,13 +9,13 @@ from tapewire.demo.events import (
     AckStatus,
     Cancel,
     Close,
-    Fill,
+    FillEvent,
     Level,
     New,
     RejectReason,
     SetLevel,
     Side,
-    Trade,
+    TradeEvent,
 )
 from tapewire.demo.matching import Engine
 from tests.unit.demo.naive_exchange import NaiveExchange
@@ -35,7 +35,7 @@ ENDS = st.sampled_from([[], [Close()], [Close(), New("a", 99, Side.BUY, 100, 1)]
 
 
 def filled(events):
-    return [(e.owner, e.order_id, e.price, e.qty) for e in events if isinstance(e, Fill)]
+    return [(e.owner, e.order_id, e.price, e.qty) for e in events if isinstance(e, FillEvent)]
 
 
 @settings(max_examples=300, deadline=None)
@@ -47,7 +47,7 @@ def test_it_trades_as_a_naive_exchange_does(session, end):
         events = engine.apply(what)
         naive.apply(what)
         fills += filled(events)
-        trades += [(e.price, e.qty) for e in events if isinstance(e, Trade)]
+        trades += [(e.price, e.qty) for e in events if isinstance(e, TradeEvent)]
         assert set(engine.levels()) == naive.levels()
     assert fills == naive.fills
     assert trades == naive.trades
@@ -82,7 +82,7 @@ def test_quantity_is_conserved(session, end):
                     open_before[owner, order_id] = qty
                 case Ack(owner, order_id, AckStatus.CANCELLED):
                     gone[owner] = gone.get(owner, 0) + open_before[owner, order_id]
-                case Fill(owner=owner, order_id=order_id, qty=qty, leaves=leaves):
+                case FillEvent(owner=owner, order_id=order_id, qty=qty, leaves=leaves):
                     open_before[owner, order_id] -= qty
                     assert open_before[owner, order_id] == leaves
                     traded[owner] = traded.get(owner, 0) + qty
@@ -139,7 +139,7 @@ def test_fill_ids_count_without_a_gap_over_all_strategies():
     engine.apply(New("a", 1, Side.SELL, 100, 1))
     engine.apply(New("b", 1, Side.SELL, 100, 1))
     events = engine.apply(New("a", 2, Side.BUY, 100, 2))
-    assert [e.fill_id for e in events if isinstance(e, Fill)] == [1, 2, 3, 4]
+    assert [e.fill_id for e in events if isinstance(e, FillEvent)] == [1, 2, 3, 4]
 
 
 def test_the_rest_of_an_immediate_order_is_cancelled():
@@ -172,4 +172,4 @@ def test_nobody_is_told_about_the_orders_of_the_crowd():
         *engine.apply(Cancel(MARKET, 7)),
         *engine.apply(New(MARKET, 3, Side.SELL, 99, 0)),
     ]
-    assert not any(isinstance(e, Ack | Fill) for e in events)
+    assert not any(isinstance(e, Ack | FillEvent) for e in events)

@@ -91,6 +91,9 @@ class ItchDecoder {
     // The length of the message at the front, or 0 when it is not all there yet.
     std::size_t frame(std::span<const std::byte> bytes, bool last, ItchFault& fault) const;
     ItchFault decode_message(std::span<const std::byte> message);
+    ItchFault judge(const std::byte* message, ItchEvent& event);
+    void take(const std::byte* message, ItchEvent event);
+    void replaced(const std::byte* message, ItchEvent event);
     ItchFault name_stock(std::uint16_t locate, const std::byte* name);
     void executed(ItchEvent event, std::uint32_t size, bool priced, bool printed);
     const Order* reduce(std::uint64_t order_id, std::uint32_t size);

@@ -40,6 +40,10 @@ class RetentionWatch {
     std::uint32_t retired_below() const noexcept { return retired_below_; }
 
   private:
+    void remove_below(const Layout& layout, std::uint64_t floor,
+                      const std::vector<std::string>& counted, std::int64_t now_mono_ns,
+                      const std::function<void()>& sync_queue_directory, RetentionResult& result);
+
     struct Seen {
         std::uint64_t heartbeat_ns;
         std::int64_t since_mono_ns;

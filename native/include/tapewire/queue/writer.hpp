@@ -293,6 +293,7 @@ class Writer final : private ForkAware {
     template <std::uint32_t FixedBytes, bool Columns>
     std::uint64_t append_run(const BatchRows& rows, std::uint64_t first,
                              const char*& refused) noexcept;
+    void open_checkpoint();
     void open_stats();
     void lock_if_wanted(const Segment& segment) const;
     void start_workers();
