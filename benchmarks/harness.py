@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from tapewire.cli.bench_timing import (
+from tapewire.bench.timing import (
     ALL_CPUS,
     PAYLOAD,
     PAYLOAD_BYTES,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from tapewire.cli.bench_host import cpu_info, read_text
+from tapewire.bench.host import cpu_info, read_text
 
 ROOT = Path(__file__).resolve().parent.parent
 

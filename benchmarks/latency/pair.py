@@ -1,6 +1,6 @@
 """Two processes on two cores: the package's, since `tapewire bench` measures by them too."""
 
-from tapewire.cli.bench_pair import (
+from tapewire.bench.pair import (
     STAMP,
     OpenSender,
     Shared,

@@ -22,7 +22,7 @@ from benchmarks.harness import (
     rows_of,
     scratch,
 )
-from tapewire.cli.bench_work import (
+from tapewire.bench.work import (
     BATCH,
     copy_out,
     drain,

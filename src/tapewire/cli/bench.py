@@ -81,9 +81,9 @@ def bench(
 
 
 def _run(folder: Path | None, seconds: float) -> dict[str, Any]:
-    from tapewire.cli import bench_host
-    from tapewire.cli.bench_measure import BYTES_NEEDED, MEASURES, Measured
-    from tapewire.cli.bench_timing import scratch
+    from tapewire.bench import host as bench_host
+    from tapewire.bench.measure import BYTES_NEEDED, MEASURES, Measured
+    from tapewire.bench.timing import scratch
 
     if folder is not None and not folder.is_dir():
         raise FileNotFoundError(2, "no such folder", str(folder))
@@ -204,7 +204,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _store(path: Path, result: Mapping[str, Any]) -> None:
-    from tapewire.cli.export_files import written_whole
+    from tapewire.cli.export.files import written_whole
 
     with written_whole(str(path), force=True) as file:
         file.write((jsonlib.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())

@@ -11,17 +11,17 @@ from tapewire.ingest.model import Importer
 __all__ = ["IMPORTERS", "importer_class"]
 
 IMPORTERS: dict[str, str] = {
-    "binance-spot": "tapewire.ingest.binance:BinanceSpot",
-    "binance-usdm": "tapewire.ingest.binance:BinanceUsdm",
-    "bitget": "tapewire.ingest.bitget:Bitget",
-    "coinbase": "tapewire.ingest.coinbase:Coinbase",
-    "dbn": "tapewire.ingest.dbn:Dbn",
-    "itch": "tapewire.ingest.itch:Itch",
-    "lobster": "tapewire.ingest.lobster:Lobster",
-    "okx": "tapewire.ingest.okx:Okx",
-    "sse": "tapewire.ingest.sse:Sse",
-    "szse": "tapewire.ingest.szse:Szse",
-    "tardis": "tapewire.ingest.tardis:Tardis",
+    "binance-spot": "tapewire.ingest.formats.binance:BinanceSpot",
+    "binance-usdm": "tapewire.ingest.formats.binance:BinanceUsdm",
+    "bitget": "tapewire.ingest.formats.bitget:Bitget",
+    "coinbase": "tapewire.ingest.formats.coinbase:Coinbase",
+    "dbn": "tapewire.ingest.formats.dbn:Dbn",
+    "itch": "tapewire.ingest.formats.itch:Itch",
+    "lobster": "tapewire.ingest.formats.lobster:Lobster",
+    "okx": "tapewire.ingest.formats.okx:Okx",
+    "sse": "tapewire.ingest.formats.sse:Sse",
+    "szse": "tapewire.ingest.formats.szse:Szse",
+    "tardis": "tapewire.ingest.formats.tardis:Tardis",
 }
 
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from tapewire.bench.host import Host, advice, filesystem_of
+from tapewire.bench.measure import percentiles
 from tapewire.cli.bench import compared, judge
-from tapewire.cli.bench_host import Host, advice, filesystem_of
-from tapewire.cli.bench_measure import percentiles
 from tests.support.commands import tapewire
 
 KEYS = {

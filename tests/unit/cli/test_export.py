@@ -113,9 +113,7 @@ def test_jsonl_holds_what_tail_prints(queue, tmp):
 
 
 def test_payloads_larger_than_a_row_group_are_exported_whole(tmp, monkeypatch):
-    from tapewire.cli import export_files
-
-    monkeypatch.setattr(export_files, "_ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr("tapewire.cli.export.files._ROW_GROUP_BYTES", 1000)
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         for n in range(50):
             writer.append(1, bytes([n]) * (n * 100))
@@ -162,7 +160,7 @@ def test_a_part_by_numbers_is_exact_where_floats_are_not(tmp):
 
 
 def test_numbers_that_begin_again_are_noticed_where_all_times_are_equal(tmp, monkeypatch):
-    monkeypatch.setattr("tapewire.cli.export_run._BATCH", 4)
+    monkeypatch.setattr("tapewire.cli.export.run._BATCH", 4)
     runs = [[qf.record(seq, b"x", timestamp_ns=7) for seq in range(n)] for n in (5, 2, 1)]
     qf.write_queue(tmp / "q", runs)
     assert seqs(tmp / "q", tmp) == [0, 1, 2, 3, 4, 0, 1, 0]
@@ -173,7 +171,7 @@ def test_only_the_types_asked_for(queue, tmp):
 
 
 def test_what_is_appended_meanwhile_is_not_part_of_it(queue, tmp, monkeypatch):
-    from tapewire.cli import export_run as command
+    from tapewire.cli.export import run as command
 
     with tw.open_publisher(queue) as writer:
 
@@ -283,7 +281,7 @@ def test_what_is_used_wrongly_is_explained(queue, arguments, said):
 # Ends itself by a signal in the middle, when something is in the temporary file.
 INTERRUPTED = """
 import os, sys
-from tapewire.cli import export_run as command
+from tapewire.cli.export import run as command
 from tapewire.cli.app import main
 
 folder, signum, *sys.argv[1:] = sys.argv[1:]

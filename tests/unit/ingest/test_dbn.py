@@ -329,7 +329,7 @@ def test_of_an_events_records_the_last_one_is_the_book(tmp):
 
 
 def test_an_event_is_one_snapshot_wherever_the_file_is_cut_into_pieces(tmp, monkeypatch):
-    from tapewire.ingest import dbn_format
+    from tapewire.ingest.formats import dbn_format
 
     def pieces(source):
         content = source.path.read_bytes()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tapewire import ingest
 from tapewire.errors import CorruptSource, InvalidOption, TapewireError
-from tapewire.ingest.dbn_format import RunReader
+from tapewire.ingest.formats.dbn_format import RunReader
 from tapewire.ingest.source import SourceFile
 from tests.support.archives import count_of, records_of
 from tests.support.dbn_files import plain_header, plain_mbo, random_mbo
@@ -120,7 +120,7 @@ def test_an_unknown_type_and_an_unknown_action(tmp):
 
 
 def test_records_are_found_whatever_pieces_the_file_comes_in(tmp, monkeypatch):
-    from tapewire.ingest import dbn_format
+    from tapewire.ingest.formats import dbn_format
 
     data = random_mbo(300, seed=4)
     run(tmp, data)

@@ -10,7 +10,7 @@ import pytest
 
 from tapewire import ingest
 from tapewire.errors import CorruptSource, InvalidOption
-from tapewire.ingest.lobster_check import steps_right
+from tapewire.ingest.formats.lobster_check import steps_right
 from tapewire.protocol.market import EventType, L3Type, Maker, Side
 from tests.support.archives import l3_book_of, records_of
 from tests.support.lobster_files import NO_ASK, NO_BID, Day

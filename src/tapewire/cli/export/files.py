@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from tapewire.cli.export_columns import Columns, sizes_of
+from tapewire.cli.export.columns import Columns, sizes_of
 from tapewire.cli.records import Messages, Show, record_line
 from tapewire.log import Batch
 

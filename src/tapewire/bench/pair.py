@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tapewire.cli.bench_timing import die_with_parent, pin, quiet, unpin, until
+from tapewire.bench.timing import die_with_parent, pin, quiet, unpin, until
 
 __all__ = [
     "STAMP",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tapewire.cli.export_columns import Refused
+from tapewire.cli.export.columns import Refused
 from tapewire.errors import CorruptRecord, UnsupportedVersion
 from tapewire.log import Batch, Record
 from tapewire.protocol.market import BookEvent, levels_of

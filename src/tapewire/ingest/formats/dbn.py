@@ -16,8 +16,9 @@ from tapewire.bus.names import check_name
 from tapewire.clock import DAY_NS
 from tapewire.config import check_whole
 from tapewire.errors import CorruptSource
-from tapewire.ingest.dbn_books import LevelBooks, OrderBooks, trades_of
-from tapewire.ingest.dbn_format import (
+from tapewire.ingest.file_options import FileOptions
+from tapewire.ingest.formats.dbn_books import LevelBooks, OrderBooks, trades_of
+from tapewire.ingest.formats.dbn_format import (
     DTYPES,
     MBO,
     MBP_0,
@@ -28,8 +29,7 @@ from tapewire.ingest.dbn_format import (
     RunReader,
     mapped_symbol,
 )
-from tapewire.ingest.dbn_rows import PRICE_DECIMALS, DbnRows
-from tapewire.ingest.file_options import FileOptions
+from tapewire.ingest.formats.dbn_rows import PRICE_DECIMALS, DbnRows
 from tapewire.ingest.model import Chunk
 from tapewire.ingest.symbols import folder_name, known_instrument
 

@@ -19,8 +19,8 @@ import numpy as np
 
 import tapewire as tw
 from tapewire._native import Yardstick
-from tapewire.cli.bench_pair import Shared, begin_receiving, end_receiving
-from tapewire.cli.bench_timing import (
+from tapewire.bench.pair import Shared, begin_receiving, end_receiving
+from tapewire.bench.timing import (
     PAYLOAD,
     RECORD_BYTES,
     TYPE_ID,

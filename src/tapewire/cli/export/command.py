@@ -25,8 +25,8 @@ from tapewire.cli.times import parse_time
 from tapewire.text import span_text
 
 if TYPE_CHECKING:
-    from tapewire.cli.export_columns import Columns
-    from tapewire.cli.export_run import ExportDone
+    from tapewire.cli.export.columns import Columns
+    from tapewire.cli.export.run import ExportDone
     from tapewire.cli.records import Messages
 
 __all__ = ["export"]
@@ -152,8 +152,8 @@ def _write(
     force: bool,
 ) -> ExportDone:
     import tapewire as tw
-    from tapewire.cli.export_files import make_sink, standard_output, written_whole
-    from tapewire.cli.export_run import ExportDamage, ExportDone, ExportPart, ExportProgress
+    from tapewire.cli.export.files import make_sink, standard_output, written_whole
+    from tapewire.cli.export.run import ExportDamage, ExportDone, ExportPart, ExportProgress
     from tapewire.cli.records import Messages, Show
     from tapewire.cli.walking import seek_near
 
@@ -196,14 +196,14 @@ def _format_of(name: str) -> str | None:
 
 
 def _columns(messages: Messages, decode: str | None) -> Columns:
-    from tapewire.cli.export_columns import MessageColumns, RawColumns
+    from tapewire.cli.export.columns import MessageColumns, RawColumns
     from tapewire.protocol.market import BOOK_EVENT
 
     if decode is None:
         return RawColumns()
     type_id = messages.type_id_of(decode)
     if type_id == BOOK_EVENT:
-        from tapewire.cli.export_book import BookColumns
+        from tapewire.cli.export.book import BookColumns
 
         return BookColumns()
     layouts = messages.layouts_of(type_id)

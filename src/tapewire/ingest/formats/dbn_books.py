@@ -9,7 +9,7 @@ import numpy as np
 
 from tapewire.book.gaps import Gap
 from tapewire.ingest._parsers import L2Grouper
-from tapewire.ingest.dbn_rows import UNDEFINED_PRICE, DbnRows, at_scale
+from tapewire.ingest.formats.dbn_rows import UNDEFINED_PRICE, DbnRows, at_scale
 from tapewire.ingest.model import Chunk
 from tapewire.ingest.order_rows import book_chunk, trades_chunk
 

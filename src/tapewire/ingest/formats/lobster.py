@@ -17,7 +17,7 @@ from tapewire.clock import DAY_NS
 from tapewire.config import check_whole
 from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
-from tapewire.ingest.lobster_check import OrderbookCheck
+from tapewire.ingest.formats.lobster_check import OrderbookCheck
 from tapewire.ingest.local_time import NEW_YORK, midnight_ns
 from tapewire.ingest.model import Chunk
 from tapewire.ingest.order_rows import across, book_chunk, trades_chunk

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import tapewire as tw
-from tapewire.cli.bench_pair import Shared, Trips, begin_receiving, end_receiving, run_pair
-from tapewire.cli.bench_timing import (
+from tapewire.bench.pair import Shared, Trips, begin_receiving, end_receiving, run_pair
+from tapewire.bench.timing import (
     ALL_CPUS,
     PAYLOAD,
     PAYLOAD_BYTES,
@@ -28,7 +28,7 @@ from tapewire.cli.bench_timing import (
     rows_of,
     unpin,
 )
-from tapewire.cli.bench_work import (
+from tapewire.bench.work import (
     BATCH,
     append_call_ns,
     append_ns,

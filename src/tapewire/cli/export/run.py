@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 import tapewire as tw
-from tapewire.cli.export_columns import sizes_of
+from tapewire.cli.export.columns import sizes_of
 from tapewire.cli.output import Exit, errors, fail, warn
 from tapewire.cli.walking import last_seq, walk
 from tapewire.damage import DAMAGE, pass_damage, said

@@ -1,0 +1,5 @@
+"""`tapewire export`: a log to Parquet, CSV, JSON lines or Arrow."""
+
+from tapewire.cli.export.command import export
+
+__all__ = ["export"]
