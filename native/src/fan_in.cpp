@@ -71,14 +71,14 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor,
     *free = std::move(source);
     if (free->inner != nullptr) ++inner_;
     silent_.push_back(slot);
-    quieten_owed();
+    retire_consumed_top();
     rank_names();
     if (poller_) poller_->make_readable();
     return slot;
 }
 
 void FanIn::remove(Slot slot) noexcept {
-    quieten_owed();
+    retire_consumed_top();
     Source& source = sources_[slot];
     // In a forked child the numbers of its descriptors are somebody else's.
     Poller* const poller = forked() ? nullptr : poller_.get();
@@ -186,13 +186,13 @@ void FanIn::push(Slot slot) noexcept {
     push(Entry{limited() ? std::min(time, wall_ns_) : time, sources_[slot].rank, slot});
 }
 
-void FanIn::show_owed() {
+void FanIn::refill_top() {
     const auto slot = static_cast<Slot>(heap_[0].slot);
     if (!show(slot)) {
-        quieten_owed();
+        retire_consumed_top();
         return;
     }
-    owed_ = false;
+    top_consumed_ = false;
     const std::int64_t time = sources_[slot].shown.timestamp_ns;
     if (limited() && time > wall_ns_) {
         pop_top();
@@ -204,9 +204,9 @@ void FanIn::show_owed() {
     }
 }
 
-void FanIn::quieten_owed() noexcept {
-    if (!owed_) return;
-    owed_ = false;
+void FanIn::retire_consumed_top() noexcept {
+    if (!top_consumed_) return;
+    top_consumed_ = false;
     Source& source = sources_[heap_[0].slot];
     source.ahead_since_ns.reset();
     if (!source.over) silent_.push_back(static_cast<Slot>(heap_[0].slot));
@@ -214,7 +214,7 @@ void FanIn::quieten_owed() noexcept {
 }
 
 // True: it is silent no longer, and another one has its place in the list.
-bool FanIn::has_spoken(std::size_t at) {
+bool FanIn::became_ready(std::size_t at) {
     const Slot slot = silent_[at];
     const bool shows = show(slot);
     if (!shows && !sources_[slot].over) return false;
@@ -226,12 +226,12 @@ bool FanIn::has_spoken(std::size_t at) {
 
 void FanIn::look_at_silent() {
     for (std::size_t i = 0; i < silent_.size();) {
-        if (!has_spoken(i)) ++i;
+        if (!became_ready(i)) ++i;
     }
 }
 
 bool FanIn::choose(bool look) {
-    if (owed_) show_owed();
+    if (top_consumed_) refill_top();
     if (!silent_.empty() && (look || heap_.empty())) {
         // Not only when patience asks: a clock that was ahead for a while would end all patience until
         // it comes there again.
@@ -240,11 +240,11 @@ bool FanIn::choose(bool look) {
     }
     if (heap_.empty()) return false;
     if (silent_.empty()) return true;
-    if (limited()) return patience_is_over();
+    if (limited()) return skew_limit_passed();
     return !following_ || all_shown();
 }
 
-bool FanIn::patience_is_over() {
+bool FanIn::skew_limit_passed() {
     if (options_.max_skew_ns == 0) return true;
     if (heap_[0].time <= looked_wall_ns_ - options_.max_skew_ns) return true;
     read_clock();
@@ -276,7 +276,7 @@ bool FanIn::all_shown() {
             source.has_writer = source.cursor->has_writer();
             source.ask_writer_ns = now + (source.has_writer ? kWriterNs : kNoWriterNs);
             // It may have appended after our last look and before it went.
-            if (!source.has_writer && has_spoken(i)) continue;
+            if (!source.has_writer && became_ready(i)) continue;
         }
         if (source.has_writer) return false;
         ++i;
@@ -290,7 +290,7 @@ void FanIn::give() noexcept {
     given_ = static_cast<Slot>(heap_[0].slot);
     Source& source = sources_[given_];
     source.cursor->pass(source.shown);
-    owed_ = true;
+    top_consumed_ = true;
     held_since_ns_.reset();
     last_seq_ = source.shown.seq;
     ++source.counts.records;
@@ -357,7 +357,7 @@ void FanIn::take_mapping(BatchColumns& out, Source& source) const {
 
 // ---- moving ----------------------------------------------------------------------------------------
 
-void FanIn::hush_all() noexcept {
+void FanIn::mark_all_idle() noexcept {
     heap_.clear();
     silent_.clear();
     for (std::size_t slot = 0; slot < sources_.size(); ++slot) {
@@ -366,7 +366,7 @@ void FanIn::hush_all() noexcept {
         sources_[slot].ahead_since_ns.reset();
         sources_[slot].over = false;
     }
-    owed_ = false;
+    top_consumed_ = false;
     failed_ = kNone;
     gap_ = nullptr;
     last_seq_.reset();
@@ -378,7 +378,7 @@ void FanIn::hush_all() noexcept {
 template <class Seek>
 bool FanIn::seek_all(Seek seek) {
     check_usable();
-    hush_all();
+    mark_all_idle();
     bool found = false;
     for (Source& source : sources_) {
         if (source.cursor != nullptr && seek(*source.cursor)) found = true;

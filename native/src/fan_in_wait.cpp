@@ -38,7 +38,7 @@ bool nap(std::int64_t ns) noexcept {
 
 // When the top of the heap, which is held back, may be given: of the monotonic clock.
 std::int64_t FanIn::release_ns(std::int64_t now) const noexcept {
-    if (!limited() || heap_.empty() || owed_ || !held_since_ns_) return INT64_MAX;
+    if (!limited() || heap_.empty() || top_consumed_ || !held_since_ns_) return INT64_MAX;
     const std::int64_t by_wait = held_since() + options_.max_skew_ns;
     const std::int64_t by_age = now + (heap_[0].time + options_.max_skew_ns - wall_ns());
     return std::max(std::min(by_wait, by_age), now);  // the wall clock may have jumped just now

@@ -112,17 +112,17 @@ class FanIn final : public Cursor, private ForkAware {
     bool limited() const noexcept { return options_.max_skew_ns >= 0; }
     // Whether the top of the heap may be given now; looks at the silent ones first when told to.
     bool choose(bool look);
-    bool patience_is_over();
+    bool skew_limit_passed();
     bool all_shown();
     bool nothing_now();  // false; the descriptor, if there is one, is armed
     void look_at_silent();
-    void show_owed();
+    void refill_top();
     bool show(Slot slot);
-    bool has_spoken(std::size_t at);
+    bool became_ready(std::size_t at);
     void push(Slot slot) noexcept;
     void give() noexcept;
-    void quieten_owed() noexcept;
-    void hush_all() noexcept;
+    void retire_consumed_top() noexcept;
+    void mark_all_idle() noexcept;
     void sift_down() noexcept;
     void order_heap() noexcept;
     void take_mapping(BatchColumns& out, Source& source) const;
@@ -143,7 +143,8 @@ class FanIn final : public Cursor, private ForkAware {
     std::vector<Slot> by_name_;
     std::size_t inner_ = 0;                                  // how many sources are fan-ins
     std::shared_ptr<const std::vector<std::string>> names_;  // by slot; what batches keep
-    bool owed_ = false;  // the top of the heap was given: its source must show its next record
+    bool top_consumed_ =
+        false;  // the top of the heap was given: its source must show its next record
     Slot given_ = 0;
     std::optional<std::uint64_t> last_seq_;
     std::optional<std::int64_t> latest_;  // time of all that were given
