@@ -17,7 +17,7 @@ namespace {
 
 std::string at_offset(std::uint64_t offset) { return "offset " + std::to_string(offset); }
 
-bool holds_valid_record(const Segment& segment, std::uint64_t from, std::uint64_t until) noexcept {
+bool holds_valid_record(const Segment& segment, std::uint64_t from, std::uint64_t until) {
     CandidateBudget budget(segment.size());
     Search search = search_after(segment, from);
     search.until = std::min(search.until, until);
@@ -68,7 +68,7 @@ std::optional<Written> written_to(const Control& control, const Segment& segment
     return Written{here ? hint->second : segment.size(), here};
 }
 
-bool hides_record(const Segment& segment, std::uint64_t offset, std::uint64_t written) noexcept {
+bool hides_record(const Segment& segment, std::uint64_t offset, std::uint64_t written) {
     if (written <= offset || offset + format::kRecordHeaderBytes > segment.size()) return false;
     if (!rest_of_header_is_zero(segment.data() + offset)) return true;
     return holds_valid_record(segment, offset, std::min(written, segment.size()));

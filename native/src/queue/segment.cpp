@@ -239,8 +239,12 @@ void Segment::forget_end() noexcept {
 template <class Visit>
 void Segment::for_each_written(std::uint64_t from, Visit visit) const {
     std::optional<File> opened;
-    if (!file_) opened = File::open_existing(path(), O_RDONLY);
-    const File& file = file_ ? file_ : opened ? *opened : file_;
+    try {
+        if (!file_) opened = File::open_existing(path(), O_RDONLY);
+    } catch (const Error&) {
+        // No descriptor to be had, or no permission by now: then all of it is looked at.
+    }
+    const File& file = opened ? *opened : file_;
     while (from < size()) {
         const std::uint64_t begin = file ? file.next_data(from) : from;
         if (begin >= size()) return;

@@ -31,7 +31,7 @@ bool lies_in_later_segment(const TailCheckpoint& checkpoint, std::uint32_t id) n
 
 // While a writer lives it has come to `written`, by its hint: whether a record in between lost its commit
 // word. A wrong hint alone is no such record.
-bool hides_record(const Segment& segment, std::uint64_t offset, std::uint64_t written) noexcept;
+bool hides_record(const Segment& segment, std::uint64_t offset, std::uint64_t written);
 
 // Up to where a killed writer of this boot of the machine can have come in a segment: after a word that is 0
 // there, nothing was ever committed.
