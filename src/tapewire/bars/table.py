@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tapewire.bars.builder import Bar, BarBuilder, BarSpec
-from tapewire.clock import DAY_NS, date_of
 from tapewire.errors import TapewireError
 from tapewire.log import open_log
 from tapewire.protocol.market import TRADE_TICK, Maker, TradeTick
@@ -66,15 +65,7 @@ def from_trades(
         ([103, 99], [True, False])
     """
     spec = BarSpec.parse(kind, size)
-    table = _with_keys(pa.table(trades))
-    made: list[pa.RecordBatch] = []
-    for key in (
-        table.select(_KEYS).group_by(list(_KEYS), use_threads=False).aggregate([]).to_pylist()
-    ):
-        mine = [pc.equal(table[name], value) for name, value in key.items()]
-        chosen = table.filter(pc.and_(pc.and_(mine[0], mine[1]), mine[2]))
-        made += day_bars(tuple(key.values()), chosen.to_batches(), spec)
-    return pa.Table.from_batches(made, SCHEMA)
+    return _by_day(pa.table(trades), spec, {"venue": "", "symbol": ""})
 
 
 def from_log(
@@ -110,17 +101,8 @@ def from_log(
         )
     if not batches:
         return SCHEMA.empty_table()
-    table = pa.Table.from_batches(batches)
-    days = np.unique(table["timestamp_ns"].to_numpy() // DAY_NS)
-    made: list[pa.RecordBatch] = []
-    for day in days.tolist():
-        mine = table.filter(pc.equal(_days(table), day))
-        made += day_bars((venue, date_of(day).isoformat(), symbol), mine.to_batches(), spec)
-    return pa.Table.from_batches(made, SCHEMA)
-
-
-def _days(table: pa.Table) -> Any:
-    return pc.divide(table["timestamp_ns"], DAY_NS)
+    made = _by_day(pa.Table.from_batches(batches), spec, {"venue": venue, "symbol": symbol})
+    return made.sort_by([("date", "ascending"), ("bar", "ascending")])  # late trades come last
 
 
 def _ticks(where: str | os.PathLike[str]) -> Iterator[Any]:
@@ -144,13 +126,27 @@ def _columns(ticks: Any, markets: set[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _with_keys(table: pa.Table) -> pa.Table:
+def _by_day(table: pa.Table, spec: BarSpec, names: dict[str, str]) -> pa.Table:
+    """The bars of each venue, UTC day and symbol; `names` are for trades that do not have them."""
+    table = _with_keys(table, names)
+    made: list[pa.RecordBatch] = []
+    for key in (
+        table.select(_KEYS).group_by(list(_KEYS), use_threads=False).aggregate([]).to_pylist()
+    ):
+        mine = [pc.equal(table[name], value) for name, value in key.items()]
+        chosen = table.filter(pc.and_(pc.and_(mine[0], mine[1]), mine[2]))
+        made += day_bars(tuple(key.values()), chosen.to_batches(), spec)
+    return pa.Table.from_batches(made, SCHEMA)
+
+
+def _with_keys(table: pa.Table, names: dict[str, str]) -> pa.Table:
     for name in ("venue", "symbol", "side"):
         if name in table.column_names:  # Polars hands out string views, which filters do not take
             at = table.schema.get_field_index(name)
             table = table.set_column(at, name, table[name].cast(pa.string()))
-        elif name != "side":
-            table = table.append_column(name, pa.array([""] * table.num_rows, pa.string()))
+        elif name in names:
+            given = pa.array([names[name]] * table.num_rows, pa.string())
+            table = table.append_column(name, given)
     days = pc.strftime(table["timestamp_ns"].cast(pa.timestamp("ns", "UTC")), format="%Y-%m-%d")
     if "date" in table.column_names:
         table = table.drop_columns(["date"])
