@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -183,6 +182,8 @@ def exchange(one: Path, other: Path) -> bool:
         >>> exchange(tmp / "new", tmp / "old"), (tmp / "old/content").read_text()
         (True, 'new')
     """
+    import ctypes  # not at start-up: every reader and writer loads this module
+
     libc = ctypes.CDLL(None, use_errno=True)
     paths = os.fsencode(one), os.fsencode(other)
     if libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:

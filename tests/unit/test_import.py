@@ -16,3 +16,12 @@ def test_numpy_and_what_reads_json_are_imported_when_they_are_needed():
     code = "import sys, tapewire; print(sorted({'numpy', 'json'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_opening_a_queue_does_not_load_ctypes(tmp):
+    """`for_each` takes a loaded ctypes for a sign that its function may be compiled."""
+    program = (
+        "import sys, tapewire as tw; tw.open_publisher(sys.argv[1]).close(); "
+        "list(tw.open_log(sys.argv[1])); sys.exit('_ctypes' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp / "q")], check=True)
