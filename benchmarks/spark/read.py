@@ -16,7 +16,8 @@ def _as_parquet(log: Path, folder: Path, files: int) -> None:
     """As many files as Spark has tasks for the queue; dictionaries where they help, as is usual."""
     import pyarrow.parquet as pq
 
-    from tapewire.spark.reading import batch, logs, options, schemas
+    from tapewire.scan import logs, options
+    from tapewire.spark.reading import batch, schemas
     from tapewire.spark.views import records
 
     folder.mkdir()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -18,14 +19,15 @@ from tests.support.raw_tapes import archive_raw, clean_logs, plain_split, raw_ro
 RAW = raw_rows(6_000, late_every=60)
 PATIENCE = 400.0  # a driver takes seconds to start, and more where others are at work
 
+DONE = ' holding "pending": null'
 # What is there first when a job has come so far: the driver is killed when it sees the light.
 POINTS = [
     "archive/imports/*.json",
     "archive/_tapewire/done/import/*/*.json",
-    "clean/_tapewire/done/refine-begun/*/*.json",
+    "clean/_tapewire/done/refine/units/*/*.json",
     "clean/_tapewire/staging/*/*",
     "clean/v1/*/*/*/*/control.meta",
-    "clean/_tapewire/done/refine-split/*/*.json",
+    f"clean/_tapewire/done/refine/units/*/*.json{DONE}",
     "clean/_tapewire/done/refine/*/*/*/*.json",
     "parquet/_tapewire/compact/*",
     "parquet/v1/*/*/*/*/*.parquet",
@@ -53,16 +55,23 @@ def driver(root):
     )
 
 
+def reached(root, point):
+    """Whether a file fits the point: by its name, and where the point says so by its text."""
+    pattern, _, text = point.partition(" holding ")
+    found = glob.glob(str(root / pattern))
+    return any(text in Path(path).read_text() for path in found) if text else bool(found)
+
+
 def killed_at(root, point):
     """Run until something fits the point, then kill; whether this run had come so far itself.
 
     A killed driver's JVM works on for a moment: what fits may be there before the next one starts,
     which is then killed in mid-start.
     """
-    reached_before = bool(glob.glob(str(root / point)))
+    reached_before = reached(root, point)
     with driver(root) as process:
         deadline = time.monotonic() + PATIENCE
-        while process.poll() is None and not glob.glob(str(root / point)):
+        while process.poll() is None and not reached(root, point):
             assert time.monotonic() < deadline, f"nothing there: {point}"
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)

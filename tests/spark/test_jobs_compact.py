@@ -11,13 +11,13 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus, ingest
+from tapewire.archive.atomic_directories import AtomicDirectories
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.config import WriterConfig
 from tapewire.errors import ConcurrentUse, InvalidOption
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue.status import find_queues, status
 from tapewire.spark import jobs
-from tapewire.spark.jobs.publishing import Workshop
 from tests.support.captures import futures_lines, write_capture
 from tests.support.marketdata import capture
 
@@ -185,7 +185,7 @@ def test_files_of_other_columns_are_named_and_left(spark, tmp_path):
 
 def test_two_runs_at_one_target_are_refused(spark, archive, tmp_path):
     with (
-        Workshop(tmp_path / "parquet", "compact").alone(),
+        AtomicDirectories(tmp_path / "parquet", "compact").exclusive(),
         pytest.raises(ConcurrentUse, match="running"),
     ):
         jobs.compact(spark, archive, tmp_path / "parquet")

@@ -139,7 +139,7 @@ def test_raw_logs_that_grew_behind_a_kill_lose_no_record(spark, tmp_path, monkey
     other = tmp_path / "b" / "streams" / "raw" / VENUE / "queue"
     write_raw(other, rows[:200])
     with monkeypatch.context() as patched:
-        patched.setattr(refine_job._Run, "_mark", killed)
+        patched.setattr(refine_job._Run, "_complete", killed)
         with pytest.raises(KeyboardInterrupt):
             jobs.refine(spark, str(tmp_path / "*" / "streams"), tmp_path / "clean")
     write_raw(other, rows[:600])
@@ -156,8 +156,8 @@ def test_the_ledger_of_a_raw_queue_is_told_once_however_often_it_is_refined(spar
         gap = Gap("venue", VENUE, "BTC-USDT", "trades", 5, 6, seq=30, timestamp_ns=rows[30][0])
         GapLedger(raw).add(gap)
         jobs.refine(spark, tmp_path / "bus", tmp_path / "clean")
-    (told,) = (tmp_path / "clean" / "_tapewire" / "done" / "refine-split").glob("*.json")
-    assert len(json.loads(told.read_text())["result"]["gaps"]) == 1
+    (entry,) = (tmp_path / "clean" / "_tapewire" / "done" / "refine" / "units").glob("*.json")
+    assert len(json.loads(entry.read_text())["result"]["done"]["gaps"]) == 1
 
 
 def test_a_record_of_two_raw_logs_is_written_once(spark, tmp_path):

@@ -1,6 +1,6 @@
 """The page about the source: its code runs, and it has every option."""
 
-from tapewire.spark.reading.options import _PARSERS
+from tapewire.scan.options import _PARSERS
 from tests.support.spark_pages import options_of, run_page
 from tests.unit.test_docs import DOCS
 

@@ -4,12 +4,12 @@ import pyarrow as pa
 
 from tapewire import replay
 from tapewire.replay.row_stream import look_back_ns
+from tapewire.scan import replay_slices
+from tapewire.scan.logs import resolve
+from tapewire.scan.options import ReadOptions
+from tapewire.scan.replay_units import units_of
 from tapewire.spark import views
-from tapewire.spark.reading import replay_slices
-from tapewire.spark.reading.logs import resolve
-from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.reading.schemas import arrow_schema, select
-from tapewire.spark.reading.units import units_of
 
 
 class Query:

@@ -2,11 +2,11 @@
 
 import pyarrow as pa
 
+from tapewire.scan.logs import resolve
+from tapewire.scan.options import ReadOptions
 from tapewire.spark import views
 from tapewire.spark.reading import schemas
 from tapewire.spark.reading.batch import BatchReader
-from tapewire.spark.reading.logs import resolve
-from tapewire.spark.reading.options import ReadOptions
 
 
 def parsed(path, **options):

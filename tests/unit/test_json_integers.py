@@ -12,6 +12,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus
+from tapewire.archive.job_marks import JobMarks
 from tapewire.archive.transaction.job_directories import Jobs
 from tapewire.archive.transaction.manifest import Action, Manifest, Manifests
 from tapewire.book.gaps import FILE_NAME as LEDGER
@@ -20,8 +21,7 @@ from tapewire.ingest import job as import_job
 from tapewire.protocol import json_file, types_file
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.replay.snapshotter import _parse_note
-from tapewire.spark.jobs import parquet_logs
-from tapewire.spark.jobs.job_marks import JobMarks
+from tapewire.scan import parquet_logs
 from tapewire.spark.streaming.checkpoints import CheckpointMark, Checkpoints
 
 LENGTHS = [10_000, 4_301, 4_300, 1_000, 25]  # 4,300 digits: what `int` accepts by default

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
+from tapewire.scan.instruments import given_instruments
+from tapewire.scan.logs import LogRef, resolve
+from tapewire.scan.options import ReadOptions
 from tapewire.spark import views
 from tapewire.spark.reading import schemas
-from tapewire.spark.reading.instruments import given_instruments
-from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
-from tapewire.spark.reading.options import ReadOptions
+from tapewire.spark.reading.live_queues import refuse_live
 from tapewire.spark.sessions.masters import is_loopback
 from tapewire.spark.sessions.session import context_of, parallelism_of
 

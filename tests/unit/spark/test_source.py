@@ -8,8 +8,8 @@ from pyspark import cloudpickle
 from pyspark.sql import types as sql
 
 import tapewire as tw
+from tapewire.scan.options import ReadOptions
 from tapewire.spark.reading import batch, schemas
-from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.source import TapewireSource, source_for
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tapewire.bars import BarSpec, day_bars
+from tapewire.scan.options import ReadOptions
+from tapewire.scan.symbol_days import Day, chosen, days_of, symbols_option
 from tapewire.spark.jobs.day_tables import (
     KEYS,
     read_days,
@@ -18,10 +20,8 @@ from tapewire.spark.jobs.day_tables import (
     utc_date,
     write_day_tables,
 )
-from tapewire.spark.jobs.days import Day, chosen, days_of, symbols_option
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
-from tapewire.spark.reading.options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tapewire.archive.atomic_directories import AtomicDirectories
 from tapewire.bus.layout import CONTROL
 from tapewire.config import check_whole
 from tapewire.errors import (
@@ -25,7 +26,9 @@ from tapewire.errors import (
 from tapewire.files import is_queue
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue._native import Upkeep
-from tapewire.spark.jobs.parquet_logs import (
+from tapewire.scan.logs import LogRef, resolve
+from tapewire.scan.options import ReadOptions
+from tapewire.scan.parquet_logs import (
     Files,
     copy_file,
     log_range,
@@ -34,13 +37,10 @@ from tapewire.spark.jobs.parquet_logs import (
     parquet_range,
     parquet_to_log,
 )
+from tapewire.scan.slices import Slice, plan
 from tapewire.spark.jobs.parts import JobPart, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
-from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.summary import JobFinding, Summary
-from tapewire.spark.reading.logs import LogRef, resolve
-from tapewire.spark.reading.options import ReadOptions
-from tapewire.spark.reading.slices import Slice, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +113,7 @@ def compact(
         parts, work = _folder_parts(top, folders), _Rewrite(place, yes, target_bytes, codec)
     else:
         parts, work = _log_parts(top), _ToParquet(place, yes, target_bytes, codec)
-    with Workshop(place, JOB).alone():
+    with AtomicDirectories(place, JOB).exclusive():
         run_parts(
             spark,
             JOB,
@@ -136,8 +136,8 @@ class _Work:
         self.target, self.yes = target, yes
 
     def __call__(self, part: JobPart) -> PartResult:
-        shop = Workshop(self.target, JOB)
-        with shop.folder() as made, contextlib.ExitStack() as held:
+        directories = AtomicDirectories(self.target, JOB)
+        with directories.new() as made, contextlib.ExitStack() as held:
             result = self.make(part, made)
             if result.outputs:
                 place = self.target / result.outputs[0]
@@ -151,7 +151,7 @@ class _Work:
                             hint="give another target, or say so with yes=True (--yes)",
                         )
                     self.hold(place, held)
-                shop.publish(made, place)
+                directories.publish(made, place)
         return result
 
     def make(self, part: JobPart, made: Path) -> PartResult:

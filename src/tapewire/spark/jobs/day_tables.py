@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from tapewire.archive.atomic_directories import AtomicDirectories
+from tapewire.archive.job_marks import JobMarks
 from tapewire.errors import InvalidOption, TapewireError
-from tapewire.spark.jobs.days import LIVE, Day, day_bounds, folder_of, input_of
+from tapewire.scan.symbol_days import LIVE, Day, day_bounds, folder_of, input_of
 from tapewire.spark.jobs.failures import typed
-from tapewire.spark.jobs.job_marks import JobMarks
 from tapewire.spark.jobs.parts import DAMAGE, JobPart, PartResult, skip_done
 from tapewire.spark.jobs.progress import Progress
-from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.summary import JobFinding, Summary
 
 if TYPE_CHECKING:
@@ -109,12 +109,12 @@ def write_day_tables(
         What each day came to, by its part's name, now or before; those that failed are not in it.
     """
     root = Path(os.path.abspath(os.fspath(target)))
-    done, shop = JobMarks(root, job), Workshop(root, job)
+    done, directories = JobMarks(root, job), AtomicDirectories(root, job)
     parts = [JobPart(day.name, _inputs(day, streams), day) for day in days]
-    with shop.alone():
+    with directories.exclusive():
         left, results = skip_done(done, parts, options, summary)
         progress.expect(parts=len(left))
-        work = _Work(spark, shop, done, root, rows_of, options, summary, progress, results)
+        work = _Work(spark, directories, done, root, rows_of, options, summary, progress, results)
         for date, group in _groups(left):
             work.do(date, group)
     return results
@@ -125,7 +125,7 @@ class _Work:
     """What all groups of a run have in common."""
 
     spark: SparkSession
-    shop: Workshop
+    directories: AtomicDirectories
     done: JobMarks
     root: Path
     rows_of: Callable[[str, Sequence[Day]], DataFrame]
@@ -153,13 +153,13 @@ class _Work:
             self.summary.findings.append(JobFinding(group[0].name, str(own), kind=kind))
 
     def _write(self, date: str, group: Sequence[JobPart]) -> None:
-        with self.shop.folder() as made:
+        with self.directories.new() as made:
             frame = self.rows_of(date, [part.work for part in group])
             with self.progress.watching(self.spark, parts=len(group)):
                 frame.write.partitionBy(*KEYS).mode("overwrite").parquet(os.fspath(made / "rows"))
             for part in group:
                 result = _publish(
-                    self.shop, self.done, made / "rows", self.root, part, self.options
+                    self.directories, self.done, made / "rows", self.root, part, self.options
                 )
                 self.results[part.name] = result
                 self.summary.done += 1
@@ -183,7 +183,7 @@ def _groups(parts: Sequence[JobPart]) -> Iterator[tuple[str, list[JobPart]]]:
 
 
 def _publish(
-    shop: Workshop,
+    directories: AtomicDirectories,
     done: JobMarks,
     made: Path,
     root: Path,
@@ -202,6 +202,6 @@ def _publish(
         outputs=[os.fspath(place.relative_to(root))],
     )
     done.forget(part.name)
-    shop.publish(staged, place)
+    directories.publish(staged, place)
     done.write(part.name, part.inputs, options, result.to_dict())
     return result

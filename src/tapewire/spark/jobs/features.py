@@ -11,20 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapewire.archive.job_marks import JobMarks
 from tapewire.errors import InvalidOption
 from tapewire.page import write_file
 from tapewire.page.features_report import DayFeatures, FeatureFacts, features_page
 from tapewire.page.picture import PICTURE_LEVELS, PICTURE_POINTS, BookPicture, span_for
 from tapewire.page.plots import Series
 from tapewire.replay.row_stream import look_back_ns
-from tapewire.spark.jobs.day_tables import (
-    KEYS,
-    read_days,
-    refuse_live_days,
-    utc_date,
-    write_day_tables,
-)
-from tapewire.spark.jobs.days import (
+from tapewire.scan.options import ReadOptions
+from tapewire.scan.symbol_days import (
     REPORT,
     Day,
     chosen,
@@ -32,10 +27,15 @@ from tapewire.spark.jobs.days import (
     folder_of,
     symbols_option,
 )
-from tapewire.spark.jobs.job_marks import JobMarks
+from tapewire.spark.jobs.day_tables import (
+    KEYS,
+    read_days,
+    refuse_live_days,
+    utc_date,
+    write_day_tables,
+)
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import Summary
-from tapewire.spark.reading.options import ReadOptions
 from tapewire.spark.views.features import names_of
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tapewire import ingest
+from tapewire.archive.job_marks import JobMarks
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption, LayoutConflict
+from tapewire.ingest.file_units import files_of, units_of
 from tapewire.ingest.job import job_id
-from tapewire.spark.jobs.import_units import files_of, units_of
-from tapewire.spark.jobs.job_marks import JobMarks
 from tapewire.spark.jobs.parts import JobPart, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import JobFinding, Summary

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tapewire.archive.job_marks import JobMarks
 from tapewire.errors import (
     CorruptMetadata,
     CorruptRecord,
@@ -16,7 +17,6 @@ from tapewire.errors import (
     SegmentMissing,
     TapewireError,
 )
-from tapewire.spark.jobs.job_marks import JobMarks
 from tapewire.spark.jobs.summary import JobFinding, Summary
 
 if TYPE_CHECKING:

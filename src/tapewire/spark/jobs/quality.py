@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tapewire.archive.atomic_directories import AtomicDirectories
 from tapewire.book.gaps import KINDS, Gap
 from tapewire.page import write_file
 from tapewire.page.picture import PICTURE_LEVELS, BookPicture, span_for
@@ -19,7 +20,9 @@ from tapewire.quality.findings import TABLES, findings_of, rows_of
 from tapewire.quality.report import DayReport, quality_page
 from tapewire.queue.status import status
 from tapewire.replay import book_rows
-from tapewire.spark.jobs.days import (
+from tapewire.scan import gaps as gaps_view
+from tapewire.scan.options import ReadOptions
+from tapewire.scan.symbol_days import (
     REPORT,
     Day,
     chosen,
@@ -31,10 +34,7 @@ from tapewire.spark.jobs.days import (
 )
 from tapewire.spark.jobs.parts import JobPart, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
-from tapewire.spark.jobs.publishing import Workshop
 from tapewire.spark.jobs.summary import JobFinding, Summary
-from tapewire.spark.reading.options import ReadOptions
-from tapewire.spark.views import gaps as gaps_view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,7 +107,7 @@ def quality(
         )
         for day in days
     }
-    with Workshop(root, JOB).alone():
+    with AtomicDirectories(root, JOB).exclusive():
         results = run_parts(
             spark,
             JOB,

@@ -10,12 +10,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tapewire.errors import InvalidMessage
+from tapewire.scan import slices
 from tapewire.spark import views
-from tapewire.spark.reading import schemas, slices
+from tapewire.spark.reading import packs, schemas
 
 if TYPE_CHECKING:
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
 
 __all__ = ["BatchReader", "read_pack", "relabel", "wanted_parts"]
 
@@ -47,7 +48,7 @@ class BatchReader(DataSourceReader):
         wanted = wanted_parts(self._options, self._parallelism)
         parts = views.find(self._options.view).plan(self._options, self._logs, wanted)
         limit = slices.SLICE_BYTES if self._options.partitions is None else None
-        return slices.pack(parts, wanted, limit=limit)
+        return packs.pack(parts, wanted, limit=limit)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -69,7 +70,7 @@ def read_pack(
     read: Callable[[Any], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     """What one task gives: the rows of its parts, one after the other, under Spark's schema."""
-    if not isinstance(partition, slices.Pack):
+    if not isinstance(partition, packs.Pack):
         return  # Spark's own, where there is nothing to read
     schema = schemas.arrow_schema(columns)
     for part in partition.slices:

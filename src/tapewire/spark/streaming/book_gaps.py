@@ -18,16 +18,16 @@ from tapewire.queue import status
 from tapewire.replay._features import Plan, positions_in
 from tapewire.replay.playback import gaps_of
 from tapewire.replay.row_stream import RowStream
-from tapewire.spark.reading.instruments import given_instruments
+from tapewire.scan.gaps import WITHOUT_BOOKS, PathNames, event_of
+from tapewire.scan.instruments import given_instruments
 from tapewire.spark.streaming.checkpoints import CheckpointMark, Checkpoints
 from tapewire.spark.streaming.replay_steps import ReplayStep, check_there, front
-from tapewire.spark.views.gaps import WITHOUT_BOOKS, PathNames, event_of
 
 if TYPE_CHECKING:
     from tapewire.book.gaps import Gap
     from tapewire.protocol.instruments import Instruments
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
 
 __all__ = ["BookGaps", "has_books", "kept_from", "replayed_gaps"]
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from tapewire.errors import CorruptMetadata, InvalidOption, SegmentMissing
 from tapewire.log import open_log
 from tapewire.queue.status import QueueStatus, QueueWatch
-from tapewire.spark.reading.damaged import DAMAGE, pass_damage, seek_seq
-from tapewire.spark.reading.logs import LogRef, refuse_live, resolve
-from tapewire.spark.reading.options import ReadOptions
+from tapewire.scan.damaged import DAMAGE, pass_damage, seek_seq
+from tapewire.scan.logs import LogRef, resolve
+from tapewire.scan.options import ReadOptions
+from tapewire.spark.reading.live_queues import refuse_live
 from tapewire.spark.streaming.limits import Ahead
 from tapewire.spark.streaming.offsets import SEQ_MOST
 from tapewire.spark.streaming.pinned import PinnedReaders

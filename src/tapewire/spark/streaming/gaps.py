@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition
 
 from tapewire.book.gaps import Gap, GapLedger
-from tapewire.spark.reading import slices
+from tapewire.scan import gaps, slices
 from tapewire.spark.reading.batch import read_pack, wanted_parts
+from tapewire.spark.reading.packs import pack
 from tapewire.spark.streaming.book_gaps import has_books, kept_from, replayed_gaps
 from tapewire.spark.streaming.checkpoints import check_folder
 from tapewire.spark.streaming.offsets import Offset
 from tapewire.spark.streaming.stream import StreamReader
-from tapewire.spark.views import gaps
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
-    from tapewire.spark.reading.slices import Slice
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
+    from tapewire.scan.slices import Slice
 
 __all__ = ["GapStep", "GapsStreamReader"]
 
@@ -104,7 +104,7 @@ class GapsStreamReader(StreamReader):
                         log, tuple(found), low or 0, first, max(high, low or 0), told, tell, size
                     )
                 )
-        return slices.pack(steps, wanted_parts(self._options, self._parallelism))
+        return pack(steps, wanted_parts(self._options, self._parallelism))
 
     def _slices(self, log: LogRef, low: int | None, high: int) -> list[Slice]:
         if low is not None:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tapewire.errors import InvalidOption
 from tapewire.log import Batch, open_log
-from tapewire.spark.reading.damaged import DAMAGE, pass_damage, seek_seq
+from tapewire.scan.damaged import DAMAGE, pass_damage, seek_seq
 
 __all__ = ["Ahead", "Limit", "cut"]
 

@@ -16,7 +16,7 @@ from typing import Self
 from tapewire.bus.names import check_name
 from tapewire.errors import ReaderAlreadyActive
 from tapewire.queue import Reader, open_subscriber, status
-from tapewire.spark.reading.damaged import UNREACHABLE
+from tapewire.scan.damaged import UNREACHABLE
 
 __all__ = ["PinnedReaders"]
 

@@ -20,8 +20,8 @@ from tapewire.log import open_log
 from tapewire.queue import status
 from tapewire.replay._features import positions_in
 from tapewire.replay.start import next_record
-from tapewire.spark.reading.damaged import seek_seq
-from tapewire.spark.reading.replay_slices import instruments_of
+from tapewire.scan.damaged import seek_seq
+from tapewire.scan.replay_slices import instruments_of
 from tapewire.spark.streaming.checkpoints import CheckpointMark, Checkpoints, FoundCheckpoint
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument
     from tapewire.queue.status import QueueStatus
     from tapewire.replay.row_stream import RowStream
-    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.scan.options import ReadOptions
 
 __all__ = ["ReplayStep", "check_there", "front", "is_grid", "places_in", "read_step", "states_of"]
 

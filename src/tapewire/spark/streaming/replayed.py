@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import types as sql
 
 from tapewire.errors import InvalidOption
-from tapewire.spark.reading import schemas, slices
+from tapewire.scan.replay_units import LogUnit, runs_of, units_of
+from tapewire.spark.reading import schemas
 from tapewire.spark.reading.batch import read_pack, wanted_parts
-from tapewire.spark.reading.units import LogUnit, runs_of, units_of
+from tapewire.spark.reading.packs import pack
 from tapewire.spark.streaming.checkpoints import CheckpointMark, check_folder
 from tapewire.spark.streaming.limits import Limit, cut
 from tapewire.spark.streaming.offsets import Offset
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from tapewire.spark.reading.logs import LogRef
+    from tapewire.scan.logs import LogRef
 
 __all__ = ["ReplayedStreamReader"]
 
@@ -142,7 +143,7 @@ class ReplayedStreamReader(StreamReader):
                     f"the logs of an instrument are not there any more: instrument={name}",
                     hint="put them back, or begin with a new checkpoint",
                 )
-        return slices.pack(steps, wanted_parts(self._options, self._parallelism))
+        return pack(steps, wanted_parts(self._options, self._parallelism))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; in an executor."""

@@ -21,8 +21,9 @@ from pyspark.sql.streaming.datasource import (
 
 from tapewire.errors import InvalidOption
 from tapewire.spark import views
-from tapewire.spark.reading import schemas, slices
+from tapewire.spark.reading import schemas
 from tapewire.spark.reading.batch import read_pack, wanted_parts
+from tapewire.spark.reading.packs import pack
 from tapewire.spark.streaming.followed_logs import FollowedLogs
 from tapewire.spark.streaming.limits import Limit, cut
 from tapewire.spark.streaming.offsets import Offset
@@ -30,7 +31,7 @@ from tapewire.spark.streaming.offsets import Offset
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.scan.options import ReadOptions
 
 __all__ = ["RefusedStreamReader", "StreamReader", "reader"]
 
@@ -160,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options.replace(seq_from=first, seq_to=number)
             share = max(1, round(wanted * (number - (low or 0)) / max(records, 1)))
             parts += view.plan(options, [logs[name]], share)
-        return slices.pack(parts, wanted)
+        return pack(parts, wanted)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; in an executor."""

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from tapewire.log import open_log
 from tapewire.replay.start import first_seq_after, next_record
-from tapewire.spark.reading.damaged import seek_seq
-from tapewire.spark.reading.replay_slices import latest_ns
-from tapewire.spark.reading.slice_reader import SliceDamage, walk
+from tapewire.scan.damaged import seek_seq
+from tapewire.scan.replay_slices import latest_ns
+from tapewire.scan.slice_reader import SliceDamage, walk
 from tapewire.spark.streaming.checkpoints import CheckpointMark
 from tapewire.spark.streaming.limits import Ahead
 
 if TYPE_CHECKING:
-    from tapewire.spark.reading.logs import LogRef
+    from tapewire.scan.logs import LogRef
 
 __all__ = ["SeenLog", "end_ns", "next_mark", "reach_ns"]
 

@@ -16,13 +16,13 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tapewire.spark.reading.options import VIEWS
+from tapewire.scan.options import VIEWS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
     from tapewire.spark.reading.schemas import ViewColumn
 
 __all__ = ["View", "find"]

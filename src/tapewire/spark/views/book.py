@@ -11,16 +11,16 @@ from pyspark.sql import types as sql
 
 from tapewire.replay import BookStream
 from tapewire.replay.row_stream import look_back_ns
-from tapewire.spark.reading import replay_slices
-from tapewire.spark.reading.columns import bigint, decimals, timestamps
-from tapewire.spark.reading.instruments import price_scale
+from tapewire.scan import replay_slices
+from tapewire.scan.columns import bigint, decimals, timestamps
+from tapewire.scan.instruments import price_scale
+from tapewire.scan.replay_units import LogUnit, units_of
 from tapewire.spark.reading.schemas import ViewColumn
-from tapewire.spark.reading.units import LogUnit, units_of
 
 if TYPE_CHECKING:
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
-    from tapewire.spark.reading.replay_slices import ReplaySlice
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
+    from tapewire.scan.replay_slices import ReplaySlice
 
 __all__ = ["open_stream", "plan", "read", "schema", "shape"]
 

@@ -11,15 +11,15 @@ from pyspark.sql import types as sql
 from tapewire.errors import InvalidOption
 from tapewire.replay import FeatureStream, describe_features
 from tapewire.replay.row_stream import look_back_ns
-from tapewire.spark.reading import replay_slices
-from tapewire.spark.reading.columns import timestamps
+from tapewire.scan import replay_slices
+from tapewire.scan.columns import timestamps
+from tapewire.scan.replay_units import units_of
 from tapewire.spark.reading.schemas import ViewColumn
-from tapewire.spark.reading.units import units_of
 
 if TYPE_CHECKING:
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
-    from tapewire.spark.reading.replay_slices import ReplaySlice
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
+    from tapewire.scan.replay_slices import ReplaySlice
 
 __all__ = ["names_of", "open_stream", "plan", "read", "schema", "shape"]
 

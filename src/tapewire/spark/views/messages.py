@@ -14,15 +14,16 @@ from pyspark.sql import types as sql
 from tapewire.errors import CorruptRecord, InvalidMessage, InvalidOption, TapewireError
 from tapewire.protocol import market, registry, types_file
 from tapewire.protocol.layout import Field, MessageLayout
-from tapewire.spark.reading import schemas, slices
-from tapewire.spark.reading.columns import RowColumns, bigint, lengths, pieces, structs, texts
-from tapewire.spark.reading.slice_reader import batches, refuse_rows
+from tapewire.scan import slices
+from tapewire.scan.columns import RowColumns, bigint, lengths, pieces, structs, texts
+from tapewire.scan.slice_reader import batches, refuse_rows
+from tapewire.spark.reading import schemas
 from tapewire.spark.views.records import refuse_unknown_symbols
 
 if TYPE_CHECKING:
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
-    from tapewire.spark.reading.slices import Slice
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
+    from tapewire.scan.slices import Slice
 
 __all__ = ["plan", "read", "schema"]
 

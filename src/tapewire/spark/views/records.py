@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from tapewire.errors import InvalidOption
-from tapewire.spark.reading import schemas, slices
-from tapewire.spark.reading.columns import RowColumns, pieces
-from tapewire.spark.reading.slice_reader import batches
+from tapewire.scan import slices
+from tapewire.scan.columns import RowColumns, pieces
+from tapewire.scan.slice_reader import batches
+from tapewire.spark.reading import schemas
 
 if TYPE_CHECKING:
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
-    from tapewire.spark.reading.slices import Slice
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
+    from tapewire.scan.slices import Slice
 
 __all__ = ["plan", "read", "refuse_unknown_symbols", "schema"]
 

@@ -11,16 +11,17 @@ from pyspark.sql import types as sql
 
 from tapewire.protocol import registry
 from tapewire.protocol.market import TRADE_TICK, Maker, TradeTick
-from tapewire.spark.reading import schemas, slices
-from tapewire.spark.reading.columns import RowColumns, bigint, decimals, lengths, pieces, structs
-from tapewire.spark.reading.instruments import InstrumentNames, price_scale
-from tapewire.spark.reading.slice_reader import batches, refuse_rows
+from tapewire.scan import slices
+from tapewire.scan.columns import RowColumns, bigint, decimals, lengths, pieces, structs
+from tapewire.scan.instruments import InstrumentNames, price_scale
+from tapewire.scan.slice_reader import batches, refuse_rows
+from tapewire.spark.reading import schemas
 
 if TYPE_CHECKING:
     from tapewire.log import Batch
-    from tapewire.spark.reading.logs import LogRef
-    from tapewire.spark.reading.options import ReadOptions
-    from tapewire.spark.reading.slices import Slice
+    from tapewire.scan.logs import LogRef
+    from tapewire.scan.options import ReadOptions
+    from tapewire.scan.slices import Slice
 
 __all__ = ["plan", "read", "schema"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapewire.spark.jobs.job_marks import JobMarks
+from tapewire.archive.job_marks import JobMarks
 from tapewire.spark.jobs.parts import JobPart, PartResult, skip_done
 from tapewire.spark.jobs.summary import Summary
 

@@ -6,7 +6,7 @@ import pytest
 
 import tapewire as tw
 from tapewire.queue import status
-from tapewire.spark.reading.logs import LogRef
+from tapewire.scan.logs import LogRef
 from tapewire.spark.streaming import watermarks
 from tapewire.spark.streaming.limits import Ahead
 from tapewire.spark.streaming.watermarks import SeenLog, reach_ns

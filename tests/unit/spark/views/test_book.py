@@ -3,7 +3,7 @@
 import pytest
 
 from tapewire.replay import BookStream
-from tapewire.spark.reading.options import ReadOptions
+from tapewire.scan.options import ReadOptions
 from tests.support.archive_tapes import write_archive
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")

@@ -3,7 +3,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus
-from tapewire.spark.reading import columns
+from tapewire.scan import columns
 from tests.support.spark_views import read_by_reader, reader, rows, table
 
 

@@ -1,0 +1,188 @@
+"""Reading a slice: exactly its records, whatever its writer and retention do meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tapewire.damage import Passed, said
+from tapewire.errors import CorruptMetadata, CorruptRecord, SegmentMissing, TapewireError
+from tapewire.log import Batch, Reader, open_log
+from tapewire.scan.damaged import DAMAGE, UNREACHABLE, pass_damage
+
+if TYPE_CHECKING:
+    from tapewire.scan.columns import RowColumns
+    from tapewire.scan.options import ReadOptions
+    from tapewire.scan.slices import Slice
+
+__all__ = ["BATCH_ROWS", "SliceDamage", "batches", "refuse_rows", "walk"]
+
+BATCH_ROWS = 65536
+_REMEDY = 'option("on_damage", "skip") goes on behind it; the view gaps lists such places'
+_log = logging.getLogger("tapewire.spark")
+
+
+class SliceDamage:
+    """Raises what is damaged or, asked to skip it, moves the reader on and tells.
+
+    Args:
+        skip: Whether to go on.
+        tell: Is told of each place that was passed over.
+    """
+
+    def __init__(self, skip: bool, tell: Callable[[Passed], None] = lambda lost: None) -> None:
+        self._skip = skip
+        self._tell = tell
+
+    def passed(self, reader: Reader, error: TapewireError, first: int | None = None) -> bool:
+        """Whether the reader stands behind it now and there is more to read."""
+        if not self._skip:
+            if isinstance(error, CorruptRecord):  # its own remedy is for who holds the reader
+                error.hint = _REMEDY
+            raise error
+        lost = pass_damage(reader, error, first)
+        self._tell(lost or Passed(f"{said(error)} (nothing right behind it)"))
+        return lost is not None
+
+    def sought(self, reader: Reader, seq: int) -> bool:
+        """Whether the reader stands before a record of this number or a later one."""
+        try:
+            return reader.seek_seq(seq)
+        except UNREACHABLE as error:
+            return self.passed(reader, error, seq)
+
+    def unreadable(self, error: CorruptMetadata) -> None:
+        """A segment cannot be read, and nothing behind it is asked for."""
+        if not self._skip:
+            raise error
+        _log.warning("damaged: %s", said(error))
+
+    def missing(self, error: SegmentMissing, first: int, last: int) -> None:
+        """Numbers that were there are gone; the reader stands behind them already."""
+        if not self._skip:
+            raise error
+        self._tell(Passed(said(error), first, last))
+
+
+def batches(
+    part: Slice, options: ReadOptions, tell: Callable[[Passed], None] | None = None
+) -> Iterator[Batch]:
+    """The records of a slice, in batches of at most 65,536 that lie in the mapped segments.
+
+    Args:
+        part: The slice.
+        options: `on_damage` says whether damage raises or is passed over.
+        tell: Is told of each damaged place that was passed over; None: a warning is logged.
+
+    Raises:
+        CorruptRecord: There is damage in the slice.
+        SegmentMissing: Records of it have been retired since it was planned.
+        GapDetected: Numbers are missing in it.
+    """
+    name = part.log.name
+
+    def warn(lost: Passed) -> None:
+        _log.warning("damaged: %s: %s", name, lost.what)
+
+    damage = SliceDamage(options.on_damage == "skip", tell or warn)
+    # Without a filter of types: to find the next record of a rare one, a reader goes on far behind
+    # the slice, through what is not of it and may be damaged.
+    with open_log(part.log.path) as reader:
+        if part.count is not None:
+            yield from _by_count(part, options, reader, damage)
+        else:
+            yield from _by_number(part, reader, damage)
+
+
+def walk(reader: Reader, damage: SliceDamage, most: int | None = None) -> Iterator[Batch]:
+    """Batches from here to the end, or of so many records together."""
+    while most is None or most > 0:
+        try:
+            batch = reader.read_batch(BATCH_ROWS if most is None else min(BATCH_ROWS, most))
+        except DAMAGE as error:
+            if damage.passed(reader, error):
+                continue
+            return
+        if len(batch) == 0:
+            return
+        most = None if most is None else most - len(batch)
+        yield batch
+
+
+def _by_number(part: Slice, reader: Reader, damage: SliceDamage) -> Iterator[Batch]:
+    try:
+        reader.seek_seq(part.seq_from)
+    except UNREACHABLE as error:
+        if not damage.passed(reader, error, part.seq_from):
+            return
+    else:
+        if part.exact:
+            _check_first(part, reader, damage)
+            reader.seek_seq(part.seq_from)
+    for batch in walk(reader, damage):
+        end = int(np.searchsorted(batch.seq, np.uint64(part.seq_to)))
+        if end:
+            yield batch[:end]
+        if end < len(batch) or int(batch.seq[end - 1]) + 1 == part.seq_to:
+            return
+
+
+def _by_count(
+    part: Slice, options: ReadOptions, reader: Reader, damage: SliceDamage
+) -> Iterator[Batch]:
+    if options.time_from is not None:
+        reader.seek_time(options.time_from)
+    left = part.count or 0
+    for batch in walk(reader, damage, part.count):
+        left -= len(batch)
+        if part.seq_from == 0 and part.seq_to >= 2**64:
+            yield batch
+            continue
+        # Numbers may begin again anywhere: runs of those that are wanted.
+        chosen = (batch.seq >= np.uint64(part.seq_from)) & (batch.seq <= np.uint64(part.seq_to - 1))
+        edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+        for start, end in edges.reshape(-1, 2).tolist():
+            yield batch[start:end]
+    if left > 0:
+        error = SegmentMissing(
+            "records were retired after the read was planned: "
+            f"records={part.count}, missing={left}",
+            path=part.log.path,
+            hint="have a pinned reader keep them, or read an archive",
+        )
+        damage.missing(error, 0, -1)  # their numbers are not to be told
+
+
+def _check_first(part: Slice, reader: Reader, damage: SliceDamage) -> None:
+    """The record that the slice begins with must be there still."""
+    try:
+        record = reader.next()
+    except DAMAGE:
+        return  # the walk comes to it
+    if record is not None and record.seq == part.seq_from:
+        return
+    there = None if record is None else record.seq
+    error = SegmentMissing(
+        "records were retired after the read was planned: "
+        f"first_wanted={part.seq_from}, first_there={there}",
+        path=part.log.path,
+        hint="have a pinned reader keep them, read an archive, or begin later by seq_from",
+    )
+    error.first_available_seq = there
+    last = part.seq_to if there is None else min(there, part.seq_to)
+    damage.missing(error, part.seq_from, last - 1)
+
+
+def refuse_rows(error: TapewireError, rows: RowColumns, options: ReadOptions) -> None:
+    """Raise for records that are not the message they say they are; asked to skip, warn."""
+    refused = CorruptRecord(
+        f"a record is not the message it says it is: queue={rows.queue}, seq={rows.seq_of(0)}, "
+        f"rows={rows.rows}: {said(error)}",
+        hint='option("on_damage", "skip") leaves such records out, with a warning',
+    )
+    if options.on_damage == "raise":
+        raise refused
+    _log.warning("damaged: %s", said(refused))

@@ -1,0 +1,39 @@
+"""The symbols' days of an archive."""
+
+import pytest
+
+import tapewire as tw
+from tapewire.bus import ArchiveLayout
+from tapewire.scan.options import ReadOptions
+from tapewire.scan.symbol_days import chosen, days_of, symbols_option
+
+
+def test_a_day_goes_on_from_the_days_before_it_up_to_the_first_that_is_missing(tmp_path):
+    layout = ArchiveLayout(tmp_path)
+    for date in ("2023-04-05", "2024-02-29", "2024-03-01"):
+        for stream in ("book", "trades"):
+            tw.open_publisher(layout.log("v", "S", date, stream), segment_bytes=1 << 20).close()
+    old, first, second = days_of(tmp_path, ReadOptions())
+
+    assert old.before == first.before == ()
+    assert [(log.date, log.stream) for log in second.before] == [("2024-02-29", "book")]
+
+
+@pytest.fixture
+def two_days(tmp):
+    for date in ("2024-02-29", "2024-03-01"):
+        where = ArchiveLayout(tmp).log("v", "S", date, "book")
+        tw.open_publisher(where, segment_bytes=1 << 20).close()
+    return tmp
+
+
+def test_a_day_that_is_not_there_is_told_with_those_that_are(two_days):
+    days = days_of(two_days, ReadOptions())
+    assert [day.date for day in chosen(days, ["2024-03-01", "2024-03-02"])] == ["2024-03-01"]
+    with pytest.raises(tw.NotALog, match=r"date=2024-03-02, there are 2024-02-29 … 2024-03-01"):
+        chosen(days, "2024-03-02")
+
+
+def test_a_symbol_that_is_not_there_is_told(two_days):
+    with pytest.raises(tw.NotALog, match="of this symbol: symbol=v:T"):
+        days_of(two_days, ReadOptions(symbols=symbols_option(["v:T"])))
