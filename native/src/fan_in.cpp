@@ -1,6 +1,7 @@
 #include "tapewire/fan_in.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <new>
 #include <numeric>
 #include <utility>
@@ -62,14 +63,14 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor,
     (*names)[slot] = name;
     Source source;
     source.cursor = &cursor;
-    source.inner = dynamic_cast<FanIn*>(&cursor);
+    source.merges = cursor.merges();
     source.name = name;
     source.end_seq = end_seq;
     if (poller_) poller_->watch(slot, cursor, true);
     // It is inside: nothing can fail any more.
     names_ = std::move(names);
     *free = std::move(source);
-    if (free->inner != nullptr) ++inner_;
+    if (free->merges) ++merging_;
     silent_.push_back(slot);
     retire_consumed_top();
     rank_names();
@@ -78,6 +79,7 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor,
 }
 
 void FanIn::remove(Slot slot) noexcept {
+    assert(slot < sources_.size() && sources_[slot].cursor != nullptr);
     retire_consumed_top();
     Source& source = sources_[slot];
     // In a forked child the numbers of its descriptors are somebody else's.
@@ -86,7 +88,7 @@ void FanIn::remove(Slot slot) noexcept {
     if (failed_ == slot) failed_ = kNone;
     std::erase(silent_, slot);
     std::erase_if(heap_, [slot](const Entry& entry) { return entry.slot == slot; });
-    if (source.inner != nullptr) --inner_;
+    if (source.merges) --merging_;
     source = Source();
     order_heap();  // the ranks of the others are right as they are
     if (poller != nullptr) poller->make_readable();  // it may have held others back
@@ -106,9 +108,9 @@ void FanIn::rank_names() noexcept {
 
 void FanIn::follow(bool on) noexcept {
     following_ = on;
-    if (inner_ == 0) return;
-    for (Source& source : sources_) {
-        if (source.inner != nullptr) source.inner->follow(on);
+    if (merging_ == 0) return;
+    for (const Source& source : sources_) {
+        if (source.merges) source.cursor->follow(on);
     }
 }
 
@@ -121,6 +123,7 @@ bool FanIn::is_over() const noexcept {
 // ---- the heap --------------------------------------------------------------------------------------
 
 void FanIn::push(const Entry& entry) noexcept {
+    assert(heap_.size() < heap_.capacity());
     heap_.push_back(entry);  // room was reserved
     std::push_heap(heap_.begin(), heap_.end(),
                    [](const Entry& a, const Entry& b) { return b.before(a); });
@@ -132,6 +135,7 @@ void FanIn::order_heap() noexcept {
 }
 
 void FanIn::pop_top() noexcept {
+    assert(!heap_.empty());
     heap_[0] = heap_.back();
     heap_.pop_back();
     if (!heap_.empty()) sift_down();
@@ -187,6 +191,7 @@ void FanIn::push(Slot slot) noexcept {
 }
 
 void FanIn::refill_top() {
+    assert(top_consumed_ && !heap_.empty());
     const auto slot = static_cast<Slot>(heap_[0].slot);
     if (!show(slot)) {
         retire_consumed_top();
@@ -206,6 +211,7 @@ void FanIn::refill_top() {
 
 void FanIn::retire_consumed_top() noexcept {
     if (!top_consumed_) return;
+    assert(!heap_.empty() && silent_.size() < silent_.capacity());
     top_consumed_ = false;
     Source& source = sources_[heap_[0].slot];
     source.ahead_since_ns.reset();
@@ -215,6 +221,7 @@ void FanIn::retire_consumed_top() noexcept {
 
 // True: it is silent no longer, and another one has its place in the list.
 bool FanIn::became_ready(std::size_t at) {
+    assert(at < silent_.size());
     const Slot slot = silent_[at];
     const bool shows = show(slot);
     if (!shows && !sources_[slot].over) return false;
@@ -245,6 +252,7 @@ bool FanIn::choose(bool look) {
 }
 
 bool FanIn::skew_limit_passed() {
+    assert(limited() && !heap_.empty() && !silent_.empty());
     if (options_.max_skew_ns == 0) return true;
     if (heap_[0].time <= looked_wall_ns_ - options_.max_skew_ns) return true;
     read_clock();
@@ -265,6 +273,7 @@ bool FanIn::skew_limit_passed() {
 // later than now all become as old as now when they are shown: they are held back together, once, else a
 // long row of them would cost `max_skew` each.
 std::int64_t FanIn::held_since() const noexcept {
+    assert(!heap_.empty() && held_since_ns_);
     return sources_[heap_[0].slot].ahead_since_ns.value_or(*held_since_ns_);
 }
 
@@ -287,8 +296,9 @@ bool FanIn::all_shown() {
 // Past the top of the heap, whose source shows its next record when it is asked for the next time: what
 // was given stays in place until then.
 void FanIn::give() noexcept {
-    given_ = static_cast<Slot>(heap_[0].slot);
-    Source& source = sources_[given_];
+    assert(!heap_.empty() && !top_consumed_);
+    source_ = static_cast<Slot>(heap_[0].slot);
+    Source& source = sources_[source_];
     source.cursor->pass(source.shown);
     top_consumed_ = true;
     held_since_ns_.reset();
@@ -348,7 +358,7 @@ std::size_t FanIn::read_batch(BatchColumns& out, std::size_t max_records) {
 // A log comes to each of its mappings once, a fan-in goes back and forth between those of its sources.
 void FanIn::take_mapping(BatchColumns& out, Source& source) const {
     const MappingRef& mapping = *source.shown.owner;
-    if (source.inner == nullptr ||
+    if (!source.merges ||
         std::find(out.owners.begin(), out.owners.end(), mapping) == out.owners.end()) {
         out.owners.push_back(mapping);
     }

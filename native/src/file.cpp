@@ -173,9 +173,9 @@ void File::free_zeros(std::uint64_t from, std::uint64_t to) const {
     }
 }
 
-static bool shows_holes(int fd) noexcept {
+bool File::shows_holes() const noexcept {
     struct statfs system{};
-    if (::fstatfs(fd, &system) != 0) return false;
+    if (::fstatfs(fd_, &system) != 0) return false;
     switch (static_cast<std::uint32_t>(system.f_type)) {
         case BTRFS_SUPER_MAGIC:
         case EXT4_SUPER_MAGIC:
@@ -188,7 +188,6 @@ static bool shows_holes(int fd) noexcept {
 }
 
 std::uint64_t File::next_data(std::uint64_t from) const noexcept {
-    if (!shows_holes(fd_)) return from;
     const off_t found = ::lseek(fd_, static_cast<off_t>(from), SEEK_DATA);
     if (found >= 0) return static_cast<std::uint64_t>(found);
     return errno == ENXIO ? ~std::uint64_t{0} : from;  // ENXIO: none up to the end of the file
@@ -196,7 +195,6 @@ std::uint64_t File::next_data(std::uint64_t from) const noexcept {
 
 std::uint64_t File::next_hole(std::uint64_t from) const noexcept {
     constexpr auto kNone = ~std::uint64_t{0};
-    if (!shows_holes(fd_)) return kNone;
     const off_t found = ::lseek(fd_, static_cast<off_t>(from), SEEK_HOLE);
     // What is data by the one call and a hole by the next was punched meanwhile.
     return found > static_cast<off_t>(from) ? static_cast<std::uint64_t>(found) : kNone;

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <cerrno>
 #include <mutex>
 
@@ -212,6 +213,7 @@ void Mapping::throw_lost() const {
 }
 
 bool Mapping::populate(std::size_t from, std::size_t bytes) const noexcept {
+    assert(from <= size_ && bytes <= size_ - from);
     const std::size_t begin = from & ~(page_bytes - 1);
     const std::size_t end = from + bytes < size_ ? from + bytes : size_;
     if (begin >= end) return true;
@@ -230,6 +232,7 @@ bool Mapping::populate(std::size_t from, std::size_t bytes) const noexcept {
 
 // An atomic add of 0 dirties a page without changing a byte.
 void Mapping::touch(std::size_t begin, std::size_t end) const noexcept {
+    assert(end <= size_);
     for (std::size_t at = begin; at < end; at += page_bytes) {
         auto* word = reinterpret_cast<std::uint32_t*>(data_ + at);
         if (writable_) {

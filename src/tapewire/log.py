@@ -120,14 +120,13 @@ class Reader(Protocol):
 class Kind:
     """One kind of log: how it is recognised, and the module that reads it.
 
-    The module has ``open_reader(where, types)``. A path is of this kind when it is a folder that
-    holds `marker`; anything that starts with one of `schemes` is, too.
+    The module has ``open_reader(where, types)``. A directory that holds the file `marker` is a log
+    of this kind.
     """
 
     name: str
     module: str
-    marker: str | None = None
-    schemes: tuple[str, ...] = ()
+    marker: str
 
 
 _kinds: tuple[Kind, ...] = ()
@@ -143,17 +142,13 @@ def _find(where: str | os.PathLike[str]) -> tuple[Kind, str]:
     text = os.fspath(where)
     if not isinstance(text, str):
         raise TypeError(f"where must be text or a path: where={where!r}")
-    for kind in _kinds:
-        if any(text.startswith(scheme) for scheme in kind.schemes):
-            return kind, text
     # A folder that may not be entered is a PermissionError, not a missing log.
     if _stat(text) is None:
         raise FileNotFoundError(2, "no such log", text)
     for kind in _kinds:
-        if kind.marker is not None:
-            marker = _stat(os.path.join(text, kind.marker))
-            if marker is not None and stat.S_ISREG(marker.st_mode):
-                return kind, text
+        marker = _stat(os.path.join(text, kind.marker))
+        if marker is not None and stat.S_ISREG(marker.st_mode):
+            return kind, text
     raise NotALog(
         "no kind of log that Tapewire knows is here",
         path=text,

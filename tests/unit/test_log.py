@@ -77,22 +77,24 @@ def test_a_link_to_a_log_is_that_log(queue, tmp):
         assert reader.next().seq == 0
 
 
-def test_a_kind_is_recognised_by_its_scheme_and_opened_by_its_module(kinds, monkeypatch):
+def test_a_kind_is_recognised_by_its_marker_and_opened_by_its_module(kinds, monkeypatch, tmp):
+    (tmp / "a.kind").touch()
     opened = []
     module = types.ModuleType("a_kind")
     module.open_reader = lambda where, wanted: opened.append((where, wanted)) or "a reader"
     monkeypatch.setitem(sys.modules, "a_kind", module)
-    kinds(log.Kind("ring", "a_kind", schemes=("ring:",)))
-    assert tw.kind_of("ring:engine") == "ring"
-    assert tw.open_log("ring:engine", types={1}) == "a reader"
-    assert opened == [("ring:engine", {1})]
+    kinds(log.Kind("ring", "a_kind", marker="a.kind"))
+    assert tw.kind_of(tmp) == "ring"
+    assert tw.open_log(tmp, types={1}) == "a reader"
+    assert opened == [(str(tmp), {1})]
 
 
-def test_the_module_of_a_kind_is_imported_only_when_a_log_is_opened(kinds):
-    kinds(log.Kind("far", "no_such_module_anywhere", schemes=("far:",)))
-    assert tw.kind_of("far:away") == "far"
+def test_the_module_of_a_kind_is_imported_only_when_a_log_is_opened(kinds, tmp):
+    (tmp / "a.kind").touch()
+    kinds(log.Kind("far", "no_such_module_anywhere", marker="a.kind"))
+    assert tw.kind_of(tmp) == "far"
     with pytest.raises(ModuleNotFoundError):
-        tw.open_log("far:away")
+        tw.open_log(tmp)
 
 
 def test_a_registered_decoder_decodes_records_of_its_type(queue, decoders):

@@ -119,6 +119,21 @@ class Cursor {
     virtual bool seek_start() = 0;
     virtual void seek_end() = 0;
     virtual Skipped skip_damaged() = 0;
+
+    // What follows matters of a cursor that merges several (FanIn); a single log is source 0.
+
+    // Which source the record given last came from. Not virtual: it is asked for each record.
+    std::uint16_t source() const noexcept { return source_; }
+    // The source of the error thrown last, until skip_damaged() or a seek; negative: none.
+    virtual int failed() const noexcept { return -1; }
+    // Whether no record will come, whatever is appended.
+    virtual bool is_over() const noexcept { return false; }
+    virtual bool merges() const noexcept { return false; }
+    // While following, next() waits for every source that has a writer.
+    virtual void follow(bool) noexcept {}
+
+  protected:
+    std::uint16_t source_ = 0;
 };
 
 // What a user's compiled code is called with, without the GIL: false ends the walk.

@@ -50,13 +50,12 @@ class FanIn final : public Cursor, private ForkAware {
     void remove(Slot slot) noexcept;
     Counts counts(Slot slot) const { return sources_[slot].counts; }
     std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
-    // Every source is: nothing more comes, whatever is appended.
-    bool is_over() const noexcept;
+    // True once every source has come to its `end_seq`.
+    bool is_over() const noexcept override;
 
     bool next(RecordView& out) override;
-    Slot source() const noexcept { return given_; }  // of the record that next() gave last
-    // Of the error that was thrown last, until skip_damaged() or a seek; negative: none.
-    int failed() const noexcept { return failed_; }
+    int failed() const noexcept override { return failed_; }
+    bool merges() const noexcept override { return true; }
     std::size_t read_batch(BatchColumns& out, std::size_t max_records) override;
     bool peek(RecordView& out) override;
     void pass(const RecordView& shown) noexcept override;
@@ -72,7 +71,7 @@ class FanIn final : public Cursor, private ForkAware {
 
     // While following without a limit, next() waits for all that have a writer: here and in the fan-ins
     // that are sources.
-    void follow(bool on) noexcept;
+    void follow(bool on) noexcept override;
     // Ends a wait() of another thread within one slice.
     void interrupt() noexcept { interrupted_.store(true, std::memory_order_release); }
     // Keeps the descriptor readable for who holds copies of both, also when this object is gone.
@@ -84,7 +83,7 @@ class FanIn final : public Cursor, private ForkAware {
 
     struct Source {
         Cursor* cursor = nullptr;  // null: the slot is free
-        FanIn* inner = nullptr;    // the same, when it is a fan-in
+        bool merges = false;       // the cursor is a fan-in itself
         std::string name;
         std::uint32_t rank = 0;  // of the name among all
         RecordView shown;        // while in the heap
@@ -141,11 +140,10 @@ class FanIn final : public Cursor, private ForkAware {
     std::vector<Entry> heap_;
     std::vector<Slot> silent_;
     std::vector<Slot> by_name_;
-    std::size_t inner_ = 0;                                  // how many sources are fan-ins
+    std::size_t merging_ = 0;                                // how many sources are fan-ins
     std::shared_ptr<const std::vector<std::string>> names_;  // by slot; what batches keep
     bool top_consumed_ =
         false;  // the top of the heap was given: its source must show its next record
-    Slot given_ = 0;
     std::optional<std::uint64_t> last_seq_;
     std::optional<std::int64_t> latest_;  // time of all that were given
     // With a limit: the wall clock as last read, and before the last look at all silent ones; and since

@@ -41,10 +41,12 @@ class File {
     // Gives the blocks of bytes that are zero back to the disk; they stay zero, and the length stays.
     // Where the file system cannot, nothing happens.
     void free_zeros(std::uint64_t from, std::uint64_t to) const;
-    // Where, from an offset on, something was ever written: all bytes before are zero. The offset itself
-    // where the file system cannot tell, or is not known to tell of bytes that a mapping has just written.
+    // Whether next_data() and next_hole() can be used: the file system reports holes, also next to bytes
+    // that a mapping has just written.
+    bool shows_holes() const noexcept;
+    // The first offset from `from` on that was ever written: all bytes before it are zero. 2^64 - 1: none.
     std::uint64_t next_data(std::uint64_t from) const noexcept;
-    std::uint64_t next_hole(std::uint64_t from) const noexcept;  // 2⁶⁴-1: none, or not known
+    std::uint64_t next_hole(std::uint64_t from) const noexcept;  // 2^64 - 1: none, or not known
     void sync_data() const;
     // Writes the pages of [from, to) to their blocks past the page cache; `mapped` is the mapped file.
     // For use after a failed write-back: ext4 keeps a block that could not be written as "never written",

@@ -1,11 +1,13 @@
 #include "tapewire/book/l3.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 namespace tapewire::book {
 
 bool L3::move(std::uint32_t slot, std::int64_t price, std::int64_t qty) {
     const Order& o = orders_[slot];
+    assert(qty > 0 && o.remaining > 0);
     if (const Level* to = level_at(o.side, price)) {
         const bool same = o.level != 0 && to == &levels_[o.level];
         std::int64_t sum = to->size - (same ? o.remaining : 0);
@@ -21,6 +23,7 @@ bool L3::move(std::uint32_t slot, std::int64_t price, std::int64_t qty) {
 }
 
 void L3::move_to_unpriced(std::uint32_t slot, std::int64_t qty) noexcept {
+    assert(qty > 0 && orders_[slot].remaining > 0);
     if (rests(slot)) {
         unlink(slot);
         ++unpriced_;

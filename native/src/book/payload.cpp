@@ -1,5 +1,6 @@
 // A book as bytes, and back. What is read may be anything: every count is held against the bytes
 // that are there before it is believed, and what comes out is a book that could have been saved.
+#include <cassert>
 #include <cstring>
 #include <string>
 
@@ -213,6 +214,7 @@ void Book::save(std::vector<std::byte>& out) const {
 }
 
 void Book::put_payload(std::vector<std::byte>& out) const {
+    assert(consistent());
     const std::size_t start = out.size();
     Output to(out);
     BookPayload head{};
@@ -301,6 +303,7 @@ Book Book::load(std::span<const std::byte> payload, const Options& options) {
     book.last_exchange_ns_ = head.last_exchange_ns;
     book.unknown_count_ = head.unknown_count;
     book.distrust_ = Distrust::none;
+    assert(book.consistent());  // whatever the payload was
     return book;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -64,8 +65,9 @@ Control Control::open(const Layout& layout, bool must_write) {
     const std::uint64_t size = control.file_.size();
     if (size != format::kControlBytes) {
         throw Error(Errc::corrupt_metadata,
-                    "control.meta must be 512 bytes: size=" + std::to_string(size), path, 0,
-                    kRebuildHint);
+                    "control.meta must be " + std::to_string(format::kControlBytes) +
+                        " bytes: size=" + std::to_string(size),
+                    path, 0, kRebuildHint);
     }
     control.map_ = std::make_shared<Mapping>(
         control.file_, format::kControlBytes,
@@ -95,7 +97,9 @@ Control Control::open(const Layout& layout, bool must_write) {
         block.version != format::kControlVersionUnkeyed) {
         throw Error(Errc::unsupported_version,
                     "control.meta has a version this release cannot read: version=" +
-                        std::to_string(block.version) + ", supported=3 and 4",
+                        std::to_string(block.version) +
+                        ", supported=" + std::to_string(format::kControlVersionUnkeyed) + " and " +
+                        std::to_string(format::kControlVersion),
                     path, offsetof(ControlBlock, version), kVersionHint);
     }
     control.geometry_ = {block.segment_size, block.first_seq, block.key};
@@ -132,6 +136,7 @@ void Control::beat(std::uint64_t now_ns) noexcept {
 }
 
 void Control::publish_position(std::uint32_t segment, std::uint64_t offset) noexcept {
+    assert(writable());
     auto gen = word(block_->segment_gen);
     // A writer killed between the two stores left it odd: go on from the next even number.
     const std::uint32_t odd = gen.load(std::memory_order_relaxed) | 1u;

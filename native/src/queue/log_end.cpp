@@ -1,6 +1,7 @@
 #include "tapewire/queue/log_end.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "tapewire/checksum.hpp"
@@ -131,6 +132,8 @@ SegmentEnd proven_end(const Layout& layout, const Control& control,
 
 std::optional<format::RecordHeader> lost_header(const Segment& segment, std::uint64_t at,
                                                 std::uint64_t to) noexcept {
+    assert(at < to && is_record_boundary(at, segment.size()) &&
+           is_record_boundary(to, segment.size()));
     format::RecordHeader header;
     std::memcpy(&header, segment.data() + at, sizeof header);
     const std::uint64_t longest = to - at - format::kRecordHeaderBytes;

@@ -3,6 +3,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <cassert>
 #include <new>
 
 #include "tapewire/clock.hpp"
@@ -23,6 +24,7 @@ constexpr std::int64_t kBeatNs = 1'000'000'000;
 constexpr std::int64_t kSilentNs = 1'000'000'000;
 constexpr std::uint64_t kFirstStepBytes = 256 * 1024;  // below that no thread is worth its waking
 constexpr std::uint64_t kStepBytes = 4 * 1024 * 1024;
+constexpr std::size_t kCacheLine = 64;
 
 // By a writer: a segment that is only prepared has nothing of this.
 bool is_entered(const std::optional<Segment>& segment) {
@@ -182,12 +184,13 @@ inline bool Reader::look(RecordView& out) {
             continue;
         }
         const bool wanted = !filter_ || filter_->wants(header.type_id);
-        if (wanted) {  // its payload will be read, and so will those to come: most are as long
+        if (wanted) {
+            // This payload will be read, and so will the next ones: most have the same length.
             __builtin_prefetch(at + kPrefetchBytes + kRecordHeaderBytes);
-            if (commit.payload_len() > 64)
-                __builtin_prefetch(at + kPrefetchBytes + kRecordHeaderBytes + 64);
+            if (commit.payload_len() > kCacheLine)
+                __builtin_prefetch(at + kPrefetchBytes + kRecordHeaderBytes + kCacheLine);
         }
-        // First: a number is believed when the whole record is right.
+        // First: a sequence number is trusted only if the entire record is valid.
         if (wanted && check_payload(commit) != Fault::none) [[unlikely]]
             throw_fault(Fault::payload_crc);
         if (header.seq > expected_ && !segment_.sparse()) [[unlikely]]
@@ -211,8 +214,9 @@ inline bool Reader::look(RecordView& out) {
     }
 }
 
-// Valid records of types that are not wanted, up to the first place that look() has to judge. Their position is
-// kept in registers: one store for all of them.
+// Passes the valid unwanted records up to the first place that look() has to judge. The position is kept in
+// registers and stored once for all of them. Repeats the tests of look(): shared, they cost each call of
+// next() three instructions.
 void Reader::pass_unwanted() noexcept {
     const std::byte* const base = base_;
     const HeaderSeed seed = seed_;
@@ -319,6 +323,7 @@ bool Reader::sees_writer() {
 // At an uncommitted word of a segment that is not sealed, where the log seems to end. True: it goes on in the
 // next one. Where no writer lives, the end must be one.
 bool Reader::goes_on_after_end() {
+    assert(!is_outside());
     if (writer_lives_.load(std::memory_order_relaxed)) {
         check_passed_by_writer();
         return false;
@@ -365,6 +370,7 @@ void Reader::throw_lost_end(const LostEnd& lost) const {
 bool Reader::leave_segment() {
     check_usable();
     if (is_outside()) return enter_awaited();
+    assert(is_record_boundary(offset_, end_) && look_to_ <= end_);
     if (!segment_.sealed() && !passed_over() && !goes_on_after_end()) return false;
     // SYNC seal: no record is committed here after SEALED, but one may have been just before it.
     if (offset_ + kRecordHeaderBytes <= end_) {
@@ -398,6 +404,7 @@ void Reader::pass_unnumbered(std::uint64_t bytes, Position to) noexcept {
 }
 
 void Reader::enter(Segment segment, std::uint64_t offset) noexcept {
+    assert(is_record_boundary(offset, segment.size()));
     segment.close_file();
     if (map_ != segment.map()) read_ahead_.drop(std::move(map_));
     segment_ = std::move(segment);
@@ -435,6 +442,7 @@ bool Reader::come_to(std::uint32_t id, std::uint64_t offset) {
 
 // False: the log ends before it.
 bool Reader::enter_awaited() {
+    assert(is_outside() && end_ == 0 && look_to_ == 0);
     const std::uint32_t id = segment_.id();
     if (!enter_id(id, offset_)) {
         const auto ids = layout_.segments();
@@ -519,8 +527,7 @@ bool Reader::resume_committed() {
     }
     if (state.generation == 0) return false;
     const Position at = state.position;
-    if (at.segment > format::kSegmentIdMax || at.offset < kSegmentDataOffset ||
-        at.offset > segment_bytes() || at.offset % format::kRecordAlign != 0) {
+    if (at.segment > format::kSegmentIdMax || !is_record_boundary(at.offset, segment_bytes())) {
         throw Error(Errc::corrupt_metadata,
                     "the reader's position cannot be: segment=" + std::to_string(at.segment) +
                         ", offset=" + std::to_string(at.offset),

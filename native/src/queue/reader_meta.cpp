@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <cassert>
 #include <cstring>
 
 #include "tapewire/checksum.hpp"
@@ -98,6 +99,7 @@ void ReaderMeta::map() {
 ReaderMeta::~ReaderMeta() { file_.unlock(); }
 
 void ReaderMeta::commit(Position position, bool pinned) {
+    assert(position.offset % format::kRecordAlign == 0);
     std::lock_guard lock(mutex_);
     if (!map_) {  // damaged, and the user chose a start of his own: begin afresh
         file_.resize(0);
@@ -115,6 +117,7 @@ void ReaderMeta::beat() noexcept {
 }
 
 void ReaderMeta::write(Position position, bool pinned) noexcept {
+    assert(map_ && state_.generation < format::kReaderGenerationEnd);
     std::uint64_t now = static_cast<std::uint64_t>(wall_ns());
     if (now == state_.heartbeat_ns) ++now;  // watchers look for a change of the value
     ReaderMetaSlot slot{};

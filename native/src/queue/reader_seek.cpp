@@ -1,5 +1,6 @@
 // Reader: moving to a number, a time, the start, the end, and past damage.
 #include <algorithm>
+#include <cassert>
 
 #include "tapewire/error.hpp"
 #include "tapewire/queue/reader.hpp"
@@ -188,6 +189,7 @@ bool Reader::seek_seq(std::uint64_t seq) {
 
 bool Reader::find_seq(std::uint64_t seq) {
     const auto ids = catalog_.ids();
+    assert(std::is_sorted(ids.begin(), ids.end()));
     if (ids.empty()) throw_gone();
     if (catalog_.first_record(ids.front()).foreign) return seek_newest_run(seq);
     // The last segment whose first number is not beyond; empty ones are only at the end, and a segment
@@ -306,6 +308,7 @@ bool Reader::find_time(std::uint64_t wanted) {
 // lies between it and the last right record before it: a loss of power took what was there, and recovery
 // may have put a PAD over it, or new records. Stand behind that record; what is missing is then told.
 void Reader::stand_on_the_log() {
+    assert(!is_outside() && is_record_boundary(offset_, end_));
     const std::uint64_t committed = offset_;
     const std::uint32_t id = segment_.id();
     unnumbered_ = {};
@@ -418,6 +421,7 @@ bool Reader::skip_segments(Skipped& skipped) {
     if (!found && !damaged) return false;
     if (!found) ++to;
     if (to == from) return false;
+    assert(to > from);
     skipped.segment = from;
     skipped.offset = 0;
     skipped.bytes = std::uint64_t{to - from} * segment_bytes();
@@ -523,6 +527,7 @@ Skipped Reader::skip_damaged() {
         unnumbered =
             vouched_seq == next_seq ? found - static_cast<std::uint64_t>(past->counted_to) : 0;
     }
+    assert(found > offset_ && is_record_boundary(found, end_));
     pass_unnumbered(unnumbered, {segment_.id(), found});
     offset_ = found;
     if (ready_) ready_->make_readable();

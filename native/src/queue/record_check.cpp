@@ -1,5 +1,6 @@
 #include "tapewire/queue/record_check.hpp"
 
+#include <cassert>
 #include <vector>
 
 namespace tapewire::queue {
@@ -45,7 +46,7 @@ Fault check_record(Commit commit, HeaderSeed seed, std::uint64_t offset,
 }
 
 bool rest_of_header_is_zero(const std::byte* at) noexcept {
-    return all_zero(at + 4, kRecordHeaderBytes - 4);
+    return all_zero(at + format::kCommitLenBytes, kRecordHeaderBytes - format::kCommitLenBytes);
 }
 
 bool all_zero(const std::byte* from, std::size_t bytes) noexcept {
@@ -134,6 +135,7 @@ std::optional<Numbering> numbers_past(const Search& search, std::uint64_t bad,
 std::uint64_t find_right_record(const Search& search, std::uint64_t bad,
                                 const std::optional<Numbering>& numbers,
                                 CandidateBudget& budget) noexcept {
+    assert(bad < search.end && is_record_boundary(bad, search.end));
     const Commit commit = Commit::at(search.base + bad);
     const std::uint64_t from =
         bad + (vouches(search, bad, commit) ? commit.record_bytes() : format::kRecordAlign);
@@ -142,6 +144,8 @@ std::uint64_t find_right_record(const Search& search, std::uint64_t bad,
 
 void write_pad(std::byte* base, HeaderSeed seed, std::uint64_t offset,
                std::uint64_t bytes) noexcept {
+    assert(offset % format::kRecordAlign == 0 && bytes % format::kRecordAlign == 0);
+    assert(bytes >= kRecordHeaderBytes);
     std::byte* const at = base + offset;
     auto& header = *reinterpret_cast<RecordHeader*>(at);
     std::atomic_ref commit(header.commit_len);
@@ -152,7 +156,9 @@ void write_pad(std::byte* base, HeaderSeed seed, std::uint64_t offset,
     pad.version = format::kRecordVersion;
     pad.type_id = format::kPadType;
     pad.header_check = crc32c_32bytes(&pad, seed.at(offset));
-    std::memcpy(at + 4, reinterpret_cast<std::byte*>(&pad) + 4, kRecordHeaderBytes - 4);
+    std::memcpy(at + format::kCommitLenBytes,
+                reinterpret_cast<const std::byte*>(&pad) + format::kCommitLenBytes,
+                kRecordHeaderBytes - format::kCommitLenBytes);
     commit.store(pad.commit_len, std::memory_order_seq_cst);
 }
 

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "recovery_files.hpp"
@@ -29,6 +30,7 @@ class Recovery {
 
     RecoveredTail run() {
         for (const std::string& path : layout_.temporary_files()) remove_file(path);
+        assert(std::is_sorted(ids_.begin(), ids_.end()));
         tail_.next_seq = control_.first_seq();
         tail_.sparse = options_.sparse;
         files_.repair_unborn();
@@ -112,7 +114,8 @@ class Recovery {
                                                   Commit commit) {
         throw Error(Errc::unsupported_version,
                     "a record has a version this release cannot read: version=" +
-                        std::to_string(commit.header().version) + ", supported=1",
+                        std::to_string(commit.header().version) +
+                        ", supported=" + std::to_string(format::kRecordVersion),
                     segment.path(), static_cast<std::int64_t>(at), kVersionHint);
     }
 
@@ -174,6 +177,7 @@ class Recovery {
 
     // Returns where the log ends in the last of them.
     std::uint64_t scan_segments(std::size_t first, std::size_t last, std::uint64_t synced) {
+        assert(first <= last && last < ids_.size());
         scanned_.clear();
         for (std::size_t i = first;; ++i, synced = 0) {
             Segment segment = open(ids_[i]);
@@ -188,6 +192,7 @@ class Recovery {
 
     // Of a segment below the last one: readers leave it there, and nowhere before.
     void record_scanned_end(Segment& segment, std::uint64_t end) {
+        assert(is_record_boundary(end, segment.size()));
         const auto recorded = segment.end();
         if (recorded && recorded->offset == end) {
             // Its last records may be fenced off: their numbers are not given again.
@@ -334,6 +339,8 @@ class Recovery {
     }
 
     void fence_damage(Segment& segment, std::uint64_t at, std::uint64_t found) {
+        assert(at < found && is_record_boundary(at, segment.size()) &&
+               is_record_boundary(found, segment.size()));
         files_.keep_copy(segment);
         changed_.push_back(segment.id());
         write_pad(segment.data(), segment.seed(), at, found - at);
@@ -352,6 +359,7 @@ class Recovery {
     }
 
     void pad_rest(Segment& segment, std::uint64_t end) {
+        assert(end < segment.size() && is_record_boundary(end, segment.size()));
         // What was on disk is damaged, not unfinished: it is not overwritten without a copy.
         if (checkpoint_ && Position{segment.id(), end} < checkpoint_->position)
             files_.keep_copy(segment);
@@ -411,6 +419,7 @@ class Recovery {
     }
 
     void append_to(Segment segment, std::uint64_t offset) {
+        assert(is_record_boundary(offset, segment.size()));
         if (const auto end = segment.end(); end && end->offset == offset)
             tail_.next_seq = std::max(tail_.next_seq, end->next_seq);
         if (tail_.numbers_lost) segment.record_end({offset, tail_.next_seq});
@@ -438,6 +447,7 @@ class Recovery {
     // It is of records that are gone, and would be taken as proof of lost ones where we append now. What is
     // before the end was on disk by it; our repairs are from here on. (One without a CRC proves neither.)
     void lower_checkpoint() {
+        assert(tail_.segment && checkpoint_);
         for (std::uint32_t id : changed_) open(id).file().sync_data();
         const File file(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
         store_tail_checkpoint(file, {{tail_.segment->id(), tail_.offset}, tail_.next_seq},
@@ -478,6 +488,7 @@ class Recovery {
     // Every segment below the one to append to is over. Only headers are read: this is the one part of
     // opening that looks at all segments, at a few microseconds each.
     void seal_below() {
+        assert(tail_.segment && tail_.index);
         for (std::uint32_t id : ids_) {
             if (id >= tail_.segment->id()) break;
             format::SegmentHeader header{};
@@ -556,9 +567,7 @@ class Recovery {
     bool lies_beyond(const ReaderState& state, Position end) const {
         return state.generation != 0 && end < state.position &&
                state.position.segment <= format::kSegmentIdMax &&
-               state.position.offset >= kSegmentDataOffset &&
-               state.position.offset <= control_.segment_bytes() &&
-               state.position.offset % format::kRecordAlign == 0;
+               is_record_boundary(state.position.offset, control_.segment_bytes());
     }
 
     static std::string place(Position at) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "tapewire/error.hpp"
@@ -120,6 +121,7 @@ bool RecoveryFiles::is_unborn(const File& file) const {
 
 // Before the checkpoint only retention or a user removes names: nothing is put into their place.
 void RecoveryFiles::fill_holes(std::size_t& top) {
+    assert(top < ids_.size() && std::is_sorted(ids_.begin(), ids_.end()));
     constexpr std::uint32_t kMost = 64;  // more are not what a loss of power does
     std::uint32_t filled = 0;
     for (std::size_t i = 1; i <= top; ++i) {
@@ -138,6 +140,7 @@ void RecoveryFiles::fill_holes(std::size_t& top) {
 
 // Of the one below, which is valid already; of the lowest, that of the next valid one above.
 bool RecoveryFiles::sparse_of_neighbour(std::size_t i, bool otherwise) const {
+    assert(i < ids_.size());
     for (std::size_t other = i == 0 ? 1 : i - 1; other < ids_.size(); ++other) {
         const File file(layout_.segment(ids_[other]), O_RDONLY);
         format::SegmentHeader header{};

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "tapewire/clock.hpp"
 #include "tapewire/file.hpp"
@@ -90,6 +91,7 @@ void RetentionWatch::remove_below(const Layout& layout, std::uint64_t floor,
                                   RetentionResult& result) {
     const std::vector<std::uint32_t> ids = layout.segments();
     if (ids.empty() || ids.front() >= floor) return;
+    assert(std::is_sorted(ids.begin(), ids.end()));
     // After a loss of power a reader must find what it needs: what lets segments go is on disk before
     // they are gone.
     for (const std::string& path : counted) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <cassert>
 #include <cstring>
 
 #include "tapewire/checksum.hpp"
@@ -20,6 +21,7 @@ namespace {
 constexpr std::uint64_t kHeaderBytes = format::kSeekIndexHeaderBytes;
 
 std::uint64_t most_entries(std::uint64_t segment_bytes, std::uint32_t stride) {
+    assert(stride != 0 && segment_bytes > format::kSegmentDataOffset);
     const std::uint64_t records =
         (segment_bytes - format::kSegmentDataOffset) / format::kRecordAlign;
     return records / stride + 1;
@@ -121,6 +123,7 @@ void IndexBuilder::resume(const LoadedIndex& loaded, std::uint64_t up_to_offset)
 
 void IndexBuilder::write(const Layout& layout, bool complete) {
     const std::uint64_t n = count_.load(std::memory_order_acquire);
+    assert(n <= capacity_ && (written_ == ~std::uint64_t{0} || written_ <= n));
     if (!complete && n == written_) return;
     SeekIndexHeader header{};
     std::memcpy(header.magic, format::kSeekIndexMagic, sizeof header.magic);

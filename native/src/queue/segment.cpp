@@ -219,8 +219,7 @@ std::optional<SegmentEnd> Segment::end() const noexcept {
     const SegmentEnd end{std::atomic_ref(header().end_offset).load(std::memory_order_acquire),
                          std::atomic_ref(header().end_seq).load(std::memory_order_acquire)};
     const std::uint32_t check = std::atomic_ref(header().end_check).load(std::memory_order_acquire);
-    if (end.offset < format::kSegmentDataOffset || end.offset > size() || end.offset % 64 != 0 ||
-        check != end_check(end, seed_)) {
+    if (!is_record_boundary(end.offset, size()) || check != end_check(end, seed_)) {
         return std::nullopt;
     }
     return end;
@@ -245,10 +244,11 @@ void Segment::for_each_written(std::uint64_t from, Visit visit) const {
         // No descriptor to be had, or no permission by now: then all of it is looked at.
     }
     const File& file = opened ? *opened : file_;
+    const bool by_extents = file && file.shows_holes();
     while (from < size()) {
-        const std::uint64_t begin = file ? file.next_data(from) : from;
+        const std::uint64_t begin = by_extents ? file.next_data(from) : from;
         if (begin >= size()) return;
-        const std::uint64_t end = file ? std::min(file.next_hole(begin), size()) : size();
+        const std::uint64_t end = by_extents ? std::min(file.next_hole(begin), size()) : size();
         if (!visit(begin, end)) return;
         from = end;
     }

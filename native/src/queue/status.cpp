@@ -9,6 +9,7 @@
 #include "tapewire/format/stats.hpp"
 #include "tapewire/queue/log_end.hpp"
 #include "tapewire/queue/recovery.hpp"
+#include "tapewire/queue/seek_index.hpp"
 #include "tapewire/queue/walk.hpp"
 
 namespace tapewire::queue {
@@ -69,14 +70,31 @@ std::vector<std::uint64_t> read_stats(const Layout& layout) {
                      std::string("stats.meta is damaged: ") + field + "=" + hex(value),
                      file->path(), static_cast<std::int64_t>(offset));
     };
-    if (header.magic != format::kStatsMagic) throw corrupt("magic", 0, header.magic);
-    if (header.version != format::kStatsVersion) throw corrupt("version", 4, header.version);
-    if (header.count > (format::kStatsBytes - sizeof header) / 8)
-        throw corrupt("count", 8, header.count);
+    if (header.magic != format::kStatsMagic)
+        throw corrupt("magic", offsetof(format::StatsHeader, magic), header.magic);
+    if (header.version != format::kStatsVersion)
+        throw corrupt("version", offsetof(format::StatsHeader, version), header.version);
+    if (header.count > format::kStatsMost)
+        throw corrupt("count", offsetof(format::StatsHeader, count), header.count);
     values.resize(std::min<std::size_t>(header.count, format::kStatCount));
-    const std::size_t got = file->read_at(values.data(), values.size() * 8, sizeof header);
-    values.resize(got / 8);
+    const std::size_t got =
+        file->read_at(values.data(), values.size() * format::kStatBytes, sizeof header);
+    values.resize(got / format::kStatBytes);
     return values;
+}
+
+std::vector<std::uint64_t> indexed_seqs(const std::string& root, std::uint32_t segment_id) {
+    std::vector<std::uint64_t> seqs;
+    const Layout layout{root};
+    try {
+        const Geometry geometry = Control::open(layout, false).geometry();
+        if (const auto index = load_index(layout, geometry, segment_id)) {
+            for (const auto& entry : index->entries) seqs.push_back(entry.seq);
+        }
+    } catch (const Error&) {
+        // control.meta is damaged or gone: whoever reads the log reports that.
+    }
+    return seqs;
 }
 
 // Retention may remove a segment between its listing and its opening: look again. More often than that it

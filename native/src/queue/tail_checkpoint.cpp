@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <cassert>
 #include <cstring>
 
 #include "tapewire/checksum.hpp"
@@ -41,6 +42,7 @@ std::optional<TailCheckpoint> load_tail_checkpoint(const Layout& layout, std::ui
 }
 
 void store_tail_checkpoint(const File& file, const TailCheckpoint& checkpoint, std::uint64_t key) {
+    assert(is_record_boundary(checkpoint.position.offset, format::kSegmentBytesMax));
     format::TailCheckpoint stored{};
     stored.segment_id = checkpoint.position.segment;
     stored.offset = checkpoint.position.offset;

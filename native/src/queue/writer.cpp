@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -61,6 +62,7 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     recovery.created = created;
     recovery.everything = options_.repair;
     RecoveredTail tail = recover(layout_, control_, recovery);
+    assert(tail.segment && tail.index);
     sparse_ = tail.sparse;
     if (options_.sparse && *options_.sparse != sparse_) {
         throw_option(std::string("the queue was created otherwise: sparse=") +
@@ -157,10 +159,12 @@ bool Writer::create_if_new() {
         options_.segment_bytes != 0 ? options_.segment_bytes : format::kSegmentBytesDefault;
     if (bytes < format::kSegmentBytesMin || bytes > format::kSegmentBytesMax ||
         bytes % format::kSegmentBytesMultiple != 0) {
-        throw_option(
-            "segment_bytes must be a multiple of 4096 from 8192 to 2147483648: segment_bytes=" +
-                std::to_string(bytes),
-            layout_.root, "");
+        throw_option("segment_bytes must be a multiple of " +
+                         std::to_string(format::kSegmentBytesMultiple) + " from " +
+                         std::to_string(format::kSegmentBytesMin) + " to " +
+                         std::to_string(format::kSegmentBytesMax) +
+                         ": segment_bytes=" + std::to_string(bytes),
+                     layout_.root, "");
     }
     const std::vector<std::uint32_t> ids = layout_.segments();
     if (!ids.empty() && !(ids == std::vector<std::uint32_t>{0} &&
@@ -249,6 +253,7 @@ void Writer::resume() noexcept {
         return;
     }
     std::uint64_t limit = allocated();
+    assert(limit <= control_.segment_bytes());
     if (limit == control_.segment_bytes()) {
         const std::uint64_t approach = std::min(kApproachBytes, limit / 4);
         // Until the end is near, the fast path stops short of it once, for approach_end().
@@ -306,6 +311,9 @@ void Writer::check_number(std::uint64_t seq) const {
 }
 
 void Writer::enter(std::shared_ptr<WriterSegment> segment, std::uint64_t offset) noexcept {
+    assert(segment->segment.size() == control_.segment_bytes());
+    assert(is_record_boundary(offset, segment->segment.size()));
+    assert(reserved_bytes_ == 0);
     base_ = segment->segment.data();
     seed_ = segment->segment.seed();
     position_mask_ = control_.position_mask(segment->segment.id());
@@ -450,13 +458,15 @@ void Writer::write_stats() noexcept {
     format::StatsHeader header{format::kStatsMagic, format::kStatsVersion,
                                static_cast<std::uint32_t>(format::kStatCount), 0};
     std::memcpy(stats_map_->data(), &header, sizeof header);
-    std::memcpy(stats_map_->data() + sizeof header, values.data(), values.size() * 8);
+    std::memcpy(stats_map_->data() + sizeof header, values.data(),
+                values.size() * format::kStatBytes);
 }
 
 // An archive has a log for each stream and day, and most days do not fill a segment. The file keeps its
 // length and its bytes, so nobody who reads it, nor a kill or a loss of power, sees a difference; the
 // next writer takes the room again before it appends. The page of the word where a reader waits stays.
 void Writer::free_after(const Segment& segment, std::uint64_t end) noexcept {
+    assert(is_record_boundary(end, segment.size()));
     constexpr std::uint64_t kPage = 4096;
     const std::uint64_t from = (end + format::kRecordHeaderBytes + kPage - 1) / kPage * kPage;
     try {

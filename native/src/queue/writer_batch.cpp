@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 
 #include "tapewire/error.hpp"
@@ -80,6 +81,7 @@ std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
                                  const char*& refused) noexcept {
     std::byte* const base = base_;
     std::byte* const end = base + allocated();
+    assert(first < rows.count && base + offset_ <= end);
     const HeaderSeed seed = seed_;
     std::byte* at = base + offset_;
     std::uint64_t seq = next_seq_;
@@ -132,6 +134,7 @@ std::uint64_t Writer::append_some(const BatchRows& rows, std::uint64_t first,
 }
 
 void Writer::append_batch(const BatchRows& rows, std::uint64_t& done) {
+    assert(rows.count > 0 && reserved_bytes_ == 0);
     const char* refused = nullptr;
     for (done = 0;;) {
         done += append_some(rows, done, refused);
@@ -157,6 +160,8 @@ void Writer::append_batch(const BatchRows& rows, std::uint64_t& done) {
 }
 
 std::byte* Writer::reserve(std::uint64_t payload_len) {
+    assert(reserved_bytes_ == 0);
+    assert(record_bytes(payload_len) <= allocated() - offset_);
     reserved_bytes_ = record_bytes(payload_len);
     suspend();
     return base_ + offset_ + format::kRecordHeaderBytes;
@@ -165,8 +170,10 @@ std::byte* Writer::reserve(std::uint64_t payload_len) {
 void Writer::commit_reserved(std::uint16_t type_id, std::uint16_t flags, std::uint64_t seq,
                              std::uint64_t timestamp_ns, std::uint64_t payload_len) {
     check_usable();
+    assert(seq >= next_seq_);
     std::byte* at = base_ + offset_;
     const std::uint64_t bytes = record_bytes(payload_len);
+    assert(bytes <= reserved_bytes_);
     // What lies behind a shorter record would be read as the next header: back to zero first.
     const std::uint64_t used = format::kRecordHeaderBytes + payload_len;
     std::memset(at + used, 0, reserved_bytes_ - used);
@@ -229,6 +236,9 @@ void Writer::sync_everything(bool closing) {
     }
     const std::shared_ptr<WriterSegment>& current = at.segment;
     if (!current) return;
+    assert(is_record_boundary(at.offset, control_.segment_bytes()));
+    assert(!closing || (at.offset == offset_ && at.next_seq == next_seq_));
+    assert(sealed.empty() || sealed.back()->segment.id() < current->segment.id());
     check_no_sync_failed();
     current->segment.map()->check_not_lost();
     control_.map().check_not_lost();
@@ -280,14 +290,18 @@ std::size_t Writer::let_go(const std::shared_ptr<WriterSegment>& sealed) {
 
 // Nor is what was cut off on the disk, whatever the pages of the mapping that are left say.
 void Writer::check_complete(const File& segment) const {
-    const std::uint64_t complete = control_.segment_bytes();
-    if (const std::uint64_t bytes = segment.size(); bytes < complete) {
-        throw Error(Errc::mapping_lost,
-                    "the segment was truncated while the queue is open: bytes=" +
-                        std::to_string(bytes) + ", segment_bytes=" + std::to_string(complete),
-                    segment.path(), static_cast<std::int64_t>(bytes),
-                    "close the queue, run `tapewire repair`, and open it again");
-    }
+    if (is_complete(segment)) return;
+    const std::uint64_t bytes = segment.size();
+    throw Error(
+        Errc::mapping_lost,
+        "the segment was truncated while the queue is open: bytes=" + std::to_string(bytes) +
+            ", segment_bytes=" + std::to_string(control_.segment_bytes()),
+        segment.path(), static_cast<std::int64_t>(bytes),
+        "close the queue, run `tapewire repair`, and open it again");
+}
+
+bool Writer::is_complete(const File& segment) const {
+    return segment.size() >= control_.segment_bytes();
 }
 
 // What is in a file without a name is gone when it is closed, however often it is synced.
@@ -380,6 +394,7 @@ void Writer::sync_queue_directory() {
 
 // Makes pages dirty that no successful sync covers: after one that failed the kernel may call them clean.
 void Writer::write_again(const Segment& segment, const UnsyncedSpan& span) {
+    assert(span.from <= span.to && span.to <= segment.size());
     const Mapping& map = *segment.map();
     if (!map.populate(span.from, span.to - span.from))
         map.touch(span.from & ~std::uint64_t{4095}, span.to);

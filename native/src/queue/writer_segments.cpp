@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 
 #include "tapewire/clock.hpp"
@@ -35,6 +36,7 @@ void Writer::allocate_first(WriterSegment& made, std::uint64_t offset) {
         made.allocated_to.store(segment.size(), std::memory_order_release);
         return;
     }
+    assert(is_record_boundary(offset, segment.size()));
     const std::uint64_t from = offset & ~std::uint64_t{4095};
     made.allocated_to.store(std::min(from, segment.size()), std::memory_order_release);
     made.populated_to = from;
@@ -48,6 +50,7 @@ void Writer::allocate_more(WriterSegment& made, std::uint64_t to) {
     const std::uint64_t target = std::min(page_up(to), segment.size());
     std::uint64_t from = made.allocated_to.load(std::memory_order_acquire);
     if (target <= from) return;
+    assert(from == page_up(from));  // only the end of the segment is not, and no target is past it
     segment.file().allocate_range(from, target - from);
     if (options_.preallocate) segment.map()->populate(from, target - from);
     while (from < target &&
@@ -112,6 +115,7 @@ bool Writer::make_room(std::uint64_t payload_len) {
     } else if (bytes > allocated() - offset_) {
         allocate_step(offset_ + bytes);
     }
+    assert(bytes <= allocated() - offset_);
     return true;
 }
 
@@ -124,6 +128,7 @@ void Writer::check_numbers_left() const {
 
 // The worker was not quick enough, or there is none: at least up to `to`, and more each time.
 void Writer::allocate_step(std::uint64_t to) {
+    assert(in_steps_ && to <= control_.segment_bytes());
     step_bytes_ = std::clamp(2 * step_bytes_, kStepMinBytes, kStepMaxBytes);
     try {
         try {
@@ -170,6 +175,7 @@ bool Writer::make_room_at_once(std::uint64_t payload_len) {
     if (segments() + 1 > segment_limit() || backlog_ >= kUnsyncedMost || SealedPlace::all_taken())
         return false;
     roll();
+    assert(bytes <= allocated() - offset_);
     return true;
 }
 
@@ -296,6 +302,7 @@ std::shared_ptr<WriterSegment> Writer::next_segment() {
 }
 
 void Writer::roll() {
+    assert(reserved_bytes_ == 0 && next_seq_ != kNoSeq);
     std::shared_ptr<WriterSegment> next;
     try {
         next = next_segment();
@@ -304,6 +311,8 @@ void Writer::roll() {
         throw;
     }
     std::shared_ptr<WriterSegment> old = current_;
+    assert(next->segment.id() == old->segment.id() + 1);
+    assert(is_record_boundary(offset_, old->segment.size()));
     {
         // What can run out of memory does so before anything is published to readers.
         std::lock_guard lock(segments_mutex_);

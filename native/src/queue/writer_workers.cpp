@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "tapewire/error.hpp"
 
@@ -100,6 +101,7 @@ std::int64_t WriterWorkers::pace(std::int64_t now, std::uint64_t bytes) noexcept
 // Blocks and pages ahead of where the writer is, so that appending takes neither a system call nor a fault.
 void WriterWorkers::prepare_ahead(const WriterPlace& at) {
     WriterSegment& current = *at.segment;
+    assert(at.offset <= current.segment.size());
     const std::uint64_t size = current.segment.size();
     const std::uint64_t to = std::min(at.offset + ahead_bytes, size);
     if (writer.in_steps_) {
@@ -228,7 +230,7 @@ bool WriterWorkers::still_named(const WriterSegment& sealed) noexcept {
 void WriterWorkers::sync_one_sealed(const Segment& sealed) {
     const bool inherited = inherited_is_synced();
     writer.sync_file(sealed.file());
-    if (sealed.file().size() < sealed.size()) {
+    if (!writer.is_complete(sealed.file())) {
         writer.note_missing(sealed.id());  // a part of it: for flush_sync and close to raise
         return;
     }

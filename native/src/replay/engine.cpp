@@ -1,6 +1,7 @@
 #include "tapewire/replay/engine.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -67,8 +68,7 @@ bool is_unreadable(Errc code) noexcept {
 
 }  // namespace
 
-Engine::Engine(Cursor& cursor, const EngineOptions& options)
-    : cursor_(cursor), fan_(dynamic_cast<FanIn*>(&cursor)), options_(options) {}
+Engine::Engine(Cursor& cursor, const EngineOptions& options) : cursor_(cursor), options_(options) {}
 
 // ---- instruments -----------------------------------------------------------------------------------
 
@@ -92,6 +92,7 @@ Market& Engine::add(std::uint16_t venue_id, std::uint32_t market_id, std::uint64
 
 void Engine::warm(Market& market, std::shared_ptr<book::Book> book, std::uint16_t source,
                   std::uint64_t seq, std::int64_t timestamp_ns) {
+    assert(book && market.index < markets_.size() && markets_[market.index].get() == &market);
     market.book = std::move(book);
     market.warm_source = source;
     market.warm_seq = seq;
@@ -140,7 +141,7 @@ Market* Engine::market_of_symbol(std::uint64_t symbol_hash,
 // ---- gaps ------------------------------------------------------------------------------------------
 
 std::uint16_t Engine::failed_source() const noexcept {
-    return fan_ != nullptr && fan_->failed() >= 0 ? static_cast<std::uint16_t>(fan_->failed()) : 0;
+    return static_cast<std::uint16_t>(std::max(cursor_.failed(), 0));
 }
 
 // By GapPolicy::raise the book throws: who calls has that error at hand, or told it before.
@@ -173,6 +174,7 @@ void Engine::note_gap(TapeGap gap, Market* only) {
 }
 
 void Engine::show_gap(Step& out) {
+    assert(!tape_gaps_.empty());
     const TapeGap& gap = tape_gaps_.back();
     out = Step();
     out.kind = Kind::gap;
@@ -249,6 +251,7 @@ bool Engine::is_known(const Market& market, const RecordView& record,
 }
 
 void Engine::make_book(Market& market, const market::BookEvent& event, std::uint16_t source) {
+    assert(!market.book);
     book::Options options = market.options.value_or(book::Options{});
     options.mode = event.mode();
     if (!market.options) {
@@ -358,7 +361,7 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
         bool gap = false;
         ahead_ns_.reset();
         if (!peek(record, out, gap)) {
-            ended_by_seq_ = fan_ != nullptr && fan_->is_over();
+            ended_by_seq_ = cursor_.is_over();
             finished_ = finished_ || ended_by_seq_;
             return Found::end;
         }
@@ -375,7 +378,7 @@ Engine::Found Engine::advance(Step& out, std::uint64_t max_passed) {
         out.gap = nullptr;
         out.record = record;
         cursor_.pass(record);
-        out.source = fan_ != nullptr ? fan_->source() : std::uint16_t{0};
+        out.source = cursor_.source();
         ++records_;
         bytes_ += format::record_bytes(record.payload_len);
         last_seq_ = record.seq;

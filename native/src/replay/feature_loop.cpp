@@ -1,6 +1,7 @@
 #include "tapewire/replay/feature_loop.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace tapewire::replay {
@@ -98,6 +99,7 @@ bool FeatureLoop::warm_up(std::uint64_t max_records, Stop& stop) {
 }
 
 void FeatureLoop::begin_at(std::int64_t time_ns, std::int64_t first_ns) {
+    assert(!started_ && sets_.empty());
     started_ = true;
     time_ns_ = time_ns;
     for (const auto& market : engine_.markets()) {
@@ -190,6 +192,7 @@ void FeatureLoop::make_row(FeatureRows& rows, const Market& market, FeatureSet& 
 // The points that the tape has reached. False when there is no more room for rows.
 bool FeatureLoop::pass_grid(FeatureRows& rows, std::size_t max_rows) {
     const std::int64_t step = plan_->sample.span_ns;
+    assert(started_ && step > 0);
     while (next_grid_ns_ <= time_ns_ && next_grid_ns_ < slice_.to_ns) {
         if (next_grid_ns_ < slice_.from_ns || seq_ < slice_.from_seq) {
             // Nothing happens between these, and nobody wants them: the last one says it all.

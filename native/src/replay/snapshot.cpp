@@ -64,46 +64,57 @@ BookSnapshotHeader decode_snapshot_header(std::span<const std::byte> bytes,
     BookSnapshotHeader header;
     std::memcpy(&header, bytes.data(), sizeof header);
     if (std::memcmp(header.magic, format::kSnapshotMagic, sizeof header.magic) != 0) {
-        throw_corrupt("not a book snapshot: it does not begin with CHRSNAP1", 0);
+        throw_corrupt("not a book snapshot: it does not begin with CHRSNAP1",
+                      offsetof(BookSnapshotHeader, magic));
     }
     if (header.schema_version > format::kSnapshotVersion) {
         throw Error(Errc::unsupported_version,
                     "a later release wrote this snapshot: schema_version=" +
                         text(header.schema_version) + ", known=" + text(format::kSnapshotVersion),
-                    {}, 8, "read it with that release, or upgrade Tapewire");
+                    {}, offsetof(BookSnapshotHeader, schema_version),
+                    "read it with that release, or upgrade Tapewire");
     }
     if (header.schema_version != format::kSnapshotVersion) {
-        throw_corrupt("no such version: schema_version=" + text(header.schema_version), 8);
+        throw_corrupt("no such version: schema_version=" + text(header.schema_version),
+                      offsetof(BookSnapshotHeader, schema_version));
     }
     if (header.header_len != kSnapshotHeaderBytes) {
-        throw_corrupt("header_len must be 128: header_len=" + text(header.header_len), 10);
+        throw_corrupt("header_len must be " + text(kSnapshotHeaderBytes) +
+                          ": header_len=" + text(header.header_len),
+                      offsetof(BookSnapshotHeader, header_len));
     }
     if (header.endianness != 0) {
-        throw_corrupt("endianness must be 0 (little): endianness=" + text(header.endianness), 12);
+        throw_corrupt("endianness must be 0 (little): endianness=" + text(header.endianness),
+                      offsetof(BookSnapshotHeader, endianness));
     }
     if ((header.flags & format::kSnapshotFlagBits & ~format::kSnapshotHasCheck) != 0) {
         throw Error(Errc::unsupported_version,
-                    "the snapshot has flags of a later release: flags=" + hex(header.flags), {}, 88,
+                    "the snapshot has flags of a later release: flags=" + hex(header.flags), {},
+                    offsetof(BookSnapshotHeader, flags),
                     "read it with that release, or upgrade Tapewire");
     }
     if ((header.flags & format::kSnapshotHasCheck) != 0 &&
         header_check(header) != header.flags >> format::kSnapshotCheckShift) {
-        throw_corrupt("the header does not match its checksum: flags=" + hex(header.flags), 88);
+        throw_corrupt("the header does not match its checksum: flags=" + hex(header.flags),
+                      offsetof(BookSnapshotHeader, flags));
     }
     if (header.book_mode > 1) {
-        throw_corrupt("book_mode must be 0 or 1: book_mode=" + text(header.book_mode), 14);
+        throw_corrupt("book_mode must be 0 or 1: book_mode=" + text(header.book_mode),
+                      offsetof(BookSnapshotHeader, book_mode));
     }
     if (header.venue_id > 0xFFFF) {
-        throw_corrupt("venue_id must be below 65536: venue_id=" + text(header.venue_id), 16);
+        throw_corrupt("venue_id must be below 65536: venue_id=" + text(header.venue_id),
+                      offsetof(BookSnapshotHeader, venue_id));
     }
     if (header.payload_len != file_bytes - kSnapshotHeaderBytes) {
         throw_corrupt(
             "payload_len must be what follows the header: payload_len=" + text(header.payload_len) +
                 ", bytes=" + text(file_bytes - kSnapshotHeaderBytes),
-            80);
+            offsetof(BookSnapshotHeader, payload_len));
     }
     for (const std::uint8_t byte : header.reserved) {
-        if (byte != 0) throw_corrupt("reserved bytes must be zero", 96);
+        if (byte != 0)
+            throw_corrupt("reserved bytes must be zero", offsetof(BookSnapshotHeader, reserved));
     }
     return header;
 }
@@ -125,7 +136,7 @@ LoadedSnapshot decode_snapshot(std::span<const std::byte> file, const book::Opti
     if (hash != Hash128{header.book_hash_low, header.book_hash_high}) {
         throw_corrupt("the book does not have the hash that the header says: book_hash=" +
                           hex(header.book_hash_high) + hex(header.book_hash_low),
-                      64);
+                      offsetof(BookSnapshotHeader, book_hash_low));
     }
     return loaded;
 }

@@ -1,6 +1,7 @@
 #include "tapewire/replay/windows.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -54,6 +55,7 @@ void TradeWindows::advance(std::int64_t now_ns) {
     const std::uint64_t end = dropped_ + prints_.size();
     std::uint64_t oldest = end;
     for (Window& window : windows_) {
+        assert(window.first >= dropped_ && window.first <= end);
         for (; window.first < end; ++window.first) {
             const Print& print = prints_[window.first - dropped_];
             // Unsigned: the difference of two times may have 64 bits. Times do not fall.

@@ -21,6 +21,9 @@ cdef extern from "tapewire/format/stats.hpp":
     size_t kStatCount "tapewire::format::kStatCount"
     string tw_stat_text(size_t)
 
+cdef extern from "tapewire/format/record.hpp" namespace "tapewire::format":
+    size_t kRecordHeaderBytes
+
 cdef extern from "tapewire/queue/retention.hpp" namespace "tapewire::queue":
     cppclass RetentionRules:
         cbool enabled
@@ -201,6 +204,9 @@ cdef extern from "tapewire/queue/status.hpp" namespace "tapewire::queue":
     cppclass CQueueWatch "tapewire::queue::QueueWatch":
         CQueueWatch(const string&) except +raise_python_error
         CQueueLook look() except +raise_python_error nogil
+
+    vector[uint64_t] c_indexed_seqs "tapewire::queue::indexed_seqs"(
+        const string&, uint32_t) except +raise_python_error nogil
 
 cdef extern from "tapewire/queue/upkeep.hpp" namespace "tapewire::queue":
     cppclass CUpkeep "tapewire::queue::Upkeep":

@@ -11,6 +11,8 @@ from tapewire._native import CursorReader
 from tapewire.clock import TimeLike
 from tapewire.config import BusySpin, Seq, Sleep, SpinThenPark, Time, WriterConfig
 
+RECORD_HEADER_BYTES: int
+
 class Position(NamedTuple):
     segment: int
     offset: int
@@ -106,6 +108,8 @@ class Watch:
     path: str
     def __init__(self, path: str | os.PathLike[str]) -> None: ...
     def look(self) -> dict[str, Any]: ...
+
+def indexed_seqs(path: str | os.PathLike[str], segment_id: int) -> list[int]: ...
 
 class Upkeep:
     path: str

@@ -37,6 +37,10 @@ WriterStatus = namedtuple("WriterStatus", "alive pid epoch heartbeat_age")
 WriterStatus.__doc__ = """A queue's writer as seen from a reader; `heartbeat_age` in seconds."""
 
 
+# The size of a record's header in a segment.
+RECORD_HEADER_BYTES = kRecordHeaderBytes
+
+
 class DisconnectReason(enum.Enum):
     """Why a reader should take its writer for gone."""
 

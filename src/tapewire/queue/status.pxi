@@ -64,3 +64,15 @@ cdef class Watch:
             "damaged_copies": _texts(look.damaged_copies),
             "problems": _texts(look.problems),
         }
+
+
+def indexed_seqs(path, uint32_t segment_id):
+    """Return the sequence numbers that the seek index of a segment has entries for.
+
+    They are hints: the list is empty without a valid index, and a record may be gone since.
+    """
+    cdef string root = os.fsencode(os.path.abspath(os.fspath(path)))
+    cdef vector[uint64_t] seqs
+    with nogil:
+        seqs = c_indexed_seqs(root, segment_id)
+    return seqs

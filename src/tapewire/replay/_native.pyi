@@ -7,6 +7,8 @@ from tapewire.book import L2Book, L3Book
 from tapewire.log import Record
 from tapewire.protocol.instruments import Instrument
 
+SNAPSHOT_HEADER_BYTES: int
+
 class Step:
     kind: str
     timestamp_ns: int

@@ -13,6 +13,11 @@ from tapewire.book._native cimport Turn, wrap_book
 
 from tapewire.errors import InvalidOption
 
+cdef extern from "tapewire/format/book_snapshot.hpp" namespace "tapewire::format":
+    size_t kSnapshotHeaderBytes
+
+SNAPSHOT_HEADER_BYTES = kSnapshotHeaderBytes
+
 cdef extern from *:
     """
     #include "tapewire/replay/engine.hpp"

@@ -21,7 +21,12 @@ from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption, Tapew
 from tapewire.files import path_below, take_lock
 from tapewire.protocol.json_file import load as load_bytes
 from tapewire.protocol.json_file import store
-from tapewire.replay._native import Snapshot, decode_header, decode_snapshot
+from tapewire.replay._native import (
+    SNAPSHOT_HEADER_BYTES,
+    Snapshot,
+    decode_header,
+    decode_snapshot,
+)
 
 if TYPE_CHECKING:
     from tapewire.clock import TimeLike
@@ -42,7 +47,6 @@ __all__ = [
 ]
 
 FOLDER = "snapshots"
-HEADER_BYTES = 128
 MAX_FILE_BYTES = 4 << 30
 _NAME = re.compile(r"snapshot_(0|[1-9][0-9]{0,19})\.bin")
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -120,7 +124,7 @@ def info(path: str | os.PathLike[str]) -> SnapshotInfo:
     path = Path(path)
     with _about(path), contextlib.closing(_open(path)) as file:
         size = os.fstat(file.fileno()).st_size
-        header = decode_header(file.read(HEADER_BYTES), size)
+        header = decode_header(file.read(SNAPSHOT_HEADER_BYTES), size)
         return SnapshotInfo(path, **_in_place(path, header))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +12,7 @@ import numpy as np
 from tapewire.damage import Passed
 from tapewire.errors import CorruptMetadata
 from tapewire.log import Reader, open_log
+from tapewire.queue._native import indexed_seqs
 from tapewire.queue.status import QueueStatus, QueueWatch, SegmentStatus
 from tapewire.scan.damaged import DAMAGE
 from tapewire.scan.logs import LogRef
@@ -27,7 +26,6 @@ __all__ = ["END", "SLICE_BYTES", "Slice", "bytes_of", "plan"]
 # Of a log in one slice, where nobody says how many are wanted: a task that fails is not much lost.
 SLICE_BYTES = 256 << 20
 END = 2**64
-_HEADER_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class _Range:
     def cut(self, count: int) -> list[Slice]:
         cuts: list[int] = []
         if count > 1 and self.count is None and self.seen is not None:
-            cuts = self._there(_cuts(self.seen, self.first, self.end, count))
+            cuts = self._there(_cuts(self.log.path, self.seen, self.first, self.end, count))
         numbers = [self.first, *cuts, self.end]
         size = self.bytes // (len(numbers) - 1)
         return [
@@ -220,13 +218,13 @@ def _count(log: LogRef, options: ReadOptions) -> int:
     return count
 
 
-def _cuts(seen: QueueStatus, first: int, end: int, count: int) -> list[int]:
+def _cuts(path: str, seen: QueueStatus, first: int, end: int, count: int) -> list[int]:
     """At most `count` - 1 numbers between `first` and `end`, with about as many records between."""
     segments = _segments_of(seen.segments, first, end)
     found = {segment.first_seq or 0 for segment in segments}
     if len(segments) < 4 * count:  # else the starts of segments are close enough
         for segment in segments:
-            found.update(_index_numbers(segment.path, seen.segment_bytes))
+            found.update(indexed_seqs(path, segment.id))
     inside = sorted(number for number in found if first < number < end)
     if len(inside) < count - 1:  # a short log: a seek behind an entry costs little
         inside = sorted({*inside, *(first + (end - first) * i // count for i in range(1, count))})
@@ -244,33 +242,3 @@ def _segments_of(segments: Iterable[SegmentStatus], first: int, end: int) -> lis
         for segment, next_first in zip(numbered, behind, strict=True)
         if (segment.first_seq or 0) < end and next_first > first
     ]
-
-
-_INDEX = struct.Struct("<8sHHI QQ II QQQQ Q")
-_ENTRY = np.dtype([("seq", "<u8"), ("timestamp_ns", "<u8"), ("offset", "<u8")])
-
-
-def _index_numbers(segment_path: str, segment_bytes: int) -> list[int]:
-    """Numbers of the records that a segment's seek index knows; none when it is not right.
-
-    Hints: whoever uses one looks whether the record is there.
-    """
-    try:
-        fd = os.open(
-            os.path.splitext(segment_path)[0] + ".idx",
-            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-        )
-    except OSError:
-        return []  # there need not be one
-    with open(fd, "rb") as file:
-        head = file.read(_INDEX.size)
-        if len(head) < _INDEX.size:
-            return []
-        magic, version, header_bytes, *_, count = _INDEX.unpack(head)
-        most = segment_bytes // _HEADER_BYTES
-        if (magic, version, header_bytes) != (b"CHRIDX1\0", 1, _INDEX.size) or count > most:
-            return []
-        text = file.read(count * _ENTRY.itemsize)
-    entries = np.frombuffer(text[: len(text) // _ENTRY.itemsize * _ENTRY.itemsize], _ENTRY)
-    numbers: list[int] = entries["seq"].tolist()
-    return numbers

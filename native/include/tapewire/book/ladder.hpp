@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -228,6 +229,7 @@ void Ladder<Value>::refit() {
     each(size_, [&](std::int64_t price, const Value& value) { fresh.set(price, value); });
     fresh.misses_ = 0;
     fresh.misses_max_ = misses_max_;
+    assert(fresh.size_ == size_ && fresh.consistent());
     *this = std::move(fresh);
 }
 

@@ -13,6 +13,8 @@
 // other queue, do not pass. In segments of version 2 it starts from all ones, and 0 means absent.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -35,6 +37,7 @@ struct RecordHeader {
 inline constexpr std::size_t kRecordHeaderBytes = 64;
 inline constexpr std::size_t kRecordAlign = 64;
 inline constexpr std::size_t kHeaderCheckedBytes = 32;
+inline constexpr std::size_t kCommitLenBytes = 4;
 inline constexpr std::uint8_t kRecordVersion = 1;
 inline constexpr std::uint16_t kPadType = 0xFFFF;
 inline constexpr std::uint16_t kFlagNoChecksum = 0x0001;
@@ -44,6 +47,7 @@ inline constexpr std::uint64_t kMaxPayloadBytes =
 
 static_assert(sizeof(RecordHeader) == kRecordHeaderBytes);
 static_assert(offsetof(RecordHeader, commit_len) == 0);
+static_assert(sizeof(RecordHeader::commit_len) == kCommitLenBytes);
 static_assert(offsetof(RecordHeader, version) == 4);
 static_assert(offsetof(RecordHeader, seq) == 8);
 static_assert(offsetof(RecordHeader, timestamp_ns) == 16);
@@ -52,6 +56,27 @@ static_assert(offsetof(RecordHeader, flags) == 26);
 static_assert(offsetof(RecordHeader, payload_crc) == 28);
 static_assert(offsetof(RecordHeader, header_check) == kHeaderCheckedBytes);
 static_assert(offsetof(RecordHeader, reserved1) == 36);
+
+// The checked bytes of a header as words: commit_len to reserved0, seq, timestamp_ns, type_id to
+// payload_crc.
+using RecordHeaderWords = std::array<std::uint64_t, kHeaderCheckedBytes / 8>;
+
+constexpr RecordHeaderWords header_words(std::uint32_t commit_len, std::uint64_t seq,
+                                         std::uint64_t timestamp_ns, std::uint16_t type_id,
+                                         std::uint16_t flags, std::uint32_t payload_crc) noexcept {
+    return {(std::uint64_t{kRecordVersion} << 32) | commit_len, seq, timestamp_ns,
+            type_id | (std::uint64_t{flags} << 16) | (std::uint64_t{payload_crc} << 32)};
+}
+
+static_assert([] {
+    const auto fields = std::bit_cast<std::array<std::uint64_t, kRecordHeaderBytes / 8>>(
+        RecordHeader{1, kRecordVersion, {}, 2, 3, 4, 5, 6, 0, {}});
+    const RecordHeaderWords words = header_words(1, 2, 3, 4, 5, 6);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        if (words[i] != fields[i]) return false;
+    }
+    return true;
+}());
 
 // What a record of `payload_len` bytes takes in a segment.
 constexpr std::uint64_t record_bytes(std::uint64_t payload_len) noexcept {

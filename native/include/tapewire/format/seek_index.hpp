@@ -60,6 +60,7 @@ inline constexpr std::uint32_t kSeekIndexRunningMax = 1u << 1;
 inline constexpr std::uint32_t kSeekIndexStrideDefault = 4096;
 
 static_assert(sizeof(SeekIndexHeader) == kSeekIndexHeaderBytes);
+static_assert(offsetof(SeekIndexHeader, magic) == 0);
 static_assert(offsetof(SeekIndexHeader, version) == 8);
 static_assert(offsetof(SeekIndexHeader, header_len) == 10);
 static_assert(offsetof(SeekIndexHeader, flags) == 12);
@@ -73,6 +74,13 @@ static_assert(offsetof(SeekIndexHeader, min_ts_ns) == 56);
 static_assert(offsetof(SeekIndexHeader, max_ts_ns) == 64);
 static_assert(offsetof(SeekIndexHeader, entry_count) == 72);
 static_assert(sizeof(SeekIndexEntry) == 24);
+static_assert(offsetof(SeekIndexEntry, seq) == 0);
+static_assert(offsetof(SeekIndexEntry, timestamp_ns) == 8);
+static_assert(offsetof(SeekIndexEntry, offset) == 16);
 static_assert(sizeof(SeekIndexTrailer) == 16);
+static_assert(offsetof(SeekIndexTrailer, magic) == 0);
+static_assert(offsetof(SeekIndexTrailer, header_crc) == 4);
+static_assert(offsetof(SeekIndexTrailer, entries_crc) == 8);
+static_assert(offsetof(SeekIndexTrailer, reserved) == 12);
 
 }  // namespace tapewire::format

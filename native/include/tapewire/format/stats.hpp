@@ -19,6 +19,8 @@ struct StatsHeader {
 inline constexpr std::uint32_t kStatsMagic = 0x54535754;  // "TWST"
 inline constexpr std::uint32_t kStatsVersion = 1;
 inline constexpr std::size_t kStatsBytes = 4096;
+inline constexpr std::size_t kStatBytes = 8;  // of one counter
+inline constexpr std::size_t kStatsMost = (kStatsBytes - sizeof(StatsHeader)) / kStatBytes;
 
 // The documented order; new counters are added at the end only.
 enum class Stat : std::uint32_t {
@@ -60,6 +62,10 @@ inline constexpr std::array<std::string_view, kStatCount> kStatNames = {
 };
 
 static_assert(sizeof(StatsHeader) == 16);
-static_assert(sizeof(StatsHeader) + kStatCount * 8 <= kStatsBytes);
+static_assert(offsetof(StatsHeader, magic) == 0);
+static_assert(offsetof(StatsHeader, version) == 4);
+static_assert(offsetof(StatsHeader, count) == 8);
+static_assert(offsetof(StatsHeader, reserved) == 12);
+static_assert(kStatCount <= kStatsMost);
 
 }  // namespace tapewire::format

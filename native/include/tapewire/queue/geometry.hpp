@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tapewire/checksum.hpp"
+#include "tapewire/format/record.hpp"
 #include "tapewire/format/segment.hpp"
 
 namespace tapewire::queue {
@@ -22,6 +23,12 @@ struct Geometry {
     }
     bool operator==(const Geometry&) const = default;
 };
+
+// Whether a record of a segment of `segment_bytes` can begin or end at `offset`.
+constexpr bool is_record_boundary(std::uint64_t offset, std::uint64_t segment_bytes) noexcept {
+    return offset >= format::kSegmentDataOffset && offset <= segment_bytes &&
+           offset % format::kRecordAlign == 0;
+}
 
 // One number for each segment of each queue. The finaliser of splitmix64; a CRC would not do: it is linear, so
 // two segments would differ by the same bits in every queue.

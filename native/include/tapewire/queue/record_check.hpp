@@ -31,8 +31,9 @@ const char* describe(Fault fault) noexcept;
 
 inline std::uint32_t load_commit(const std::byte* at,
                                  std::memory_order order = std::memory_order_acquire) noexcept {
-    auto* word = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(at));
-    return std::atomic_ref(*word).load(order);  // SYNC commit: pairs with Writer::publish
+    auto* header = reinterpret_cast<format::RecordHeader*>(const_cast<std::byte*>(at));
+    return std::atomic_ref(header->commit_len)
+        .load(order);  // SYNC commit: pairs with Writer::publish
 }
 
 // Where a record ends is known only from its header, so whoever steps over many asks for the lines ahead:

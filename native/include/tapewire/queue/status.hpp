@@ -122,4 +122,8 @@ class QueueWatch {
 // there is no such file, or nothing was stored in it yet.
 std::vector<std::uint64_t> read_stats(const Layout& layout);
 
+// The sequence numbers that the seek index of a segment has an entry for, ascending in the log. Hints: empty
+// without a valid index, and a record may be gone since.
+std::vector<std::uint64_t> indexed_seqs(const std::string& root, std::uint32_t segment_id);
+
 }  // namespace tapewire::queue

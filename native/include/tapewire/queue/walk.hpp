@@ -1,6 +1,7 @@
 // Steps through a segment by its headers, payloads untouched, across damaged places.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <optional>
 
@@ -23,7 +24,9 @@ class Walk {
           next_(from),
           numbers_(numbers),
           dense_(!segment.sparse()),
-          budget_(segment.size()) {}
+          budget_(segment.size()) {
+        assert(is_record_boundary(from, segment.size()));
+    }
 
     // Moves to the next record; false at the end (no committed record behind).
     bool step() noexcept {

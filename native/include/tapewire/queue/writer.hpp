@@ -231,21 +231,21 @@ class Writer final : private ForkAware {
         } else {
             flags |= format::kFlagNoChecksum;
         }
-        // The header as four words, stored and checked as words: fields of two and four bytes read
-        // back as eight would miss the store buffer's forwarding.
-        const std::uint64_t words[4] = {
-            (std::uint64_t{format::kRecordVersion} << 32) | (payload_len + 1u),
-            seq,
-            timestamp_ns,
-            type_id | (std::uint64_t{flags} << 16) | (std::uint64_t{crc} << 32),
-        };
-        const std::uint32_t check = crc32c_32bytes(words, state);
-        const std::uint32_t version = format::kRecordVersion;
-        std::memcpy(at + 4, &version, 4);
-        std::memcpy(at + 8, &words[1], 24);
-        std::memcpy(at + 32, &check, 4);
-        auto* commit = reinterpret_cast<std::uint32_t*>(at);
-        std::atomic_ref(*commit).store(payload_len + 1u, order);
+        // Stored and checked as words: fields of two and four bytes read back as eight would miss the
+        // store buffer's forwarding.
+        using format::RecordHeader;
+        const format::RecordHeaderWords words =
+            format::header_words(payload_len + 1u, seq, timestamp_ns, type_id, flags, crc);
+        const std::uint32_t check = crc32c_32bytes(words.data(), state);
+        const std::uint32_t version = format::kRecordVersion;  // and the reserved bytes after it
+        static_assert(offsetof(RecordHeader, version) + sizeof version ==
+                      offsetof(RecordHeader, seq));
+        std::memcpy(at + offsetof(RecordHeader, version), &version, sizeof version);
+        std::memcpy(at + offsetof(RecordHeader, seq), &words[offsetof(RecordHeader, seq) / 8],
+                    format::kHeaderCheckedBytes - offsetof(RecordHeader, seq));
+        std::memcpy(at + offsetof(RecordHeader, header_check), &check, sizeof check);
+        auto& header = *reinterpret_cast<RecordHeader*>(at);
+        std::atomic_ref(header.commit_len).store(payload_len + 1u, order);
     }
 
     void advance(std::uint64_t seq, std::uint64_t timestamp_ns, std::uint64_t bytes) noexcept {
@@ -344,6 +344,7 @@ class Writer final : private ForkAware {
     void sync_everything(bool closing = false);
     void check_in_place(const File& file) const;
     void check_complete(const File& segment) const;
+    bool is_complete(const File& segment) const;
     [[noreturn]] void throw_missing(const std::string& path) const;
     bool is_in_place(const WriterSegment& sealed);
     bool was_retired(std::uint32_t id);

@@ -17,7 +17,6 @@
 
 #include "tapewire/book/book.hpp"
 #include "tapewire/cursor.hpp"
-#include "tapewire/fan_in.hpp"
 #include "tapewire/market/event.hpp"
 #include "tapewire/xxhash.hpp"
 
@@ -170,7 +169,6 @@ class Engine {
     std::uint16_t failed_source() const noexcept;
 
     Cursor& cursor_;
-    FanIn* const fan_;  // the same, when it is one
     EngineOptions options_;
     std::vector<std::unique_ptr<Market>> markets_;
     std::unordered_map<std::uint64_t, Market*> by_key_;

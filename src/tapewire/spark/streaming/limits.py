@@ -15,11 +15,11 @@ from pyspark.sql.streaming.datasource import (
 
 from tapewire.errors import InvalidOption
 from tapewire.log import Batch, open_log
+from tapewire.queue._native import RECORD_HEADER_BYTES
 from tapewire.scan.damaged import DAMAGE, pass_damage, seek_seq
 
 __all__ = ["Ahead", "Limit", "cut"]
 
-RECORD_HEADER_BYTES = 64
 _STEP = 4096  # records looked at in one go
 _ALL = 2**64
 
