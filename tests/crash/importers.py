@@ -1,7 +1,7 @@
 """Imports in processes of their own, to be killed."""
 
 from tapewire import ingest
-from tapewire.ingest.log_writer import LogWriter
+from tapewire.archive.log_writer import LogWriter
 from tests.crash.steps import Steps
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tapewire.archive.log_writer import LogWriter
 from tapewire.archive.transaction import publish
 from tests.crash.steps import Steps
 from tests.support.records import stored
@@ -38,6 +39,6 @@ def commit_until(line, step, root, batch, overwrite=False, published=False):
     def begun():
         return not published or has_rows_of(log, batch, overwrite)
 
-    steps = Steps(step, (publish, "append"), (publish, "_exchange"), begun=begun)
+    steps = Steps(step, (LogWriter, "append"), (publish, "_exchange"), begun=begun)
     job.commit()
     line.say("steps", steps.count)

@@ -7,8 +7,9 @@ import time
 
 import tapewire as tw
 from tapewire import archive
-from tapewire.archive.day_log import DayLog, OpenDayLogs
+from tapewire.archive.day_logs import DayLog, OpenDayLogs
 from tapewire.archive.live_queue import LiveQueue
+from tapewire.book.gaps import GapLedger
 from tests.crash.small_disk import small_disk_or_say_why
 from tests.crash.steps import Steps
 from tests.support.taps import clean_queue, fill, records_of, write_late
@@ -61,7 +62,7 @@ def tap_until(line, step, source, root, **options):
         step,
         (DayLog, "append"),
         (DayLog, "sync"),
-        (DayLog, "note"),
+        (GapLedger, "add"),
         (DayLog, "declare"),
         (DayLog, "close"),
         (OpenDayLogs, "get"),

@@ -12,7 +12,7 @@ Example:
     True
 """
 
-from tapewire.archive.report import SourceReport, TapReport
+from tapewire.archive.tap_report import SourceReport, TapReport
 from tapewire.archive.tapping import Flush, Tap, tap
 from tapewire.archive.tree import ArchivedLog, ls
 from tapewire.archive.verifying import ArchiveVerdict, verify

@@ -9,7 +9,7 @@ import numpy as np
 
 from tapewire.archive.companions import TypesOf
 from tapewire.archive.origins import Origin
-from tapewire.archive.report import SourceReport, TapReport
+from tapewire.archive.tap_report import SourceReport, TapReport
 from tapewire.book.gaps import Gap
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.config import Seq

@@ -16,10 +16,11 @@ from typing import TypeVar
 import numpy as np
 
 from tapewire.archive.companions import InstrumentsOf
-from tapewire.archive.day_log import OpenDayLogs
+from tapewire.archive.day_logs import OpenDayLogs
 from tapewire.archive.live_queue import LiveQueue, identity_of
 from tapewire.archive.origins import Origin, Origins
-from tapewire.archive.report import SourceReport, TapReport
+from tapewire.archive.record_columns import RecordColumns
+from tapewire.archive.tap_report import SourceReport, TapReport
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.bus.names import check_name
 from tapewire.clock import DAY_NS
@@ -114,7 +115,7 @@ class Tap:
         """
         make_directories(self._layout.root)
         self._instruments = InstrumentsOf(self._layout.root)
-        self._shelf = OpenDayLogs(self._layout, *self._options)
+        self._logs = OpenDayLogs(self._layout, *self._options)
         try:
             self._on_look = on_look
             for origin in self._origins.look():
@@ -125,7 +126,7 @@ class Tap:
             pass  # what is not archived was not committed: the next run takes it
         finally:
             try:
-                self._shelf.close()
+                self._logs.close()
             finally:
                 for live in self._lives.values():
                     live.close()
@@ -169,7 +170,7 @@ class Tap:
         if before is not None and before.error is None:
             live.report = before
         self._lives[name] = live
-        self._shelf.queues = len(self._lives)
+        self._logs.expect_queues(len(self._lives))
         self.report.sources[name] = live.report
 
     def _try_attach(self, origin: Origin, *, starting: bool = False) -> bool:
@@ -201,7 +202,7 @@ class Tap:
                 came = self._try_attach(origin) or came
         for clash in self._origins.clashes():
             self.report.find(f"{clash}: the second is not archived: tap it into another archive")
-        self._shelf.close_idle()
+        self._logs.close_idle()
         return came
 
     def _may_be_followed(self, name: str, origin: Origin) -> bool:
@@ -262,19 +263,20 @@ class Tap:
     def _put(self, live: LiveQueue, day: int, batch: Batch) -> None:
         """Into the log of its day. Told again after a full disk, it goes on where it was."""
         gap = live.gap_before(int(batch.seq[0]), int(batch.timestamp_ns[0]))
+        records = RecordColumns.of_batch(batch)
         already: int | None = None
 
         def put() -> None:
             nonlocal already
-            log = self._shelf.get(live.stream, day)
+            log = self._logs.get(live.stream, day)
             wrong = log.declare(live.types)
             if wrong is not None:
                 self.report.find(f"{log.name}: its types.json does not take the queue's: {wrong}")
             if gap is not None:
-                log.note(gap)
+                log.ledger.add(gap)
             if already is None:
-                already = log.present(batch)
-            log.append(batch)
+                already = log.existing(records)
+            log.append(records)
             self.report.wrote(str(live.stream), log.name)
 
         self._with_room(put)
@@ -323,7 +325,7 @@ class Tap:
             wrong = self._with_room(partial(self._instruments.carry, live.origin.queue))
             if wrong is not None:
                 self.report.find(f"{live.stream}: its instruments.json is not taken over: {wrong}")
-        self._shelf.sync()
+        self._logs.sync()
         for live in lives:
             live.commit()
         self._unsynced_bytes = 0

@@ -5,7 +5,8 @@ venue, symbol, UTC day and stream, and makes an import that was killed resume wi
 missing or twice.
 """
 
-from tapewire.ingest.model import (
+from tapewire.ingest.import_run import ImportProgress, run
+from tapewire.ingest.importer import (
     Chunk,
     Importer,
     ImportOptions,
@@ -15,7 +16,6 @@ from tapewire.ingest.model import (
 from tapewire.ingest.pending import Pending
 from tapewire.ingest.registry import IMPORTERS, importer_class
 from tapewire.ingest.report import Report
-from tapewire.ingest.running import ImportProgress, run
 from tapewire.ingest.source import SourceFile
 
 __all__ = [

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from tapewire.ingest.order_events import SEQ_BITS, OrderChunks, Symbols, channel_of, number_of
-
-if TYPE_CHECKING:
-    from tapewire.ingest.report import Report
+from tapewire.ingest.channel_events import SEQ_BITS, ChannelChunks, channel_of, number_of
+from tapewire.ingest.importer import Chunk
+from tapewire.ingest.merging import Reader, merged
 
 __all__ = ["ChannelCheck"]
 
@@ -18,18 +17,27 @@ _Array = np.ndarray[Any, Any]
 
 
 class ChannelCheck:
-    """Passes on events but for those whose number came before; tells of numbers not there."""
+    """Orders the events of files by channel and number, drops duplicates and finds gaps.
 
-    def __init__(
-        self, venue: str, check_gaps: bool, symbols: Symbols, out: OrderChunks, report: Report
-    ) -> None:
-        self._venue = venue
-        self._check_gaps = check_gaps
-        self._symbols = symbols
+    Args:
+        out: Takes the events; its options decide whether a missing number is a gap.
+    """
+
+    def __init__(self, out: ChannelChunks) -> None:
         self._out = out
-        self._report = report
+        self._report = out.report
         self._last = -1
         self._seen: dict[int, set[int]] = {}  # day and channel → its stocks so far
+
+    def chunks(
+        self, readers: Sequence[Reader], others: Callable[[], Iterable[Chunk]] = tuple
+    ) -> Iterator[Chunk]:
+        """The chunks of all files in the order of the numbers; those of `others` in between."""
+        for events in merged(readers, self._report):
+            for part in self.parts(events):
+                yield from self._out.chunks(part)
+            yield from others()
+        yield from others()
 
     def parts(self, events: _Array) -> Iterator[_Array]:
         """The events, cut where numbers are missing: what comes before a gap is given first."""
@@ -42,7 +50,7 @@ class ChannelCheck:
         if len(events) == 0:
             return
         self._last = int(keys[-1])
-        if not self._check_gaps:
+        if not self._out.options.check_gaps:
             yield events
             return
         same_channel = (before >> SEQ_BITS == keys >> SEQ_BITS) & (before >= 0)
@@ -71,7 +79,7 @@ class ChannelCheck:
                 self._report.gap(
                     Gap(
                         kind="venue",
-                        venue=self._venue,
+                        venue=self._out.venue,
                         symbol=instrument.symbol,
                         stream="book",
                         first=number_of(before) + 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapewire.errors import InvalidMessage
-from tapewire.ingest.lines import MAX_TIME_NS, WRONG_TYPE, BadRow, LineImporter, parse_json
+from tapewire.ingest.capture_lines import MAX_TIME_NS, WRONG_TYPE, BadRow, LineImporter, parse_json
 from tapewire.protocol.market import scaled
 
 __all__ = ["CryptofeedImporter", "milliseconds_ns"]

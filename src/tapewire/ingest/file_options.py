@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tapewire.errors import InvalidOption
-from tapewire.ingest.model import ImportOptions
+from tapewire.ingest.importer import ImportOptions
 
 __all__ = ["FileOptions"]
 

@@ -21,7 +21,7 @@ from tapewire.errors import (
     InvalidOption,
 )
 from tapewire.files import path_below, take_lock
-from tapewire.ingest.model import ImportSummary
+from tapewire.ingest.importer import ImportSummary
 from tapewire.ingest.report import REJECTED
 from tapewire.ingest.source import SourceFile
 from tapewire.protocol.json_file import (

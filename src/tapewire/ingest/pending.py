@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tapewire.ingest.model import Chunk
+from tapewire.ingest.importer import Chunk
 
 __all__ = ["Pending"]
 

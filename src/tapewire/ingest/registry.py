@@ -6,7 +6,7 @@ import importlib
 from typing import cast
 
 from tapewire.errors import InvalidOption
-from tapewire.ingest.model import Importer
+from tapewire.ingest.importer import Importer
 
 __all__ = ["IMPORTERS", "importer_class"]
 

@@ -9,7 +9,7 @@ from tapewire.errors import InvalidOption
 from tapewire.protocol.instruments import MAX_NAME_BYTES
 
 if TYPE_CHECKING:
-    from tapewire.ingest.model import ImportOptions
+    from tapewire.ingest.importer import ImportOptions
     from tapewire.ingest.report import Report
     from tapewire.protocol.instruments import Instrument
 

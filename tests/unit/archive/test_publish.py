@@ -261,8 +261,8 @@ def test_killed_before_the_decision_nothing_was_written(tmp, two_logs, monkeypat
     ("owner", "name", "times"),
     [
         (publish.Archive, "_append", 0),
-        (publish, "append", 0),
-        (publish, "append", 1),
+        (publish, "_append_staged", 0),
+        (publish, "_append_staged", 1),
         (publish, "_create", 0),
         (publish, "_create", 1),
         (publish.Manifests, "published", 0),
@@ -289,7 +289,7 @@ def test_killed_while_appending_rows_without_numbers_the_next_goes_on_there(
     monkeypatch.setattr(publish, "batches", small_batches(publish.batches))
     Job(tmp, seq=False).task(rows([0, 1], seq=False)).commit()
     with monkeypatch.context() as patch:
-        before(patch, publish, "append", times)
+        before(patch, publish, "_append_staged", times)
         killed(Job(tmp, seq=False).task(rows(range(2, 50), seq=False)))
     Archive(tmp).recover()
     assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(n, b"%d" % n) for n in range(50)]

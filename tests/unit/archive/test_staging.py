@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tapewire as tw
+from tapewire.archive.log_writer import LogWriter
 from tapewire.archive.transaction import Digest, staging
 from tests.support.records import stored
 from tests.support.staged import DAY_NS, LOG, Job, rows
@@ -143,12 +144,12 @@ def test_a_row_of_many_runs_is_copied_once_a_round(tmp, monkeypatch, tasks):
     """Runs that are merged again with every few new ones would cost rows times runs."""
     written = 0
 
-    def counted(writer, columns, append=staging.append):
+    def counted(writer, columns, *layouts, append=LogWriter.append):
         nonlocal written
         written += len(columns)
-        append(writer, columns)
+        append(writer, columns, *layouts)
 
-    monkeypatch.setattr(staging, "append", counted)
+    monkeypatch.setattr(LogWriter, "append", counted)
     monkeypatch.setattr(staging, "BUFFER_BYTES", 1)
     monkeypatch.setattr(staging, "MAX_RUNS", 4)
     batches = [rows(range(i, 640, 64)) for i in reversed(range(64))]

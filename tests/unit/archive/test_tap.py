@@ -176,7 +176,7 @@ def test_few_logs_are_open_however_many_there_are(tmp):
         fill(queue, 40, step_ns=DAY_NS // 10)
     tap = archive.tap(tmp / "bus", tmp / "archive", max_open=3, segment_bytes=65536)
     most = []
-    tap.run(follow=False, on_look=lambda _: most.append(len(tap._shelf)))
+    tap.run(follow=False, on_look=lambda _: most.append(len(tap._logs)))
     assert max(most) <= 3
     assert tap.report.records == 12 * 40
     assert archive.verify(tmp / "archive").records == 12 * 40
@@ -334,7 +334,7 @@ def test_commits_come_after_the_archive_is_durable(tmp, monkeypatch):
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tapewire.archive.day_log.DayLog.sync", fails)
+        patch.setattr("tapewire.archive.day_logs.DayLog.sync", fails)
         with pytest.raises(OSError, match="Input/output"):
             run_once(queue, tmp / "archive")
     (reader,) = tw.queue.status(queue).readers

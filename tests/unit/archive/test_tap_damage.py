@@ -179,7 +179,7 @@ def test_a_queue_made_anew_is_not_taken_for_the_old_one(tmp):
     before = records_of(tmp / LOG)
     shutil.rmtree(queue)
     fill(queue, 200, step_ns=7)
-    with pytest.raises(tw.SequenceNotRising, match="another record under a number"):
+    with pytest.raises(tw.SequenceNotRising, match="another record under a sequence number"):
         run_once(queue, tmp)
     assert records_of(tmp / LOG) == before
 

@@ -201,7 +201,7 @@ def test_kinds_that_are_not_imported_are_few_and_printable(import_lines):
 
 
 def test_a_row_too_long_to_be_kept_leaves_nothing(import_lines, monkeypatch):
-    monkeypatch.setattr("tapewire.ingest.lines.MAX_PAYLOAD_BYTES", 300)
+    monkeypatch.setattr("tapewire.ingest.capture_lines.MAX_PAYLOAD_BYTES", 300)
     lines = [depth(pu=2), depth(U=10, pu=9, u=12, padding="x" * 300)]
     summary, content = import_lines("binance-usdm", lines, keep_wire=True)
     assert summary.bad == {"a value does not fit": 1}

@@ -6,7 +6,7 @@ import tapewire as tw
 from tapewire import ingest
 from tapewire.book import L2Book
 from tapewire.book.gaps import GapLedger
-from tapewire.ingest import books
+from tapewire.ingest import running_book
 from tests.support.captures import MIDNIGHT_NS, capture_line, content_of, snapshot_line
 
 FORMAT = "binance-usdm"
@@ -29,7 +29,7 @@ def read_records(monkeypatch):
             seen.append(len(batch))
             return super().apply_batch(batch)
 
-    monkeypatch.setattr(books, "L2Book", Counting)
+    monkeypatch.setattr(running_book, "L2Book", Counting)
     return lambda: sum(seen)
 
 
@@ -66,7 +66,7 @@ def test_a_gap_is_counted_once_when_times_go_back_over_midnight(import_lines, mo
 def test_a_book_of_more_levels_than_an_event_holds_goes_over_midnight_whole(
     import_lines, monkeypatch, tmp
 ):
-    monkeypatch.setattr(books, "MAX_LEVELS", 3)
+    monkeypatch.setattr(running_book, "MAX_LEVELS", 3)
     bids = [[str(price), "1"] for price in range(1, 11)]
     lines = [
         snapshot_line(MIDNIGHT_NS - 9, 100, bids, [["20", "1"]], "AAA"),
@@ -121,7 +121,7 @@ def test_a_log_that_lost_records_meanwhile_is_named(tmp, monkeypatch):
         def close(self):
             self.log.close()
 
-    monkeypatch.setattr(books.tw, "open_log", Blind)
+    monkeypatch.setattr(running_book.tw, "open_log", Blind)
     with pytest.raises(tw.errors.CorruptMetadata, match="not in its log"):
         ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
     monkeypatch.undo()

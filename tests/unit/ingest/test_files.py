@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tapewire import ingest
 from tapewire.errors import CorruptSource, InvalidOption, TapewireError
 from tapewire.ingest._parsers import message_length
-from tapewire.ingest.order_events import phase_flags
+from tapewire.ingest.channel_events import phase_flags
 from tapewire.ingest.registry import importer_class
 from tapewire.ingest.source import SourceFile
 from tapewire.protocol.market import EventType, L3Flags, L3Type

@@ -10,7 +10,7 @@ import pytest
 import tapewire as tw
 from tapewire import ingest
 from tapewire.errors import ConcurrentUse, CorruptMetadata, CorruptSource, InvalidOption
-from tapewire.ingest.log_writer import SEGMENT_BYTES
+from tapewire.ingest.import_log import SEGMENT_BYTES
 from tapewire.protocol.instruments import Instruments
 from tapewire.protocol.market import TRADE_TICK, VENUE_RAW
 from tests.support.captures import (
@@ -308,7 +308,7 @@ def test_a_job_is_for_one_process_at_a_time(tmp):
 
 
 def test_more_logs_than_may_be_open_are_written_in_turn(tmp, monkeypatch):
-    monkeypatch.setattr("tapewire.ingest.target.MAX_OPEN", 2)
+    monkeypatch.setattr("tapewire.ingest.chunk_writer.MAX_OPEN", 2)
     monkeypatch.setattr("tapewire.ingest.pending.FULL_RECORDS", 50)
     capture = write_capture(tmp / "a.gz", futures_lines(1000))
     ingest.run(FORMAT, [capture], tmp / "few")
@@ -319,7 +319,7 @@ def test_more_logs_than_may_be_open_are_written_in_turn(tmp, monkeypatch):
 
 def test_no_more_files_are_open_than_the_logs_that_may_be(tmp, monkeypatch):
     """A capture of a whole market has books by the thousand, and each is read behind its log."""
-    monkeypatch.setattr("tapewire.ingest.target.MAX_OPEN", 2)
+    monkeypatch.setattr("tapewire.ingest.chunk_writer.MAX_OPEN", 2)
     lines = [snapshot_line(MIDNIGHT_NS, 5, [["1", "1"]], [["3", "3"]], f"S{i}") for i in range(30)]
     capture = write_capture(tmp / "a.gz", lines)
     before = len(os.listdir("/proc/self/fd"))

@@ -3,8 +3,9 @@
 Nothing here knows Spark; the sink `tapewire` stages in its tasks and commits on its driver.
 """
 
+from tapewire.archive.record_columns import RecordColumns
+from tapewire.archive.transaction.digest import Digest
 from tapewire.archive.transaction.publish import Archive
-from tapewire.archive.transaction.record_columns import Digest, RecordColumns
 from tapewire.archive.transaction.staging import StagedRun, StagingOptions, StagingTask
 
 __all__ = ["Archive", "Digest", "RecordColumns", "StagedRun", "StagingOptions", "StagingTask"]

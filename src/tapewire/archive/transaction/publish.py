@@ -20,16 +20,18 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tapewire as tw
+from tapewire.archive.log_writer import LogWriter
+from tapewire.archive.record_columns import RecordColumns, first_difference
 from tapewire.archive.transaction.job_directories import Jobs, commit_lock
 from tapewire.archive.transaction.manifest import ONCE, Action, Manifest, Manifests
-from tapewire.archive.transaction.record_columns import RecordColumns, plain
-from tapewire.archive.transaction.staging import StagedRun, append, batches, columns_of, merge
+from tapewire.archive.transaction.staging import StagedRun, batches, columns_of, merge
 from tapewire.bus.layout import CONTROL
 from tapewire.config import WriterConfig
 from tapewire.errors import (
@@ -49,6 +51,7 @@ from tapewire.queue._native import Upkeep
 
 __all__ = ["Archive"]
 
+_CONFIG = WriterConfig.archive(flush=None)
 _TOKEN = ".replacing"  # in a staged queue that is to replace a log, until it has
 
 
@@ -241,9 +244,9 @@ class Archive:
     def _plan_append(
         self, place: Path, staged: Path, run: StagedRun, config: WriterConfig, drop: bool
     ) -> Action:
-        with _open(place) as target:
-            next_seq, sparse = target.next_seq, target.sparse
-            target.flush_sync()  # what is there now will be there after a power cut
+        with LogWriter(place, _CONFIG) as target:
+            next_seq, sparse = target.end_seq, target.sparse
+            target.sync()  # what is there now will be there after a power cut
             largest = target.segment_bytes
             types_file.merge(place, types_file.read(staged))
         if config.segment_bytes is not None and largest < config.segment_bytes:
@@ -294,19 +297,16 @@ class Archive:
         self.jobs.remove(manifest.job)
 
     def _append(self, place: Path, staged: Path, action: Action) -> None:
-        with _open(place) as target:
-            done = _appended(place, staged, action, target.next_seq)
+        with LogWriter(place, _CONFIG) as target:
+            done = _appended(place, staged, action, target.end_seq)
             if done is not None:
                 with tw.open_log(staged) as reader:
                     if action.keep_seq:
-                        reader.seek_seq(max(action.next_seq, target.next_seq))
+                        reader.seek_seq(max(action.next_seq, target.end_seq))
                     else:
                         reader.seek_seq(_first(staged) + done)
                     for columns in batches(reader):
-                        if not action.keep_seq:
-                            columns.seq = None
-                        append(target, columns)
-                target.flush_sync()
+                        _append_staged(target, columns, action)
         if done is None:
             _rebuild(place, staged, action)
 
@@ -324,8 +324,8 @@ def _check_sizes(staged: Path, largest: int, place: Path) -> None:
                     )
 
 
-def _open(place: Path) -> Any:
-    return tw.open_publisher(place, config=WriterConfig.archive(flush=None))
+def _append_staged(target: LogWriter, columns: RecordColumns, action: Action) -> None:
+    target.append(columns if action.keep_seq else replace(columns, seq=None))
 
 
 def _first(staged: Path) -> int:
@@ -347,19 +347,19 @@ def _appended(place: Path, staged: Path, action: Action, next_seq: int) -> int |
     with tw.open_log(place) as there, tw.open_log(staged) as wanted:
         there.seek_seq(action.next_seq)
         for found in _past_gaps(there):
-            numbers = found.numbers() - (action.next_seq - first)  # as they are staged
+            numbers = found.seqs() - (action.next_seq - first)  # as they are staged
             at = 0
             while at < len(found):
                 wanted.seek_seq(int(numbers[at]))
                 want = columns_of(wanted.read_batch(4096))
-                reach = int(want.numbers()[-1]) if want else -1
+                reach = int(want.seqs()[-1]) if want else -1
                 stop = at + int(np.searchsorted(numbers[at:], reach, side="right"))
                 if stop == at or not _are_among(found.part(at, stop), numbers[at:stop], want):
-                    raise _foreign(place, staged, action, int(found.numbers()[at]))
+                    raise _foreign(place, staged, action, int(found.seqs()[at]))
                 at = stop
             done, last = done + len(found), int(numbers[-1])
         wanted.seek_seq(first)
-        expected = sum(int((part.numbers() <= last).sum()) for part in batches(wanted))
+        expected = sum(int((part.seqs() <= last).sum()) for part in batches(wanted))
     return done if done == expected else None
 
 
@@ -374,15 +374,8 @@ def _past_gaps(reader: Any) -> Iterator[RecordColumns]:
 
 
 def _are_among(found: RecordColumns, numbers: Any, want: RecordColumns) -> bool:
-    rows = np.searchsorted(want.numbers(), numbers)
-    chosen = want.take(rows)
-    return (
-        np.array_equal(chosen.numbers(), numbers)
-        and np.array_equal(found.timestamp_ns, chosen.timestamp_ns)
-        and np.array_equal(found.type_id, chosen.type_id)
-        and np.array_equal(found.flags, chosen.flags)
-        and bool(plain(found.payload).equals(plain(chosen.payload)))
-    )
+    chosen = want.take(np.searchsorted(want.seqs(), numbers))
+    return first_difference(replace(found, seq=numbers), chosen) == len(found)
 
 
 def _foreign(place: Path, staged: Path, action: Action, seq: int) -> CorruptMetadata:
@@ -410,26 +403,23 @@ def _rebuild(place: Path, staged: Path, action: Action) -> None:
             first = old.next()
             config = config.replace(first_seq=0 if first is None else first.seq)
             old.seek_start()
-        with tw.open_publisher(into, config=config) as writer:
+        with LogWriter(into, config) as writer:
             for columns in batches(old):
-                stop = int(np.searchsorted(columns.numbers(), action.next_seq))
-                append(writer, columns.part(0, stop))
-                if writer.next_seq == action.next_seq:
+                stop = int(np.searchsorted(columns.seqs(), action.next_seq))
+                writer.append(columns.part(0, stop))
+                if writer.end_seq == action.next_seq:
                     break
-            if writer.next_seq != action.next_seq:
+            if writer.end_seq != action.next_seq:
                 raise CorruptMetadata(
                     f"the log is not what it was when the batch was decided: log={action.log}, "
-                    f"next_seq={writer.next_seq}, noted={action.next_seq}",
+                    f"next_seq={writer.end_seq}, noted={action.next_seq}",
                     path=os.fspath(place),
                     hint="restore the log; the batch is finished by the next write to the archive",
                 )
             if action.keep_seq:
                 new.seek_seq(action.next_seq)
             for columns in batches(new):
-                if not action.keep_seq:
-                    columns.seq = None
-                append(writer, columns)
-            writer.flush_sync()
+                _append_staged(writer, columns, action)
     types_file.merge(into, types_file.read(place))
     sync(into)
     with Upkeep(place):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 import tapewire as tw
-from tapewire.archive.transaction.record_columns import Digest, RecordColumns, duplicated, plain
+from tapewire.archive.log_writer import LogWriter
+from tapewire.archive.open_logs import OpenLogs
+from tapewire.archive.record_columns import USER_FLAGS, RecordColumns, plain
+from tapewire.archive.transaction.digest import Digest
 from tapewire.config import WriterConfig
-from tapewire.errors import InvalidOption
+from tapewire.errors import InvalidOption, SequenceNotRising
 from tapewire.files import sync
 from tapewire.protocol import types_file
 from tapewire.protocol.layout import MessageLayout
 
-__all__ = ["StagedRun", "StagingOptions", "StagingTask", "append", "batches", "columns_of", "merge"]
+__all__ = ["StagedRun", "StagingOptions", "StagingTask", "batches", "columns_of", "merge"]
 
 BUFFER_BYTES = 16 << 20  # of rows that are sorted by log and number at a time
 MAX_OPEN = 64  # writers open at a time: each holds four descriptors and a mapping
@@ -116,10 +118,11 @@ class StagingTask:
         self._split = split
         self._options = options
         self._config = _config(options.segment_bytes, options.sparse)
+        self._layouts = [] if options.layout is None else [options.layout]
         self._buffer: list[Any] = []
         self._buffered = 0
         self._logs: dict[str, _Log] = {}
-        self._writers: OrderedDict[str, Any] = OrderedDict()
+        self._writers: OpenLogs[Path, LogWriter] = OpenLogs(MAX_OPEN)
         self._made = 0
         self.records = 0
         self.digest = Digest()
@@ -151,8 +154,7 @@ class StagingTask:
 
     def close(self) -> None:
         """Make every queue durable. Closing twice is fine."""
-        while self._writers:
-            _close(self._writers.popitem()[1])
+        self._writers.close()
 
     def add(self, batch: Any) -> None:
         """Take the rows of an Arrow record batch."""
@@ -181,7 +183,7 @@ class StagingTask:
         for log, columns in self._split(pa.Table.from_batches(batches)):
             self.records += len(columns)
             if self._options.digested:
-                self.digest.add(columns.digest(log))
+                self.digest.add(Digest.of(log, columns))
             self._append(log, rising(log, columns, drop=self._options.drop))
 
     def _append(self, log: str, columns: RecordColumns) -> None:
@@ -193,7 +195,7 @@ class StagingTask:
             at.current = self._new_run(log)
             self._fold(at)
         run = at.current
-        append(self._writer(run), columns)
+        self._writer(run).append(columns, self._layouts)
         if run.first_seq < 0:
             run.first_seq = 0 if columns.seq is None else int(columns.seq[0])
         run.records += len(columns)
@@ -208,11 +210,8 @@ class StagingTask:
             log.done[-MAX_RUNS:] = [self._merged(last)]
 
     def _merged(self, runs: Sequence[_OpenRun]) -> _OpenRun:
-        for run in runs:
-            writer = self._writers.pop(os.fspath(run.folder), None)
-            if writer is not None:
-                _close(writer)
         folders = [run.folder for run in runs]
+        self._writers.close_logs(folders)
         made = merge(
             runs[0].log, folders, self._new_folder(), self._config, drop=self._options.drop
         )
@@ -228,19 +227,8 @@ class StagingTask:
     def _new_run(self, log: str) -> _OpenRun:
         return _OpenRun(log, self._new_folder())
 
-    def _writer(self, run: _OpenRun) -> Any:
-        key = os.fspath(run.folder)
-        writer = self._writers.get(key)
-        if writer is None:
-            while len(self._writers) >= MAX_OPEN:
-                _close(self._writers.popitem(last=False)[1])
-            new = not run.records
-            writer = tw.open_publisher(run.folder, config=self._config)
-            self._writers[key] = writer
-            if new and self._options.layout is not None:
-                types_file.merge(run.folder, [self._options.layout])
-        self._writers.move_to_end(key)
-        return writer
+    def _writer(self, run: _OpenRun) -> LogWriter:
+        return self._writers.get(run.folder, lambda: LogWriter(run.folder, self._config))
 
 
 def rising(log: str, columns: RecordColumns, *, drop: bool) -> RecordColumns:
@@ -255,7 +243,7 @@ def rising(log: str, columns: RecordColumns, *, drop: bool) -> RecordColumns:
     if not twice.any():
         return columns
     if not drop:
-        raise duplicated(log, int(columns.seq[1:][twice][0]))
+        raise _duplicated(log, int(columns.seq[1:][twice][0]))
     return columns.take(np.flatnonzero(np.concatenate(([True], ~twice))))
 
 
@@ -282,20 +270,17 @@ def merge(
     made = _OpenRun(log, into)
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(tw.open_log(run)) for run in runs]
-        writer = tw.open_publisher(into, config=config)
-        try:
+        with LogWriter(into, config) as writer:
             parts = _by_number(readers) if config.sparse else _in_turn(readers)
             for columns in parts:
                 kept = rising(log, columns, drop=drop)
-                append(writer, kept)
+                writer.append(kept)
                 if made.first_seq < 0:
                     made.first_seq = (
                         int(kept.seq[0]) if config.sparse and kept.seq is not None else 0
                     )
                 made.records += len(kept)
-            made.last_seq = writer.next_seq - 1
-        finally:
-            _close(writer)
+            made.last_seq = writer.end_seq - 1
     types_file.merge(into, _layouts(runs))
     for part in spare:
         shutil.rmtree(part)
@@ -311,16 +296,10 @@ def columns_of(batch: Any) -> RecordColumns:
     return RecordColumns(
         batch.timestamp_ns,
         batch.type_id,
-        batch.flags & np.uint16(0xFF00),
+        batch.flags & USER_FLAGS,
         batch.to_arrow().column("payload"),
         batch.seq.astype(np.int64),
     )
-
-
-def append(writer: Any, columns: RecordColumns) -> None:
-    """Append rows; numbers only where the log is to keep theirs."""
-    seqs = columns.seq if writer.sparse else None
-    writer.append_batch(columns.type_id, columns.payload, columns.timestamp_ns, columns.flags, seqs)
 
 
 def batches(reader: Any) -> Iterator[RecordColumns]:
@@ -349,11 +328,11 @@ def _by_number(readers: Iterable[Any]) -> Iterator[RecordColumns]:
             heads.append((head, more))
     while heads:
         # Up to here nobody has anything that is not in its head.
-        horizon = min(head.numbers()[-1] for head, _ in heads)
+        horizon = min(head.seqs()[-1] for head, _ in heads)
         parts: list[RecordColumns] = []
         left: list[tuple[RecordColumns, Iterator[RecordColumns]]] = []
         for head, more in heads:
-            stop = int(np.searchsorted(head.numbers(), horizon, side="right"))
+            stop = int(np.searchsorted(head.seqs(), horizon, side="right"))
             if stop:
                 parts.append(head.part(0, stop))
             rest: RecordColumns | None = head.part(stop, len(head))
@@ -371,9 +350,9 @@ def _sorted(parts: Sequence[RecordColumns]) -> RecordColumns:
         np.concatenate([part.type_id for part in parts]),
         np.concatenate([part.flags for part in parts]),
         pa.concat_arrays([plain(part.payload) for part in parts]),
-        np.concatenate([part.numbers() for part in parts]),
+        np.concatenate([part.seqs() for part in parts]),
     )
-    return joined.take(np.argsort(joined.numbers(), kind="stable"))
+    return joined.take(np.argsort(joined.seqs(), kind="stable"))
 
 
 def _config(segment_bytes: int, sparse: bool) -> WriterConfig:
@@ -381,6 +360,8 @@ def _config(segment_bytes: int, sparse: bool) -> WriterConfig:
     return WriterConfig.archive(segment_bytes=segment_bytes, flush=None, sparse=sparse)
 
 
-def _close(writer: Any) -> None:
-    with writer:
-        writer.flush_sync()
+def _duplicated(log: str, seq: int) -> SequenceNotRising:
+    return SequenceNotRising(
+        f"a log has each number once: seq={seq}, log={log}",
+        hint='drop the duplicates, or leave them to the sink: option("duplicates", "drop")',
+    )

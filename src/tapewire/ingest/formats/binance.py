@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tapewire.ingest.lines import (
+from tapewire.ingest.capture_lines import (
     MAX_TIME_NS,
     WRONG_TYPE,
     BadRow,

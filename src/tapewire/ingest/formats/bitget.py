@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tapewire.ingest.checked import CheckedImporter
+from tapewire.ingest.capture_lines import WRONG_TYPE, BadRow
+from tapewire.ingest.checksum_captures import ChecksumImporter
 from tapewire.ingest.cryptofeed import milliseconds_ns
-from tapewire.ingest.lines import WRONG_TYPE, BadRow
 from tapewire.protocol.instruments import Instrument
 
 __all__ = ["Bitget"]
@@ -18,7 +18,7 @@ _VENUES = {"sp": "bitget_spot", "mc": "bitget_mix"}
 _SIDES = {"buy": False, "sell": True}
 
 
-class Bitget(CheckedImporter):
+class Bitget(ChecksumImporter):
     """Bitget, API version 1. Spot and futures have the same symbols: two venues here."""
 
     name: ClassVar[str] = "bitget"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, ClassVar
 
+from tapewire.ingest.capture_lines import WRONG_TYPE, BadRow, levels, whole
 from tapewire.ingest.cryptofeed import CryptofeedImporter
-from tapewire.ingest.lines import WRONG_TYPE, BadRow, levels, whole
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import (
     BOOK_EVENT,

@@ -30,7 +30,7 @@ from tapewire.ingest.formats.dbn_format import (
     mapped_symbol,
 )
 from tapewire.ingest.formats.dbn_rows import PRICE_DECIMALS, DbnRows
-from tapewire.ingest.model import Chunk
+from tapewire.ingest.importer import Chunk
 from tapewire.ingest.symbols import folder_name, known_instrument
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import numpy as np
 from tapewire.book.gaps import Gap
 from tapewire.ingest._parsers import L2Grouper
 from tapewire.ingest.formats.dbn_rows import UNDEFINED_PRICE, DbnRows, at_scale
-from tapewire.ingest.model import Chunk
-from tapewire.ingest.order_rows import book_chunk, trades_chunk
+from tapewire.ingest.importer import Chunk
+from tapewire.ingest.order_chunks import book_chunk, trades_chunk
 
 if TYPE_CHECKING:
-    from tapewire.ingest.model import ImportOptions
+    from tapewire.ingest.importer import ImportOptions
     from tapewire.ingest.report import Report
     from tapewire.protocol.instruments import Instrument
 

@@ -18,9 +18,9 @@ from tapewire.config import check_whole
 from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.formats.lobster_check import OrderbookCheck
+from tapewire.ingest.importer import Chunk
 from tapewire.ingest.local_time import NEW_YORK, midnight_ns
-from tapewire.ingest.model import Chunk
-from tapewire.ingest.order_rows import across, book_chunk, trades_chunk
+from tapewire.ingest.order_chunks import across, book_chunk, trades_chunk
 from tapewire.ingest.symbols import folder_name, known_instrument
 from tapewire.ingest.tables import TableBlock, TableColumn, bare_blocks
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tapewire.ingest.checked import CheckedImporter
+from tapewire.ingest.capture_lines import WRONG_TYPE, BadRow
+from tapewire.ingest.checksum_captures import ChecksumImporter
 from tapewire.ingest.cryptofeed import milliseconds_ns
-from tapewire.ingest.lines import WRONG_TYPE, BadRow
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import QUOTE, scaled
 
@@ -15,7 +15,7 @@ __all__ = ["Okx"]
 _SIDES = {"buy": False, "sell": True}  # the taker's → whether the buyer was the maker
 
 
-class Okx(CheckedImporter):
+class Okx(ChecksumImporter):
     """OKX, API version 5."""
 
     name: ClassVar[str] = "okx"

@@ -16,18 +16,15 @@ import numpy as np
 
 from tapewire.errors import CorruptSource
 from tapewire.ingest._parsers import L2Grouper
-from tapewire.ingest.channels import ChannelCheck
-from tapewire.ingest.merging import Reader, merged
-from tapewire.ingest.model import Chunk
-from tapewire.ingest.order_events import (
+from tapewire.ingest.channel_events import (
     ADD,
     CANCEL,
     DAY_NS,
     PRICE_IS_MARKET,
     SHANGHAI_NS,
     TRADE,
+    ChannelChunks,
     DatedOptions,
-    OrderChunks,
     Symbols,
     day_of,
     empty_events,
@@ -37,6 +34,9 @@ from tapewire.ingest.order_events import (
     with_keys,
     without_negatives,
 )
+from tapewire.ingest.channels import ChannelCheck
+from tapewire.ingest.importer import Chunk
+from tapewire.ingest.merging import Reader
 from tapewire.ingest.tables import (
     MISSING,
     TableBlock,
@@ -80,15 +80,10 @@ class Sse:
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
         """Events of all files in the order of their numbers, then the snapshots of each."""
-        out = OrderChunks(self.venue, self._options, self._symbols, report)
-        check = ChannelCheck(self.venue, self._options.check_gaps, self._symbols, out, report)
+        out = ChannelChunks(self.venue, self._options, self._symbols, report)
         snapshots = _Snapshots(self._options, self._symbols, out, report)
         readers = [self._reader(source, snapshots) for source in files]
-        for events in merged(readers, report):
-            for part in check.parts(events):
-                yield from out.chunks(part)
-            yield from snapshots.take()
-        yield from snapshots.take()
+        return ChannelCheck(out).chunks(readers, others=snapshots.take)
 
     def _reader(self, source: SourceFile, snapshots: _Snapshots) -> Reader:
         """What reads a file: its first line tells which kind it is."""
@@ -235,34 +230,6 @@ def _price(events: _Array, price: _Array, qty: _Array) -> None:
 # ---- the log of key=value lines
 
 
-def _log_columns() -> list[TableColumn]:
-    names = [
-        "MsgType",
-        "ChannelNo",
-        "BizIndex",
-        "OrderNo",
-        "Price",
-        "OrderQty",
-        "OrdType",
-        "Side",
-        "TransactTime",
-        "BidApplSeqNum",
-        "OfferApplSeqNum",
-        "LastPx",
-        "LastQty",
-        "ExecType",
-        "DataTimeStamp",
-        "NumTrades",
-    ]
-    levels = [
-        f"{side}Level[{i}].{what}"
-        for i in range(DEPTH)
-        for side in ("Bid", "Ask")
-        for what in ("Price", "Qty")
-    ]
-    return [TableColumn("SecurityID", "text"), *(TableColumn(name) for name in [*names, *levels])]
-
-
 _NEEDS = {
     ORDER_MESSAGE: [
         "ChannelNo",
@@ -286,6 +253,18 @@ _NEEDS = {
     ],
     SNAPSHOT: ["DataTimeStamp", "NumTrades"],
 }
+
+
+def _log_columns() -> list[TableColumn]:
+    names = dict.fromkeys(key for needs in _NEEDS.values() for key in needs)
+    levels = [
+        f"{side}Level[{i}].{what}"
+        for i in range(DEPTH)
+        for side in ("Bid", "Ask")
+        for what in ("Price", "Qty")
+    ]
+    numbers = [TableColumn(name) for name in ["MsgType", *names, *levels]]
+    return [TableColumn("SecurityID", "text"), *numbers]
 
 
 def _log_lanes(
@@ -396,7 +375,7 @@ class _Snapshots:
     stream = f"book_snapshot_{DEPTH}"
 
     def __init__(
-        self, options: SseOptions, symbols: Symbols, out: OrderChunks, report: Report
+        self, options: SseOptions, symbols: Symbols, out: ChannelChunks, report: Report
     ) -> None:
         self._symbols = symbols
         self._out = out

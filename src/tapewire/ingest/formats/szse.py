@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from tapewire.errors import CorruptSource
-from tapewire.ingest.channels import ChannelCheck
-from tapewire.ingest.merging import Reader, merged
-from tapewire.ingest.model import Chunk
-from tapewire.ingest.order_events import (
+from tapewire.ingest.channel_events import (
     ADD,
     CANCEL,
     PRICE_IS_MARKET,
     TRADE,
+    ChannelChunks,
     DatedOptions,
-    OrderChunks,
     Symbols,
     day_of,
     empty_events,
@@ -33,6 +30,9 @@ from tapewire.ingest.order_events import (
     with_keys,
     without_negatives,
 )
+from tapewire.ingest.channels import ChannelCheck
+from tapewire.ingest.importer import Chunk
+from tapewire.ingest.merging import Reader
 from tapewire.ingest.tables import TableBlock, TableColumn, csv_blocks, csv_header
 
 if TYPE_CHECKING:
@@ -66,12 +66,8 @@ class Szse:
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
         """Events of all files in the order of their numbers."""
-        out = OrderChunks(self.venue, self._options, self._symbols, report)
-        check = ChannelCheck(self.venue, self._options.check_gaps, self._symbols, out, report)
-        readers = [self._reader(source) for source in files]
-        for events in merged(readers, report):
-            for part in check.parts(events):
-                yield from out.chunks(part)
+        out = ChannelChunks(self.venue, self._options, self._symbols, report)
+        return ChannelCheck(out).chunks([self._reader(source) for source in files])
 
     def _reader(self, source: SourceFile) -> Reader:
         header = csv_header(source)

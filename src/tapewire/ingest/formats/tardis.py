@@ -15,7 +15,7 @@ import numpy as np
 from tapewire.errors import CorruptSource
 from tapewire.ingest._parsers import MISSING, L2Grouper
 from tapewire.ingest.file_options import FileOptions
-from tapewire.ingest.model import Chunk, ImportOptions
+from tapewire.ingest.importer import Chunk, ImportOptions
 from tapewire.ingest.symbols import folder_name, known_instrument
 from tapewire.ingest.tables import TableBlock, TableColumn, csv_blocks, csv_header
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tapewire.archive.transaction import RecordColumns, StagingOptions
-from tapewire.archive.transaction.record_columns import plain
+from tapewire.archive.record_columns import RecordColumns, plain
+from tapewire.archive.transaction import StagingOptions
 from tapewire.bus.layout import is_day
 from tapewire.bus.names import check_name
 from tapewire.clock import DAY_NS, date_of

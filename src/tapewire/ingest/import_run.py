@@ -12,12 +12,12 @@ from typing import Any
 
 from tapewire.errors import InvalidOption
 from tapewire.files import make_directories
+from tapewire.ingest.chunk_writer import ChunkWriter
+from tapewire.ingest.importer import ImportOptions, ImportSummary
 from tapewire.ingest.job import Job
-from tapewire.ingest.model import ImportOptions, ImportSummary
 from tapewire.ingest.registry import importer_class
 from tapewire.ingest.report import Report
 from tapewire.ingest.source import SourceFile
-from tapewire.ingest.target import Target
 
 __all__ = ["ImportProgress", "run"]
 
@@ -82,25 +82,25 @@ def run(
         if job.done:
             return job.told()
         with (
-            Target(archive, job) as target,
-            Report(job.folder, target.gap, target.instrument) as report,
+            ChunkWriter(archive, job) as writer,
+            Report(job.folder, writer.gap, writer.instrument) as report,
         ):
             for chunk in cls(chosen).chunks(sources, report):
-                target.write(chunk)
+                writer.write(chunk)
                 if progress is not None:
                     read = sum(source.read_bytes for source in sources)
-                    records = sum(log.count for log in target.logs.values())
+                    records = sum(log.count for log in writer.logs.values())
                     progress(ImportProgress(read, total_bytes, report.rows, records))
-            target.finish()
+            writer.finish()
         summary = ImportSummary(
             job=job.id,
             resumed=job.resumed,
-            logs=target.summaries(),
+            logs=writer.summaries(),
             rows=report.rows,
             bad=dict(report.bad_rows),
             skipped=dict(report.skipped),
-            gaps=sum(log.gaps for log in target.logs.values()),
-            untrusted=target.untrusted(),
+            gaps=sum(log.gaps for log in writer.logs.values()),
+            untrusted=writer.untrusted(),
             rejected=os.fspath(report.rejected) if report.bad_rows else None,
             seconds=time.monotonic() - started,
         )

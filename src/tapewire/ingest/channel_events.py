@@ -16,7 +16,7 @@ import numpy as np
 
 from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
-from tapewire.ingest.model import Chunk, ImportOptions
+from tapewire.ingest.importer import Chunk
 from tapewire.ingest.symbols import folder_name, known_instrument
 from tapewire.ingest.tables import MISSING, TableBlock
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "EVENT_DTYPE",
     "SEQ_BITS",
+    "ChannelChunks",
     "DatedOptions",
-    "OrderChunks",
     "Symbols",
     "channel_of",
     "day_of",
@@ -235,21 +235,20 @@ def times(events: _Array, days: _Array | int, clock_ns: _Array, received_ns: _Ar
         events["ingest_ns"][there] = received_ns[there] - SHANGHAI_NS
 
 
-class OrderChunks:
+class ChannelChunks:
     """Events in their order to chunks of "book" and "trades", stock by stock."""
 
     def __init__(
         self,
         venue: Literal["sse", "szse"],
-        options: ImportOptions,
+        options: DatedOptions,
         symbols: Symbols,
         report: Report,
     ) -> None:
-        self._venue: Literal["sse", "szse"]
-        self._venue = venue
-        self._options = options
+        self.venue: Literal["sse", "szse"] = venue
+        self.options = options
         self._symbols = symbols
-        self._report = report
+        self.report = report
         self._instruments: dict[int, Instrument | None] = {}
         self._latest_ns: dict[int, int] = {}
         self._days: dict[int, int] = {}  # symbol → day of its latest event
@@ -270,25 +269,25 @@ class OrderChunks:
         from tapewire.protocol.instruments import Instrument
 
         if symbol not in self._instruments:
-            options, name = self._options, self._symbols.names[symbol]
+            options, name = self.options, self._symbols.names[symbol]
             known = None
             if not options.symbols or name in options.symbols:
                 made = Instrument.of(
-                    self._venue,
+                    self.venue,
                     name,
                     options.price_scale,
                     options.size_scale,
-                    rules=self._venue,
+                    rules=self.venue,
                     book_mode="l3",
                 )
-                known = known_instrument(self._report, made, options)
+                known = known_instrument(self.report, made, options)
             self._instruments[symbol] = known
         return self._instruments[symbol]
 
     def _of_symbol(self, symbol: int, rows: _Array) -> Iterator[Chunk]:
         instrument = self.instrument(symbol)
         if instrument is None:
-            self._report.skipped["another symbol"] += len(rows)
+            self.report.skipped["another symbol"] += len(rows)
             return
         rows = self._with_resets(symbol, rows)
         # An event cannot be used before those in front of it were there.

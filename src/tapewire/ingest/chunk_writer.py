@@ -1,8 +1,7 @@
-"""The archive of an import: chunks into logs by day, instruments, gaps."""
+"""Writes what an importer yields into an archive: chunks by day, instruments, gaps."""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 import os
@@ -10,24 +9,25 @@ from pathlib import Path
 
 import numpy as np
 
+from tapewire.archive.open_logs import OpenLogs
 from tapewire.book.gaps import Gap
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.clock import DAY_NS, date_of
 from tapewire.errors import InvalidMessage
-from tapewire.ingest.books import RunningBook
+from tapewire.ingest.import_log import ImportLog
+from tapewire.ingest.importer import Chunk, LogSummary
 from tapewire.ingest.job import Job
-from tapewire.ingest.log_writer import LogWriter
-from tapewire.ingest.model import Chunk, LogSummary
+from tapewire.ingest.running_book import RunningBook
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import BOOK_EVENT
 
-__all__ = ["Target"]
+__all__ = ["ChunkWriter"]
 
 MAX_OPEN = 128  # logs open at a time: each holds some descriptors and a mapping
 _Stream = tuple[str, str, str]
 
 
-class Target:
+class ChunkWriter:
     """Where the records of a job go.
 
     Attributes:
@@ -42,12 +42,12 @@ class Target:
         if own is None or not os.path.samefile(os.path.dirname(own), archive):
             self._instruments = Instruments()  # those of an archive that this one lies in
         self._books: dict[_Stream, RunningBook] = {}
-        self._current: dict[_Stream, tuple[int, LogWriter]] = {}
-        self._open: collections.OrderedDict[str, LogWriter] = collections.OrderedDict()
+        self._current: dict[_Stream, tuple[int, ImportLog]] = {}
+        self._open: OpenLogs[str, ImportLog] = OpenLogs(MAX_OPEN)
         self._unsaved = False
-        self.logs: dict[str, LogWriter] = {}
+        self.logs: dict[str, ImportLog] = {}
 
-    def __enter__(self) -> Target:
+    def __enter__(self) -> ChunkWriter:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -86,7 +86,7 @@ class Target:
             log = self._log_of(stream, int(days[start]), int(times[start]))
             whole = start == 0 and stop == len(times)
             rows = chunk.payloads if whole else chunk.payloads[start:stop]
-            log.append(chunk.type_id, times[start:stop], rows)
+            log.append_chunk(chunk.type_id, times[start:stop], rows)
             if stream in self._books:
                 self._books[stream].catch_up(log)
 
@@ -115,34 +115,34 @@ class Target:
         """Make every log durable."""
         for book in self._books.values():
             book.close()
-        while self._open:
-            self._open.popitem()[1].close()
+        self._open.close()
 
-    def _log_of(self, stream: _Stream, day: int, timestamp_ns: int) -> LogWriter:
+    def _log_of(self, stream: _Stream, day: int, timestamp_ns: int) -> ImportLog:
         """The log of a stream's day; a new one begins with the book as it stands."""
         known = self._current.get(stream)
         if known is not None and known[0] == day:
-            self._keep(known[1])
-            return known[1]
+            return self._opened(known[1])
         venue, symbol, name = stream
-        date = date_of(day)
-        folder = self._layout.log(venue, symbol, date, name)
-        path = folder.relative_to(self._layout.root).as_posix()
+        path = self._layout.log(venue, symbol, date_of(day), name)
+        key = path.relative_to(self._layout.root).as_posix()
         if known is not None:
-            self._open.pop(known[1].log, None)
-            known[1].close()
+            self._open.close_logs([known[1].log])
         if self._unsaved:
             self._instruments.save(self._layout.root)
             self._unsaved = False
-        log = self.logs.get(path)
+        log = self.logs.get(key)
         if log is None:
-            log = self.logs[path] = LogWriter(path, folder, self._job)
+            log = self._open.get(key, lambda: ImportLog(key, path, self._job))
+            self.logs[key] = log
             self._begin(stream, log, timestamp_ns)
-        self._keep(log)
         self._current[stream] = (day, log)
-        return log
+        return self._opened(log)
 
-    def _begin(self, stream: _Stream, log: LogWriter, timestamp_ns: int) -> None:
+    def _opened(self, log: ImportLog) -> ImportLog:
+        """Count a log among the open ones: the next append opens it if it was closed."""
+        return self._open.get(log.log, lambda: log)
+
+    def _begin(self, stream: _Stream, log: ImportLog, timestamp_ns: int) -> None:
         venue, symbol, name = stream
         if name != "book":
             return
@@ -150,14 +150,8 @@ class Target:
         if running is not None:
             payloads = running.snapshot(timestamp_ns)
             if payloads:
-                log.append(BOOK_EVENT, np.full(len(payloads), timestamp_ns), payloads)
+                log.append_chunk(BOOK_EVENT, np.full(len(payloads), timestamp_ns), payloads)
             return
         instrument = self._instruments.get(venue, symbol)
         if instrument is not None and instrument.book_mode == "l2":
             self._books[stream] = RunningBook(instrument, name)
-
-    def _keep(self, log: LogWriter) -> None:
-        self._open[log.log] = log
-        self._open.move_to_end(log.log)
-        while len(self._open) > MAX_OPEN:
-            self._open.popitem(last=False)[1].close()

@@ -11,8 +11,8 @@ import numpy as np
 from tapewire.book.gaps import Gap
 from tapewire.bus.names import check_name
 from tapewire.errors import CorruptSource, InvalidMessage, InvalidName
-from tapewire.ingest.log_writer import SEGMENT_BYTES
-from tapewire.ingest.model import Chunk, ImportOptions
+from tapewire.ingest.import_log import SEGMENT_BYTES
+from tapewire.ingest.importer import Chunk, ImportOptions
 from tapewire.ingest.pending import Pending
 from tapewire.ingest.report import Report
 from tapewire.ingest.source import SourceFile

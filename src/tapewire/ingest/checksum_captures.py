@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapewire.book.checksums import TextBook
+from tapewire.ingest.capture_lines import WRONG_TYPE, BadRow, levels
 from tapewire.ingest.cryptofeed import CryptofeedImporter, milliseconds_ns
-from tapewire.ingest.lines import WRONG_TYPE, BadRow, levels
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import BOOK_EVENT, TRADE_TICK, l2_diff, l2_snapshot
 
-__all__ = ["CheckedImporter"]
+__all__ = ["ChecksumImporter"]
 
 
-class CheckedImporter(CryptofeedImporter):
+class ChecksumImporter(CryptofeedImporter):
     """Messages ``{"arg": {"channel", "instId"}, "action", "data"}``, books with a checksum.
 
     After each update the book, kept in the venue's own strings, must have the checksum that the

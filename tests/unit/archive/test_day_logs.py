@@ -4,8 +4,9 @@ import resource
 import pytest
 
 import tapewire as tw
-from tapewire.archive import day_log
-from tapewire.archive.day_log import DayLog, OpenDayLogs
+from tapewire.archive import day_logs
+from tapewire.archive.day_logs import DayLog, OpenDayLogs
+from tapewire.archive.record_columns import RecordColumns
 from tapewire.archive.tree import Stream
 from tapewire.bus import ArchiveLayout
 from tapewire.clock import date_of
@@ -22,10 +23,10 @@ def batch(tmp):
 
 @pytest.mark.parametrize("way", ["another day takes its place", "it was idle"])
 def test_a_log_that_cannot_be_made_durable_stays_until_it_is(tmp, batch, monkeypatch, way):
-    shelf = OpenDayLogs(ArchiveLayout(tmp / "archive"), 1 << 20, 1, close_after=-1.0)
+    logs = OpenDayLogs(ArchiveLayout(tmp / "archive"), 1 << 20, 1, close_after=-1.0)
     stream = Stream("okx", "BTC-USDT", "book")
-    log = shelf.get(stream, 20_000)
-    log.append(batch)
+    log = logs.get(stream, 20_000)
+    log.append(RecordColumns.of_batch(batch))
 
     def fails(_):
         raise StorageError("no", path="archive", errno=28)
@@ -33,33 +34,33 @@ def test_a_log_that_cannot_be_made_durable_stays_until_it_is(tmp, batch, monkeyp
     with monkeypatch.context() as broken:
         broken.setattr(DayLog, "sync", fails)
         with pytest.raises(OSError, match="no"):
-            _ = shelf.get(stream, 20_001) if way.startswith("another") else shelf.close_idle()
+            _ = logs.get(stream, 20_001) if way.startswith("another") else logs.close_idle()
         with pytest.raises(OSError, match="no"):
-            shelf.sync()  # what a commit relies on
-    shelf.sync()
+            logs.sync()  # what a commit relies on
+    logs.sync()
     assert not log.dirty
-    shelf.close()
+    logs.close()
 
 
 def test_there_is_room_for_two_days_of_each_queue_within_the_descriptors(monkeypatch):
     allowed = 20_000
     monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
-    assert day_log.may_be_open(500) == 1000
+    assert day_logs.may_be_open(500) == 1000
     allowed = 1024  # a queue takes two, a log four
-    open_logs = day_log.may_be_open(100)
+    open_logs = day_logs.may_be_open(100)
     assert 100 < open_logs <= (1024 - 2 * 100) // 4
-    assert day_log.may_be_open(500) == day_log.LEAST_OPEN
+    assert day_logs.may_be_open(500) == day_logs.LEAST_OPEN
 
 
 def test_every_folder_down_to_a_log_is_on_disk_before_the_log(tmp, monkeypatch):
     """Those a killed tap has made too: it may not have come to sync them."""
     (tmp / "v1" / "okx").mkdir(parents=True)
     synced = []
-    monkeypatch.setattr(day_log, "sync", synced.append)
-    shelf = OpenDayLogs(ArchiveLayout(tmp), 65536, None, 60.0)
+    monkeypatch.setattr(day_logs, "sync", synced.append)
+    logs = OpenDayLogs(ArchiveLayout(tmp), 65536, None, 60.0)
     for stream in ("trades", "book"):
-        shelf.get(Stream("okx", "BTCUSDT", stream), 0)
-    shelf.close()
+        logs.get(Stream("okx", "BTCUSDT", stream), 0)
+    logs.close()
     okx = tmp / "v1" / "okx"
     day = okx / "BTCUSDT" / "1970-01-01"
     assert synced == [tmp, tmp / "v1", okx, okx / "BTCUSDT", day, day]

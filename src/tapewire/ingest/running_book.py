@@ -11,7 +11,7 @@ import tapewire as tw
 from tapewire.book import L2Book
 from tapewire.book.gaps import Gap
 from tapewire.errors import CorruptMetadata
-from tapewire.ingest.log_writer import LogWriter
+from tapewire.ingest.import_log import ImportLog
 from tapewire.protocol.market import l2_diff, l2_snapshot
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class RunningBook:
         self.stream = stream
         self.book = L2Book(instrument.price_scale, instrument.size_scale, on_gap="resync")
         self._reader: Any = None
-        self._log: LogWriter | None = None
+        self._log: ImportLog | None = None
         # How much of each log: times that go back over midnight come back to the one before.
         self._read: collections.Counter[str] = collections.Counter()
-        self._told: list[tuple[LogWriter, Gap]] = []
+        self._told: list[tuple[ImportLog, Gap]] = []
 
     def __repr__(self) -> str:
         return f"RunningBook({self.instrument.venue}:{self.instrument.symbol}, {self.book!r})"
@@ -65,14 +65,14 @@ class RunningBook:
             events.append(l2_diff(self.instrument, timestamp_ns, bids=bids[part], asks=asks[part]))
         return events
 
-    def catch_up(self, log: LogWriter) -> None:
+    def catch_up(self, log: ImportLog) -> None:
         """Apply what the job has put into `log` since the last call, and tell the ledger."""
         if log is not self._log:
             self.close()
             self._log = log
             log.follower = self
         if self._reader is None:
-            self._reader = tw.open_log(log.folder)
+            self._reader = tw.open_log(log.path)
             self._reader.seek_seq(log.first_seq + self._read[log.log])
         while (left := log.count - self._read[log.log]) > 0:
             batch = self._reader.read_batch(min(left, _BATCH))
@@ -80,17 +80,17 @@ class RunningBook:
                 raise CorruptMetadata(
                     f"records of this import are not in its log: records={left}, "
                     f"first_seq={log.next_seq - left}",
-                    path=os.fspath(log.folder),
+                    path=os.fspath(log.path),
                     hint="something removes from the archive meanwhile: import into a new one",
                 )
             self.book.apply_batch(batch)
             self._read[log.log] += len(batch)
         self._tell(log)
 
-    def _tell(self, log: LogWriter) -> None:
+    def _tell(self, log: ImportLog) -> None:
         """New gaps to the ledger of the log they were found in; those that ended, again."""
         found = self.book.gaps
-        news: dict[str, tuple[LogWriter, list[Gap]]] = {}  # a ledger is synced once a call
+        news: dict[str, tuple[ImportLog, list[Gap]]] = {}  # a ledger is synced once a call
         for i, old in enumerate(found):
             if i == len(self._told):
                 where, entry = log, self._entry(old)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapewire.ingest.model import Chunk
+from tapewire.ingest.importer import Chunk
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument
