@@ -8,10 +8,13 @@ import shutil
 import pytest
 
 from tapewire import bus, replay
+from tapewire.archive.job_marks import JobMarks
 from tapewire.book.gaps import Gap, GapLedger
-from tapewire.errors import NotALog
+from tapewire.errors import InvalidOption, NotALog
 from tapewire.protocol.instruments import Instruments
 from tapewire.queue.status import status
+from tapewire.refine import RefineOptions, refined_table
+from tapewire.refine.ledger import RefineLedger
 from tapewire.replay import snapshots
 from tapewire.spark import jobs
 from tests.support.raw_tapes import (
@@ -22,6 +25,7 @@ from tests.support.raw_tapes import (
     clean_logs,
     plain_split,
     raw_rows,
+    table_logs,
     write_raw,
 )
 
@@ -145,6 +149,113 @@ def test_raw_logs_that_grew_behind_a_kill_lose_no_record(spark, tmp_path, monkey
     write_raw(other, rows[:600])
     jobs.refine(spark, str(tmp_path / "*" / "streams"), tmp_path / "clean")
     assert clean_logs(tmp_path / "clean") == plain_split(rows)
+
+
+def save_a_part(save):
+    """A sink that is killed when it has published the logs of one symbol."""
+
+    def save_and_die(frame, *rest):
+        save(frame.where("symbol = '000001'"), *rest)
+        killed()
+
+    return save_and_die
+
+
+# What is replaced by a function that kills the run at the call of it. That of "before it saves" is
+# in a test of its own.
+KILLS = {
+    "before it removes marks": (JobMarks, "forget", killed),
+    "while it saves": (refine_job, "_save", save_a_part(refine_job._save)),
+    "before it removes stale logs": (refine_job._Run, "_remove_stale", killed),
+    "before it completes": (RefineLedger, "complete", killed),
+    "before it finishes": (refine_job, "run_parts", killed),
+}
+
+
+@pytest.mark.parametrize(
+    ("late", "kill"),
+    [
+        *(("drop", kill) for kill in KILLS),
+        ("separate", "while it saves"),
+        ("separate", "before it completes"),
+    ],
+)
+def test_a_run_that_is_killed_is_carried_out_by_the_next_one(
+    spark, tmp_path, monkeypatch, late, kill
+):
+    """The raw log has grown since. Late records go elsewhere, or where they went before."""
+    raw = bus.Layout(tmp_path / "bus").streams.raw(VENUE)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    rows = raw_rows(600, late_every=40)
+    rows[300:310] = [None] * 10
+    write_raw(raw, rows[:200])
+    jobs.refine(spark, tmp_path / "bus", tmp_path / "clean", late="separate")
+    write_raw(raw, rows[:400])
+    with monkeypatch.context() as patched:
+        patched.setattr(*KILLS[kill])
+        with pytest.raises(KeyboardInterrupt):
+            jobs.refine(spark, tmp_path / "bus", tmp_path / "clean", late=late)
+    write_raw(raw, rows)
+    last = jobs.refine(spark, tmp_path / "bus", tmp_path / "clean", late=late)
+
+    want = plain_split(rows, late=late)
+    assert clean_logs(tmp_path / "clean") == want
+    assert (last.done + last.skipped, last.failed) == (len(want), 0)
+    layout = bus.ArchiveLayout(tmp_path / "clean")
+    for name in want:
+        lost = [g for g in GapLedger(layout.log(*name.split("/"))).read() if g.kind == "record"]
+        assert [(gap.first, gap.last) for gap in lost] == (
+            [(300, 309)] if "2024-01-02" in name else []
+        )
+    again = jobs.refine(spark, tmp_path / "bus", tmp_path / "clean", late=late)
+    assert (again.done, again.skipped, again.rows) == (0, len(want), 0)
+
+
+def test_a_replacement_that_is_killed_is_carried_out_though_the_raw_log_has_grown(
+    spark, tmp_path, monkeypatch
+):
+    """The new raw log has grown past the end of the old one, as if it had only been continued."""
+    Instruments(INSTRUMENTS).save(tmp_path)
+    old, new = raw_rows(500, seed=1), raw_rows(900, seed=2)
+    write_raw(tmp_path / "raw", old)
+    jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+    shutil.rmtree(tmp_path / "raw")
+    write_raw(tmp_path / "raw", new[:300])
+    with monkeypatch.context() as patched:
+        patched.setattr(refine_job, "_save", save_a_part(refine_job._save))
+        with pytest.raises(KeyboardInterrupt):
+            jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+    write_raw(tmp_path / "raw", new)
+    jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+    assert clean_logs(tmp_path / "clean") == plain_split(new)
+
+
+def test_a_snapshot_interval_is_checked_before_anything_is_read(tmp_path):
+    with pytest.raises(InvalidOption, match="snapshot_seconds=0"):
+        jobs.refine(None, tmp_path / "missing", tmp_path / "clean", snapshot_seconds=0)
+
+
+def test_records_of_another_day_are_left_out_and_reported(spark, tmp_path):
+    archive_raw(tmp_path / "raw", ROWS)
+    layout = bus.ArchiveLayout(tmp_path / "raw")
+    write_raw(layout.raw(VENUE, "2024-01-01"), [ROWS[3_990]], first_seq=9_000)
+    summary = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
+
+    assert clean_logs(tmp_path / "clean") == plain_split(ROWS)
+    (finding,) = [finding for finding in summary.findings if "another day" in finding.what]
+    assert (finding.kind, finding.where) == ("damage", str(layout.raw(VENUE, "2024-01-01")))
+
+
+def test_the_table_of_one_process_equals_the_archive(spark, tmp_path):
+    rows = raw_rows(1_000, late_every=40, stranger_every=50)
+    Instruments(INSTRUMENTS).save(tmp_path)
+    write_raw(tmp_path / "a" / "streams" / "raw" / VENUE / "queue", rows)
+    write_raw(tmp_path / "b" / "streams" / "raw" / VENUE / "queue", raw_rows(700, seed=2))
+    source = str(tmp_path / "*" / "streams")
+    jobs.refine(spark, source, tmp_path / "clean", late="separate", lateness=2)
+
+    table = refined_table(source, RefineOptions(late="separate", lateness=2))
+    assert table_logs(table) == clean_logs(tmp_path / "clean")
 
 
 def test_the_ledger_of_a_raw_queue_is_told_once_however_often_it_is_refined(spark, tmp_path):

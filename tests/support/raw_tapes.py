@@ -118,6 +118,16 @@ def clean_logs(root):
     return found
 
 
+def table_logs(table):
+    """The same of a table of `refined_table`."""
+    found = {}
+    for row in table.to_pylist():
+        name = f"{row['venue']}/{row['symbol']}/{_date(row['timestamp_ns'] // DAY_NS)}"
+        record = tuple(row[n] for n in ("seq", "timestamp_ns", "type_id", "flags", "payload"))
+        found.setdefault(f"{name}/{row['stream']}", []).append(record)
+    return found
+
+
 def _date(day):
     import datetime as dt
 

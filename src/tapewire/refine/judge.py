@@ -19,12 +19,12 @@ __all__ = [
     "JUDGED_SCHEMA",
     "KEPT",
     "LATE",
-    "THERE",
+    "PRESENT",
     "Judge",
     "VenueJudge",
 ]
 
-DUPLICATE, CONFLICT, LATE, THERE = range(KEPT + 1, KEPT + 5)
+DUPLICATE, CONFLICT, LATE, PRESENT = range(KEPT + 1, KEPT + 5)
 JUDGED_SCHEMA = pa.schema(
     [
         ("seq", pa.int64()),
@@ -119,7 +119,7 @@ class Judge:
                 verdict[late & (verdict == KEPT)] = LATE
             log = batch["log"]
             there = batch["seq"].to_numpy() < self._ends[log.to_numpy()]
-            verdict[there & (verdict == KEPT)] = THERE
+            verdict[there & (verdict == KEPT)] = PRESENT
             yield pa.record_batch(
                 [
                     *(batch[name] for name in JUDGED_SCHEMA.names[:5]),

@@ -10,15 +10,18 @@ clean logs are next to them: `<target>/_tapewire/done/refine/<clean log>.json`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from tapewire.archive.job_marks import JobMarks
+from tapewire.book.gaps import Gap
+from tapewire.refine.survey import RefineFinding
 
 __all__ = ["JOB", "DoneUnit", "PendingUnit", "RefineLedger", "UnitEntry"]
 
 JOB = "refine"
+_GAP = {field.name for field in fields(Gap)}
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ class PendingUnit:
     Attributes:
         inputs: The raw logs as that run saw them.
         options: Options of that run.
-        logs: Every clean log that may exist for this unit.
-        replace: Whether that run replaces all of them.
+        logs: Clean logs that may exist for this unit besides those of what is done.
+        replace: Whether that run replaces every clean log of this unit.
     """
 
     inputs: list[dict[str, Any]]
@@ -109,8 +112,8 @@ class RefineLedger:
         try:
             done, pending = mark.result["done"], mark.result["pending"]
             return UnitEntry(
-                None if done is None else DoneUnit(**done),
-                None if pending is None else PendingUnit(**pending),
+                None if done is None else _done_unit(done),
+                None if pending is None else _pending_unit(pending),
             )
         except (KeyError, TypeError):
             return UnitEntry()
@@ -125,9 +128,10 @@ class RefineLedger:
         done = entry.done
         if done is not None and (again or done.options != run.options):
             done = None
-        logs = sorted(entry.logs.union(run.logs))
-        self._write(unit, done, PendingUnit(run.inputs, run.options, logs, run.replace))
-        for log in logs if run.replace else run.logs:
+        logs = entry.logs.union(run.logs)
+        others = sorted(logs.difference(() if done is None else done.logs))
+        self._write(unit, done, PendingUnit(run.inputs, run.options, others, run.replace))
+        for log in sorted(logs) if run.replace else run.logs:
             self._marks.forget(log)
 
     def complete(self, unit: str, done: DoneUnit) -> None:
@@ -148,6 +152,46 @@ class RefineLedger:
             "pending": None if pending is None else asdict(pending),
         }
         self._marks.write(_part(unit), [], {}, result)
+
+
+def _done_unit(value: Mapping[str, Any]) -> DoneUnit:
+    done = DoneUnit(**value)
+    _check_run(done.inputs, done.options)
+    if not isinstance(done.logs, dict) or not isinstance(done.counts, dict):
+        raise TypeError("logs and counts must be objects")
+    _check_integers(*done.logs.values(), *done.counts.values(), *done.clocks)
+    if not all(isinstance(gap, dict) and gap.keys() == _GAP for gap in done.gaps):
+        raise TypeError("gaps must have the members of a gap")
+    _check_integers(*(gap["timestamp_ns"] for gap in done.gaps))
+    for finding in done.findings:
+        RefineFinding(**finding)
+    return done
+
+
+def _pending_unit(value: Mapping[str, Any]) -> PendingUnit:
+    pending = PendingUnit(**value)
+    _check_run(pending.inputs, pending.options)
+    if not all(isinstance(log, str) for log in pending.logs):
+        raise TypeError("logs must be names")
+    if not isinstance(pending.replace, bool):
+        raise TypeError("replace must be true or false")
+    return pending
+
+
+def _check_run(inputs: Sequence[Mapping[str, Any]], options: Any) -> None:
+    if not isinstance(options, dict):
+        raise TypeError("options must be an object")
+    for each in inputs:
+        if not isinstance(each["path"], str):
+            raise TypeError("path must be a string")
+        first, end = each["first_seq"], each["next_seq"]
+        if (first, end) != (None, None):
+            _check_integers(first, end)
+
+
+def _check_integers(*values: Any) -> None:
+    if not all(type(value) is int for value in values):
+        raise TypeError("counts, clocks and sequence numbers must be integers")
 
 
 def _part(unit: str) -> str:

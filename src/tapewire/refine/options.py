@@ -51,6 +51,7 @@ class RefineOptions:
             raise InvalidOption(
                 f"lateness must be at most {MAX_LATENESS:g} s: lateness={self.lateness!r}"
             )
+        check_at_least("snapshot_seconds", self.snapshot_seconds, 1e-9)
         ReadOptions.parse({"path": ".", "on_damage": self.on_damage})  # raises if it is unknown
 
     @property

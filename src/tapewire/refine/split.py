@@ -50,11 +50,13 @@ class RawSlice:
         part: The slice.
         source: Index of its log among the raw logs of the run.
         clock_ns: The highest time before it in its log.
+        date: The day of its log; records of other days are left out. None: all days.
     """
 
     part: Slice
     source: int
     clock_ns: int
+    date: str | None = None
 
 
 class Split:
@@ -90,15 +92,16 @@ class Split:
                 # Nothing is late before the first record; the subtraction must not wrap.
                 late = times < np.maximum(before, lateness_ns) - lateness_ns
                 places, names = clean_names(batch, owners, self._keys)
-                logs = self._logs_of(names, places, late)
+                logs = self._logs_of(names, places, late, raw.date)
                 chosen = logs >= 0
                 self._count(int(chosen.sum()))
                 if chosen.any():
                     rows = RowColumns(batch, raw.part.log.name, chosen)
                     yield _row_batch(rows, batch, owners, logs, late, chosen, raw.source)
 
-    def _logs_of(self, names: list[str], places: _Array, late: _Array) -> _Array:
+    def _logs_of(self, names: list[str], places: _Array, late: _Array, date: str | None) -> _Array:
         """Index of the clean log of each record; -1 if it goes to none."""
+        names = [name if date in (None, name.split("/")[2]) else "" for name in names]
         table = np.array([self._logs.get(name, -1) for name in names] + [-1], "i4")
         logs = table[places]
         if self._options.late == "separate":

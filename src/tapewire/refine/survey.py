@@ -34,6 +34,7 @@ __all__ = [
     "UnitSurvey",
     "clean_log_names",
     "late_log_names",
+    "share_clean_logs",
     "survey_slice",
     "survey_unit",
 ]
@@ -173,7 +174,7 @@ def survey_unit(unit: RawUnit, seen: Sequence[Sequence[SliceSurvey]], source: in
         clock = unit.clocks[i] if i < len(unit.clocks) else NO_CLOCK
         last: int | None = None
         for part, each in zip(parts, surveys, strict=True):
-            found.slices.append(RawSlice(part, source + i, clock))
+            found.slices.append(RawSlice(part, source + i, clock, unit.date))
             clock = max(clock, each.clock_ns)
             for name, count in each.records.items():
                 found.records[name] = found.records.get(name, 0) + count
@@ -213,6 +214,12 @@ def clean_log_names(surveys: Sequence[UnitSurvey], options: RefineOptions) -> li
 def late_log_names(names: Iterable[str], options: RefineOptions) -> list[str]:
     """The logs of late records beside these clean logs; none unless late records are separated."""
     return [f"{name}_late" for name in names] if options.late == "separate" else []
+
+
+def share_clean_logs(surveys: Sequence[UnitSurvey]) -> bool:
+    """Whether a clean log may get records of more than one raw log."""
+    names = {name for each in surveys for name in each.records}
+    return len(names) < sum(len(each.records) * len(each.unit.logs) for each in surveys)
 
 
 def _leave_out_other_days(unit: RawUnit, found: UnitSurvey) -> None:

@@ -22,12 +22,16 @@ from tapewire.refine.options import RefineOptions
 from tapewire.refine.owners import InstrumentKeys, instruments_beside
 from tapewire.refine.raw_units import raw_logs, units_of
 from tapewire.refine.split import SPLIT_SCHEMA, Split
-from tapewire.refine.survey import clean_log_names, survey_slice, survey_unit
+from tapewire.refine.survey import (
+    clean_log_names,
+    share_clean_logs,
+    survey_slice,
+    survey_unit,
+)
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instruments
-    from tapewire.refine.raw_units import RawUnit
-    from tapewire.refine.survey import SliceSurvey
+    from tapewire.refine.survey import SliceSurvey, UnitSurvey
     from tapewire.scan.slices import Slice
 
 __all__ = ["refined_table"]
@@ -39,10 +43,10 @@ def refined_table(
     *,
     instruments: Instruments | None = None,
 ) -> pa.Table:
-    """Refine raw logs in memory, for a notebook or a test; the records that clean logs would hold.
+    """Refine raw logs in memory; the records that their clean logs would hold.
 
-    The rows are those that `tapewire.spark.jobs.refine` writes, sorted by venue, symbol, day,
-    stream and sequence number. Memory: all records of the source, so give it a day at a time.
+    The rows are those that `tapewire.spark.jobs.refine` writes, by clean log (venue, symbol, day,
+    stream) and sequence number. Memory: all records of the source, so give it a day at a time.
 
     Args:
         source: A raw log, an archive or a bus with raw logs, or a glob of those.
@@ -71,23 +75,20 @@ def refined_table(
         keys = InstrumentKeys.of_files(instruments_beside([log.path for log in logs]))
     else:
         keys = InstrumentKeys(instruments)
-    return pa.concat_tables(_refined_unit(unit, keys, options) for unit in units_of(logs))
-
-
-def _refined_unit(unit: RawUnit, keys: InstrumentKeys, options: RefineOptions) -> pa.Table:
-    unit.plan(options.reading, 1)
-    surveys = [
-        [_surveyed(part, keys, options) for part in parts_of_log] for parts_of_log in unit.slices
-    ]
-    found = survey_unit(unit, surveys, 0)
-    names = clean_log_names([found], options)
+    surveys: list[UnitSurvey] = []
+    source_index = 0
+    for unit in units_of(logs):
+        unit.plan(options.reading, 1)
+        seen = [[_surveyed(part, keys, options) for part in parts] for parts in unit.slices]
+        surveys.append(survey_unit(unit, seen, source_index))
+        source_index += len(unit.logs)
+    names = sorted(clean_log_names(surveys, options), key=lambda name: name.split("/"))
     split = Split(keys, {name: index for index, name in enumerate(names)}, options)
-    batches = [batch for raw in found.slices for batch in split.rows(raw)]
+    batches = [batch for found in surveys for raw in found.slices for batch in split.rows(raw)]
     rows = pa.Table.from_batches(batches, SPLIT_SCHEMA)
-    if len(unit.logs) > 1:
+    if share_clean_logs(surveys):
         rows = _judged(rows, BY_VENUE_EVENT, VenueJudge(), SPLIT_SCHEMA)
-    judge = Judge(names, options.late == "drop")
-    rows = _judged(rows, BY_SEQUENCE, judge, JUDGED_SCHEMA)
+    rows = _judged(rows, BY_SEQUENCE, Judge(names, options.late == "drop"), JUDGED_SCHEMA)
     return rows.filter(pc.equal(rows["verdict"], KEPT)).drop_columns(["verdict"])
 
 

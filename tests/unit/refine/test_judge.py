@@ -8,7 +8,7 @@ from tapewire.refine.judge import (
     DUPLICATE,
     KEPT,
     LATE,
-    THERE,
+    PRESENT,
     Judge,
     VenueJudge,
 )
@@ -60,7 +60,7 @@ def test_what_a_clean_log_has_is_there_already():
     rows = [row(0, 5), row(0, 6), row(0, 6, source=1), row(0, 7), row(1, 5), row(1, 6, late=True)]
     names = ["v/s/2024-01-01/book", "v/t/2024-01-01/book"]
     found = verdicts(Judge(names, True, [7, 0]), rows, 100)
-    assert found == [THERE, THERE, DUPLICATE, KEPT, KEPT, LATE]
+    assert found == [PRESENT, PRESENT, DUPLICATE, KEPT, KEPT, LATE]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

@@ -31,6 +31,7 @@ from tapewire.refine.survey import (
     UnitSurvey,
     clean_log_names,
     late_log_names,
+    share_clean_logs,
     survey_slice,
     survey_unit,
 )
@@ -142,10 +143,11 @@ class _Run:
         wanted = _parallelism(self.spark) * 2
         unit.plan(read, wanted)
         entry = self.ledger.entry(unit.name)
-        done = entry.done
+        done, pending = entry.done, entry.pending
+        if pending is not None and (done is None or pending.replace):
+            unit.repeat(pending, options)
+            return True
         if done is None:
-            if entry.pending is not None:
-                unit.repeat(entry.pending, options)
             return True
         removed = [name for name in done.logs if not self._has(name)]
         if removed and not unit.has_lost_records(done):
@@ -279,7 +281,7 @@ class _Run:
         )
         partitions = min(len(names), max(2 * _parallelism(self.spark), 1), 4096)
         frame = frame.repartition(partitions, "log")
-        if _share_clean_logs(group):
+        if share_clean_logs(group):
             ordered = frame.sortWithinPartitions(*judge.BY_VENUE_EVENT)
             frame = ordered.mapInArrow(judge.VenueJudge(), shuffled)
         ordered = frame.sortWithinPartitions(*judge.BY_SEQUENCE)
@@ -399,12 +401,6 @@ def _finish_part(target: str, snapshot_seconds: float, part: JobPart) -> PartRes
         counts=counts,
         outputs=[finished.path],
     )
-
-
-def _share_clean_logs(group: Sequence[UnitSurvey]) -> bool:
-    """Whether a clean log may get records of more than one raw log."""
-    names = {name for each in group for name in each.records}
-    return len(names) < sum(len(each.records) * len(each.unit.logs) for each in group)
 
 
 def _merged(
