@@ -1,7 +1,7 @@
 """Tapewire: the tape of a trading system.
 
 A process appends a message in tens of nanoseconds; every other process on the host follows it
-live or replays it from any number or time.
+live or replays it from any sequence number or time.
 """
 
 import sys as _sys
@@ -41,7 +41,7 @@ from tapewire.protocol import (
 from tapewire.queue import DisconnectReason, WriterStatus, open_publisher, open_subscriber
 from tapewire.sigbus import guard_beside_faulthandler as _guard_beside_faulthandler
 
-__all__ = [  # noqa: PLE0604 - the errors' own list is a list of strings
+__all__ = [  # noqa: PLE0604 - errors.__all__ is a list of strings
     "Batch",
     "Block",
     "BusySpin",
@@ -79,21 +79,21 @@ __all__ = [  # noqa: PLE0604 - the errors' own list is a list of strings
     *_errors,
 ]
 
-# A free-threaded interpreter turns the GIL on when it loads our modules, unless it was told not to.
+# A free-threaded interpreter enables the GIL when it loads our modules, unless that is disabled.
 if not getattr(_sys, "_is_gil_enabled", lambda: True)():
     raise ImportError(
-        "tapewire needs the GIL, which guards the state of its handles, and this interpreter runs "
-        "without: leave out PYTHON_GIL=0 and -X gil=0, or use a build of Python with the GIL"
+        "tapewire needs the GIL, which protects the state of its handles, and it is disabled in "
+        "this interpreter: remove PYTHON_GIL=0 and -X gil=0, or use a build of Python with the GIL"
     )
 
 _guard_beside_faulthandler()
 
-# The one table of kinds: how a log is recognised, and which module reads it.
+# The table of kinds: how a log is recognised, and which module reads it.
 register_kinds([Kind("queue", "tapewire.queue", marker="control.meta")])
 
 
 def __getattr__(name: str) -> str:
-    """`__version__`, read from the installed package when it is asked for."""
+    """Return `__version__`, read from the metadata of the installed package on first use."""
     if name == "__version__":
         from importlib.metadata import version
 

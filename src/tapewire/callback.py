@@ -1,16 +1,16 @@
-"""Compiled callbacks of `for_each`: what they are called with.
+"""The signature of compiled callbacks for `for_each`.
 
-A compiled callback gets the fields of a record, the address of its payload and the address of the
-`data` that was given to `for_each`. It runs without the GIL, so it must not touch Python objects;
-it returns True to go on and False to stop. The payload is valid during the call.
+A compiled callback receives the fields of a record, the address of its payload and the address of
+the `data` that was passed to `for_each`. It runs without the GIL, so it must not touch Python
+objects; it returns True to continue and False to stop. The payload is valid during the call.
 
-No exception can leave compiled code. numba prints one and the walk stops. A Python function that
-ctypes wraps must catch its own, Ctrl-C included, and return False: ctypes prints what escapes, and
-the result is undefined.
+Exceptions cannot propagate out of compiled code: numba prints them and the iteration stops. A
+Python function wrapped by ctypes must catch all exceptions, KeyboardInterrupt included, and return
+False: ctypes prints what escapes, and the result is undefined.
 
 Example:
-    A C function of a shared library has this shape, and its ctypes pointer must say so by `restype`
-    and `argtypes` (those of `RECORD_CALLBACK`):
+    A C function of a shared library has this signature. Declare it on its ctypes pointer with
+    `restype` and `argtypes` (those of `RECORD_CALLBACK`):
 
     ``bool on_record(uint64_t seq, int64_t timestamp_ns, uint16_t type_id, uint16_t flags,
     const uint8_t *payload, uint32_t size, void *data)``
@@ -53,14 +53,14 @@ RECORD_CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_void_p,
 )
 
-_SHAPE = (
+_SIGNATURE = (
     "bool(uint64 seq, int64 timestamp_ns, uint16 type_id, uint16 flags, "
     "pointer payload, uint32 size, pointer data)"
 )
 
 
 def numba_signature() -> Any:
-    """The signature for `numba.cfunc`: of a callback's arguments, in their order.
+    """Return the signature of a callback for `numba.cfunc`.
 
     `payload` is a pointer to bytes; `numba.carray(data, shape, dtype)` makes an array of `data`.
     """
@@ -79,23 +79,23 @@ def numba_signature() -> Any:
 
 
 def pointer_of(fn: Any) -> Any:
-    """The ctypes pointer to compiled code, or None when `fn` is an ordinary Python callable.
+    """Return the ctypes pointer to compiled code, or None if `fn` is an ordinary Python callable.
 
     Raises:
-        TypeError: The code is compiled for other arguments, or does not say for which.
+        TypeError: The signature of the code differs, or is not declared.
     """
     # A numba cfunc has its ctypes pointer as an attribute.
     pointer = fn if isinstance(fn, CFuncPtr) else getattr(fn, "ctypes", None)
     if not isinstance(pointer, CFuncPtr):
         return None
     if not _fits(pointer):
-        raise TypeError(f"a compiled callback must be declared as {_SHAPE}: fn={fn!r}")
+        raise TypeError(f"a compiled callback must be declared as {_SIGNATURE}: fn={fn!r}")
     return pointer
 
 
 def address_of(pointer: Any) -> int:
-    """Where a function pointer points to."""
-    # Not by a cast, which would tie both into a reference cycle.
+    """Return the address that a function pointer holds."""
+    # Not by a cast, which would create a reference cycle.
     return ctypes.c_void_p.from_buffer(pointer).value or 0
 
 

@@ -1,4 +1,4 @@
-"""Times as Tapewire takes them: integers of nanoseconds, or anything that says its zone."""
+"""Times as arguments: integer nanoseconds, or a date and time with a time zone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def date_of(day: int) -> dt.date:
-    """The UTC date of a day's number: ``timestamp_ns // DAY_NS``.
+    """Return the UTC date of a day, given as ``timestamp_ns // DAY_NS``.
 
     Example:
         >>> date_of(19_723).isoformat()
@@ -29,7 +29,7 @@ def date_of(day: int) -> dt.date:
 
 
 def day_start_ns(date: dt.date) -> int:
-    """First nanosecond of a UTC date.
+    """Return the first nanosecond of a UTC date.
 
     Example:
         >>> day_start_ns(dt.date(2024, 1, 1)) == 19_723 * DAY_NS
@@ -39,11 +39,11 @@ def day_start_ns(date: dt.date) -> int:
 
 
 def to_ns(time: TimeLike) -> int:
-    """Nanoseconds since the epoch.
+    """Convert a time to nanoseconds since the epoch.
 
-    Takes an int (nanoseconds already), an aware `datetime`, a `numpy.datetime64` (UTC by
-    definition) or an ISO 8601 string with a zone. What has no zone raises `ValueError`: a guess
-    would be wrong half of the year.
+    Takes an int (in nanoseconds), an aware `datetime`, a `numpy.datetime64` (UTC by definition) or
+    an ISO 8601 string with a time zone. A time without a zone raises `ValueError`: it would be
+    ambiguous.
 
     Example:
         >>> to_ns("2024-03-01T12:00:00.000000001Z")
@@ -51,7 +51,7 @@ def to_ns(time: TimeLike) -> int:
         >>> to_ns("2024-03-01 12:00")
         Traceback (most recent call last):
             ...
-        ValueError: a time needs a zone: time='2024-03-01 12:00'; write 2024-03-01 12:00Z for UTC
+        ValueError: time has no zone: time='2024-03-01 12:00'; write 2024-03-01 12:00Z for UTC
     """
     if isinstance(time, bool):
         raise TypeError(f"not a time: {time!r}")
@@ -61,9 +61,7 @@ def to_ns(time: TimeLike) -> int:
         return _from_text(time)
     if isinstance(time, dt.datetime):
         if time.tzinfo is None:
-            raise ValueError(
-                f"a time needs a zone: time={time!r}; pass tzinfo=datetime.UTC for UTC"
-            )
+            raise ValueError(f"time has no zone: time={time!r}; pass tzinfo=datetime.UTC for UTC")
         delta = time - _EPOCH
         return (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1_000
     if type(time).__name__ == "datetime64":
@@ -76,7 +74,7 @@ def to_ns(time: TimeLike) -> int:
 
 
 def _from_datetime64(time: np.datetime64) -> int:
-    # Whole units first, in Python's own integers: numpy wraps in silence beyond int64.
+    # Convert in Python's integers: numpy overflows int64 silently.
     unit, step = _unit_of(time)
     if unit not in _UNIT_NS:
         time = time.astype("datetime64[s]")  # calendar units, and units of days or longer
@@ -86,12 +84,12 @@ def _from_datetime64(time: np.datetime64) -> int:
         raise ValueError("not a time: NaT")
     ns, rest = divmod(count * step * _UNIT_NS[unit][0], _UNIT_NS[unit][1])
     if rest or not -(2**63) <= ns < 2**63:
-        raise ValueError(f"not a whole number of nanoseconds in 64 bits: time={time!r}")
+        raise ValueError(f"not an integer of nanoseconds in 64 bits: time={time!r}")
     return ns
 
 
 def _unit_of(time: np.datetime64) -> tuple[str, int]:
-    """Unit and step of a datetime64."""
+    """Return the unit of a datetime64, and how many of it are one step."""
     import numpy as np
 
     unit, step = np.datetime_data(time.dtype)
@@ -108,23 +106,23 @@ _UNIT_NS = {
     "as": (1, 10**9),
 }
 
-# Behind the seconds, in the extended (12:00:00.5) or the basic form (120000.5).
+# After the seconds, in the extended (12:00:00.5) or the basic format (120000.5).
 _FRACTION = re.compile(r"(?<=:\d\d)[.,](\d+)|(?<=[T ]\d{6})[.,](\d+)")
 
 
 def _from_text(text: str) -> int:
-    # datetime keeps microseconds; the tape keeps nanoseconds, so the fraction goes by hand.
+    # datetime has microseconds and a log nanoseconds, so the fraction is parsed here.
     found = _FRACTION.search(text)
     digits = ""
-    whole = text
+    without_fraction = text
     if found:
         digits = found[1] or found[2]
-        whole = text[: found.start()] + text[found.end() :]
-    if "." in whole or "," in whole:
-        raise ValueError(f"a fraction stands behind the seconds only: time={text!r}")
+        without_fraction = text[: found.start()] + text[found.end() :]
+    if "." in without_fraction or "," in without_fraction:
+        raise ValueError(f"only seconds may have a fraction: time={text!r}")
     if len(digits) > 9:
         raise ValueError(f"finer than a nanosecond: time={text!r}")
-    parsed = dt.datetime.fromisoformat(whole)
+    parsed = dt.datetime.fromisoformat(without_fraction)
     if parsed.tzinfo is None:
-        raise ValueError(f"a time needs a zone: time={text!r}; write {text}Z for UTC")
+        raise ValueError(f"time has no zone: time={text!r}; write {text}Z for UTC")
     return to_ns(parsed) + int(digits.ljust(9, "0"))

@@ -1,4 +1,4 @@
-"""Options as values: what the arguments of `open_publisher` and `open_subscriber` are made of."""
+"""The option types of `open_publisher` and `open_subscriber`."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def check_whole(
 
 
 def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a TOML file; every file of this format that Tapewire reads is read here.
+    """Read a TOML file. All TOML files are read by this function.
 
     Raises:
         InvalidOption: The file is not TOML, has an integer that does not fit in 64 bits, or is
             nested deeper than `MAX_TOML_DEPTH`. The error names the file and the line or the
             option.
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
     """
     import tomllib
 
@@ -74,7 +74,7 @@ def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidOption(f"not TOML: {error}", path=os.fspath(path)) from error
-    except ValueError as error:  # tomllib passes on that `int` refuses thousands of digits
+    except ValueError as error:  # from `int`, which limits the number of digits
         at = _lines_of_long_integers(content.decode())
         raise InvalidOption(
             f"integer out of range: {at}, must fit in 64 bits", path=os.fspath(path)
@@ -83,18 +83,18 @@ def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _lines_of_long_integers(text: str) -> str:
-    """Name the line with more digits than `int` takes: `line=2`; `lines=2,9` if several have."""
+    """Return the lines with more digits than `int` accepts: ``line=2`` or ``lines=2,9``."""
     long_run = re.compile(rf"[0-9](?:_?[0-9]){{{sys.get_int_max_str_digits()},}}")
     lines = [str(n) for n, line in enumerate(text.split("\n"), 1) if long_run.search(line)]
     return f"line{'s' if len(lines) > 1 else ''}={','.join(lines[:_LINES_SHOWN])}"
 
 
 def _check_toml_values(table: dict[str, Any]) -> None:
-    """Refuse integers beyond 64 bits, as the TOML specification asks, and deep nesting.
+    """Reject integers beyond 64 bits, as the TOML specification requires, and deep nesting.
 
-    Both break code that puts a value into an error message: `repr` limits digits and depth.
+    `repr` fails for both, and so would every error message that shows such a value.
     """
-    # (value, its depth, (where its parent is, its key)), visited in the order of the list.
+    # (value, its depth, (the same of its parent, its key)), visited in the order of the list.
     values: list[tuple[Any, int, Any]] = [(table, 0, None)]
     for value, depth, where in values:
         if depth > MAX_TOML_DEPTH:
@@ -112,7 +112,7 @@ def _check_toml_values(table: dict[str, Any]) -> None:
 
 
 def _option_name(where: Any) -> str:
-    """The dotted name of a value of a TOML file, such as `feed[2].venue`."""
+    """Return the dotted name of a value in a TOML file, such as ``feed[2].venue``."""
     parts = []
     while where is not None:
         where, key = where
@@ -123,12 +123,12 @@ def _option_name(where: Any) -> str:
 
 @dataclass(frozen=True)
 class Raise:
-    """When the queue is full: raise `QueueFull` at once."""
+    """When the queue is full, raise `QueueFull` immediately."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """When the queue is full: wait for readers, `timeout` seconds at most, then `QueueFull`."""
+    """When the queue is full, wait for readers; raise `QueueFull` after `timeout` seconds."""
 
     timeout: float | None = None
 
@@ -140,9 +140,9 @@ class Block:
 class Retention:
     """Delete segments that every reader that counts has committed past.
 
-    A reader counts while it is pinned, or alive (a heartbeat within `reader_ttl` seconds) and not
-    more than `max_reader_lag_bytes` behind. Readers beat once a second: keep `reader_ttl` at a few
-    seconds or more.
+    A reader counts while it is pinned, or alive (a heartbeat within `reader_ttl` seconds) and at
+    most `max_reader_lag_bytes` behind. Readers update their heartbeat once a second: set
+    `reader_ttl` to a few seconds or more.
     """
 
     reader_ttl: float = 30.0
@@ -155,7 +155,7 @@ class Retention:
 
 @dataclass(frozen=True)
 class FlushEvery:
-    """Sync to disk by a native thread, after so many records or seconds, whichever comes first."""
+    """Sync to disk in a native thread after `records` or `seconds`, whichever comes first."""
 
     records: int | None = None
     seconds: float | None = None
@@ -169,12 +169,12 @@ class FlushEvery:
 
 @dataclass(frozen=True)
 class BusySpin:
-    """Wait by looking again and again: lowest latency, one core busy."""
+    """Wait by polling without a pause: lowest latency, one core busy."""
 
 
 @dataclass(frozen=True)
 class SpinThenPark:
-    """Look for `spin_us` microseconds, then sleep until the writer wakes us."""
+    """Poll for `spin_us` microseconds, then sleep until the writer wakes the reader."""
 
     spin_us: float = 10.0
 
@@ -184,7 +184,7 @@ class SpinThenPark:
 
 @dataclass(frozen=True)
 class Sleep:
-    """Look every `seconds` (ten times a second at least); needs no right to write."""
+    """Poll every `seconds`, at least ten times a second; needs no write permission."""
 
     seconds: float
 
@@ -194,7 +194,7 @@ class Sleep:
 
 @dataclass(frozen=True)
 class Seq:
-    """Start at the first record with at least this number."""
+    """Start at the first record with at least this sequence number."""
 
     seq: int
 
@@ -204,7 +204,7 @@ class Seq:
 
 @dataclass(frozen=True, init=False)
 class Time:
-    """Start at the first record of this time or later.
+    """Start at the first record at which the time of the log has reached this time.
 
     Example:
         >>> Time("1970-01-01T00:00:01Z").timestamp_ns
@@ -219,7 +219,7 @@ class Time:
 
 @dataclass(frozen=True, kw_only=True)
 class WriterConfig:
-    """All options of `open_publisher`, as a value that can be kept and varied.
+    """All options of `open_publisher` as one immutable value.
 
     Example:
         >>> WriterConfig.live().require_prealloc
@@ -261,7 +261,7 @@ class WriterConfig:
             raise InvalidOption("require_prealloc=True needs preallocate=True")
 
     def replace(self, **changes: Any) -> WriterConfig:
-        """The same with some options changed."""
+        """Return a copy with some options changed."""
         unknown = set(changes) - {f.name for f in dataclasses.fields(self)}
         if unknown:
             raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
@@ -269,12 +269,12 @@ class WriterConfig:
 
     @classmethod
     def live(cls, **changes: Any) -> WriterConfig:
-        """For the hot path: a roll never waits for the disk, pages never leave memory."""
+        """Options for the hot path: a roll never waits for the disk, pages are locked in memory."""
         return cls(require_prealloc=True, memlock=True).replace(**changes)
 
     @classmethod
     def archive(cls, **changes: Any) -> WriterConfig:
-        """For long storage: no segment ahead, everything on disk within a second."""
+        """Options for long-term storage: no preallocated segment, all synced within a second."""
         return cls(
             preallocate=False,
             defer_seal_sync=False,
@@ -283,7 +283,7 @@ class WriterConfig:
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], section: str = "writer") -> WriterConfig:
-        """Options from the table `section` of a TOML file.
+        """Read the options from the table `section` of a TOML file.
 
         `preset = "live"` or `"archive"` starts from that preset; `when_full` is ``"raise"`` or a
         table ``{block = 1.0}``; `retention` and `flush` are tables with the fields of their

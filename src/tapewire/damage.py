@@ -1,4 +1,4 @@
-"""Going on behind what is damaged or missing in a log, and saying what was passed over."""
+"""Skips what is damaged or missing in a log, and reports what was skipped."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["DAMAGE", "Passed", "pass_damage", "said"]
 
-# CorruptMetadata: of a segment's header, where reading comes to it.
+# CorruptMetadata is raised for a segment header when the reader reaches it.
 DAMAGE = (CorruptRecord, CorruptMetadata, SegmentMissing, GapDetected, Overrun)
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What a reader was moved past.
+    """What a reader skipped.
 
     Attributes:
-        what: In words.
-        first: First number that is lost; None where that cannot be known.
-        last: Last number that is lost; below `first` when none is.
+        what: A description.
+        first: First lost sequence number; None if unknown.
+        last: Last lost sequence number; less than `first` if no record is lost.
     """
 
     what: str
@@ -39,21 +39,21 @@ class Passed:
 
 
 def said(error: TapewireError) -> str:
-    """What an error says without its hint, which is for who writes Python."""
+    """Return the message of an error without its hint, which is for Python code."""
     return str(error).removesuffix(f"; {error.hint}")
 
 
 def pass_damage(reader: Reader, error: TapewireError) -> Passed | None:
-    """Move the reader past what made it raise `error`; what was skipped.
+    """Move the reader past the damage for which it raised `error`; return what was skipped.
 
-    None when there is nothing right behind it yet: the reader stays where it is.
+    Returns None, and does not move the reader, if no valid record follows yet.
     """
     if isinstance(error, GapDetected):
-        # Raised once: the reader has gone on by itself.
+        # Raised once: the reader is already past it.
         return Passed(said(error), error.first, error.last)
     if isinstance(error, Overrun):
         return Passed(said(error))
-    seen = reader.last_seq
+    last_read = reader.last_seq
     skipped = reader.skip_damaged()
     if skipped.bytes:
         lost = f"{skipped.bytes} bytes of segment {skipped.segment}"
@@ -64,8 +64,7 @@ def pass_damage(reader: Reader, error: TapewireError) -> Passed | None:
                 lost += f", record {skipped.first_seq}"
         return Passed(f"{said(error)} (skipped: {lost})", skipped.first_seq, skipped.last_seq)
     if isinstance(error, SegmentMissing):
-        there = error.first_available_seq
-        ahead = there if seen is None else seen + 1
-        if ahead is not None and reader.seek_seq(ahead):
-            return Passed(f"{said(error)} (went on at the next record there is)")
+        next_seq = error.first_available_seq if last_read is None else last_read + 1
+        if next_seq is not None and reader.seek_seq(next_seq):
+            return Passed(f"{said(error)} (continued at the next record)")
     return None

@@ -1,7 +1,7 @@
-"""Every error that Tapewire raises.
+"""The errors that Tapewire raises.
 
-An error states the broken constraint with ``name=value``, then where (`path`, `offset`), then what
-to do (`hint`). What is wrong with the operating system stays an `OSError`.
+A message states the broken constraint with ``name=value``, then where (`path`, `offset`), then what
+to do (`hint`). Failures of the operating system are `OSError`.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ __all__ = [
 
 
 class TapewireError(Exception):
-    """Base of all errors that are Tapewire's own.
+    """Base class of Tapewire's errors.
 
     Attributes:
-        path: The file or folder concerned, or None.
-        offset: Byte offset in it, or None.
+        path: The file or directory concerned, or None.
+        offset: Byte offset in the file, or None.
         hint: What to do about it, or None.
-        appended: How many records of a batch were appended before the error, or None.
-        applied: How many records of a batch a book has taken, that of the error too, or None.
+        appended: Number of records of a batch appended before the error, or None.
+        applied: Number of records of a batch applied to a book, including the one that raised, or
+            None.
 
     Example:
-        >>> error = TapewireError("x must rise: x=1", path="q/a.q", offset=64, hint="raise x")
+        >>> error = TapewireError("x must increase: x=1", path="q/a.q", offset=64, hint="raise x")
         >>> print(error)
-        x must rise: x=1 [q/a.q at offset 64]; raise x
+        x must increase: x=1 [q/a.q at offset 64]; raise x
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class TapewireError(Exception):
 
 
 class StorageError(TapewireError, OSError):
-    """The operating system refused; `errno` says why. It is an `OSError` too."""
+    """A system call failed; `errno` is its error number. Also an `OSError`."""
 
     def __init__(
         self,
@@ -103,43 +104,43 @@ class StorageError(TapewireError, OSError):
 
 
 class DiskFull(StorageError):
-    """No room on the filesystem. Nothing was half-written; append again when there is room."""
+    """The file system is full. Nothing was partly written; retry once there is space."""
 
 
 class PayloadTooLarge(TapewireError, ValueError):
-    """The payload fits no segment."""
+    """The payload is larger than a segment can hold."""
 
 
 class QueueFull(TapewireError):
-    """`max_bytes` or `max_segments` is reached and no reader made room. Nothing was appended."""
+    """`max_bytes` or `max_segments` is reached, no segment can be retired. Nothing was appended."""
 
 
 class WriterAlreadyActive(TapewireError):
-    """The queue has a living writer."""
+    """The queue already has a live writer."""
 
 
 class LockLost(TapewireError):
-    """A lock of this writer was removed or replaced: another one may write the queue."""
+    """A lock of this writer was removed or replaced, so another writer may open the queue."""
 
 
 class ReaderAlreadyActive(TapewireError):
-    """Another reader holds this name."""
+    """Another reader with this name is open."""
 
 
 class UnsupportedVersion(TapewireError):
-    """A file has a version this release does not know, or a record is of an unknown version."""
+    """The version of a file or of a record is not supported by this release."""
 
 
 class CorruptMetadata(TapewireError):
-    """A control, segment-header or reader file is damaged."""
+    """A control file, a segment header or a reader's file is damaged."""
 
 
 class CorruptRecord(TapewireError):
-    """A record is damaged. Raised each time until `skip_damaged()` moves the reader past it."""
+    """A record is damaged. Raised on each read until `skip_damaged()` moves the reader past it."""
 
 
 class CorruptSource(TapewireError):
-    """A file to import from is cut short, damaged, or none. What lies before it was imported."""
+    """A file to import is truncated, damaged or of another format. The rows before are imported."""
 
 
 class ChecksumMismatch(CorruptRecord):
@@ -147,11 +148,11 @@ class ChecksumMismatch(CorruptRecord):
 
 
 class SegmentMissing(TapewireError):
-    """The segment to read next is gone (retention, or somebody removed it).
+    """The segment to read next no longer exists: retention or another process removed it.
 
     Attributes:
-        committed: ``(segment, offset)`` that this reader last committed, or where it stands.
-        first_available_seq: Number of the first record that is still there.
+        committed: ``(segment, offset)`` that this reader last committed, or its position.
+        first_available_seq: Sequence number of the first record that still exists.
     """
 
     committed: tuple[int, int] | None = None
@@ -159,34 +160,34 @@ class SegmentMissing(TapewireError):
 
 
 class InvalidTypeId(TapewireError, ValueError):
-    """A type id is not in 0 … 0xFFFE; 0xFFFF is the padding's."""
+    """A type id is not in 0 … 0xFFFE; 0xFFFF marks padding."""
 
 
 class InvalidOption(TapewireError, ValueError):
-    """An option cannot be, or does not fit the queue."""
+    """The value of an option is invalid, or conflicts with the existing queue."""
 
 
 class InvalidName(TapewireError, ValueError):
-    """A name that becomes a path has characters it must not have."""
+    """A name that is used in a path contains characters that are not allowed."""
 
 
 class GapDetected(TapewireError):
-    """Numbers are missing: `first` … `last`. Raised once; the next call reads on."""
+    """Sequence numbers `first` … `last` are missing. Raised once; the next read continues."""
 
     first: int = 0
     last: int = 0
 
 
 class Overrun(TapewireError):
-    """The producer has overwritten what this reader was about to read."""
+    """The writer has overwritten records that this reader has not read."""
 
 
 class NotALog(TapewireError):
-    """The path holds no kind of log that Tapewire knows."""
+    """The path is not a log of a kind that Tapewire supports."""
 
 
 class ForkedHandle(TapewireError):
-    """The handle was opened before `fork`, in the parent."""
+    """The handle was opened by the parent process, before `fork`."""
 
 
 class ClosedHandle(TapewireError, ValueError):
@@ -194,7 +195,7 @@ class ClosedHandle(TapewireError, ValueError):
 
 
 class ConcurrentUse(TapewireError):
-    """Two threads used one reader at the same time, or changed a batch that was being appended."""
+    """Two threads or processes used what only one may use, or changed a batch being appended."""
 
 
 class ReservationOpen(TapewireError):
@@ -202,38 +203,38 @@ class ReservationOpen(TapewireError):
 
 
 class SegmentNotReady(TapewireError):
-    """`require_prealloc` is set and the next segment is not prepared yet."""
+    """`require_prealloc` is set and the next segment is not allocated yet."""
 
 
 class SequenceNotRising(TapewireError, ValueError):
-    """A number given to a sparse log is not higher than the last one."""
+    """A sequence number passed to a sparse log is not greater than the last one."""
 
 
 class InvalidMessage(TapewireError, ValueError):
-    """A message cannot be defined so, or a value does not fit its field."""
+    """The definition of a message is invalid, or a value does not fit its field."""
 
 
 class LayoutConflict(TapewireError):
-    """Two messages want one type id and version, or two versions could not be told apart."""
+    """Two messages have the same type id and version, or a newer version is not larger."""
 
 
 class JavaUnusable(TapewireError, RuntimeError):
-    """Spark cannot start: there is no Java, or one that is too old for it."""
+    """Spark cannot start: Java is missing or too old."""
 
 
 class MappingLost(TapewireError):
-    """A file was cut short while it was mapped."""
+    """A file was truncated while it was mapped."""
 
 
 class BatchConflict(TapewireError):
-    """A batch of this number was published before, with other rows."""
+    """A batch with this id was already published with different rows."""
 
 
 class UnknownOrder(TapewireError, LookupError):
-    """An event names an order that its book does not have, or adds one that it has."""
+    """An event refers to an order that is not in the book, or adds one that already is."""
 
 
-# Order of tapewire::Errc.
+# In the order of tapewire::Errc.
 _BY_CODE: tuple[type[TapewireError], ...] = (
     StorageError,
     DiskFull,
@@ -272,12 +273,12 @@ def from_native(
     errno: int,
     numbers: tuple[int, int, int],
 ) -> BaseException:
-    """The exception for an error of the native core; the bindings call this."""
+    """Make the exception for an error of the native core; called by the bindings."""
     kind = _BY_CODE[code - 1]
     where = path or None
     if issubclass(kind, StorageError):
         if kind is StorageError:
-            # FileNotFoundError, PermissionError and the like are what users catch.
+            # Users catch FileNotFoundError, PermissionError and the like.
             specific = _os_error_class(errno)
             error: TapewireError = specific(message, path=where, hint=hint or None, errno=errno)
         else:
@@ -296,7 +297,7 @@ _STORAGE_CLASSES: dict[type[OSError], type[StorageError]] = {}
 
 
 def _os_error_class(errno: int) -> type[StorageError]:
-    """`StorageError` that is also the built-in subclass of OSError for this errno."""
+    """Return a `StorageError` class that is also the built-in subclass of OSError for `errno`."""
     builtin = type(OSError(errno, ""))
     if builtin is OSError:
         return StorageError

@@ -1,4 +1,4 @@
-"""Durable directories, replacement in one step, locks between processes, paths below a root."""
+"""Durable directories, atomic exchange, locks between processes, paths below a root."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _LOCK_STEP_SECONDS = 0.001
 
 
 def is_queue(path: str | os.PathLike[str]) -> bool:
-    """Whether a queue is at `path`, valid or damaged: control.meta is made last, by one rename."""
+    """Whether `path` is a queue, valid or damaged: control.meta is created last, by a rename."""
     return os.path.lexists(os.path.join(path, "control.meta"))
 
 
 def take_lock(fd: int, seconds: float = 0.0) -> bool:
-    """Take the exclusive `flock` of an open file; False when it is still held after `seconds`.
+    """Take the exclusive `flock` of an open file; return False if it is still held after `seconds`.
 
-    Closing the file gives it back, and so does the end of the process, by whatever cause. The wait
-    ends because a signal handler that interrupts the holder would otherwise wait for itself.
+    Closing the file releases the lock, and so does the end of the process for any reason. The wait
+    is limited because a signal handler that interrupts the holder would otherwise deadlock.
 
     Example:
         >>> _ = (tmp / "file").touch()
@@ -59,9 +59,9 @@ def take_lock(fd: int, seconds: float = 0.0) -> bool:
 
 
 def path_below(root: Path, *parts: str) -> Path:
-    """`root` and `parts` joined; refused when a link on the way leads out of `root`.
+    """Join `root` and `parts`; raise `InvalidName` if a link on the way leads out of `root`.
 
-    Nothing need exist. `root` itself may be a link: it is what the user named.
+    The path need not exist. `root` itself may be a link, since the user chose it.
     """
     path = root.joinpath(*parts)
     real_root = os.path.realpath(root)
@@ -70,17 +70,17 @@ def path_below(root: Path, *parts: str) -> Path:
         raise InvalidName(
             f"a link leads out of the root: {os.fspath(path)!r} is {real!r}",
             path=os.fspath(root),
-            hint="replace the link by a folder, or give the place it leads to as a root of its own",
+            hint="replace the link by a directory, or use its target as a separate root",
         )
     return path
 
 
 class PathsBelow:
-    """`path_below` for many paths of one directory: the way to that directory is resolved once.
+    """`path_below` for many paths in one directory, which is resolved once.
 
-    `path_below` looks at every component of a path and of its root; this looks, for each path, only
-    at the components past the directory. Make a new one for each load: it sees no link that appears
-    above the directory later.
+    `path_below` checks every component of a path and of its root; this class checks only the
+    components below the directory. Make a new one for each load: it does not notice links that
+    appear above the directory later.
 
     Example:
         >>> raw = PathsBelow(tmp, "streams", "raw")
@@ -94,12 +94,12 @@ class PathsBelow:
 
     @cached_property
     def _resolved(self) -> tuple[Path, str]:
-        """The directory as it is named, and without links."""
+        """The directory as named, and its real path."""
         path = path_below(self._root, *self._directory)
         return path, os.path.realpath(path)
 
     def path(self, *parts: str) -> Path:
-        """The directory and `parts` joined; refused when a link on the way leads out of the root.
+        """Join the directory and `parts`.
 
         Raises:
             InvalidName: A link leads out of the root.
@@ -111,7 +111,7 @@ class PathsBelow:
 
 
 def _may_have_link(directory: str, parts: tuple[str, ...]) -> bool:
-    """Whether one of `parts` is a link; also True where that cannot be seen."""
+    """Whether one of `parts` is a link; True also if that cannot be determined."""
     at = directory
     for part in parts:
         at = f"{at}/{part}"
@@ -119,14 +119,14 @@ def _may_have_link(directory: str, parts: tuple[str, ...]) -> bool:
             if stat.S_ISLNK(os.lstat(at).st_mode):
                 return True
         except (FileNotFoundError, NotADirectoryError):
-            return False  # and what does not exist contains no link
+            return False  # nothing below it can be a link
         except OSError:
             return True
     return False
 
 
 def make_directories(directory: Path) -> None:
-    """Make a directory and its missing parents, for their owner alone, and sync their names.
+    """Create a directory and its missing parents with mode 0700, and sync their entries.
 
     Example:
         >>> make_directories(tmp / "archive" / "v1")
@@ -139,11 +139,11 @@ def make_directories(directory: Path) -> None:
         directory = directory.parent
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)
-        sync(each.parent)  # else a loss of power takes everything in it along
+        sync(each.parent)  # else a power failure may lose the directory and its contents
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Make a file durable, or the names in a directory."""
+    """Sync a file, or the entries of a directory, to disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.fsync(fd)
@@ -152,9 +152,9 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def directories_below(directory: Path) -> list[str]:
-    """Return the names of the directories in `directory`, sorted; without links and invalid names.
+    """Return the sorted names of the directories in `directory`, without links and invalid names.
 
-    A directory that does not exist has none.
+    The result is empty if `directory` does not exist.
     """
     try:
         with os.scandir(directory) as entries:
@@ -168,12 +168,12 @@ def directories_below(directory: Path) -> list[str]:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two directories change places; False where the filesystem cannot (NFS): nothing changed.
+    """Exchange two directories atomically; return False, unchanged, if unsupported (NFS).
 
-    This is how a new log or table takes over from the old one in one step.
+    A new log or table replaces the old one in this way.
 
     Raises:
-        StorageError: The operating system refused.
+        StorageError: The system call failed.
 
     Example:
         >>> for name in ("old", "new"):
@@ -182,7 +182,7 @@ def exchange(one: Path, other: Path) -> bool:
         >>> exchange(tmp / "new", tmp / "old"), (tmp / "old/content").read_text()
         (True, 'new')
     """
-    import ctypes  # not at start-up: every reader and writer loads this module
+    import ctypes  # not at start-up, as every reader and writer loads this module
 
     libc = ctypes.CDLL(None, use_errno=True)
     paths = os.fsencode(one), os.fsencode(other)
@@ -192,5 +192,5 @@ def exchange(one: Path, other: Path) -> bool:
     if code in (errno.EINVAL, errno.ENOSYS):
         return False
     raise StorageError(
-        f"a directory cannot be replaced: {os.strerror(code)}", path=os.fspath(other), errno=code
+        f"cannot replace the directory: {os.strerror(code)}", path=os.fspath(other), errno=code
     )

@@ -1,4 +1,4 @@
-"""What every kind of log has in common: the record, the reader's verbs, and how kinds are told."""
+"""What all kinds of log share: the record, the reader protocol, and the registry of kinds."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ __all__ = [
 
 @runtime_checkable
 class Reader(Protocol):
-    """The verbs of every reader. `caps` names what a kind adds or can do; see `docs/reference`."""
+    """The interface of every reader. `caps` lists its capabilities; see docs/reference/caps.md."""
 
     kind: str
     caps: frozenset[str]
 
     def next(self) -> Record | None:
-        """The next record, or None at the end; never blocks."""
+        """Return the next record, or None at the end; never block."""
         ...
 
     def read_batch(self, max_records: int = ...) -> Batch:
-        """Up to so many records as columns; possibly none."""
+        """Return up to `max_records` records as columns; possibly none."""
         ...
 
     def __iter__(self) -> Iterator[Record]: ...
     def __next__(self) -> Record: ...
     def follow(self, timeout: float | None = None) -> Iterator[Record]:
-        """Iterate and wait for more; ends after `timeout` seconds without a record."""
+        """Iterate and wait for more; end after `timeout` seconds without a record."""
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """True as soon as there is something to read."""
+        """Wait for records; return whether there is something to read."""
         ...
 
     def for_each(
@@ -69,37 +69,37 @@ class Reader(Protocol):
         follow: bool = False,
         timeout: float | None = None,
     ) -> int:
-        """Call `fn(record)` until it returns False; how many it saw."""
+        """Call `fn(record)` until it returns False; return the number of calls."""
         ...
 
     def fileno(self) -> int:
-        """A descriptor for event loops, readable while there may be something to read."""
+        """Return a descriptor for event loops, readable while there may be something to read."""
         ...
 
     def __aiter__(self) -> AsyncGenerator[Record, None]: ...
 
     def seek_seq(self, seq: int) -> bool:
-        """To the first record with at least this number."""
+        """Move to the first record with at least this sequence number."""
         ...
 
     def seek_time(self, time: TimeLike) -> bool:
-        """To the first record at which the tape had reached this time."""
+        """Move to the first record at which the time of the log has reached `time`."""
         ...
 
     def seek_start(self) -> bool:
-        """To the earliest record."""
+        """Move to the earliest record."""
         ...
 
     def seek_end(self) -> bool:
-        """Behind the last record."""
+        """Move past the last record."""
         ...
 
     def skip_damaged(self) -> SkippedSpan:
-        """Past a damaged place; what was skipped."""
+        """Move past damage; return what was skipped."""
         ...
 
     def close(self) -> None:
-        """Give the reader up."""
+        """Close the reader."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -107,12 +107,12 @@ class Reader(Protocol):
 
     @property
     def position(self) -> object:
-        """Where the next record is looked for."""
+        """The position of the next record."""
         ...
 
     @property
     def last_seq(self) -> int | None:
-        """Number of the last record read, or None."""
+        """Sequence number of the last record read, or None."""
         ...
 
 
@@ -133,7 +133,10 @@ _kinds: tuple[Kind, ...] = ()
 
 
 def register_kinds(kinds: Iterable[Kind]) -> None:
-    """Take the table of kinds. `tapewire/__init__.py` holds it: this layer knows no upper one."""
+    """Set the table of kinds.
+
+    `tapewire/__init__.py` defines it, because this layer must not import the modules of the kinds.
+    """
     global _kinds  # noqa: PLW0603
     _kinds = tuple(kinds)
 
@@ -141,8 +144,8 @@ def register_kinds(kinds: Iterable[Kind]) -> None:
 def _find(where: str | os.PathLike[str]) -> tuple[Kind, str]:
     text = os.fspath(where)
     if not isinstance(text, str):
-        raise TypeError(f"where must be text or a path: where={where!r}")
-    # A folder that may not be entered is a PermissionError, not a missing log.
+        raise TypeError(f"where must be a str or a path: where={where!r}")
+    # A directory without search permission is a PermissionError, not a missing log.
     if _stat(text) is None:
         raise FileNotFoundError(2, "no such log", text)
     for kind in _kinds:
@@ -150,9 +153,9 @@ def _find(where: str | os.PathLike[str]) -> tuple[Kind, str]:
         if marker is not None and stat.S_ISREG(marker.st_mode):
             return kind, text
     raise NotALog(
-        "no kind of log that Tapewire knows is here",
+        "not a log of a kind that Tapewire supports",
         path=text,
-        hint="give the folder of a queue (it holds control.meta)",
+        hint="pass the directory of a queue (it contains control.meta)",
     )
 
 
@@ -164,7 +167,7 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 def kind_of(where: str | os.PathLike[str]) -> str:
-    """Which kind of log a path or address holds.
+    """Return the kind of the log at a path or address.
 
     Example:
         >>> import tapewire as tw
@@ -176,7 +179,7 @@ def kind_of(where: str | os.PathLike[str]) -> str:
 
 
 def open_log(where: str | os.PathLike[str], types: Iterable[int] | None = None) -> Reader:
-    """A read-only, anonymous reader over any kind of log: no file is made, nothing registered.
+    """Open a read-only, anonymous reader of a log of any kind; it creates and registers nothing.
 
     Example:
         >>> import tapewire as tw
@@ -193,19 +196,19 @@ def open_log(where: str | os.PathLike[str], types: Iterable[int] | None = None) 
 
 
 class UnknownMessage(TapewireError, LookupError):
-    """No message is registered for a record's type."""
+    """No message is registered for the type of a record."""
 
 
 _decoders: dict[int, Callable[[Record], Any]] = {}
 
 
 def register_decoder(type_id: int, decoder: Callable[[Record], Any]) -> None:
-    """Have `Record.decode` call `decoder` for records of this type."""
+    """Make `Record.decode` call `decoder` for records of this type."""
     _decoders[type_id] = decoder
 
 
 def unregister_decoder(type_id: int) -> None:
-    """Have no decoder for this type any more."""
+    """Remove the decoder of this type."""
     _decoders.pop(type_id, None)
 
 
@@ -214,7 +217,7 @@ def _decode(record: Record) -> Any:
     if decoder is None:
         raise UnknownMessage(
             f"no message is registered for this type: type_id=0x{record.type_id:04X}",
-            hint="import the module that defines it, or take the bytes by record.payload",
+            hint="import the module that defines it, or read the bytes from record.payload",
         )
     return decoder(record)
 

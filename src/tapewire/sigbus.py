@@ -1,8 +1,8 @@
-"""Keeps Tapewire's SIGBUS handler in front of faulthandler's.
+"""Keeps Tapewire's SIGBUS handler installed in front of faulthandler's.
 
-The handler turns a truncated file into `MappingLost`. `faulthandler.enable()` and `disable()`
-replace it; the native threads install it again within about 100 ms. Here the two functions are
-wrapped so that there is no such interval. Signals that are not Tapewire's still go to faulthandler.
+The handler turns access to a truncated file into `MappingLost`. `faulthandler.enable()` and
+`disable()` replace it; the native threads reinstall it within about 100 ms. This module wraps the
+two functions to close that interval. Signals that are not Tapewire's still go to faulthandler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARK = "_tapewire_guards_sigbus"
 
 
 def guard_beside_faulthandler() -> None:
-    """Wrap `faulthandler.enable` and `faulthandler.disable`; a second call changes nothing."""
+    """Wrap `faulthandler.enable` and `faulthandler.disable`; a second call has no effect."""
     for name in ("enable", "disable"):
         original = getattr(faulthandler, name)
         if not hasattr(original, _MARK):

@@ -1,4 +1,4 @@
-"""Counts, sizes and durations as people read them, and the name that was probably meant."""
+"""Counts, sizes and durations for people, and hints for misspelled names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 def _scaled(value: float, step: float, units: Sequence[str]) -> str:
     power = 0
-    # 999.5 would be shown as 1000 of the smaller unit.
+    # 999.5 would otherwise become 1000 of the smaller unit.
     while value >= step - 0.5 and power < len(units) - 1:
         value /= step
         power += 1
@@ -35,7 +35,7 @@ def _scaled(value: float, step: float, units: Sequence[str]) -> str:
 
 
 def count_text(value: int | None) -> str:
-    """Return a count, exactly.
+    """Format a count with all its digits.
 
     Example:
         >>> count_text(1234567), count_text(None)
@@ -45,7 +45,7 @@ def count_text(value: int | None) -> str:
 
 
 def counted(value: int, one: str, many: str | None = None) -> str:
-    """Return a count and what it is of.
+    """Format a count with its noun.
 
     Example:
         >>> counted(1, "log"), counted(1200, "log"), counted(2, "entry", "entries")
@@ -55,7 +55,7 @@ def counted(value: int, one: str, many: str | None = None) -> str:
 
 
 def short_count(value: float | None) -> str:
-    """Return a count or a rate in three digits.
+    """Format a count or a rate with three digits.
 
     Example:
         >>> short_count(950), short_count(12_345), short_count(7e9), short_count(None)
@@ -65,7 +65,7 @@ def short_count(value: float | None) -> str:
 
 
 def bytes_text(value: float | None) -> str:
-    """Return a number of bytes in three digits, in powers of 1024.
+    """Format a number of bytes with three digits, in powers of 1024.
 
     Example:
         >>> bytes_text(512), bytes_text(1536), bytes_text(5 << 30)
@@ -77,7 +77,7 @@ def bytes_text(value: float | None) -> str:
 
 
 def time_text(seconds: float | None) -> str:
-    """Return a duration in three digits, of a second or of any other length.
+    """Format a duration in seconds with three digits.
 
     Example:
         >>> time_text(0), time_text(25e-6), time_text(0.25), time_text(12), time_text(4000)
@@ -101,7 +101,7 @@ def time_text(seconds: float | None) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The latest `width` values as bars, from 0 to the highest of them.
+    """Draw the last `width` values as bars, from 0 to their maximum.
 
     Example:
         >>> sparkline([9, 0, 1, 2, 4], 4)
@@ -115,7 +115,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def end_of(name: str, width: int) -> str:
-    """A name in at most `width` characters; of a path, its end tells most.
+    """Shorten a name to `width` characters, keeping its end: the informative part of a path.
 
     Example:
         >>> end_of("orders_in", 12), end_of("streams/raw/coinbase/queue", 16)
@@ -125,7 +125,7 @@ def end_of(name: str, width: int) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return how long something took, in the two units that matter.
+    """Format a duration in its two largest units.
 
     Example:
         >>> span_text(2.53), span_text(75), span_text(7_400)
@@ -133,14 +133,14 @@ def span_text(seconds: float) -> str:
     """
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    rounded = round(seconds)
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
 
 
 def rate_text(rows: int, seconds: float) -> str:
-    """Return rows per second.
+    """Format a rate of rows per second.
 
     Example:
         >>> rate_text(1_000_000, 2.0), rate_text(5, 0.0)
@@ -150,7 +150,7 @@ def rate_text(rows: int, seconds: float) -> str:
 
 
 def duration(ns: float) -> str:
-    """Return nanoseconds in three digits; below zero with their sign.
+    """Format a duration in nanoseconds with three digits; it may be negative.
 
     Example:
         >>> duration(1_234_000), duration(87), duration(999_999), duration(-2.5e9), duration(5.4e12)
@@ -166,13 +166,13 @@ def duration(ns: float) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown name: the nearest known one, or all of them.
+    """Return the hint for an unknown name: the most similar known name, or all of them.
 
     Example:
         >>> did_you_mean("typs", ["types", "symbols"]), did_you_mean("x", ["b", "a"])
         ('did you mean types?', 'one of: a, b')
     """
-    import difflib  # in the unlikely case alone: it takes milliseconds
+    import difflib  # only here: the import takes milliseconds
 
     known = sorted(known)
     near = difflib.get_close_matches(name, known, 1)

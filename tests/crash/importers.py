@@ -9,7 +9,7 @@ def run_import(line, format, files, to, **options):
     """Says "started", imports, says "chunk" after each, and what it did."""
     line.say("started")
     told = ingest.run(format, files, to, progress=lambda _: line.say("chunk"), **options)
-    line.say("done", told.as_dict())
+    line.say("done", told.to_dict())
 
 
 def import_until(line, step, format, files, to, **options):

@@ -224,7 +224,7 @@ def verify(root: ArchiveArgument, as_json: JsonOption = False) -> None:
     with interruptible():
         verdict = verify_all(root, _progress())
     seconds = time.monotonic() - began
-    answer(_as_dict(verdict, seconds), as_json, lambda: _show(verdict))
+    answer(_to_dict(verdict, seconds), as_json, lambda: _show(verdict))
     if not as_json:
         say_speed(verdict, seconds)
     exit_by(verdict)
@@ -252,7 +252,7 @@ def _so_far(verdict: ArchiveVerdict) -> str:
     return f"{counted(len(verdict.logs), 'log')}, {counted(verdict.records, 'record')}"
 
 
-def _as_dict(verdict: ArchiveVerdict, seconds: float) -> dict[str, Any]:
+def _to_dict(verdict: ArchiveVerdict, seconds: float) -> dict[str, Any]:
     return {
         "archive": verdict.root,
         "intact": verdict.intact,

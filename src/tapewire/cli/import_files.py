@@ -75,7 +75,7 @@ def import_files(
         options["keep_wire"] = True
     with interruptible(), _bar() as progress:
         summary = ingest.run(format_, files, to, progress=progress, **options)
-    answer(summary.as_dict(), as_json, lambda: _show(summary))
+    answer(summary.to_dict(), as_json, lambda: _show(summary))
     if symbols and not summary.logs and not summary.already:
         fail(Exit.FINDINGS, f"nothing of these symbols is in the files: {', '.join(symbols)}")
     if not summary.clean:

@@ -64,7 +64,7 @@ def inspect(
         show_ledger(ledger)
 
     answer(
-        {**_as_dict(seen, writer, readers, watch), **ledger_fields(ledger)},
+        {**_to_dict(seen, writer, readers, watch), **ledger_fields(ledger)},
         as_json,
         show,
     )
@@ -87,7 +87,7 @@ def reader_state(reader: ReaderStatus, heartbeat_ns: int | None, watched: float 
     return "stale" if still and reader.heartbeat_ns == heartbeat_ns else "alive"
 
 
-def _as_dict(
+def _to_dict(
     seen: QueueStatus, writer: str, readers: dict[str, str], watched: float | None
 ) -> dict[str, Any]:
     fields = {"kind": "queue", **seen.to_dict(), "watched_seconds": watched}

@@ -53,7 +53,7 @@ def verify(
             progress.update(task, completed=done)
         verdict = check.verdict()
         seconds = time.monotonic() - began
-    answer(_as_dict(verdict, seconds), as_json, lambda: _show(verdict))
+    answer(_to_dict(verdict, seconds), as_json, lambda: _show(verdict))
     if not as_json:
         say_speed(verdict, seconds)
     exit_by(verdict)
@@ -73,7 +73,7 @@ def exit_by(verdict: Verdict | ArchiveVerdict) -> None:
         raise typer.Exit(int(Exit.FINDINGS))
 
 
-def _as_dict(verdict: Verdict, seconds: float) -> dict[str, Any]:
+def _to_dict(verdict: Verdict, seconds: float) -> dict[str, Any]:
     return {
         "log": verdict.log,
         "kind": verdict.kind,

@@ -104,7 +104,7 @@ def run(
             rejected=os.fspath(report.rejected) if report.bad_rows else None,
             seconds=time.monotonic() - started,
         )
-        job.finish(summary.as_dict())
+        job.finish(summary.to_dict())
     return summary
 
 

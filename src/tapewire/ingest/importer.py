@@ -143,7 +143,7 @@ class ImportSummary:
         """No bad row, no gap, and every book is right."""
         return not self.bad and not self.gaps and not self.untrusted
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON: plain values, stable keys."""
         return {
             "job": self.job,
@@ -176,7 +176,7 @@ class ImportSummary:
         """Of a finished job, from what its file holds.
 
         Raises:
-            ValueError: That is not what `as_dict` gives.
+            ValueError: That is not what `to_dict` gives.
         """
         summary = cls(job=job, already=True)
         for name in ("rows", "bad", "skipped", "gaps", "untrusted"):

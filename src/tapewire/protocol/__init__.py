@@ -1,4 +1,4 @@
-"""Messages of fixed layout: `@message` classes, their versions, and `types.json` beside a log."""
+"""Messages with a fixed layout: `@message` classes, their versions, and a log's `types.json`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 
-# Of `tapewire.protocol.market`, which needs numpy: it comes in with the first record of these.
+# Types of `tapewire.protocol.market`, which needs numpy: the first such record imports it.
 MARKET_TYPE_IDS = (0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x10FF)
 
 
@@ -73,7 +73,7 @@ for _type_id in MARKET_TYPE_IDS:
 
 
 def __getattr__(name: str) -> Any:
-    """`TypeTable` and `load_types`, with what reads JSON, when they are asked for."""
+    """Import `TypeTable` and `load_types`, which read JSON, on first use."""
     if name in ("TypeTable", "load_types"):
         from tapewire.protocol import table
 

@@ -1,9 +1,9 @@
-"""Compiles what a message does often: making, packing, unpacking, appending.
+"""Generates the hot functions of a message class: constructor, pack, unpack, append.
 
-Each is one short function with the names of the fields written into it, as `dataclasses` and
-`namedtuple` do; a loop over the fields would cost several times as much. Names of fields are plain
-identifiers that begin with a letter (`fields.is_name`): they cannot be code, and names that begin
-with an underscore are this module's own.
+Each is one short function that contains the names of the fields, as in `dataclasses` and
+`namedtuple`; a loop over the fields would be several times slower. Names of fields are identifiers
+that begin with a letter (`fields.is_name`), so they cannot inject code; names that begin with an
+underscore are reserved for this module.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ def __tapewire_make__(_data):
         raise _not_text(_layout, _error) from None
 """
 
-# What `struct` and the checks raise for a value that does not fit.
+# Raised by `struct` and by the checks for a value that does not fit.
 _MISFITS = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
 
 
 def compile_functions(
     layout: MessageLayout, defaults: Mapping[str, Any], declare: Callable[..., None]
 ) -> tuple[dict[str, Any], Callable[[type], None]]:
-    """The methods of a message class by name, and a function that is told the class."""
+    """Return the methods of a message class by name, and a function that gives them the class."""
     packer = struct.Struct(layout.struct_format)
     checks: list[str] = []
-    packed: list[str] = []  # what goes into the packer, of values as they are given
-    ready: list[str] = []  # the same of values that passed
-    values: list[str] = []  # the fields, of what came out of the packer
-    kept: list[str] = []  # the same for a new message, whose text need not be decoded again
+    packed: list[str] = []  # arguments of the packer, from unchecked values
+    ready: list[str] = []  # arguments of the packer, from checked values
+    values: list[str] = []  # the fields, from the unpacked values
+    kept: list[str] = []  # the fields of a new message, whose text need not be decoded again
     at = 0
     for field in layout.fields:
         name, kind = field.name, field.type
@@ -114,12 +114,12 @@ def compile_functions(
 
 
 def all_bool(values: Any) -> bool:
-    """Whether each is True or False itself: `struct` takes anything for one of them."""
+    """Whether each value is a bool: `struct` accepts any object for ``?``."""
     return all(value is True or value is False for value in values)
 
 
 def explain(layout: MessageLayout, values: tuple[Any, ...]) -> InvalidMessage:
-    """Which of these values does not fit its field, and why."""
+    """Make the error for the first value that does not fit its field."""
     for field, value in zip(layout.fields, values, strict=True):
         why = misfit(field, value)
         if why is not None:
@@ -128,17 +128,16 @@ def explain(layout: MessageLayout, values: tuple[Any, ...]) -> InvalidMessage:
 
 
 def not_text(layout: MessageLayout, error: UnicodeDecodeError) -> CorruptRecord:
-    """The error for a `char` field whose bytes, out of a log, are no text."""
+    """Make the error for a `char` field in a log whose bytes are not UTF-8."""
     names = ", ".join(field.name for field in layout.fields if field.type.name == "char")
     return CorruptRecord(
-        f"a char field of {layout.name} does not hold UTF-8: bytes={error.object!r}, "
-        f"one of the fields {names}",
-        hint=f"{layout.name}.dtype or record.payload give the bytes as they are",
+        f"a char field of {layout.name} is not UTF-8: bytes={error.object!r}, char fields: {names}",
+        hint=f"read the bytes with {layout.name}.dtype or record.payload",
     )
 
 
 def misfit(field: Field, value: Any) -> str | None:
-    """Why a value does not fit its field, as the rest of a sentence; None when it fits."""
+    """Return why a value does not fit its field, as the rest of a sentence; None if it fits."""
     kind = field.type
     if kind.name == "char":
         if not isinstance(value, str):
@@ -146,10 +145,10 @@ def misfit(field: Field, value: Any) -> str | None:
         try:
             size = len(value.encode())
         except UnicodeEncodeError:
-            return "must be text that UTF-8 can hold"
+            return "must be valid UTF-8"
         if size > kind.count:
             return f"must have at most {kind.count} bytes of UTF-8, it has {size}"
-        return "must not hold a NUL, with which text is padded" if "\0" in value else None
+        return "must not contain NUL, the padding of text" if "\0" in value else None
     if kind.name == "raw":
         try:
             size = len(bytes(memoryview(value)))
@@ -191,8 +190,8 @@ def _misfit_number(name: str, code: str, item_bytes: int, value: Any) -> str | N
     return None
 
 
-# What the functions of every message use. A field may have the name of a built-in: these are not
-# hidden by it.
+# The globals of the generated functions. A field may have the name of a built-in, so the built-ins
+# have names with an underscore here.
 _BUILT_IN: dict[str, Any] = {
     "_MISFITS": _MISFITS,
     "_UnicodeDecodeError": UnicodeDecodeError,
@@ -204,5 +203,5 @@ _BUILT_IN: dict[str, Any] = {
     "_memoryview": memoryview,
     "_new": tuple.__new__,
     "_not_text": not_text,
-    "_str": str.__str__,  # of a subclass, the plain text
+    "_str": str.__str__,  # converts a subclass of str to a plain str
 }

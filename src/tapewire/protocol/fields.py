@@ -1,4 +1,4 @@
-"""The types that a field of a message can have."""
+"""The field types of messages."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = [
     "u64",
 ]
 
-# A message is made to be small; this only keeps a hostile file from asking for gigabytes.
+# Messages are small; the limit keeps a malicious file from requesting gigabytes.
 MAX_MESSAGE_BYTES = 65536
 
 
 @dataclass(frozen=True)
 class FieldType:
-    """A type of fixed size: a number, text, bytes, or so many numbers.
+    """A type of fixed size: a number, text, bytes, or an array of numbers.
 
     Attributes:
-        name: As it stands in `types.json`: ``"u64"``, ``"char"`` …
-        code: The letter of the `struct` module for one element.
-        item_bytes: The size of one element, which is also its alignment.
-        count: How many elements; of `char` and `raw`: how many bytes.
-        sized: Whether a count must be given (`char`, `raw`).
+        name: The name in `types.json`: ``"u64"``, ``"char"`` …
+        code: The format character of the `struct` module for one element.
+        item_bytes: Size and alignment of one element.
+        count: Number of elements; for `char` and `raw` the number of bytes.
+        sized: Whether a count is required (`char`, `raw`).
         array: Whether it is an array of numbers.
 
     Example:
@@ -59,8 +59,8 @@ class FieldType:
 
     def __getitem__(self, count: int) -> FieldType:
         if self.array or (self.sized and self.count):
-            raise InvalidMessage(f"a field has one dimension: type={self!r}, count={count!r}")
-        # One number is no array, so that a count says in a file which of both it is.
+            raise InvalidMessage(f"a field must have one dimension: type={self!r}, count={count!r}")
+        # An array has at least 2 elements, so a count in a file distinguishes it from a number.
         least = 1 if self.sized else 2
         most = MAX_MESSAGE_BYTES // self.item_bytes
         if type(count) is not int or not least <= count <= most:
@@ -71,17 +71,17 @@ class FieldType:
 
     @property
     def nbytes(self) -> int:
-        """Size of the whole field."""
+        """Size of the field in bytes."""
         return self.item_bytes * self.count
 
     @property
     def struct_format(self) -> str:
-        """The field in the language of the `struct` module."""
+        """The format of the field for the `struct` module."""
         return f"{self.count}{self.code}" if self.sized or self.array else self.code
 
     @property
     def numpy_format(self) -> Any:
-        """The field in the language of numpy's dtypes: numbers, `S` for text, `u1` for bytes."""
+        """The numpy format of the field: a number, `S` for text, `u1` for bytes."""
         if self.name == "char":
             return f"S{self.count}"
         if self.name == "raw":
@@ -115,8 +115,8 @@ BY_NAME: dict[str, FieldType] = {
 }
 
 if TYPE_CHECKING:
-    # A checker sees the Python types that the values have. It has no word for `char[8]`: a name of
-    # type Any is taken as Any there; Annotated[str, char[8]] says more.
+    # Type checkers see the Python types of the values. `char[8]` is not a valid type for them, so
+    # `char` is Any; Annotated[str, char[8]] is more precise.
     from typing import TypeAlias
 
     u8: TypeAlias = int
@@ -135,10 +135,10 @@ if TYPE_CHECKING:
 else:
     u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, bool8, char, raw = BY_NAME.values()
 
-# Names of fields and messages become names in generated code, and come out of files too.
+# Names of fields and messages come from files, too, and are inserted into generated code.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
 
 
 def is_name(text: object) -> bool:
-    """Whether a field or a message may have this name."""
+    """Whether `text` is allowed as the name of a field or a message."""
     return isinstance(text, str) and _NAME.fullmatch(text) is not None and not iskeyword(text)

@@ -1,8 +1,8 @@
-"""Which instrument the ids of a market data message mean: `instruments.json` above the logs.
+"""The instruments of market data messages, and the file `instruments.json` that names them.
 
-Messages name an instrument by two numbers. They are hashes of its names, the same on every host, so
-that tapes of several hosts can be read together; the file turns them back into names and says how a
-book of it is kept.
+Messages identify an instrument by two numbers. They are hashes of its names and equal on every
+host, so logs of several hosts can be read together. The file maps them back to names and holds the
+scales and rules of the instrument's book.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ __all__ = [
 FILE_NAME = "instruments.json"
 FORMAT = "tapewire-instruments"
 FORMAT_VERSION = 1
-MAX_FILE_BYTES = 64 << 20  # more than MAX_INSTRUMENTS with names of usual length take
+MAX_FILE_BYTES = 64 << 20  # more than MAX_INSTRUMENTS with names of usual length need
 MAX_INSTRUMENTS = 200_000
 MAX_NAME_BYTES = 64
-# From a log in an archive up to the archive's root: v1/<venue>/<symbol>/<date>/<stream>, and some.
+# From a log in an archive to the archive's root, v1/<venue>/<symbol>/<date>/<stream>, and more.
 MAX_LEVELS_UP = 8
 
 RulesName = Literal["szse", "sse"]
@@ -57,23 +57,23 @@ _RANGES = (
 
 
 class UnknownInstrument(TapewireError, LookupError):
-    """No instrument has this name, or several have it."""
+    """No instrument has this name, or several do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """One market of one venue, and the numbers and scales its messages have.
+    """One market of one venue, with the ids and scales of its messages.
 
     Attributes:
         venue: Name of the venue, without a colon.
-        symbol: Its name there, as the venue writes it.
+        symbol: Symbol as written by the venue.
         price_scale: Decimals of prices, 0 to 18: ``price / 10 ** price_scale``.
         size_scale: Decimals of sizes.
-        venue_id: Number of the venue, 1 to 65,535.
-        market_id: Number of this market, 1 to 2**32 - 1.
-        rules: Which exchange's rules a book of orders follows: "szse", "sse" or None.
+        venue_id: Id of the venue, 1 to 65,535.
+        market_id: Id of the market, 1 to 2**32 - 1.
+        rules: The exchange rules of an order book: "szse", "sse" or None.
         book_mode: "l2" for price levels, "l3" for single orders.
-        tick: The smallest step of a price, in units of `price_scale`; None where it is not known.
+        tick: The tick size, in units of `price_scale`; None if unknown.
 
     Example:
         >>> btc = Instrument.of("binance", "BTCUSDT", price_scale=2, size_scale=5)
@@ -95,7 +95,9 @@ class Instrument:
         for name in ("venue", "symbol"):
             _check_name(name, getattr(self, name))
         if ":" in self.venue:
-            raise InvalidMessage(f"a venue's name must have no colon: venue={self.venue!r}")
+            raise InvalidMessage(
+                f"the name of a venue must not contain a colon: venue={self.venue!r}"
+            )
         for name, least, most in _RANGES:
             _check_whole(name, getattr(self, name), least, most)
         if self.rules is not None and self.rules not in _RULES:
@@ -117,11 +119,11 @@ class Instrument:
         book_mode: BookModeName = "l2",
         tick: int | None = None,
     ) -> Self:
-        """An instrument with the ids of its names: the low 16 and 32 bits of their XXH64, or 1.
+        """Make an instrument with ids from its names: the low 16 and 32 bits of XXH64, 1 for 0.
 
         Raises:
-            InvalidMessage: A name is empty, longer than 64 bytes or not printable, or a value does
-                not fit.
+            InvalidMessage: A name is empty, longer than 64 bytes or not printable, or a value is
+                out of range.
         """
         _check_name("venue", venue)
         _check_name("symbol", symbol)
@@ -139,7 +141,7 @@ class Instrument:
 
     @property
     def symbol_hash(self) -> int:
-        """XXH64 of ``venue:symbol``, which `Quote` and `TradeTick` carry."""
+        """XXH64 of ``venue:symbol``, a field of `Quote` and `TradeTick`."""
         return symbol_hash(self.venue, self.symbol)
 
     def __str__(self) -> str:
@@ -154,8 +156,8 @@ def _check_name(name: str, value: Any) -> None:
         or not 1 <= len(value.encode()) <= MAX_NAME_BYTES
     ):
         raise InvalidMessage(
-            f"{name} must be printable text of 1 to {MAX_NAME_BYTES} bytes, without space around: "
-            f"{name}={value!r}"
+            f"{name} must be printable text of 1 to {MAX_NAME_BYTES} bytes without leading or "
+            f"trailing space: {name}={value!r}"
         )
 
 
@@ -165,7 +167,7 @@ def _check_whole(name: str, value: Any, least: int, most: int) -> None:
 
 
 class Instruments:
-    """Instruments by name and by their ids, each of which is there once.
+    """A set of instruments, indexed by name and by id; both are unique.
 
     Example:
         >>> known = Instruments()
@@ -187,7 +189,7 @@ class Instruments:
             self._put(instrument)
 
     def _put(self, instrument: Instrument) -> None:
-        """Take an instrument with the ids it has; `LayoutConflict` when they are another's."""
+        """Add an instrument with its ids; raise `LayoutConflict` if another one has them."""
         venue, name = instrument.venue, (instrument.venue, instrument.symbol)
         before = self._by_name.get(name)
         other = self._by_market.get(instrument.market_id)
@@ -209,10 +211,10 @@ class Instruments:
         return next(one for one in self if one.venue == venue)
 
     def add(self, instrument: Instrument) -> Instrument:
-        """Take an instrument in; returned is what is known from now on.
+        """Add or update an instrument; return it as stored.
 
-        One that is known keeps its ids and gets the rest of the new one. An id that another one has
-        becomes the next that is free.
+        A known instrument keeps its ids and takes all other attributes of the new one. An id that
+        another instrument has is replaced by the next free one.
         """
         known = self._by_name.get((instrument.venue, instrument.symbol))
         if known is not None:
@@ -228,23 +230,23 @@ class Instruments:
         return instrument
 
     def get(self, venue: str, symbol: str) -> Instrument | None:
-        """The instrument of this name, or None."""
+        """Return the instrument with this name, or None."""
         return self._by_name.get((venue, symbol))
 
     def by_id(self, venue_id: int, market_id: int) -> Instrument | None:
-        """The instrument that a book event names, or None."""
+        """Return the instrument of a book event, or None."""
         found = self._by_market.get(market_id)
         return found if found is not None and found.venue_id == venue_id else None
 
     def by_market(self, market_id: int) -> Instrument | None:
-        """The instrument that a quote or trade names, or None."""
+        """Return the instrument of a quote or trade, or None."""
         return self._by_market.get(market_id)
 
     def find(self, symbol: str) -> Instrument:
-        """The one instrument of this symbol, or of ``venue:symbol``.
+        """Return the instrument with this symbol, or ``venue:symbol``.
 
         Raises:
-            UnknownInstrument: There is none, or several venues have it.
+            UnknownInstrument: No venue has the symbol, or several have it.
         """
         found = [one for one in self if one.symbol == symbol] or [
             one for one in self if str(one) == symbol
@@ -257,7 +259,7 @@ class Instruments:
             raise UnknownInstrument(
                 f"several venues have this symbol: symbol={symbol!r}, known={names}",
                 path=where,
-                hint="name it with its venue",
+                hint="write venue:symbol",
             )
         some = ", ".join(str(one) for one, _ in zip(self, range(8), strict=False)) or "none"
         more = f" and {len(self) - 8} more" if len(self) > 8 else ""
@@ -284,13 +286,13 @@ class Instruments:
 
     @classmethod
     def load(cls, where: str | os.PathLike[str]) -> Self:
-        """From the nearest `instruments.json` in a log's folder or above it; empty without one.
+        """Load the nearest `instruments.json` in a log's directory or above it; empty if none.
 
-        A file of another user is passed over, unless it is root's or of the log's owner: somebody
-        may have left one in /tmp.
+        A file is ignored unless its owner is the current user, root or the owner of the log: other
+        users may have left one in /tmp.
 
         Raises:
-            CorruptMetadata: The file is not what Tapewire writes; the message names the place.
+            CorruptMetadata: The file is damaged; the message names the place.
             UnsupportedVersion: A later release wrote it.
         """
         path = nearest_file(where)
@@ -308,50 +310,50 @@ class Instruments:
         return made
 
     def _put_entry(self, entry: Any, where: str, texts: dict[str, str]) -> None:
-        """Take an entry of a file; `Wrong` when it breaks a rule. `texts` has those seen before."""
+        """Add an entry of a file; raise `Wrong` if it is invalid. `texts` interns its texts."""
         if not isinstance(entry, dict) or entry.keys() != _KINDS.keys():
             members(entry, where, **_KINDS)
-        for name in ("venue", "rules", "book_mode"):  # a few texts, which thousands share
+        for name in ("venue", "rules", "book_mode"):  # the same few texts in thousands of entries
             text = entry[name]
             if type(text) is str:
                 entry[name] = texts.setdefault(text, text)
         try:
             instrument = Instrument(**entry)
             if (instrument.venue, instrument.symbol) in self._by_name:
-                raise Wrong(f"{where}: there twice: {instrument}")
+                raise Wrong(f"{where}: duplicate instrument: {instrument}")
             self._put(instrument)
         except TapewireError as error:
-            members(entry, where, **_KINDS)  # of a value of another type it names the type
+            members(entry, where, **_KINDS)  # for a value of another type, raises a clearer error
             raise Wrong(f"{where}: {error.message}") from None
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Put them into a folder's `instruments.json`, beside those that are there.
+        """Merge the instruments into the `instruments.json` of a directory.
 
-        Of an instrument that is there already the ids must be the same; the rest becomes ours.
+        An instrument in the file must have the same ids; its other attributes are replaced.
 
         Raises:
-            LayoutConflict: Ids do not go together with what is there; nothing is written.
-            CorruptMetadata: What is there is damaged.
-            ConcurrentUse: Somebody else has been writing it for long.
+            LayoutConflict: Ids conflict with those in the file; nothing is written.
+            CorruptMetadata: The existing file is damaged.
+            ConcurrentUse: Another process or thread has been writing the file for 10 seconds.
         """
         path = os.path.join(os.fspath(folder), FILE_NAME)
         with locked_folder(os.fspath(folder), FILE_NAME) as folder_fd:
             try:
-                there = type(self)._read(path)
+                merged = type(self)._read(path)
             except FileNotFoundError:
-                there = type(self)()
-            before = list(there)
+                merged = type(self)()
+            before = list(merged)
             try:
                 for instrument in self:
-                    there._put(instrument)
+                    merged._put(instrument)
             except LayoutConflict as error:
                 error.path = path
                 raise
-            if list(there) != before:
-                text = render(there)
-                if len(there) > MAX_INSTRUMENTS or len(text) > MAX_FILE_BYTES:
+            if list(merged) != before:
+                text = render(merged)
+                if len(merged) > MAX_INSTRUMENTS or len(text) > MAX_FILE_BYTES:
                     raise InvalidMessage(
-                        f"too many instruments for a file: instruments={len(there)}, "
+                        f"too many instruments for a file: instruments={len(merged)}, "
                         f"max={MAX_INSTRUMENTS}, bytes={len(text)}, max={MAX_FILE_BYTES}",
                         path=path,
                     )
@@ -360,20 +362,20 @@ class Instruments:
 
 
 def nearest_file(where: str | os.PathLike[str]) -> str | None:
-    """The `instruments.json` that `Instruments.load` takes for a log; None: there is none."""
-    folder = os.path.realpath(os.fspath(where))
+    """Return the `instruments.json` that `Instruments.load` reads for a log, or None."""
+    directory = os.path.realpath(os.fspath(where))
     for _ in range(MAX_LEVELS_UP):
-        path = os.path.join(folder, FILE_NAME)
-        if _is_ours(path, where):
+        path = os.path.join(directory, FILE_NAME)
+        if _has_trusted_owner(path, where):
             return path
-        if os.path.dirname(folder) == folder:
+        if os.path.dirname(directory) == directory:
             break
-        folder = os.path.dirname(folder)
+        directory = os.path.dirname(directory)
     return None
 
 
-def _is_ours(path: str, log: str | os.PathLike[str]) -> bool:
-    """Whether the file is there and of somebody that we, or the log, belong to."""
+def _has_trusted_owner(path: str, log: str | os.PathLike[str]) -> bool:
+    """Whether the file exists and belongs to the current user, root or the owner of the log."""
     try:
         owner = os.lstat(path).st_uid
     except (FileNotFoundError, NotADirectoryError):
@@ -386,19 +388,19 @@ def _free(wanted: int, taken: dict[int, Any], most: int) -> int:
         if wanted not in taken:
             return wanted
         wanted = wanted % most + 1
-    raise InvalidMessage(f"all ids are taken: ids={most}")
+    raise InvalidMessage(f"no id is free: ids={most}")
 
 
 def _conflict(what: str, value: int, one: Instrument, other: Instrument) -> LayoutConflict:
     return LayoutConflict(
-        f"two instruments do not go together: {what}={value} of {one}, and {other} has "
+        f"conflicting ids: {what}={value} of {one}, but {other} has "
         f"venue_id={other.venue_id}, market_id={other.market_id}",
-        hint="add() the new one to what Instruments.load() gives: it takes ids that are free",
+        hint="add() the new one to the result of Instruments.load(), which assigns free ids",
     )
 
 
 def render(instruments: Iterable[Instrument]) -> bytes:
-    """The file for these instruments: JSON, a line for each, in the order of their names."""
+    """Return the file for these instruments: JSON, one line for each, sorted by name."""
     lines = [
         json.dumps({name: getattr(one, name) for name in _KINDS}, ensure_ascii=False)
         for one in sorted(instruments, key=lambda one: (one.venue, one.symbol))
@@ -408,7 +410,7 @@ def render(instruments: Iterable[Instrument]) -> bytes:
     return f'{head[:-1]}, "instruments": [\n {between.join(lines)}\n]}}\n'.encode()
 
 
-_REMEDY = "restore the file; the ids can be made anew from the names with Instrument.of"
+_REMEDY = "restore the file; Instrument.of makes the ids again from the names"
 _KINDS: dict[str, Any] = {
     "venue": str,
     "symbol": str,

@@ -1,4 +1,4 @@
-"""The small JSON files that programs share: read with suspicion, replaced as a whole."""
+"""Small JSON files that processes share: strictly validated, replaced atomically."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ __all__ = [
 ]
 
 LOCK_SECONDS = 10.0
-MAX_DIGITS = 100  # of an integer: far more than 64 bits, so that a check can name the member
+MAX_DIGITS = 100  # of an integer: more than 64 bits, so that a later check can name the member
 
 _T = TypeVar("_T")
 
 
 class Wrong(Exception):
-    """Something in the document breaks a rule; the text says where and what."""
+    """The document is invalid; the text names the place and the rule."""
 
 
 def parse_checked(text: bytes, path: str, check: Callable[[Any], _T], remedy: str) -> _T:
-    """What `check` makes of the document in these bytes; its `Wrong` becomes `CorruptMetadata`."""
+    """Return `check` of the document in `text`; its `Wrong` becomes `CorruptMetadata`."""
     try:
         document = decode(text)
     except ValueError as error:
-        raise CorruptMetadata(f"not JSON of ours: {error}", path=path, hint=remedy) from None
+        raise CorruptMetadata(f"not valid JSON: {error}", path=path, hint=remedy) from None
     with named_errors(path, remedy):
         return check(document)
 
 
 @contextlib.contextmanager
 def named_errors(path: str, remedy: str) -> Iterator[None]:
-    """Turn `Wrong` into `CorruptMetadata` of this file; `UnsupportedVersion` gets the path."""
+    """Turn `Wrong` into `CorruptMetadata` with the path; add the path to `UnsupportedVersion`."""
     try:
         yield
     except Wrong as error:
@@ -63,11 +63,10 @@ def named_errors(path: str, remedy: str) -> Iterator[None]:
 
 
 def decode(text: bytes) -> Any:
-    """The value of a JSON document, by the rules of every JSON file that Tapewire writes.
+    """Decode a JSON document, with the rules of all JSON files of Tapewire.
 
-    Not accepted: another encoding than UTF-8, an object with a duplicated member, NaN and
-    infinities, nesting deeper than the interpreter's stack, integers of more than `MAX_DIGITS`
-    digits.
+    Rejects encodings other than UTF-8, objects with a duplicated member, NaN and infinities,
+    nesting deeper than the interpreter's stack, and integers of more than `MAX_DIGITS` digits.
 
     Example:
         >>> decode(b'{"seq": 7}')
@@ -77,7 +76,7 @@ def decode(text: bytes) -> Any:
         ValueError: integer too long: digits=5000, max=100
 
     Raises:
-        ValueError: It is not such a document; the text says why.
+        ValueError: The document is invalid; the text says why.
     """
     try:
         return DECODER.decode(text.decode())
@@ -91,7 +90,7 @@ def check_format(
     version: int,
     remedy: str = "read it with that release, or upgrade",
 ) -> dict[str, Any]:
-    """The document, an object of this format and version; `remedy` is for that of a later one."""
+    """Return the document if it has this format and version; `remedy` is for a later version."""
     if not isinstance(document, dict) or document.get("format") != format_:
         raise Wrong(f'the document must be an object with "format": "{format_}"')
     found = document.get("version")
@@ -101,11 +100,11 @@ def check_format(
         )
     if isinstance(found, int) and found != version:
         raise Wrong(f"no such version: version={found!r}")
-    return document  # its members are still to be checked, the type of the version among them
+    return document  # its members are not checked yet, nor is the type of the version
 
 
 def entries_of(document: Any, format_: str, version: int, member: str, most: int) -> list[Any]:
-    """The list that a document of this format and version is made for."""
+    """Return the list `member` of a document of this format and version."""
     check_format(document, format_, version)
     members(document, "the document", **{"format": str, "version": int, member: list})
     entries: list[Any] = document[member]
@@ -115,26 +114,26 @@ def entries_of(document: Any, format_: str, version: int, member: str, most: int
 
 
 def members(value: Any, where: str, **kinds: Any) -> None:
-    """Exactly these members, each of its type."""
+    """Check that an object has exactly these members, each of its type."""
     if not isinstance(value, dict):
-        raise Wrong(f"{where} must be an object, it is {short(value)}")
+        raise Wrong(f"{where} must be an object, not {short(value)}")
     for name in value:
         if name not in kinds:
-            raise Wrong(f"{where} has a member that is not known: {short(name)}")
+            raise Wrong(f"{where} has an unknown member: {short(name)}")
     for name, kind in kinds.items():
         if name not in value:
             raise Wrong(f"{where} lacks a member: {name}")
         found = value[name]
         if not isinstance(found, kind) or isinstance(found, bool):
-            raise Wrong(f"{where}.{name} must be of type {_said(kind)}: {name}={short(found)}")
+            raise Wrong(f"{where}.{name} must be of type {_type_name(kind)}: {name}={short(found)}")
 
 
-def _said(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
 def short(value: Any) -> str:
-    """A value as an error shows it."""
+    """Return the `repr` of a value, shortened for an error message."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -142,17 +141,17 @@ def short(value: Any) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a member is there twice")
+        raise ValueError("duplicate member")
     return members
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"no such number: {name}")
+    raise ValueError(f"not a number: {name}")
 
 
 def _integer(text: str) -> int:
-    # `int` has a limit of its own, which a user can lift: then its time is quadratic. Integers
-    # close to it fail later, in a message that shows a sum of them.
+    # `int` has its own limit, but users can lift it, and then it takes quadratic time. Integers
+    # just below it would fail later, in a message that shows a sum of them.
     if len(text) > MAX_DIGITS:
         raise ValueError(f"integer too long: digits={len(text)}, max={MAX_DIGITS}")
     return int(text)
@@ -164,26 +163,26 @@ DECODER = json.JSONDecoder(
 
 
 def load(path: str, max_bytes: int) -> bytes:
-    """All of a file that must be a plain one, and no larger than this."""
+    """Read a regular file of at most `max_bytes`."""
     with open_plain(path, max_bytes) as file:
-        # Not max_bytes alone: `read` allocates what it is asked for.
+        # Not `max_bytes` alone, since `read` allocates that much.
         return file.read(min(os.fstat(file.fileno()).st_size, max_bytes))
 
 
 @contextlib.contextmanager
 def open_plain(path: str, max_bytes: int) -> Iterator[BinaryIO]:
-    """A file to read from, that must be a plain one, and no larger than this.
+    """Open a regular file of at most `max_bytes` for reading.
 
     Raises:
         CorruptMetadata: It is a link, not a regular file, or too large; the error names the file,
             its size and the limit.
     """
-    # Not blocking: a pipe put in its place must not hang us.
+    # Non-blocking, so that opening a FIFO does not hang.
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise CorruptMetadata("a link is not followed", path=path) from None
+            raise CorruptMetadata("links are not followed", path=path) from None
         raise
     try:
         status = os.fstat(fd)
@@ -191,7 +190,7 @@ def open_plain(path: str, max_bytes: int) -> Iterator[BinaryIO]:
             raise CorruptMetadata("not a regular file", path=path)
         if status.st_size > max_bytes:
             raise CorruptMetadata(
-                f"larger than it can be: bytes={status.st_size}, max={max_bytes}", path=path
+                f"file too large: bytes={status.st_size}, max={max_bytes}", path=path
             )
         with open(fd, "rb", closefd=False) as file:
             yield file
@@ -201,9 +200,9 @@ def open_plain(path: str, max_bytes: int) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def locked_folder(folder: str, file_name: str) -> Iterator[int]:
-    """Hold the directory's lock, against threads and processes; yields its descriptor.
+    """Hold the lock of a directory, against threads and processes; yield its descriptor.
 
-    A lock of the kernel's, so a process forked meanwhile does not inherit it locked indefinitely.
+    The lock is the kernel's, so a forked process does not inherit a lock that is never released.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -222,19 +221,19 @@ def locked_folder(folder: str, file_name: str) -> Iterator[int]:
 
 
 def store(path: str, text: bytes, folder_fd: int) -> None:
-    """Replace the file so that a crash, of the machine too, leaves the old one or the new one."""
+    """Replace a file atomically and durably: after a crash the old or the new one exists."""
     temporary = f"{path}.tmp"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)  # what a killed writer left
-    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = os.open(temporary, how, 0o600)
+        os.unlink(temporary)  # left by a killed process
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(temporary, flags, 0o600)
     try:
         with open(fd, "wb") as file:
             file.write(text)
             file.flush()
             os.fsync(fd)
         os.rename(temporary, path)
-    except OSError as error:  # a full disk is not to be fuller for it, and is to be found
+    except OSError as error:  # free the space on a full disk, and name the file in the error
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if error.filename is None:

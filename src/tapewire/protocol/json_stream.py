@@ -1,7 +1,7 @@
-"""One long list in a JSON document, read an entry at a time.
+"""Reads a long list in a JSON document entry by entry.
 
-`json.loads` builds every object of a document before the first one can be checked: 64 MiB of ``{}``
-take 1.7 GB. Here memory is that of one window of text and one entry, whatever the file holds.
+`json.loads` builds all objects of a document before the first one can be checked: 64 MiB of ``{}``
+take 1.7 GB. This module needs memory for one window of text and one entry, whatever the file holds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tapewire.protocol.json_file import DECODER, Wrong, check_format, entries_of
 
 __all__ = ["MAX_MEMBERS", "MAX_VALUE_CHARS", "stream_entries"]
 
-MAX_MEMBERS = 16  # of the document: a later release may have a few more than this one
+MAX_MEMBERS = 16  # of the document: a later release may have more than this one
 
-MAX_VALUE_CHARS = 16_384  # of an entry, or of another member's value
+MAX_VALUE_CHARS = 16_384  # of an entry, or of the value of another member
 _BLOCK_BYTES = 65_536
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -26,11 +26,11 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 def stream_entries(
     file: BinaryIO, format_: str, version: int, member: str, most: int
 ) -> Iterator[Any]:
-    """Each entry of the list `member` of a document of this format and version.
+    """Iterate over the list `member` of a document of this format and version.
 
-    The document is an object with the members `format`, `version` and `member`, in any order. What
-    follows an entry is not read before the next one is asked for: a document is valid only when the
-    iteration has ended.
+    The document is an object with the members `format`, `version` and `member`, in any order. Text
+    after an entry is read when the next entry is requested, so the document is known to be valid
+    only after the iteration has ended.
 
     Example:
         >>> import io
@@ -39,7 +39,7 @@ def stream_entries(
         ['a', 'b']
 
     Raises:
-        Wrong: It is not such a document, has more than `most` entries, or an entry has more than
+        Wrong: The document is invalid, has more than `most` entries, or an entry has more than
             `MAX_VALUE_CHARS` characters.
         UnsupportedVersion: A later release wrote it.
     """
@@ -49,7 +49,7 @@ def stream_entries(
     document: dict[str, Any] = {}
     for name in _names(window):
         if name in document:
-            window.refuse("a member is there twice")
+            window.refuse("duplicate member")
         if len(document) == MAX_MEMBERS:
             window.refuse(f"more than {MAX_MEMBERS} members")
         if name == member and window.peek() == "[":
@@ -58,21 +58,21 @@ def stream_entries(
         else:
             document[name] = window.value()
         if "format" in document and "version" in document:
-            check_format(document, format_, version)  # before what a later release may have added
+            check_format(document, format_, version)  # before members that a later release added
     if window.peek():
         window.refuse("data past the end of the document")
     entries_of(document, format_, version, member, most)
 
 
 def _names(window: _Window) -> Iterator[str]:
-    """Names of the object that begins here; whoever asks reads the value of each."""
+    """Iterate over the member names of an object; the caller reads the value of each."""
     window.take("{")
     if window.peek() == "}":
         window.take("}")
         return
     while True:
         if window.peek() != '"':
-            window.refuse("a member's name is expected")
+            window.refuse("expected the name of a member")
         name: str = window.value()
         window.take(":")
         yield name
@@ -96,7 +96,7 @@ def _entries(window: _Window, member: str, most: int) -> Iterator[Any]:
 
 
 class _Window:
-    """A part of a file of UTF-8, decoded, and the place in it that is read next."""
+    """A decoded part of a UTF-8 file, and the current position in it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -107,10 +107,10 @@ class _Window:
         self._dropped = 0  # characters before this window
 
     def peek(self) -> str:
-        """The next character that is not space; empty at the end of the file."""
+        """Return the next character that is not white space; empty at the end of the file."""
         while True:
             found = _SPACE.match(self._text, self._at)
-            assert found is not None  # it matches nothing, too
+            assert found is not None  # it also matches the empty string
             self._at = found.end()
             if self._at < len(self._text):
                 return self._text[self._at]
@@ -119,15 +119,15 @@ class _Window:
             self._fill()
 
     def take(self, expected: str) -> str:
-        """The next character that is not space, which must be one of these."""
+        """Consume the next character that is not white space; it must be one of `expected`."""
         found = self.peek()
         if not found or found not in expected:
-            self.refuse(f"{' or '.join(expected)} is expected")
+            self.refuse(f"expected {' or '.join(expected)}")
         self._at += 1
         return found
 
     def value(self) -> Any:
-        """The value that begins here."""
+        """Consume and return a JSON value."""
         self.peek()
         if len(self._text) - self._at < MAX_VALUE_CHARS:
             self._fill()
@@ -138,7 +138,7 @@ class _Window:
         except json.JSONDecodeError as error:
             limit = "" if self._ended else f", or a value of more than {MAX_VALUE_CHARS} characters"
             self.refuse(f"{error.msg}{limit}")
-        except ValueError as error:  # of the decoder's own rules
+        except ValueError as error:  # from the hooks of DECODER
             self.refuse(str(error))
         if end - self._at > MAX_VALUE_CHARS:
             self.refuse(f"a value of more than {MAX_VALUE_CHARS} characters")
@@ -146,11 +146,11 @@ class _Window:
         return value
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise `Wrong` with the place."""
-        raise Wrong(f"not JSON of ours: {why}: character={self._dropped + self._at}")
+        """Raise `Wrong` with the position."""
+        raise Wrong(f"not valid JSON: {why}: character={self._dropped + self._at}")
 
     def _fill(self) -> None:
-        """Have the largest value from here on, or all that is left."""
+        """Read until the window holds the longest value allowed, or the rest of the file."""
         self._dropped += self._at
         self._text, self._at = self._text[self._at :], 0
         while not self._ended and len(self._text) <= MAX_VALUE_CHARS:

@@ -1,4 +1,4 @@
-"""Where each field of a message lies: offsets, size, and the same for `struct` and numpy."""
+"""The layout of a message: offsets, sizes, and its formats for `struct` and numpy."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["Field", "MessageLayout"]
 
 MAX_FIELDS = 255
-MAX_TYPE_ID = 0xFFFE  # 0xFFFF is the padding's
+MAX_TYPE_ID = 0xFFFE  # 0xFFFF marks padding
 MAX_VERSION = 65535
 
-# Names that every message has for itself.
+# Attributes of every message.
 RESERVED = frozenset({"decode", "dtype", "layout", "type_id"})
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its name, its type, and where it begins."""
+    """One field: its name, its type and its offset."""
 
     name: str
     type: FieldType
@@ -33,7 +33,7 @@ class Field:
 
     @property
     def end(self) -> int:
-        """Offset of the first byte behind it."""
+        """Offset of the first byte after the field."""
         return self.offset + self.type.nbytes
 
 
@@ -41,8 +41,8 @@ class Field:
 class MessageLayout:
     """The bytes of one version of a message.
 
-    Bytes that belong to no field are reserved: written as zeros, ignored when read. A layout that
-    breaks a rule cannot be made: `InvalidMessage` names the rule and the field.
+    Bytes that belong to no field are reserved: written as zeros, ignored when read. The layout is
+    checked: `InvalidMessage` names the violated rule and the field.
 
     Example:
         >>> from tapewire.protocol import MessageLayout, fields
@@ -68,7 +68,7 @@ class MessageLayout:
     def natural(
         cls, name: str, type_id: int, version: int, fields: Iterable[tuple[str, FieldType]]
     ) -> MessageLayout:
-        """As a C compiler would: each field at a multiple of its alignment, in the order given."""
+        """Lay out fields as a C compiler does: in order, each at a multiple of its alignment."""
         placed: list[Field] = []
         end, widest = 0, 1
         for field_name, kind in fields:
@@ -82,44 +82,43 @@ class MessageLayout:
         if not _is_whole(self.version, 1, MAX_VERSION):
             self._refuse(f"version must be from 1 to {MAX_VERSION}: version={self.version!r}")
         if not is_name(self.name):
-            self._refuse(f"a message's name is a plain identifier: name={self.name!r}")
+            self._refuse(f"the name of a message must be an identifier: name={self.name!r}")
         if not 1 <= len(self.fields) <= MAX_FIELDS:
-            self._refuse(f"a message has 1 to {MAX_FIELDS} fields: fields={len(self.fields)}")
+            self._refuse(f"a message must have 1 to {MAX_FIELDS} fields: fields={len(self.fields)}")
         end = 0
         names: set[str] = set()
         for field in self.fields:
             if not is_name(field.name):
-                self._refuse(f"a field's name is a plain identifier: field={field.name!r}")
+                self._refuse(f"the name of a field must be an identifier: field={field.name!r}")
             if field.name in RESERVED:
                 self._refuse(
-                    f"a field cannot have the name of a message's own attribute: "
-                    f"field={field.name!r}"
+                    f"the name of a field is an attribute of every message: field={field.name!r}"
                 )
             if field.name in names:
-                self._refuse(f"a field is there twice: field={field.name!r}")
+                self._refuse(f"duplicate field: field={field.name!r}")
             if field.type.nbytes == 0:
                 self._refuse(
-                    f"a length is missing: field={field.name!r}, type={field.type.name}",
-                    f"write {field.type.name}[8]",
+                    f"the type has no length: field={field.name!r}, type={field.type.name}",
+                    f"write for example {field.type.name}[8]",
                 )
             if not _is_whole(field.offset, 0, MAX_MESSAGE_BYTES) or field.offset < end:
                 self._refuse(
-                    f"fields rise and do not overlap: field={field.name!r}, "
-                    f"offset={field.offset!r}, the one before ends at {end}"
+                    f"fields must be in order and not overlap: field={field.name!r}, "
+                    f"offset={field.offset!r}, previous_end={end}"
                 )
             names.add(field.name)
             end = field.end
         if not _is_whole(self.size, 1, MAX_MESSAGE_BYTES):
             self._refuse(f"size must be from 1 to {MAX_MESSAGE_BYTES}: size={self.size!r}")
         if end > self.size:
-            self._refuse(f"the last field ends behind the message: end={end}, size={self.size}")
+            self._refuse(f"the last field ends past the message: end={end}, size={self.size}")
 
     def _refuse(self, why: str, hint: str | None = None) -> None:
         raise InvalidMessage(f"message {self.name!r}: {why}", hint=hint)
 
     @cached_property
     def struct_format(self) -> str:
-        """For `struct.Struct`: little-endian, reserved bytes as ``x``."""
+        """The format for `struct.Struct`: little-endian, reserved bytes as ``x``."""
         parts, end = ["<"], 0
         for field in self.fields:
             parts += _gap(field.offset - end), field.type.struct_format
@@ -142,7 +141,7 @@ class MessageLayout:
 
     @property
     def title(self) -> str:
-        """How errors speak of it."""
+        """Name, version and size, for error messages."""
         return f"{self.name} version {self.version} ({self.size} bytes)"
 
     def __str__(self) -> str:
@@ -165,15 +164,15 @@ class MessageLayout:
 
 
 def check_type_id(type_id: object) -> None:
-    """Refuse what no record can have as its type."""
+    """Raise `InvalidTypeId` if no record can have this type."""
     if not _is_whole(type_id, 0, MAX_TYPE_ID):
         raise InvalidTypeId(f"type_id must be from 0 to 0x{MAX_TYPE_ID:04X}: type_id={type_id!r}")
 
 
 def check_versions(known: Iterable[MessageLayout], new: MessageLayout) -> None:
-    """Refuse `new` where a record of it could be taken for one of another version.
+    """Raise `LayoutConflict` if a record of `new` could be mistaken for one of another version.
 
-    A record does not say its version: its size does. So sizes rise with versions.
+    A record does not contain its version, so its size identifies it: sizes increase with versions.
     """
     from tapewire.errors import LayoutConflict
 
@@ -182,21 +181,21 @@ def check_versions(known: Iterable[MessageLayout], new: MessageLayout) -> None:
             continue
         if old.version == new.version:
             raise LayoutConflict(
-                f"type_id=0x{new.type_id:04X} version {new.version} is two messages: "
-                f"{describe(old)} and {describe(new)}",
-                hint="raise the version of the new one, or give it another type_id",
+                f"two messages have the same type id and version: type_id=0x{new.type_id:04X}, "
+                f"version={new.version}, {describe(old)} and {describe(new)}",
+                hint="increase the version of the new one, or use another type_id",
             )
         older, newer = sorted((old, new), key=lambda layout: layout.version)
         if older.size >= newer.size:
             raise LayoutConflict(
-                f"sizes rise with versions, so that a record's size tells its version: "
+                f"a newer version must be larger, as the size of a record identifies its version: "
                 f"type_id=0x{new.type_id:04X}, {older.title} and {newer.title}",
-                hint="add the new field at its full width, or take another type_id",
+                hint="add the new field at its full width, or use another type_id",
             )
 
 
 def describe(layout: MessageLayout) -> str:
-    """Name and fields on one line."""
+    """Return name, fields and size on one line."""
     fields = ", ".join(f"{field.name}: {field.type!r} @{field.offset}" for field in layout.fields)
     return f"{layout.name}({fields}; {layout.size} bytes)"
 

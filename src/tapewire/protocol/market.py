@@ -1,10 +1,10 @@
 """Market data messages: book events, quotes and trades, protocol version 3.
 
 Prices and sizes are integers with a scale: ``price / 10 ** price_scale``. A book event (0x1000) is
-made by one of the encoders below, and appended with the `timestamp_ns` that it was made with;
-`BookTicker`, `Trade`, `Quote` and `TradeTick` are messages as any other.
+made by one of the encoders below and appended with the same `timestamp_ns` that it contains;
+`BookTicker`, `Trade`, `Quote` and `TradeTick` are ordinary messages.
 
-`record.decode()` knows these types after ``import tapewire``; this module comes in with the first.
+`record.decode()` decodes these types after ``import tapewire``; the first one imports this module.
 
 Example:
     >>> import tapewire as tw
@@ -105,7 +105,7 @@ __all__ = [
     "unscaled",
 ]
 
-# Out of the native structs: there is one definition.
+# From the native structs, so that there is one definition.
 HEADER_DTYPE: np.dtype[Any] = struct_dtype("BookEventHeader")
 LEVEL_DTYPE: np.dtype[Any] = struct_dtype("Level")
 LEVEL_ROW_DTYPE: np.dtype[Any] = struct_dtype("LevelRow")
@@ -114,7 +114,7 @@ L3_RECORD_DTYPE: np.dtype[Any] = np.dtype([("head", HEADER_DTYPE), ("order", L3_
 
 
 class EventType(IntEnum):
-    """`event_type` of a book event."""
+    """Values of `event_type` of a book event."""
 
     SNAPSHOT = 1
     DIFF = 2
@@ -123,14 +123,14 @@ class EventType(IntEnum):
 
 
 class BookMode(IntEnum):
-    """`book_mode`: price levels, or single orders."""
+    """Values of `book_mode`: price levels, or single orders."""
 
     L2 = 0
     L3 = 1
 
 
 class EventFlags(IntFlag):
-    """`flags` of a book event."""
+    """Bits of `flags` of a book event."""
 
     ABSOLUTE = 1
     DELTA = 2
@@ -138,7 +138,7 @@ class EventFlags(IntFlag):
 
 
 class L3Type(IntEnum):
-    """What happened to an order."""
+    """Values of `event_type` of an order event."""
 
     ADD = 1
     CANCEL = 2
@@ -149,7 +149,7 @@ class L3Type(IntEnum):
 
 
 class L3Flags(IntFlag):
-    """`flags` of an order's event."""
+    """Bits of `flags` of an order event."""
 
     PRICE_IS_MARKET = 1
     OPENING_AUCTION = 2
@@ -160,7 +160,7 @@ class L3Flags(IntFlag):
 
 
 class Side(IntEnum):
-    """`side` of an order; of a trade, that of the aggressor."""
+    """Values of `side` of an order event; for a trade, the side of the aggressor."""
 
     UNKNOWN = 0
     BUY = 1
@@ -168,7 +168,7 @@ class Side(IntEnum):
 
 
 class Maker(IntEnum):
-    """`is_buyer_maker` of a trade: who rested in the book."""
+    """Values of `is_buyer_maker` of a trade: whose order rested in the book."""
 
     SELLER = 0
     BUYER = 1
@@ -205,8 +205,8 @@ class Trade(Message):
 class Quote(Message):
     """The best bid and ask of one market.
 
-    `timestamp_ns` is the venue's time, or the ingest time where it gives none; the record has the
-    ingest time in any case.
+    `timestamp_ns` is the venue's time, or the ingest time if the venue sends none; the record
+    always has the ingest time.
     """
 
     timestamp_ns: u64
@@ -224,8 +224,8 @@ class Quote(Message):
 class TradeTick(Message):
     """One trade.
 
-    `timestamp_ns` is the venue's time, or the ingest time where it gives none; the record has the
-    ingest time in any case. `is_buyer_maker` is a `Maker`.
+    `timestamp_ns` is the venue's time, or the ingest time if the venue sends none; the record
+    always has the ingest time. `is_buyer_maker` is a `Maker`.
     """
 
     timestamp_ns: u64
@@ -242,15 +242,15 @@ class TradeTick(Message):
 
 
 class VenueRaw(bytes):
-    """A venue's own bytes and nothing else, where they are kept beside what was made of them."""
+    """A message of a venue, unchanged, stored beside the messages decoded from it."""
 
     type_id: ClassVar[int] = VENUE_RAW
 
     def __tapewire_append__(
         self, writer: Any, timestamp_ns: Any = None, flags: int = 0, seq: int | None = None
     ) -> int:
-        number: int = writer.append(VENUE_RAW, self, timestamp_ns, flags, seq)
-        return number
+        appended_seq: int = writer.append(VENUE_RAW, self, timestamp_ns, flags, seq)
+        return appended_seq
 
     def __repr__(self) -> str:
         return f"VenueRaw({bytes(self)!r})"
@@ -268,10 +268,10 @@ class _Instrument(Protocol):
 
 
 def l3_rows(instrument: _Instrument, n: int) -> np.ndarray[Any, Any]:
-    """`n` events of orders as an array of `L3_RECORD_DTYPE`, to be filled and appended as a batch.
+    """Make an array of `n` order events, of `L3_RECORD_DTYPE`, to fill and append as a batch.
 
-    ``rows["head"]`` has all that an instrument gives; set its ``ingest_ts_ns`` (the same that
-    `append_batch` gets), ``exchange_ts_ns`` and ``native_seq``. ``rows["order"]`` has the scales.
+    ``rows["head"]`` has the values of the instrument; set ``ingest_ts_ns`` (as passed to
+    `append_batch`), ``exchange_ts_ns`` and ``native_seq``. ``rows["order"]`` has the scales.
 
     Example:
         >>> import numpy as np
@@ -309,7 +309,7 @@ NAMES: dict[int, str] = {
 
 
 def decode(record: log.Record) -> BookEvent | Message | VenueRaw:
-    """The message of a record of one of these types; `record.decode()` comes here."""
+    """Decode a record of one of these types, as `record.decode()` does."""
     if record.type_id == BOOK_EVENT:
         return BookEvent.decode(record)
     if record.type_id == VENUE_RAW:

@@ -1,4 +1,4 @@
-"""`@message`: a class with annotated fields becomes a message of fixed layout."""
+"""`@message` makes a class with annotated fields a message with a fixed layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     _Base = object
 else:
-    # An instance is the tuple of its values: nothing in Python is made faster or holds less.
+    # An instance is the tuple of its values: nothing in Python is created faster or is smaller.
     _Base = tuple
 
 __all__ = ["Message", "asdict", "declare", "message", "replace"]
@@ -33,20 +33,20 @@ _M = TypeVar("_M", bound="Message")
 
 
 class _Dtype:
-    """`Fill.dtype`, made when it is asked for: importing Tapewire does not import numpy."""
+    """`Fill.dtype`, made on first use: importing Tapewire does not import numpy."""
 
     def __get__(self, instance: object, owner: type[Message]) -> np.dtype[Any]:
         return owner.layout().dtype
 
 
 class Message(_Base):
-    """What every message is; `@message` makes classes derive from it.
+    """The base class of all messages; `@message` adds it.
 
-    Instances do not change, compare and hash by type and values, and unpack like tuples. They hold
-    what a reader will see: an `f32` is already rounded, a numpy integer is an int.
+    Instances are immutable, compare and hash by type and values, and unpack like tuples. They hold
+    the values that a reader will get: an `f32` is already rounded, a numpy integer is an int.
 
-    Derive from it by hand (``class Fill(tw.Message)``) so that type checkers know `dtype`,
-    `decode`, `layout` and `type_id`; at run time it makes no difference.
+    Derive from it explicitly (``class Fill(tw.Message)``) so that type checkers know `dtype`,
+    `decode`, `layout` and `type_id`; it makes no difference at run time.
     """
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class Message(_Base):
 
     @classmethod
     def layout(cls) -> MessageLayout:
-        """Offsets, sizes and types; ``print(Fill.layout())`` shows them as a table."""
+        """Return offsets, sizes and types; ``print(Fill.layout())`` shows them as a table."""
         return cls.__tapewire_layout__
 
     @overload
@@ -77,15 +77,15 @@ class Message(_Base):
     def decode(cls, source: Record | Buffer) -> Self: ...
     @classmethod
     def decode(cls, source: Any) -> Any:
-        """The message in a record or in bytes; of a batch, a structured array of `dtype`.
+        """Decode a record or bytes to a message, or a batch to a structured array of `dtype`.
 
-        The array is read-only and lies over the mapped file where the records are evenly spaced in
-        one segment; else it is one copy.
+        The array is read-only. It is a view of the mapped file if the records are evenly spaced in
+        one segment, otherwise a copy.
 
         Raises:
-            InvalidMessage: A record, or one of the batch, has another type id.
+            InvalidMessage: The record, or one of the batch, has another type id.
             UnsupportedVersion: The size is not that of this version.
-            CorruptRecord: A `char` field does not hold UTF-8.
+            CorruptRecord: A `char` field is not UTF-8.
 
         Example:
             >>> import tapewire as tw
@@ -149,20 +149,20 @@ def _decode_batch(layout: MessageLayout, batch: Batch) -> np.ndarray[Any, Any]:
 
 def _other_type(layout: MessageLayout, type_id: int) -> InvalidMessage:
     return InvalidMessage(
-        f"a record is of another type: type_id=0x{type_id:04X}, "
+        f"a record has another type: type_id=0x{type_id:04X}, "
         f"{layout.name} is 0x{layout.type_id:04X}",
         hint=f"open the log with types={{{layout.name}.type_id}}, or use record.decode()",
     )
 
 
 def asdict(message: Message) -> dict[str, Any]:
-    """The fields of a message by name, in order."""
+    """Return the fields of a message by name, in order."""
     names = (field.name for field in message.layout().fields)
     return dict(zip(names, message, strict=True))  # type: ignore[call-overload]
 
 
 def replace(message: _M, /, **changes: Any) -> _M:
-    """A copy of a message with some fields changed, checked like a new one.
+    """Return a copy of a message with some fields changed; they are checked.
 
     Example:
         >>> from tapewire.protocol import replace
@@ -174,13 +174,13 @@ def replace(message: _M, /, **changes: Any) -> _M:
 
 
 def declare(writer: Writer, *messages: type[Any]) -> None:
-    """Put messages into the log's `types.json` now.
+    """Add messages to the log's `types.json` now.
 
-    `append_message` does so with the first message of each class. Do it ahead where that first
-    append must not wait for a file to be written, or where rows are appended by `append_batch`.
+    `append_message` does this with the first message of each class. Call it earlier if that append
+    must not wait for a file to be written, or if rows are appended with `append_batch`.
 
     Raises:
-        LayoutConflict: The log holds another message under the same type id and version.
+        LayoutConflict: The log has another message with the same type id and version.
     """
     from tapewire.protocol import types_file
 
@@ -194,13 +194,14 @@ def declare(writer: Writer, *messages: type[Any]) -> None:
 def message(type_id: int, *, version: int = 1) -> Callable[[type[_T]], type[_T]]:
     """Make a class with annotated fields a message with a fixed layout.
 
-    Fields are laid out as a C compiler would: little-endian, each at a multiple of its size, with
-    reserved zero bytes between and at the end. `version` must rise whenever the fields change, and
-    the size with it.
+    Fields are laid out as by a C compiler: little-endian, each at a multiple of its size, with
+    reserved zero bytes between them and at the end. If the fields change, `version` and the size
+    must increase.
 
     Raises:
-        InvalidMessage: A field has no type of Tapewire's, a name that is taken, or a wrong default.
-        LayoutConflict: Its size does not tell it from another version of this type id.
+        InvalidMessage: A field has no Tapewire type, a reserved name, or an invalid default.
+        LayoutConflict: Another version of this type id has the same size, or the order of the
+            sizes is not that of the versions.
 
     Example:
         >>> import tapewire as tw
@@ -244,25 +245,23 @@ def _annotated_fields(
 
     if cls.__bases__ not in ((object,), (Message,)):
         raise InvalidMessage(
-            f"a message derives from nothing, or from tapewire.Message: "
+            f"a message must have no base class but tapewire.Message: "
             f"{cls.__name__} has {cls.__bases__!r}"
         )
     try:
         annotations = get_annotations(cls, globals=scope, locals=names, eval_str=True)
     except (NameError, AttributeError, SyntaxError) as error:
-        raise InvalidMessage(
-            f"{cls.__name__}: an annotation cannot be evaluated: {error}"
-        ) from error
+        raise InvalidMessage(f"cannot evaluate an annotation of {cls.__name__}: {error}") from error
     fields: dict[str, FieldType] = {}
     for name, kind in annotations.items():
         origin: Any = get_origin(kind)
         if kind is ClassVar or origin is ClassVar:
             continue
-        said = get_args(kind)[1:] if origin is Annotated else (kind,)
-        found = [one for one in said if isinstance(one, FieldType)]
+        candidates = get_args(kind)[1:] if origin is Annotated else (kind,)
+        found = [one for one in candidates if isinstance(one, FieldType)]
         if len(found) != 1:
             raise InvalidMessage(
-                f"{cls.__name__}.{name} has no type of fixed size: {name}: {kind!r}",
+                f"{cls.__name__}.{name} must have one type of fixed size: {name}: {kind!r}",
                 hint="use tw.u8 … tw.f64, tw.bool8, tw.char[N], tw.raw[N] or an array tw.i64[N]",
             )
         fields[name] = found[0]
@@ -272,26 +271,27 @@ def _annotated_fields(
 def make_class(
     layout: MessageLayout, defaults: Mapping[str, Any] | None = None, written: type | None = None
 ) -> type[Message]:
-    """The message class of a layout, with the methods that somebody has `written`, if any."""
+    """Make the message class of a layout, with the members of the class `written`, if any."""
     defaults = defaults or {}
     names = [field.name for field in layout.fields]
     first_default = next((i for i, name in enumerate(names) if name in defaults), len(names))
     for name in names[first_default:]:
         if name not in defaults:
             raise InvalidMessage(
-                f"{layout.name}: a field without a default follows one with: field={name!r}",
-                hint="give it a default, or put it further ahead",
+                f"{layout.name}: a field without a default follows one with a default: "
+                f"field={name!r}",
+                hint="give it a default, or move it before the others",
             )
     own: dict[str, Any] = dict(vars(written)) if written is not None else {}
     for name in ("__new__", "__init__", "__slots__", *sorted(RESERVED)):
         if name in own:
             raise InvalidMessage(
-                f"{layout.name}: @message makes {name} itself", hint="leave it out"
+                f"{layout.name} must not define {name}: @message makes it", hint="remove it"
             )
     for name in ("__dict__", "__weakref__"):
         own.pop(name, None)
-    functions, tell_class = compile_functions(layout, defaults, declare)
-    # namedtuple's getters are the fastest that Python has.
+    functions, set_class = compile_functions(layout, defaults, declare)
+    # The getters of namedtuple are the fastest in Python.
     fastest = namedtuple("_", names)  # type: ignore[misc]
     getters = {name: getattr(fastest, name) for name in names}
     cls: type[Message] = type(
@@ -307,7 +307,7 @@ def make_class(
             "type_id": layout.type_id,
         },
     )
-    tell_class(cls)
+    set_class(cls)
     if written is not None:
         _move_super(written, cls)
     for name, value in defaults.items():
@@ -319,17 +319,17 @@ def _check_default(cls: type[Message], name: str, value: Any) -> None:
     field = next(field for field in cls.layout().fields if field.name == name)
     why = misfit(field, value)
     if why is not None:
-        raise InvalidMessage(f"the default of {cls.__name__}.{name} {why}: {name}={value!r}")
+        raise InvalidMessage(f"default of {cls.__name__}.{name} {why}: {name}={value!r}")
 
 
 def _move_super(written: type, cls: type) -> None:
-    """Let `super()` and `__class__` in the methods mean the class that was made of `written`."""
+    """Make `super()` and `__class__` in the methods refer to the class made from `written`."""
     for member in vars(written).values():
         function = getattr(member, "__func__", getattr(member, "fget", member))
         for cell in getattr(function, "__closure__", None) or ():
             try:
                 found = cell.cell_contents
             except ValueError:
-                continue  # a cell that is still empty
+                continue  # the cell is empty
             if found is written:
                 cell.cell_contents = cls

@@ -1,10 +1,10 @@
-"""Orders, acknowledgements and fills, as strategies, router and exchange exchange them.
+"""Orders, acknowledgements and fills, exchanged between strategies, router and exchange.
 
-A strategy names its orders by `client_order_id`, which it never uses twice. The router passes a
-record of a strategy's queue on with that record's number in `source_seq`, which rises for each
-strategy: whoever gets a message twice, after somebody's crash, can tell. `fill_id` is the
-exchange's, and unique there. Prices and quantities are integers: ``value / 10 ** scale``. Times are
-nanoseconds since 1970; 0 where nobody set one.
+A strategy identifies its orders by `client_order_id`, which it never reuses. The router forwards a
+record of a strategy's queue with its sequence number in `source_seq`, which increases for each
+strategy: a receiver recognises a message that is repeated after a crash. `fill_id` is assigned by
+the exchange and unique there. Prices and quantities are integers: ``value / 10 ** scale``. Times
+are nanoseconds since 1970; 0 if not set.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ __all__ = [
 
 
 class Side(IntEnum):
-    """`side` of an order or a fill."""
+    """Values of `side` of an order or a fill."""
 
     BUY = 1
     SELL = 2
 
 
 class OrderType(IntEnum):
-    """`order_type`: with a limit price, or at any price."""
+    """Values of `order_type`: with a limit price, or at any price."""
 
     LIMIT = 1
     MARKET = 2
 
 
 class TimeInForce(IntEnum):
-    """`time_in_force`: what becomes of the quantity that does not trade at once."""
+    """Values of `time_in_force`: what happens to a quantity that does not trade immediately."""
 
     GOOD_TILL_CANCEL = 1
     IMMEDIATE_OR_CANCEL = 2
 
 
 class AckStatus(IntEnum):
-    """`status` of an acknowledgement."""
+    """Values of `status` of an acknowledgement."""
 
     ACCEPTED = 1
     REJECTED = 2
@@ -60,7 +60,7 @@ class AckStatus(IntEnum):
 
 
 class RejectReason(IntEnum):
-    """`reason` of an acknowledgement that refuses."""
+    """Values of `reason` of a rejection."""
 
     NONE = 0
     UNKNOWN_SYMBOL = 1
@@ -74,7 +74,7 @@ class RejectReason(IntEnum):
 
 
 class Liquidity(IntEnum):
-    """`liquidity` of a fill: whether the order was in the book or came to it."""
+    """Values of `liquidity` of a fill: the order rested in the book, or arrived."""
 
     MAKER = 1
     TAKER = 2
@@ -82,10 +82,10 @@ class Liquidity(IntEnum):
 
 @message(0x1101)
 class NewOrder(Message):
-    """A strategy wants to trade.
+    """A new order of a strategy.
 
-    `trigger_seq` and `trigger_ns` name the market data that it answers; `sent_ns` is set by the
-    strategy, `routed_ns` by the router.
+    `trigger_seq` and `trigger_ns` identify the market data that triggered it; `sent_ns` is set by
+    the strategy, `routed_ns` by the router.
     """
 
     strategy: Annotated[str, char[16]]
@@ -119,9 +119,9 @@ class CancelOrder(Message):
 
 @message(0x1103)
 class OrderAck(Message):
-    """The exchange has taken, refused or cancelled an order; `leaves_qty` is what still rests.
+    """The exchange accepted, rejected or cancelled an order; `leaves_qty` is the open quantity.
 
-    `source_seq`, `sent_ns` and `routed_ns` are those of the request that it answers.
+    `source_seq`, `sent_ns` and `routed_ns` are copied from the request.
     """
 
     strategy: Annotated[str, char[16]]
@@ -143,10 +143,10 @@ class OrderAck(Message):
 
 @message(0x1104)
 class Fill(Message):
-    """An order has traded `qty` at `price`; `leaves_qty` of it still rests.
+    """An order has traded `qty` at `price`; `leaves_qty` is the open quantity.
 
-    Each trade is two fills, one for each side, with a `fill_id` each and one `trade_id`.
-    `source_seq`, `sent_ns` and `routed_ns` are those of the order.
+    Each trade has two fills, one for each side, each with its `fill_id` and both with the same
+    `trade_id`. `source_seq`, `sent_ns` and `routed_ns` are copied from the order.
     """
 
     fill_id: u64

@@ -1,4 +1,4 @@
-"""Which message classes this program knows, by type id and version."""
+"""The registered message classes, by type id and version."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ _messages: dict[int, dict[int, type[Message]]] = {}
 
 
 def known(type_id: int) -> dict[int, type[Message]]:
-    """The classes registered for a type id, by version."""
+    """Return the classes registered for a type id, by version."""
     return dict(_messages.get(type_id, {}))
 
 
 def type_ids() -> list[int]:
-    """Every type id that has a class."""
+    """Return all registered type ids, sorted."""
     return sorted(_messages)
 
 
 def register(cls: type[Message]) -> None:
-    """Have `Record.decode` make instances of `cls`; the decorator does this.
+    """Make `Record.decode` return instances of `cls`; the decorator calls this.
 
-    Who defines a type id and version again means it: a notebook's cell that is run once more, a
-    module loaded anew. What was there is replaced, with the other versions that do not go with the
-    new one; a log line tells when another module had defined it. A new version must go with the
-    others.
+    A class with the same type id and version is replaced, as when a notebook cell is run again or
+    a module is reloaded; so are other versions that conflict with a changed layout. If another
+    module defined the class, a warning is logged. A new version must not conflict with the others.
     """
     layout = cls.layout()
     versions = known(layout.type_id)
@@ -42,10 +41,10 @@ def register(cls: type[Message]) -> None:
     if before is None or before.layout() == layout:
         check_versions([other.layout() for other in versions.values()], layout)
     else:
-        versions = {v: other for v, other in versions.items() if _go_together(other, layout)}
+        versions = {v: other for v, other in versions.items() if _compatible(other, layout)}
         if before.__module__ != cls.__module__:
             _log.warning(
-                "type_id=0x%04X version %d was %s.%s, and is %s.%s from now on",
+                "type_id=0x%04X version %d: %s.%s is replaced by %s.%s",
                 *(layout.type_id, layout.version, before.__module__, before.__qualname__),
                 *(cls.__module__, cls.__qualname__),
             )
@@ -53,7 +52,7 @@ def register(cls: type[Message]) -> None:
     _set(layout.type_id, versions)
 
 
-def _go_together(other: type[Message], layout: MessageLayout) -> bool:
+def _compatible(other: type[Message], layout: MessageLayout) -> bool:
     try:
         check_versions([other.layout()], layout)
     except LayoutConflict:
@@ -62,7 +61,7 @@ def _go_together(other: type[Message], layout: MessageLayout) -> bool:
 
 
 def forget(cls: type[Message]) -> None:
-    """Take a class out again, so that another may have its type id and version."""
+    """Unregister a class, so that another one can have its type id and version."""
     layout = cls.layout()
     versions = known(layout.type_id)
     if versions.get(layout.version) is cls:
@@ -88,15 +87,15 @@ def _set(type_id: int, versions: dict[int, type[Message]]) -> None:
 
 
 def wrong_size(size: int, layouts: list[MessageLayout]) -> TapewireError:
-    """The error for a payload that is of none of these versions of one type."""
+    """Make the error for a payload whose size is that of none of these versions of a type."""
     newest = max(layouts, key=lambda layout: layout.version)
-    have = ", ".join(layout.title for layout in layouts)
+    known_versions = ", ".join(layout.title for layout in layouts)
     if size > newest.size:
-        why, hint = "newer than any", "take the program's release that defines the newer version"
+        why, hint = "newer than the versions", "use a release that defines the newer version"
     else:
-        why, hint = "of none", "define the older version beside the newer one"
+        why, hint = "of none of the versions", "define the older version beside the newer one"
     return UnsupportedVersion(
-        f"the message is {why} of the versions this program knows: "
-        f"type_id=0x{newest.type_id:04X}, payload={size} bytes, known={have}",
-        hint=f"{hint}, or read it by the log's own types.json (tapewire.protocol.TypeTable)",
+        f"the message is {why} that this program defines: "
+        f"type_id=0x{newest.type_id:04X}, payload={size} bytes, known={known_versions}",
+        hint=f"{hint}, or decode it with the log's types.json (tapewire.protocol.TypeTable)",
     )

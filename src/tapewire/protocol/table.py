@@ -1,4 +1,4 @@
-"""Decoding a log by its own `types.json`: for tools that do not have the program's classes."""
+"""Decodes a log with its `types.json`, for tools that do not have the program's classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TypeTable", "load_types"]
 
 
 class TypeTable:
-    """The messages of one log, by type id and size. Nothing is registered.
+    """The messages of one log, by type id and size. They are not registered.
 
     Example:
         >>> import tapewire as tw
@@ -32,13 +32,13 @@ class TypeTable:
     """
 
     def __init__(self, layouts: Iterable[MessageLayout] = ()) -> None:
-        # A class is made when a record asks for it: a tool may never meet most of them.
+        # Classes are made on demand: a tool may never need most of them.
         self._layouts = {(layout.type_id, layout.size): layout for layout in layouts}
         self._classes: dict[tuple[int, int], type[Message]] = {}
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> TypeTable:
-        """The table of a log's folder; empty where there is no `types.json`.
+        """Load the table of a log from its directory; empty if it has no `types.json`.
 
         Raises:
             CorruptMetadata: The file is damaged; the message names file and field.
@@ -48,11 +48,11 @@ class TypeTable:
 
     @property
     def layouts(self) -> list[MessageLayout]:
-        """Every layout, those of one type in the order of their versions."""
+        """All layouts; the versions of a type are in order."""
         return list(self._layouts.values())
 
     def find(self, record: Record) -> type[Message] | None:
-        """The class of a record's message, or None where type id and size are not in the table."""
+        """Return the message class of a record, or None if type and size are not in the table."""
         return self._class((record.type_id, len(record)))
 
     def _class(self, key: tuple[int, int]) -> type[Message] | None:
@@ -61,10 +61,10 @@ class TypeTable:
         return self._classes.get(key)
 
     def decode(self, record: Record) -> dict[str, Any] | None:
-        """The fields of a record by name, or None where the table does not know it.
+        """Return the fields of a record by name, or None if it is not in the table.
 
         Raises:
-            CorruptRecord: A `char` field does not hold UTF-8.
+            CorruptRecord: A `char` field is not UTF-8.
         """
         cls = self.find(record)
         return None if cls is None else asdict(cls.__tapewire_make__(record))
@@ -84,9 +84,9 @@ class TypeTable:
 
 
 def load_types(folder: str | os.PathLike[str]) -> list[type[Message]]:
-    """Message classes made of a log's `types.json`, in the order of type id and version.
+    """Make the message classes of a log's `types.json`, sorted by type id and version.
 
-    They decode, and their instances can be appended; `Record.decode` does not know them, unless
-    `register` is called with them.
+    They decode records, and their instances can be appended; `Record.decode` uses them only after
+    `register`.
     """
     return list(TypeTable.load(folder))

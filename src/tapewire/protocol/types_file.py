@@ -1,4 +1,4 @@
-"""`types.json` in a log's folder: every message that was ever written there, and how it lies."""
+"""`types.json` in the directory of a log: the layouts of all messages written to it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MAX_LAYOUTS = 4096
 
 
 def read(folder: str | os.PathLike[str]) -> list[MessageLayout]:
-    """The layouts that a log's `types.json` holds; none when there is no such file.
+    """Read the layouts in a log's `types.json`; none if the file does not exist.
 
     Raises:
-        CorruptMetadata: The file is not what Tapewire writes; the message names the place in it.
+        CorruptMetadata: The file is damaged; the message names the place in it.
         UnsupportedVersion: A later release wrote it.
     """
     path = os.path.join(os.fspath(folder), FILE_NAME)
@@ -46,32 +46,32 @@ def read(folder: str | os.PathLike[str]) -> list[MessageLayout]:
 
 
 def merge(folder: str | os.PathLike[str], layouts: Iterable[MessageLayout]) -> None:
-    """Add layouts to `types.json`, at once and for good; writes nothing when all are there.
+    """Add layouts to `types.json`, atomically and durably; write nothing if all are present.
 
-    Only the holder of a log's writer may call this.
+    Only the process that has the log's writer may call this.
 
     Raises:
-        LayoutConflict: One does not go together with what is there; nothing is written.
-        ConcurrentUse: Another thread has been at it for `json_file.LOCK_SECONDS`.
+        LayoutConflict: A layout conflicts with one in the file; nothing is written.
+        ConcurrentUse: Another thread has been writing the file for `json_file.LOCK_SECONDS`.
     """
     path = os.path.join(os.fspath(folder), FILE_NAME)
     with locked_folder(os.fspath(folder), FILE_NAME) as folder_fd:
-        there = read(folder)
+        existing = read(folder)
         added: list[MessageLayout] = []
         for layout in layouts:
-            of_type = (old for old in there + added if old.type_id == layout.type_id)
+            of_type = (old for old in existing + added if old.type_id == layout.type_id)
             try:
                 check_versions(of_type, layout)
             except TapewireError as error:
                 error.path = path
                 raise
-            if layout not in there and layout not in added:
+            if layout not in existing and layout not in added:
                 added.append(layout)
         if added:
-            text = render(there + added)
-            if len(text) > MAX_FILE_BYTES or len(there) + len(added) > MAX_LAYOUTS:
+            text = render(existing + added)
+            if len(text) > MAX_FILE_BYTES or len(existing) + len(added) > MAX_LAYOUTS:
                 raise InvalidMessage(
-                    f"a log has no room for so many messages: types={len(there) + len(added)}, "
+                    f"too many messages for one log: types={len(existing) + len(added)}, "
                     f"max={MAX_LAYOUTS}, bytes={len(text)}, max={MAX_FILE_BYTES}",
                     path=path,
                 )
@@ -79,7 +79,7 @@ def merge(folder: str | os.PathLike[str], layouts: Iterable[MessageLayout]) -> N
 
 
 def render(layouts: Iterable[MessageLayout]) -> bytes:
-    """The file for these layouts: JSON, with a line for each field."""
+    """Return the file for these layouts: JSON, with one line for each field."""
     types = []
     for layout in sorted(layouts, key=lambda layout: (layout.type_id, layout.version)):
         fields = [
@@ -109,12 +109,14 @@ def render(layouts: Iterable[MessageLayout]) -> bytes:
 
 
 def parse(text: bytes, path: str) -> list[MessageLayout]:
-    """The layouts in the bytes of a `types.json`; `path` is for errors."""
+    """Parse the bytes of a `types.json`; `path` is for error messages."""
     made: list[MessageLayout] = parse_checked(text, path, _layouts, _REMEDY)
     return made
 
 
-_REMEDY = "restore the file, or remove it: records stay, and a writer declares its messages anew"
+_REMEDY = (
+    "restore the file, or remove it: no record is lost, and a writer declares its messages again"
+)
 
 
 def _layouts(document: Any) -> list[MessageLayout]:
@@ -123,13 +125,15 @@ def _layouts(document: Any) -> list[MessageLayout]:
     for i, entry in enumerate(entries):
         where = f"types[{i}]"
         layout = _layout(entry, where)
-        # Versions stand in order and their sizes rise: who goes with its neighbours goes with all,
-        # and a file of thousands of versions is read in no time.
+        # Versions are sorted and their sizes increase, so a layout that is compatible with its
+        # neighbours is compatible with all: a file with thousands of versions is read quickly.
         versions = by_type.setdefault(layout.type_id, [])
         at = bisect.bisect(versions, layout.version, key=lambda other: other.version)
         near = versions[max(0, at - 1) : at + 1]
         if layout.version in (other.version for other in near):
-            raise Wrong(f"{where}: there twice: type_id={layout.type_id}, version={layout.version}")
+            raise Wrong(
+                f"{where}: duplicate layout: type_id={layout.type_id}, version={layout.version}"
+            )
         _in_context(where, check_versions, near, layout)
         versions.insert(at, layout)
     return [layout for versions in by_type.values() for layout in versions]
@@ -157,7 +161,7 @@ def _layout(entry: Any, where: str) -> MessageLayout:
 def _field_type(field: dict[str, Any], where: str) -> FieldType:
     kind = BY_NAME.get(field["type"])
     if kind is None:
-        raise Wrong(f"{where}: no such type: type={field['type']!r}")
+        raise Wrong(f"{where}: unknown type: type={field['type']!r}")
     if field["count"] == 1 and not kind.sized:
         return kind
     made: FieldType = _in_context(where, kind.__getitem__, field["count"])
@@ -165,7 +169,7 @@ def _field_type(field: dict[str, Any], where: str) -> FieldType:
 
 
 def _in_context(where: str, call: Any, *arguments: Any) -> Any:
-    """`call(*arguments)`, whose errors become errors of the file."""
+    """Return `call(*arguments)`; an error becomes `Wrong` with the place in the file."""
     try:
         return call(*arguments)
     except TapewireError as error:

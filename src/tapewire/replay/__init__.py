@@ -1,4 +1,4 @@
-"""Replay: books out of tapes, from the start, from snapshots, or live.
+"""Replay: books from logs, from the start, from snapshots, or live.
 
 Example:
     >>> from tapewire import replay

@@ -1,4 +1,4 @@
-"""Books as rows: the best levels out of a tape, natively, in bounded memory."""
+"""Books as rows: the best levels from logs, computed natively in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tapewire.config import check_whole
 from tapewire.replay import _features
-from tapewire.replay.names import Names
 from tapewire.replay.row_stream import BATCH_ROWS, RowStream
 
 if TYPE_CHECKING:
@@ -19,28 +18,28 @@ if TYPE_CHECKING:
 __all__ = ["BookStream", "book_batches", "book_rows"]
 
 MOST_LEVELS = 65_535
-# Of one side and one batch, so that many levels make fewer rows and not more memory.
+# Per side and batch: with more levels a batch has fewer rows, so memory is bounded.
 _BATCH_LEVELS = 1 << 20
 
 
 class BookStream(RowStream):
-    """The best levels of books as record batches, as far as the tape goes now.
+    """The best levels of books as record batches, up to the current end of the logs.
 
-    Rows are made where `FeatureStream` makes them for the same `sample`, in the same order: those
-    of both lie beside each other.
+    For the same `sample` it makes the same rows in the same order as `FeatureStream`, so the two
+    can be joined row by row.
 
     Args:
         logs: As for `FeatureStream`.
-        levels: How many of each side, at most.
+        levels: Maximum number of levels of each side.
         sample: "event", "trade" or a span, as for `FeatureStream`.
-        orders: Columns with the number of orders at each level, too: of books of orders, which
-            alone know it; 0 of others.
-        **options: Those of `FeatureStream`: symbols, time_from, time_to, seq_from, seq_to,
+        orders: Add columns with the number of orders at each level; 0 for books of levels, which
+            do not have it.
+        **options: As for `FeatureStream`: symbols, time_from, time_to, seq_from, seq_to,
             instruments, on_gap, snapshots, skip_damaged, state, finished.
 
     Attributes:
-        done: Whether the tape has reached `time_to` or `seq_to`.
-        findings: Snapshots that were passed over, and why.
+        done: Whether `time_to` or `seq_to` has been reached.
+        findings: Snapshots that were skipped, with the reason.
     """
 
     def __init__(
@@ -57,11 +56,11 @@ class BookStream(RowStream):
         self._orders = orders
         plan = _features.Plan([], sample, [], levels, orders)
         batch_rows = max(1, min(BATCH_ROWS, _BATCH_LEVELS // levels))
-        super().__init__(logs, plan, Names, venues=True, batch_rows=batch_rows, **options)
+        super().__init__(logs, plan, venues=True, batch_rows=batch_rows, **options)
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches."""
+        """The schema of the batches."""
         pa = self._pa
         numbers = pa.list_(pa.field("item", pa.int64(), nullable=False))
         kinds = ("prices", "sizes", "orders") if self._orders else ("prices", "sizes")
@@ -84,32 +83,33 @@ class BookStream(RowStream):
 def book_batches(
     logs: Logs, levels: int = 10, sample: str = "event", **options: Any
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `book_rows` in record batches: in bounded memory.
+    """Iterate over the rows of `book_rows` in record batches, in bounded memory.
 
     Args:
-        logs: As for `BookStream`, like all that follow.
-        levels: How many of each side, at most.
+        logs: As for `BookStream`, like the other arguments.
+        levels: Maximum number of levels of each side.
         sample: "event", "trade" or a span.
-        **options: The others of `BookStream`.
+        **options: The other arguments of `BookStream`.
     """
     with BookStream(logs, levels, sample, **options) as stream:
         yield from stream
 
 
 def book_rows(logs: Logs, levels: int = 10, sample: str = "event", **options: Any) -> pa.Table:
-    """The best levels of the books of a tape, as an Arrow table.
+    """Return the best levels of the books in logs as an Arrow table.
 
-    Columns: `timestamp_ns` (the tape's clock, or the point of the grid), `seq` of the record that
-    brought the row about (null on a grid), `venue`, `symbol`, `trusted`, `price_scale` and
-    `size_scale` (decimals of what follows), and the lists `bid_prices`, `bid_sizes`, `ask_prices`
-    and `ask_sizes`, best first, of at most `levels` integers. A book that cannot be trusted, or has
-    had no event yet, has no levels. The same rows come out of one pass and of slices of any size.
+    Columns: `timestamp_ns` (the time of the replay, or the point of the grid), `seq` of the record
+    that produced the row (null on a grid), `venue`, `symbol`, `trusted`, `price_scale` and
+    `size_scale` (decimals of the following columns), and the lists `bid_prices`, `bid_sizes`,
+    `ask_prices` and `ask_sizes`, best first, of at most `levels` integers. A book that is
+    untrusted, or has had no event yet, has no levels. One pass and slices of any size give the
+    same rows.
 
     Args:
-        logs: As for `BookStream`, like all that follow.
-        levels: How many of each side, at most.
+        logs: As for `BookStream`, like the other arguments.
+        levels: Maximum number of levels of each side.
         sample: "event", "trade" or a span.
-        **options: The others of `BookStream`: symbols, time_from, time_to, orders, …
+        **options: The other arguments of `BookStream`: symbols, time_from, time_to, orders, …
 
     Example:
         >>> import tapewire as tw

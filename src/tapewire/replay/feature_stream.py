@@ -1,4 +1,4 @@
-"""Features of books and trades: rows of numbers out of a tape, natively, in bounded memory."""
+"""Features of books and trades: rows of numbers from logs, computed natively in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
 from tapewire.replay._features import FeatureInfo, Row, describe_features
-from tapewire.replay.names import Labels, Names
 from tapewire.replay.row_stream import RowStream
 
 if TYPE_CHECKING:
@@ -38,12 +37,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class PythonFeature:
-    """A function as a feature; `feature` makes one.
+    """A feature computed by a Python function, as returned by `feature`.
 
     Attributes:
-        name: Of its column.
-        function: Called with a `Row` for each row; None is null.
-        look_back_ns: How far back the trades go that it sees.
+        name: Name of the column.
+        function: Called with a `Row` for each row; None becomes null.
+        look_back_ns: The span of the trades that it can access.
     """
 
     name: str
@@ -51,23 +50,23 @@ class PythonFeature:
     look_back_ns: int = 0
 
     def __call__(self, row: Row) -> float | None:
-        """The value for a row."""
+        """Return the value for a row."""
         return self.function(row)
 
 
 def feature(
     *, lookback: str | None = None, name: str | None = None
 ) -> Callable[[Function], PythonFeature]:
-    """Make a feature of a Python function.
+    """Make a feature from a Python function.
 
-    It is called once for each row, with a `Row`, and costs about as much as any call into Python:
-    some microseconds, where a native feature takes nanoseconds. It may look at `row.book`, at
-    native features of the same row (``row["mid"]``, when named beside it), and at `row.trades`.
-    For slices to give the same bits it must keep nothing from one call to the next.
+    The function is called once for each row, with a `Row`. A call takes some microseconds, a native
+    feature nanoseconds. The function may use `row.book`, native features of the same row that are
+    requested with it (``row["mid"]``), and `row.trades`. It must not keep state between calls, so
+    that slices give the same bits.
 
     Args:
         lookback: Span of `row.trades`, such as "5s"; None: no trades.
-        name: Of the column; None takes the function's.
+        name: Name of the column; None takes that of the function.
 
     Example:
         >>> from tapewire import replay
@@ -89,7 +88,7 @@ def feature(
 def _split(
     names: FeatureNames, fixed: Collection[str]
 ) -> tuple[list[str], list[PythonFeature], list[str]]:
-    """Native names, functions, and the columns in the order asked for."""
+    """Return native names, functions, and the columns in the requested order."""
     if isinstance(names, str | Mapping | PythonFeature):
         names = [names]
     native: list[str] = []
@@ -107,48 +106,50 @@ def _split(
             made = function if isinstance(function, PythonFeature) else feature()(function)
             functions.append(made if name is None else replace(made, name=name))
             order.append(functions[-1].name)
-    twice = {name for name in order if order.count(name) > 1 or name in fixed}
-    if twice or not order:
-        what = f"a column is named twice: name={min(twice)!r}" if twice else "no feature is named"
-        raise InvalidOption(what, hint="replay.describe_features() lists them")
+    duplicates = {name for name in order if order.count(name) > 1 or name in fixed}
+    if duplicates or not order:
+        what = f"duplicate column: name={min(duplicates)!r}" if duplicates else "no feature given"
+        raise InvalidOption(what, hint="replay.describe_features() lists the features")
     return native, functions, order
 
 
 class FeatureStream(RowStream):
-    """Rows of features as record batches, as far as the tape goes now; more when more is there.
+    """Rows of features as record batches, up to the current end of the logs.
+
+    A later iteration continues with the records appended since.
 
     Args:
         logs: As for `Replay`: a path, several, or a dict from name to log; books and trades may be
             in one or in many.
         names: Names of features, as `describe_features` lists them, functions made by `feature`,
             and dicts from a name to a function.
-        sample: "event": a row after each book event and each trade, with what it left. "trade": a
-            row at each trade, with what there was just before it. A span ("100ms"): a row at each
-            whole multiple of it since the epoch, behind the first record of the tape up to the
-            last, with what there was just before it.
-        symbols: Instruments, as for `Replay`. With them, a grid has rows for each, null where
-            nothing is known. None: whatever the logs hold, each from its first record on.
-        time_from: The first time of rows; None: from the beginning.
-        time_to: Rows are before this; None: to the end.
-        seq_from: Of one log: rows that this record or a later one brings about; a row of a grid
-            belongs to the record at which the tape reaches its time. None: from the beginning.
-        seq_to: Of one log: rows of records below this number; of many, a dict from the name of a
-            log to such a number: as if it ended there. None: to the end.
+        sample: "event": a row after each book event and each trade, with the state after it.
+            "trade": a row at each trade, with the state just before it. A span ("100ms"): a row at
+            each multiple of it since the epoch, after the first record of the logs up to the last,
+            with the state just before it.
+        symbols: Instruments, as for `Replay`. A grid has rows for each of them, null if nothing is
+            known. None: all instruments in the logs, each from its first record on.
+        time_from: Time of the first row; None: from the start.
+        time_to: Rows are before this time; None: to the end.
+        seq_from: For one log: rows produced by this record or a later one; a row of a grid belongs
+            to the record with which the log reaches its time. None: from the start.
+        seq_to: For one log: rows of records before this sequence number. For many: a dict from the
+            name of a log to the sequence number where it ends. None: to the end.
         instruments: Names and scales; None takes the nearest `instruments.json`.
         on_gap: As for `Replay`.
-        snapshots: With `symbols` and `time_from` or `seq_from`, begin from the latest book
+        snapshots: With `symbols` and `time_from` or `seq_from`, start from the latest book
             snapshots.
         skip_damaged: As for `Replay`.
-        state: What `save` gave: go on behind it. `time_to` and `seq_to` may be others than then,
-            and logs may have come to be; the other arguments are to be the same.
-        finished: With a state: names of its logs that have nothing more to read. They need not be
-            among `logs`, and are kept in the next state.
-        venues: A column `venue`, and in `symbol` the symbol alone; False: `symbol` says both, where
-            it must.
+        state: The result of `save`: continue after it. `time_to`, `seq_to` and new logs may differ
+            from then; the other arguments must be the same.
+        finished: With a state: names of its logs that are read to their end. They need not be in
+            `logs`, and remain in the next state.
+        venues: Add a column `venue`, with the plain symbol in `symbol`. False: `symbol` contains
+            the venue where several venues have the symbol.
 
     Attributes:
-        done: Whether the tape has reached `time_to` or `seq_to`.
-        findings: Snapshots that were passed over, and why.
+        done: Whether `time_to` or `seq_to` has been reached.
+        findings: Snapshots that were skipped, with the reason.
     """
 
     def __init__(
@@ -162,10 +163,10 @@ class FeatureStream(RowStream):
     ) -> None:
         self._fixed = ["timestamp_ns", "venue", "symbol"] if venues else ["timestamp_ns", "symbol"]
         native, self._functions, self._order = _split(names, self._fixed)
-        looking = [f for f in self._functions if f.look_back_ns]
-        self._kept = {f.name: i for i, f in enumerate(looking)}
-        plan = _features.Plan(native, sample, [f.look_back_ns for f in looking])
-        super().__init__(logs, plan, Names if venues else Labels, venues=venues, **options)
+        with_trades = [f for f in self._functions if f.look_back_ns]
+        self._look_backs = {f.name: i for i, f in enumerate(with_trades)}
+        plan = _features.Plan(native, sample, [f.look_back_ns for f in with_trades])
+        super().__init__(logs, plan, venues=venues, **options)
 
     def _begin_batch(self) -> None:
         super()._begin_batch()
@@ -189,23 +190,24 @@ class FeatureStream(RowStream):
         return super()._finished(batch)
 
     def _call_functions(self) -> None:
-        """A value of each function for the row that was made last."""
+        """Call each function for the last row."""
         values = []
         for function in self._functions:
-            row = self._loop.row(self._rows, self._kept.get(function.name, -1))
+            row = self._loop.row(self._rows, self._look_backs.get(function.name, -1))
             value = function.function(row)
             try:
                 values.append(None if value is None else float(value))
             except (TypeError, ValueError):
                 raise TypeError(
-                    f"a feature must be a number or None: {function.name}={value!r:.60}"
+                    f"the value of a feature must be a number or None: "
+                    f"{function.name}={value!r:.60}"
                 ) from None
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches."""
+        """The schema of the batches."""
         pa = self._pa
         return pa.schema(
             [
@@ -222,30 +224,30 @@ class FeatureStream(RowStream):
 def feature_batches(
     logs: Logs, names: FeatureNames, sample: str = "event", **options: Any
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `features` in record batches of at most 65,536: in bounded memory.
+    """Iterate over the rows of `features` in batches of at most 65,536, in bounded memory.
 
     Args:
-        logs: As for `FeatureStream`, like all that follow.
+        logs: As for `FeatureStream`, like the other arguments.
         names: Features.
         sample: "event", "trade" or a span.
-        **options: The others of `FeatureStream`.
+        **options: The other arguments of `FeatureStream`.
     """
     with FeatureStream(logs, names, sample, **options) as stream:
         yield from stream
 
 
 def features(logs: Logs, names: FeatureNames, sample: str = "event", **options: Any) -> pa.Table:
-    """Features of the books and trades of a tape, as an Arrow table.
+    """Return features of the books and trades in logs as an Arrow table.
 
-    Columns: `timestamp_ns` (the tape's clock, or the point of the grid), `symbol` (``venue:symbol``
-    where several venues of these logs have it), and a double for each feature, null where it has
-    no value. The same rows come out of one pass and of slices of any size.
+    Columns: `timestamp_ns` (the time of the replay, or the point of the grid), `symbol`
+    (``venue:symbol`` if several venues of these logs have it), and a double for each feature, null
+    if it has no value. One pass and slices of any size give the same rows.
 
     Args:
-        logs: As for `FeatureStream`, like all that follow.
+        logs: As for `FeatureStream`, like the other arguments.
         names: Features.
         sample: "event", "trade" or a span.
-        **options: The others of `FeatureStream`: symbols, time_from, time_to, instruments, …
+        **options: The other arguments of `FeatureStream`: symbols, time_from, time_to, …
 
     Example:
         >>> import tapewire as tw
@@ -272,21 +274,22 @@ def asof(
     names: FeatureNames = ("bid", "ask", "mid"),
     **options: Any,
 ) -> pa.Table:
-    """Each trade beside the book as it was just before it, by the times both were received.
+    """Join each trade with the book as it was just before it, by the times both were received.
 
     Columns: `timestamp_ns`, `symbol`, `trade_price`, `trade_size`, `trade_sign`, then `names`, all
-    as of just before the trade. Of records of one time in two logs, the book's come first.
+    as of just before the trade. If records of the two logs have the same time, the book's come
+    first.
 
     Args:
         trades: Log of the trades.
         book: Log of the book.
-        names: Features to put beside them.
+        names: Features to join with the trades.
         **options: As for `features`.
     """
     own = ["trade_price", "trade_size", "trade_sign"]
     if isinstance(names, str | Mapping | PythonFeature):
         names = [names]
-    # Names break ties of time: what the book says of a moment goes before the trade of that moment.
+    # For equal times the names of the logs decide: book events are applied before trades.
     same = trades is book or (
         isinstance(trades, str | os.PathLike)
         and isinstance(book, str | os.PathLike)

@@ -1,4 +1,4 @@
-"""Which instruments a replay is about: symbols to ids, and ids to names."""
+"""The instruments of a replay: symbols to ids, and ids to names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tapewire.protocol.instruments import Instrument, Instruments, UnknownInstrument
 
-__all__ = ["Labels", "Names"]
+__all__ = ["Names"]
 
 
 class Names:
@@ -19,17 +19,27 @@ class Names:
 
     Args:
         instruments: As given by the user; None takes each log's nearest `instruments.json`.
-        folders: Of the logs.
+        directories: The directories of the logs.
+        qualify: Whether `of` returns ``venue:symbol`` for a symbol that several venues of this
+            replay have: for tables without a column `venue`. This depends on the arguments and on
+            the paths of the logs, not on the rows, so slices of a table have the same labels.
     """
 
     def __init__(
-        self, instruments: Instruments | None, folders: Iterable[str | os.PathLike[str]]
+        self,
+        instruments: Instruments | None,
+        directories: Iterable[str | os.PathLike[str]],
+        *,
+        qualify: bool = False,
     ) -> None:
-        folders = list(folders)
-        self._places = {pair for one in folders for pair in pairwise(Path(one).absolute().parts)}
+        directories = list(directories)
+        self._places = {
+            pair for one in directories for pair in pairwise(Path(one).absolute().parts)
+        }
+        self._qualify = qualify
         if instruments is None:
             instruments = Instruments()
-            for loaded in [Instruments.load(folder) for folder in folders]:
+            for loaded in [Instruments.load(directory) for directory in directories]:
                 instruments = instruments if len(instruments) else loaded
                 for one in loaded:
                     if one not in instruments:
@@ -38,13 +48,13 @@ class Names:
         self._wanted: list[Instrument] = []
 
     def find(self, symbols: Iterable[str | Instrument] | str | Instrument) -> list[Instrument]:
-        """The instruments of these symbols, each once.
+        """Return the instruments of these symbols, without duplicates.
 
-        Where several venues have a symbol, those count whose log this is: of an archive and of a
-        bus the folders say so, ``…/VENUE/SYMBOL/…``. Else it takes ``venue:symbol``.
+        If several venues have a symbol, the venues in the paths of the logs are taken: an archive
+        and a bus have directories ``…/VENUE/SYMBOL/…``. Otherwise pass ``venue:symbol``.
 
         Raises:
-            UnknownInstrument: There is none, or several venues have it.
+            UnknownInstrument: No venue has the symbol, or several have it.
         """
         if isinstance(symbols, str | Instrument):
             symbols = [symbols]
@@ -68,26 +78,16 @@ class Names:
             return here
 
     def of(self, venue_id: int, market_id: int) -> tuple[str, str]:
-        """Venue and symbol; of an instrument that no file names, its ids: ``("#7", "#42")``."""
+        """Return venue and symbol; for an instrument without a name, its ids: ``("#7", "#42")``."""
         one = self.instruments.by_id(venue_id, market_id)
-        return (one.venue, one.symbol) if one else (f"#{venue_id}", f"#{market_id}")
-
-
-class Labels(Names):
-    """The same for a table, which has the symbol alone: with its venue where two would be equal.
-
-    That depends on what is asked for and on where the logs are, and not on which rows are made:
-    slices of a table have the same labels.
-    """
-
-    def of(self, venue_id: int, market_id: int) -> tuple[str, str]:
-        """Venue, and symbol or ``venue:symbol``."""
-        venue, symbol = super().of(venue_id, market_id)
-        return venue, f"{venue}:{symbol}" if symbol in self._shared else symbol
+        venue, symbol = (one.venue, one.symbol) if one else (f"#{venue_id}", f"#{market_id}")
+        return venue, f"{venue}:{symbol}" if symbol in self._qualified else symbol
 
     @cached_property
-    def _shared(self) -> set[str]:
-        """Symbols that several venues of this replay have."""
+    def _qualified(self) -> set[str]:
+        """The symbols to which `of` adds the venue."""
+        if not self._qualify:
+            return set()
         in_logs = [one for one in self.instruments if (one.venue, one.symbol) in self._places]
         counts = Counter(one.symbol for one in self._wanted or in_logs or self.instruments)
         return {symbol for symbol, venues in counts.items() if venues > 1}

@@ -1,4 +1,4 @@
-"""Replay: the records of one or many logs in the order of the tape, and the books they make."""
+"""Replay: reads one or many logs in order of time and maintains the books."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ __all__ = ["PaceClock", "Replay", "book_at", "check_numbers", "gaps_of", "open_e
 
 
 class PaceClock(Protocol):
-    """What a paced replay measures and waits by; the module `time` is one."""
+    """The clock of a paced replay; the module `time` is one."""
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Return the time in seconds."""
         ...
 
     def sleep(self, seconds: float, /) -> None:
-        """Wait so long."""
+        """Wait for `seconds`."""
         ...
 
 
 class Replay:
-    """Goes through one log or many as one tape, and keeps a book for each instrument.
+    """Reads one or many logs in order and maintains a book for each instrument.
 
-    The order is that of time, then of the logs' names, then of their numbers: the same logs give
-    the same steps and the same books each time. The clock is the tape's.
+    Records are ordered by time, then by the name of the log, then by sequence number: the same logs
+    always give the same steps and books. The time of the replay is that of the records and never
+    goes back.
 
     Args:
-        logs: A log by its path, a list of them (whose names are their paths: a log for each day is
-            one such list), or a dict from name to log. Open readers are taken too: they are read
-            from where they stand, and are not closed.
-        symbols: Only these instruments, by symbol, ``venue:symbol`` or `Instrument`; None: all. A
-            symbol that several venues have is that of the venues in the logs' own paths.
-        time_from: Show what comes at this time of the tape or later. What came before is applied.
-        time_to: End in front of the first record at which the tape reaches this time.
-        seq_from: Of one log: show what comes from this record on. What came before is applied.
-        seq_to: Of one log: end in front of the first record with this number or a higher one. Of
-            many, a dict from the name of a log to such a number: as if it ended there.
-        on_gap: "resync": the book waits, untrusted, for a snapshot on the tape; "quarantine": for
-            its `release()`; "raise": `GapDetected`, and the next step goes on.
+        logs: The path of a log, a list of paths (which are the names of the logs; for example the
+            days of an archive), or a dict from name to log. Open readers are accepted: they are
+            read from their position and not closed.
+        symbols: Only these instruments, by symbol, ``venue:symbol`` or `Instrument`; None: all. For
+            a symbol that several venues have, the venues in the paths of the logs are taken.
+        time_from: Return steps from this time on. Earlier records are applied to the books.
+        time_to: End before the first record with which the replay reaches this time.
+        seq_from: For one log: return steps from this record on. Earlier records are applied.
+        seq_to: For one log: end before the first record with this sequence number or a higher one.
+            For many: a dict from the name of a log to the sequence number where it ends.
+        on_gap: "resync": the book is untrusted until the next snapshot in the log; "quarantine":
+            until its `release()`; "raise": raise `GapDetected`, and the next step continues.
         instruments: Names and scales; None takes the nearest `instruments.json` of each log.
-        pace: How fast: 1.0 as it was recorded, 10.0 ten times as fast, None as fast as possible.
-        snapshots: With `symbols` and `time_from` or `seq_from`: begin behind the latest snapshots
-            before that, where every instrument has one, instead of at the start. The steps are the
-            same.
-        skip_damaged: Pass over what is damaged, as a gap, instead of raising `CorruptRecord`.
-        unknown: What an L3 book does about orders it does not know: "ignore", "raise", "distrust".
-        clock: What a paced replay waits by.
+        pace: Speed: 1.0 as recorded, 10.0 ten times as fast, None as fast as possible.
+        snapshots: With `symbols` and `time_from` or `seq_from`: start after the latest earlier book
+            snapshots if every instrument has one, instead of at the start. The steps are the same.
+        skip_damaged: Skip damage as a gap instead of raising `CorruptRecord`.
+        unknown: How an L3 book handles unknown orders: "ignore", "raise", "distrust".
+        clock: The clock of a paced replay.
 
     Example:
         >>> import tapewire as tw
@@ -113,7 +113,7 @@ class Replay:
         self.findings: list[SkippedFile] = []
         self._sources = Sources(logs)
         try:
-            self._names = Names(instruments, self._sources.folders)
+            self._names = Names(instruments, self._sources.directories)
             self._engine = open_engine(
                 self._sources,
                 self._names,
@@ -136,7 +136,7 @@ class Replay:
         return self._engine if self.pace is None else self._paced(self._engine)
 
     def _paced(self, steps: Iterable[Step]) -> Iterator[Step]:
-        """The same steps, none before its time: the tape's, counted from the first one."""
+        """Delay the steps: each by its time since the first one, divided by `pace`."""
         assert self.pace is not None
         begun: tuple[float, int] | None = None
         for step in steps:
@@ -149,7 +149,7 @@ class Replay:
             yield step
 
     def follow(self, timeout: float | None = None) -> Iterator[Step]:
-        """The same, and waits for more; ends after `timeout` seconds without, or at `time_to`."""
+        """Iterate and wait for more; end after `timeout` seconds without one, or at `time_to`."""
         steps = self._follow(timeout)
         return steps if self.pace is None else self._paced(steps)
 
@@ -162,30 +162,30 @@ class Replay:
                 return
 
     def run(self, seconds: float | None = None) -> str:
-        """Go through what is left without showing it, natively and without the GIL.
+        """Process the remaining records without returning steps, natively and without the GIL.
 
         Returns:
-            "end", or "slice" when `seconds` have passed before.
+            "end", or "slice" if `seconds` passed before the end.
         """
         return self._engine.run(seconds=seconds)
 
     @property
     def books(self) -> dict[tuple[str, str], Book]:
-        """The books: ``(venue, symbol)`` to the same object that steps show."""
+        """The books by ``(venue, symbol)``, the same objects as in the steps."""
         return {(venue, symbol): book for _, _, venue, symbol, book in self._engine.markets()}
 
     @property
     def gaps(self) -> list[Gap]:
-        """What was missing so far, with what became of it."""
+        """The gaps found so far, and how each was handled."""
         return gaps_of(self._engine)
 
     def hash(self) -> str:
-        """XXH3-128 over the ids and hashes of all books: the same tape gives the same."""
+        """Return the XXH3-128 of the ids and hashes of all books; equal for equal records."""
         return self._engine.hash()
 
     @property
     def records(self) -> int:
-        """Records read so far, those of other instruments included."""
+        """Records read so far, including those of other instruments."""
         return self._engine.records
 
     @property
@@ -195,7 +195,7 @@ class Replay:
 
     @property
     def clock_ns(self) -> int | None:
-        """The tape's clock: the highest time so far; None before the first record."""
+        """The time of the replay: the highest timestamp so far; None before the first record."""
         return self._engine.clock_ns
 
     @property
@@ -205,7 +205,7 @@ class Replay:
         return closed
 
     def close(self) -> None:
-        """Close the logs that were opened here. Books stay as they are. Closing twice is fine."""
+        """Close the logs that the replay opened; the books remain. A second call has no effect."""
         self._sources.close()
 
     def __enter__(self) -> Replay:
@@ -220,7 +220,7 @@ class Replay:
 
 
 def gaps_of(engine: Engine, stream: str = "book") -> list[Gap]:
-    """What an engine found missing."""
+    """Return the gaps that an engine has found."""
     return [
         Gap(kind, venue, symbol, stream, first, last, seq, max(timestamp_ns, 0), cause, action)
         for kind, venue, symbol, first, last, seq, timestamp_ns, cause, action, _ in engine.gaps()
@@ -230,21 +230,21 @@ def gaps_of(engine: Engine, stream: str = "book") -> list[Gap]:
 def check_numbers(
     sources: Sources, seq_from: int | None, seq_to: int | Mapping[str, int] | None
 ) -> None:
-    """Refuse numbers of records that no record can have, or of which nobody knows whose."""
+    """Raise `InvalidOption` for sequence numbers that are out of range or of no known log."""
     names = [source.name for source in sources.each]
     ends = seq_to if isinstance(seq_to, Mapping) else {}
     for name, seq in ends.items():
         check_whole(f"seq_to[{name!r}]", seq, 0, 2**64 - 1)
         if name not in names:
-            raise InvalidOption(f"seq_to names no log of these: seq_to={name!r}, logs={names!r}")
+            raise InvalidOption(f"seq_to has an unknown log: seq_to={name!r}, logs={names!r}")
     for name, single in (("seq_from", seq_from), ("seq_to", seq_to)):
         if isinstance(single, Mapping):
             continue
         check_whole(name, single, 0, 2**64 - 1, optional=True)
         if single is not None and len(names) > 1:
             raise InvalidOption(
-                f"records are numbered in one log: {name}={single}, logs={len(names)}",
-                hint="give time_from and time_to where there are many",
+                f"{name} needs a single log: {name}={single}, logs={len(names)}",
+                hint="use time_from and time_to for several logs",
             )
 
 
@@ -263,10 +263,10 @@ def open_engine(
     unknown: str = "ignore",
     findings: list[SkippedFile] | None = None,
 ) -> Engine:
-    """An engine over these logs, which stand where it begins; the arguments are those of `Replay`.
+    """Make an engine over these logs and position them; the arguments are those of `Replay`.
 
-    A book that was quarantined, or had raised, before `time_from` is not known to snapshots: they
-    serve for "resync" alone.
+    Snapshots are used only for "resync": they do not contain whether a book was quarantined, or
+    had raised, before `time_from`.
     """
     from_ns, end_ns = time_range(time_from, time_to)
     check_numbers(sources, seq_from, seq_to)
@@ -275,7 +275,7 @@ def open_engine(
     is_late = from_ns is not None or seq_from is not None
     if snapshots and on_gap == "resync" and wanted and is_late:
         books = sources.warm_books(wanted, from_ns, seq_from, found)
-    lost = sources.place(books)
+    lost = sources.move_to_start(books)
     ends = dict(seq_to) if isinstance(seq_to, Mapping) else {}
     end_seq = ends.get(sources.each[0].name) if isinstance(seq_to, Mapping) else seq_to
     engine = Engine(
@@ -292,10 +292,10 @@ def open_engine(
     )
     for one in names.instruments if wanted is None else wanted:
         engine.add(one)
-    for place, book in books.values():
-        engine.warm(book.snapshot, place)
-    for place, (first, last) in lost.items():
-        engine.lost_before(place, first, last)
+    for index, book in books.values():
+        engine.warm(book.snapshot, index)
+    for index, (first, last) in lost.items():
+        engine.lost_before(index, first, last)
     return engine
 
 
@@ -308,48 +308,47 @@ def book_at(
     snapshots: bool = True,
     findings: list[SkippedFile] | None = None,
 ) -> Book:
-    """The book of an instrument as it was at a time, or behind a record.
+    """Return the book of an instrument as it was at a time, or after a record.
 
-    It holds every record at which the tape was not yet later than that time: just those in front of
-    which ``reader.seek_time(time + 1)`` stands. It begins with the latest snapshot before and
-    replays from there; without snapshots, from the start of the log. Damage on the way makes the
-    book untrusted, as `distrust_reason` says, until the tape brings a snapshot.
+    It includes every record before the position of ``reader.seek_time(time + 1)``. The replay
+    starts from the latest earlier snapshot or, without one, at the start of the log. Damage on the
+    way makes the book untrusted until the next snapshot in the log; see `distrust_reason`.
 
     Args:
-        log: Folder of the log.
-        symbol: The instrument, by symbol, ``venue:symbol`` or as `Instrument`. A symbol that
-            several venues have is that of the venue in the log's own path.
-        when: A time, or ``tw.Seq(n)``: behind record `n`.
+        log: Directory of the log.
+        symbol: The instrument, by symbol, ``venue:symbol`` or as `Instrument`. If several venues
+            have the symbol, the venue in the path of the log is taken.
+        when: A time, or ``tw.Seq(n)``: after record `n`.
         instruments: Names and scales; None takes the log's nearest `instruments.json`.
-        snapshots: False replays from the start of the log, to compare.
-        findings: Gets the snapshots that were passed over, and why.
+        snapshots: False: replay from the start of the log, for comparison.
+        findings: A list to which skipped snapshots are added, with the reason.
 
     Returns:
-        The book. Without an event of it on the tape: an empty one.
+        The book; empty if the log has no event for it.
 
     Raises:
-        UnknownInstrument: No instrument has this symbol, or several have it and the path does not
-            tell which.
+        UnknownInstrument: No instrument has this symbol, or several have it and none is the venue
+            in the path.
     """
     sources = Sources(log)
     try:
         reader = sources.each[0].reader
-        names = Names(instruments, sources.folders)
+        names = Names(instruments, sources.directories)
         (instrument,) = names.find(symbol)
         end_ns = end_seq = None
         if isinstance(when, Seq):
             end_seq = when.seq + 1 if when.seq < 2**64 - 1 else None
         else:
             at = when.timestamp_ns if isinstance(when, Time) else to_ns(when)
-            # Both: what a live log gets meanwhile may be later than that time.
+            # Both limits: records appended meanwhile to a live log may be later than that time.
             end_seq, end_ns = first_seq_after(reader, at), at + 1 if at < 2**63 - 1 else None
         book = None
         if snapshots and reader.kind == "queue":
             ids = (instrument.venue_id, instrument.market_id)
             book = warm_book(reader, *ids, end_seq, findings, instrument=instrument)
         books = {instrument: (0, book)} if book else {}
-        lost = sources.place(books)
-        # A live log goes on: without a number to end at, the end is what is there now.
+        lost = sources.move_to_start(books)
+        # Without `end_seq` the replay ends at the current end of the log.
         engine = Engine(
             sources.join(),
             names.of,

@@ -1,4 +1,4 @@
-"""Which snapshots of a log stay."""
+"""Retention of book snapshots."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tapewire.errors import TapewireError
 from tapewire.replay import snapshots
 from tapewire.replay.snapshots import SkippedFile, SnapshotFile
 
-__all__ = ["SnapshotShelf"]
+__all__ = ["SnapshotRetention"]
 
 
 class _Kept(NamedTuple):
     seq: int
     bytes: int
-    timestamp_ns: int | None  # None: it cannot be read
+    timestamp_ns: int | None  # None: unreadable
 
 
-class SnapshotShelf:
-    """The snapshots that a log has, and the rules by which old ones go.
+class SnapshotRetention:
+    """The snapshots of a log, and the rules by which old ones are removed.
 
     Args:
-        log: Folder of the log.
-        keep: How many of an instrument stay; None: all.
-        max_bytes: Of all together; None: no limit.
-        max_age: In seconds of the tape; None: no limit.
+        log: Directory of the log.
+        keep: Snapshots to keep for each instrument; None: all.
+        max_bytes: Limit of all together; None: no limit.
+        max_age: Age in seconds, by the timestamps of the log; None: no limit.
 
-    The newest of an instrument always stays.
+    The newest snapshot of an instrument is never removed.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class SnapshotShelf:
         check_at_least("max_age", max_age, 0, optional=True)
         self._log = log
         self._keep, self._max_bytes, self._max_age = keep, max_bytes, max_age
-        self._of: dict[tuple[int, int], list[_Kept]] = {}
+        self._by_market: dict[tuple[int, int], list[_Kept]] = {}
 
-    def look(self, findings: list[SkippedFile]) -> None:
-        """Take in what is there."""
-        self._of.clear()
+    def load(self, findings: list[SkippedFile]) -> None:
+        """List the snapshots of the log; unreadable ones are added to `findings`."""
+        self._by_market.clear()
         for market in snapshots.markets(self._log):
             for file in snapshots.files(self._log, *market):
                 try:
@@ -53,39 +53,42 @@ class SnapshotShelf:
                     continue
                 except (TapewireError, OSError) as error:
                     snapshots.report(findings, file.path, str(error))
-                self._of.setdefault(market, []).append(_Kept(file.seq, size, timestamp_ns))
+                self._by_market.setdefault(market, []).append(_Kept(file.seq, size, timestamp_ns))
 
-    def put(self, venue_id: int, market_id: int, seq: int, size: int, timestamp_ns: int) -> None:
-        """A snapshot was written."""
-        there = self._of.setdefault((venue_id, market_id), [])
-        there[:] = sorted([*(k for k in there if k.seq != seq), _Kept(seq, size, timestamp_ns)])
+    def add(self, venue_id: int, market_id: int, seq: int, size: int, timestamp_ns: int) -> None:
+        """Note that a snapshot was written."""
+        of_market = self._by_market.setdefault((venue_id, market_id), [])
+        others = (kept for kept in of_market if kept.seq != seq)
+        of_market[:] = sorted([*others, _Kept(seq, size, timestamp_ns)])
 
     def retain(self, clock_ns: int | None) -> int:
-        """Take away what the rules do not keep; how many files went."""
-        gone = [(market, kept) for market in self._of for kept in self._too_old(market, clock_ns)]
+        """Remove the files that the rules do not keep; return their number."""
+        markets = self._by_market
+        gone = [(market, kept) for market in markets for kept in self._too_old(market, clock_ns)]
         for market, kept in gone:
             self._remove(market, kept)
         return len(gone) + self._shrink()
 
     def _too_old(self, market: tuple[int, int], clock_ns: int | None) -> list[_Kept]:
-        there = self._of[market]
-        extra = len(there) - self._keep if self._keep is not None else 0
+        of_market = self._by_market[market]
+        extra = len(of_market) - self._keep if self._keep is not None else 0
         since = None
         if self._max_age is not None and clock_ns is not None:
             since = clock_ns - int(self._max_age * 1e9)
         return [
             kept
-            for place, kept in enumerate(there[:-1])
-            if place < extra
+            for index, kept in enumerate(of_market[:-1])
+            if index < extra
             or (since is not None and kept.timestamp_ns is not None and kept.timestamp_ns < since)
         ]
 
     def _shrink(self) -> int:
-        """Take away the oldest, of whichever instrument, until the rest is small enough."""
+        """Remove the oldest of all instruments until the rest is within `max_bytes`."""
         if self._max_bytes is None:
             return 0
-        size = sum(kept.bytes for there in self._of.values() for kept in there)
-        old = [(market, kept) for market, there in self._of.items() for kept in there[:-1]]
+        markets = self._by_market.items()
+        size = sum(kept.bytes for _, of_market in markets for kept in of_market)
+        old = [(market, kept) for market, of_market in markets for kept in of_market[:-1]]
         count = 0
         for market, kept in sorted(old, key=lambda one: one[1].seq):
             if size <= self._max_bytes:
@@ -96,6 +99,6 @@ class SnapshotShelf:
         return count
 
     def _remove(self, market: tuple[int, int], kept: _Kept) -> None:
-        folder = self._log / snapshots.FOLDER / str(market[0]) / str(market[1])
-        snapshots.remove(SnapshotFile(kept.seq, folder / f"snapshot_{kept.seq}.bin"))
-        self._of[market].remove(kept)
+        directory = self._log / snapshots.DIRECTORY / str(market[0]) / str(market[1])
+        snapshots.remove(SnapshotFile(kept.seq, directory / f"snapshot_{kept.seq}.bin"))
+        self._by_market[market].remove(kept)

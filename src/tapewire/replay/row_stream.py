@@ -1,22 +1,23 @@
-"""What all streams of rows have in common: where they begin and end, batches, and a state to keep.
+"""The base of all streams of rows: range, batches, and a state that can be saved.
 
 A row is a function of the book at its time and of a finite look-back before it, computed in
 integers and rounded once. So a slice ``[time_from, time_to)`` of any size gives the same bits as
-one pass over the whole tape, and the state of a stream can be kept and taken up again.
+one pass over the logs, and a stream can be saved and resumed.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from tapewire.errors import InvalidOption
 from tapewire.replay import _features
+from tapewire.replay.names import Names
 from tapewire.replay.playback import check_numbers, open_engine
 from tapewire.replay.snapshots import SkippedFile
 from tapewire.replay.sources import Sources
-from tapewire.replay.start import begins_late, next_record, stand_behind, time_range
+from tapewire.replay.start import missing_at_start, move_past, next_record, time_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tapewire.clock import TimeLike
     from tapewire.protocol.instruments import Instrument, Instruments
     from tapewire.replay._native import Engine
-    from tapewire.replay.names import Names
     from tapewire.replay.sources import Logs
 
 __all__ = ["BATCH_ROWS", "RowOptions", "RowStream", "load_arrow", "look_back_ns"]
@@ -34,7 +34,7 @@ _NEVER = -(2**63)
 
 
 def load_arrow() -> Any:
-    """The module pyarrow, which rows are made for."""
+    """Import pyarrow."""
     try:
         import pyarrow
     except ImportError as error:
@@ -43,7 +43,7 @@ def load_arrow() -> Any:
 
 
 class RowOptions(TypedDict, total=False):
-    """What every stream of rows takes; `FeatureStream` says what each is."""
+    """The options of all streams of rows, described at `FeatureStream`."""
 
     symbols: Iterable[str | Instrument] | str | None
     time_from: TimeLike | None
@@ -59,10 +59,10 @@ class RowOptions(TypedDict, total=False):
 
 
 def look_back_ns(names: Iterable[str], sample: str) -> int:
-    """How long before its time a row may have been decided, but through the book.
+    """Return how far before its time records affect a row other than through the book.
 
     Raises:
-        InvalidOption: There is no such feature, or no such sample.
+        InvalidOption: A feature or the sample is unknown.
 
     Example:
         >>> look_back_ns(["mid", "vwap_5s"], "event")
@@ -72,18 +72,17 @@ def look_back_ns(names: Iterable[str], sample: str) -> int:
 
 
 class RowStream:
-    """Rows as record batches, as far as the tape goes now; `FeatureStream` and `BookStream` are.
+    """Rows as record batches, up to the current end of the logs.
 
     Attributes:
-        done: Whether the tape has reached `time_to` or `seq_to`.
-        findings: Snapshots that were passed over, and why.
+        done: Whether `time_to` or `seq_to` has been reached.
+        findings: Snapshots that were skipped, with the reason.
     """
 
     def __init__(
         self,
         logs: Logs,
         plan: _features.Plan,
-        names: Callable[[Instruments | None, Iterable[str]], Names],
         *,
         venues: bool,
         batch_rows: int = BATCH_ROWS,
@@ -104,11 +103,10 @@ class RowStream:
         self._batch_rows = batch_rows
         self.done = False
         self.findings: list[SkippedFile] = []
-        if isinstance(logs, Iterator):  # looked at twice
+        if isinstance(logs, Iterator):  # iterated more than once below
             logs = list[Any](logs)
         from_ns, end_ns = time_range(time_from, time_to)
-        # Which instruments there are is known from the beginning of the tape alone, unless they
-        # are named.
+        # Without `symbols`, the instruments are only known by reading the logs from the start.
         start_ns = first_ns = None
         with contextlib.ExitStack() as opened:
             if symbols is not None and state is None and (from_ns, seq_from) != (None, None):
@@ -121,11 +119,11 @@ class RowStream:
             if state is not None:
                 logs, self._before, lost = _reopened(logs, state, opened, set(finished))
             self._sources = opened.enter_context(contextlib.closing(Sources(logs)))
-            labels = names(instruments, self._sources.folders)
+            names = Names(instruments, self._sources.directories, qualify=not venues)
             self._engine = open_engine(
                 self._sources,
-                labels,
-                None if symbols is None else labels.find(symbols),
+                names,
+                None if symbols is None else names.find(symbols),
                 time_from=start_ns if first_ns is not None else None,
                 seq_to=seq_to,
                 on_gap=on_gap,
@@ -146,15 +144,15 @@ class RowStream:
             names_here = [source.name for source in self._sources.each]
             self._over = [name for name in self._before if name not in names_here]
             if state is not None:
-                # Those that are not opened have places behind the others: no record is of them.
+                # Logs that are not opened follow the others: no record refers to them.
                 self._loop.load(state, names_here + self._over)
-            for place, (first, last) in lost.items():
-                self._engine.lost_before(place, first, last)
+            for index, (first, last) in lost.items():
+                self._engine.lost_before(index, first, last)
             self._begin_batch()
             self._close = opened.pop_all()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches of at most 65,536 rows, until nothing more is there now."""
+        """Iterate over batches of at most 65,536 rows up to the current end of the logs."""
         while True:
             batch, more = self._batch(follow=False)
             if batch.num_rows:
@@ -163,7 +161,7 @@ class RowStream:
                 return
 
     def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
-        """The same, and waits for more; ends after `timeout` seconds without, or at `time_to`."""
+        """Iterate and wait for more; end after `timeout` seconds without a row, or at `time_to`."""
         while True:
             batch, more = self._batch(follow=True)
             if batch.num_rows:
@@ -172,14 +170,14 @@ class RowStream:
                 return
 
     def exhaust(self) -> None:
-        """Go on to the end of what is there now; the rows are dropped."""
+        """Read to the current end of the logs and drop the rows."""
         more = True
         while more:
             more = self._fill(follow=False) == "rows"
             self._begin_batch()
 
     def _begin_batch(self) -> None:
-        """Rows under way: what an error finds made stays, for the next call."""
+        """Start a new batch; rows made before an error remain in it for the next call."""
         self._rows = self._loop.rows()
 
     def _batch(self, follow: bool) -> tuple[pa.RecordBatch, bool]:
@@ -191,29 +189,29 @@ class RowStream:
         return batch, stop == "rows"
 
     def _fill(self, follow: bool) -> str:
-        """Make rows until the batch is full or nothing more is there now; which of them."""
+        """Make rows until the batch is full or the logs end; return which."""
         return self._loop.run(self._rows, self._batch_rows, follow)
 
     def _finished(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with all its columns, in their order."""
+        """Return the batch with all columns, in the order of the schema."""
         return batch.select(self.schema.names)
 
     def save(self) -> bytes:
-        """All that is needed to go on in another process behind the rows given so far.
+        """Return the state from which another process can continue after the rows returned so far.
 
-        The bytes are checked when they are taken up, and belong to this version of Tapewire: they
-        are no archive. Sources are told apart by their names. Who goes on may give other ends
-        (`time_to`, `seq_to`), and logs that came to be since. An untrusted book is kept with what
-        waits for its snapshot, at most 64 MiB of diffs.
+        The bytes are checked when they are loaded, and only this version of Tapewire reads them: do
+        not archive them. Logs are identified by their names. The next stream may have other ends
+        (`time_to`, `seq_to`) and additional logs. For an untrusted book, the state includes the
+        diffs that wait for its snapshot, at most 64 MiB.
 
         Raises:
-            InvalidOption: An error came between rows that were made and the batch they belong to:
-                iterate once more first.
+            InvalidOption: After an error, rows were made that no batch has returned: iterate once
+                more first.
         """
         if len(self._rows):
             raise InvalidOption(
-                f"rows were made and not given, since an error came: rows={len(self._rows)}",
-                hint="iterate once more, or go on from the last state",
+                f"rows made before an error were not returned yet: rows={len(self._rows)}",
+                hint="iterate once more, or continue from the last state",
             )
         positions = {}
         for source in self._sources.each:
@@ -224,21 +222,21 @@ class RowStream:
 
     @property
     def engine(self) -> Engine:
-        """What keeps the books; it is moved by the rows alone."""
+        """The engine that maintains the books; only this stream may advance it."""
         return self._engine
 
     @property
     def records(self) -> int:
-        """Records read so far, those before the first row included."""
+        """Records read so far, including those before the first row."""
         return self._engine.records
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches."""
+        """The schema of the batches."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close the logs that were opened here. Closing twice is fine."""
+        """Close the logs that this stream opened. A second call has no effect."""
         self._close.close()
 
     def __enter__(self) -> Self:
@@ -251,11 +249,11 @@ class RowStream:
 def _first_times(
     logs: Logs, seq_from: int | None, seq_to: int | Mapping[str, int] | None
 ) -> tuple[int | None, int | None]:
-    """Times of the tape's first record, and of the one in front of `seq_from`.
+    """Return the times of the first record of the logs, and of the one before `seq_from`.
 
-    No row of `seq_from` is of a time before that: the tape's clock is never behind a record's time,
-    and a point of a grid that a record reaches is later than the clock before it. None when logs
-    are not ours to move, or have no such record.
+    No row from `seq_from` on has an earlier time than the latter: the time of a replay is never
+    less than that of a record it has read, and a point of a grid that a record reaches is later
+    than the time before. None if a log was opened by the caller, or has no such record.
     """
     with contextlib.closing(Sources(logs)) as sources:
         check_numbers(sources, seq_from, seq_to)
@@ -276,23 +274,23 @@ def _first_times(
 def _reopened(
     logs: Logs, state: bytes, opened: contextlib.ExitStack, finished: set[str]
 ) -> tuple[dict[str, Any], dict[str, int | None], dict[int, tuple[int, int]]]:
-    """Readers of the logs, where the state has read them to, and what they have lost since."""
+    """Open readers at the positions of the state; return them, the positions, and lost records."""
     positions = _features.positions_in(state)
     sources = opened.enter_context(contextlib.closing(Sources(logs)))
     names = [source.name for source in sources.each]
     if not set(positions) <= {*names, *finished}:
         raise InvalidOption(
             f"the state is of other logs: logs={names!r}, state={list(positions)!r}",
-            hint="give the same paths, or a dict with those names where they have moved",
+            hint="pass the same paths, or a dict with those names if the logs have moved",
         )
     lost = {}
-    for place, source in enumerate(sources.each):
+    for index, source in enumerate(sources.each):
         if not source.own:
             raise InvalidOption(
                 f"with a state, logs must be paths: {source.name}={source.reader!r}"
             )
         last = positions.get(source.name)
-        gone = begins_late(source.reader) if last is None else stand_behind(source.reader, last)
+        gone = missing_at_start(source.reader) if last is None else move_past(source.reader, last)
         if gone is not None:
-            lost[place] = gone
+            lost[index] = gone
     return {source.name: source.reader for source in sources.each}, positions, lost

@@ -1,8 +1,8 @@
-"""Book snapshots as files: where they lie, which to believe, how they appear and go.
+"""Book snapshot files: their paths, validation, publication and removal.
 
-A file appears whole or not at all, by a rename after a sync. Whoever reads them trusts nothing:
-what is damaged, cut short, of a later release or of another log is reported and passed over, and
-the next older one is taken. The bytes are in docs/formats/snapshots.md.
+A file appears atomically, by a rename after a sync. Files are untrusted when read: one that is
+damaged, truncated, of a later release or of another log is reported and skipped, and the next older
+one is used. docs/formats/snapshots.md describes the bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
     "write",
 ]
 
-FOLDER = "snapshots"
+DIRECTORY = "snapshots"
 MAX_FILE_BYTES = 4 << 30
 _NAME = re.compile(r"snapshot_(0|[1-9][0-9]{0,19})\.bin")
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -54,14 +54,14 @@ _log = logging.getLogger("tapewire.replay")
 
 
 class SnapshotFile(NamedTuple):
-    """A file by its name: nothing in it has been looked at."""
+    """A snapshot file, by its name; its content has not been read."""
 
     seq: int
     path: Path
 
 
 class SkippedFile(NamedTuple):
-    """A file that was passed over, and why."""
+    """A file that was skipped, and why."""
 
     path: str
     why: str
@@ -69,20 +69,20 @@ class SkippedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class SnapshotInfo:
-    """What the header of a snapshot says.
+    """The header of a snapshot.
 
     Attributes:
         path: The file.
-        venue_id: Of the instrument.
-        market_id: Of the instrument.
-        seq: The record of the log behind which the book was so.
+        venue_id: Id of the venue.
+        market_id: Id of the market.
+        seq: The record of the log after which the book had this state.
         book_mode: "l2" or "l3".
-        ingest_start_ns: Time of the last event of the book up to there.
+        ingest_start_ns: Time of the last event of the book up to `seq`.
         ingest_end_ns: Time of the record `seq`: the book did not change in between.
-        exchange_start_ns: The venue's time of the last event; 0 where it gives none.
+        exchange_start_ns: The venue's time of the last event; 0 if it sends none.
         exchange_end_ns: The same.
-        book_hash: Of the book, as `hash()` gives it.
-        payload_bytes: Of the book, behind the header.
+        book_hash: The `hash()` of the book.
+        payload_bytes: Size of the book, which follows the header.
     """
 
     path: Path
@@ -99,33 +99,34 @@ class SnapshotInfo:
 
 
 def markets(log: str | os.PathLike[str]) -> list[tuple[int, int]]:
-    """``(venue_id, market_id)`` of every instrument that the log has a folder of snapshots for."""
-    root = Path(log) / FOLDER
+    """Return ``(venue_id, market_id)`` of every instrument with a directory of snapshots."""
+    root = Path(log) / DIRECTORY
     return [
         (int(venue), int(market))
-        for venue in _folders(root)
-        for market in _folders(path_below(Path(log), FOLDER, venue))
+        for venue in _id_directories(root)
+        for market in _id_directories(path_below(Path(log), DIRECTORY, venue))
     ]
 
 
 def files(log: str | os.PathLike[str], venue_id: int, market_id: int) -> list[SnapshotFile]:
-    """The snapshots of an instrument by their names, oldest first; none when there is no folder."""
-    folder = _folder(log, venue_id, market_id)
-    return [SnapshotFile(seq, folder / _name(seq)) for seq in _seqs(folder)]
+    """Return the snapshots of an instrument, oldest first, without reading them."""
+    directory = _directory(log, venue_id, market_id)
+    return [SnapshotFile(seq, directory / _name(seq)) for seq in _seqs(directory)]
 
 
 def info(path: str | os.PathLike[str]) -> SnapshotInfo:
-    """What the header of the file says; its book is not looked at.
+    """Read the header of a snapshot; the book is not read.
 
     Raises:
-        CorruptMetadata: It is no snapshot, is damaged, cut short, or lies in the wrong place.
+        CorruptMetadata: The file is not a snapshot, damaged, truncated, or at another path than
+            its header states.
         UnsupportedVersion: A later release wrote it.
     """
     path = Path(path)
     with _about(path), contextlib.closing(_open(path)) as file:
         size = os.fstat(file.fileno()).st_size
         header = decode_header(file.read(SNAPSHOT_HEADER_BYTES), size)
-        return SnapshotInfo(path, **_in_place(path, header))
+        return SnapshotInfo(path, **_check_path(path, header))
 
 
 def load(
@@ -134,23 +135,24 @@ def load(
     *,
     on_gap: str = "resync",
 ) -> Snapshot:
-    """A snapshot and its book, whose hash is the one that the header says.
+    """Read a snapshot with its book, whose hash is checked against the header.
 
     Args:
         path: The file.
-        instrument: What it must be of, with its scales and rules; None takes them from the file.
-        on_gap: What the book does when it goes on and something is missing: see `L2Book`.
+        instrument: The expected instrument, scales and rules; None takes them from the file.
+        on_gap: How the book handles later gaps: see `L2Book`.
 
     Raises:
-        CorruptMetadata: It is no snapshot, is damaged, cut short, or lies in the wrong place.
+        CorruptMetadata: The file is not a snapshot, damaged, truncated, or at another path than
+            its header states.
         UnsupportedVersion: A later release wrote it.
-        InvalidOption: It is of other scales or rules.
+        InvalidOption: The scales or rules differ from those of `instrument`.
     """
     path = Path(path)
     with _about(path):
         content = load_bytes(os.fspath(path), MAX_FILE_BYTES)
         snapshot = decode_snapshot(content, instrument, on_gap=on_gap)
-        _in_place(path, snapshot.header)
+        _check_path(path, snapshot.header)
     return snapshot
 
 
@@ -165,40 +167,40 @@ def latest_before(
     on_gap: str = "resync",
     findings: list[SkippedFile] | None = None,
 ) -> Snapshot | None:
-    """The latest snapshot at or before a record or a time that can be believed; None without one.
+    """Return the latest valid snapshot at or before a record or a time, or None.
 
     Args:
-        log: Folder of the log.
-        venue_id: Of the instrument.
-        market_id: Of the instrument.
+        log: Directory of the log.
+        venue_id: Id of the venue.
+        market_id: Id of the market.
         seq: At or before this record.
-        time: At or before this time of the tape, by the time of the snapshot's own record.
-        instrument: What it must be of, with its scales and rules.
+        time: At or before this time, by the timestamp of the snapshot's record.
+        instrument: The expected instrument, scales and rules.
         on_gap: As for `load`.
-        findings: Gets what was passed over, which is logged as a warning in any case.
+        findings: A list to which skipped files are added. They are also logged as warnings.
     """
     if seq is not None and time is not None:
-        raise InvalidOption("give seq or time, not both")
+        raise InvalidOption(f"pass seq or time, not both: seq={seq}, time={time}")
     until_ns = None if time is None else to_ns(time)
-    folder = _folder(log, venue_id, market_id)
-    for number in reversed(_seqs(folder)):
-        if seq is not None and number > seq:
+    directory = _directory(log, venue_id, market_id)
+    for snapshot_seq in reversed(_seqs(directory)):
+        if seq is not None and snapshot_seq > seq:
             continue
-        path = folder / _name(number)
+        path = directory / _name(snapshot_seq)
         try:
             if until_ns is not None and info(path).ingest_end_ns > until_ns:
                 continue
             return load(path, instrument, on_gap=on_gap)
         except FileNotFoundError:
-            continue  # retention was faster
+            continue  # removed by retention meanwhile
         except (TapewireError, OSError) as error:
             report(findings, path, str(error))
     return None
 
 
 def report(findings: list[SkippedFile] | None, path: Path, why: str) -> None:
-    """Say that a snapshot is passed over."""
-    _log.warning("snapshot passed over: %s", why)
+    """Report that a snapshot is skipped."""
+    _log.warning("snapshot skipped: %s", why)
     if findings is not None:
         findings.append(SkippedFile(os.fspath(path), why))
 
@@ -206,100 +208,102 @@ def report(findings: list[SkippedFile] | None, path: Path, why: str) -> None:
 def write(
     log: str | os.PathLike[str], venue_id: int, market_id: int, seq: int, content: bytes
 ) -> Path:
-    """Publish a snapshot: on disk, whole, when this returns. Only one process may do so."""
-    folder = _folder(log, venue_id, market_id)
-    _make(folder, Path(log))
-    path = folder / _name(seq)
-    with _opened(folder) as fd:
+    """Publish a snapshot atomically and durably. Only one process may do so."""
+    directory = _directory(log, venue_id, market_id)
+    _make(directory, Path(log))
+    path = directory / _name(seq)
+    with _opened(directory) as fd:
         store(os.fspath(path), content, fd)
     return path
 
 
 def store_beside(log: str | os.PathLike[str], name: str, content: bytes) -> None:
-    """Replace a small file in the folder of the snapshots, for good."""
-    folder = path_below(Path(log), FOLDER)
-    _make(folder, Path(log))
-    with _opened(folder) as fd:
-        store(os.fspath(folder / name), content, fd)
+    """Replace a small file in the directory of the snapshots durably."""
+    directory = path_below(Path(log), DIRECTORY)
+    _make(directory, Path(log))
+    with _opened(directory) as fd:
+        store(os.fspath(directory / name), content, fd)
 
 
 def remove(file: SnapshotFile) -> None:
-    """Take a snapshot away. Not there: fine."""
+    """Remove a snapshot, if it exists."""
     file.path.unlink(missing_ok=True)
 
 
 def remove_temporary(log: str | os.PathLike[str]) -> int:
-    """Take away what a killed snapshotter left half-written; only its successor may call this."""
+    """Remove temporary files of a killed snapshotter; only its successor may call this."""
     count = 0
     for venue_id, market_id in markets(log):
-        folder = _folder(log, venue_id, market_id)
-        for name in os.listdir(folder):
+        directory = _directory(log, venue_id, market_id)
+        for name in os.listdir(directory):
             if name.endswith(".bin.tmp") and _NAME.fullmatch(name.removesuffix(".tmp")):
-                (folder / name).unlink(missing_ok=True)
+                (directory / name).unlink(missing_ok=True)
                 count += 1
     return count
 
 
 @contextlib.contextmanager
 def only_writer(log: str | os.PathLike[str]) -> Iterator[None]:
-    """Nobody else writes snapshots of this log meanwhile.
+    """Hold the lock of the only process that writes snapshots of this log.
 
     Raises:
-        ConcurrentUse: Somebody does, under whatever name.
+        ConcurrentUse: Another process holds it, under any reader's name.
     """
-    folder = path_below(Path(log), FOLDER)
-    _make(folder, Path(log))
-    with _opened(folder) as fd:
+    directory = path_below(Path(log), DIRECTORY)
+    _make(directory, Path(log))
+    with _opened(directory) as fd:
         if not take_lock(fd):
             raise ConcurrentUse(
-                "another snapshotter is at work", path=os.fspath(folder), hint="one does for a log"
+                "another snapshotter of this log is running",
+                path=os.fspath(directory),
+                hint="a log needs only one",
             )
-        yield  # closing gives it back
+        yield  # closing the descriptor releases the lock
 
 
-def _folder(log: str | os.PathLike[str], venue_id: int, market_id: int) -> Path:
-    return path_below(Path(log), FOLDER, str(int(venue_id)), str(int(market_id)))
+def _directory(log: str | os.PathLike[str], venue_id: int, market_id: int) -> Path:
+    return path_below(Path(log), DIRECTORY, str(int(venue_id)), str(int(market_id)))
 
 
 def _name(seq: int) -> str:
     return f"snapshot_{seq}.bin"
 
 
-def _seqs(folder: Path) -> list[int]:
-    """Of the snapshots in a folder, rising: a day may have thousands, of which one is opened."""
+def _seqs(directory: Path) -> list[int]:
+    """Return the sequence numbers of the snapshots in a directory, sorted, without opening them."""
     try:
-        names = os.listdir(folder)
+        names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
 
-def _folders(folder: Path) -> list[str]:
+def _id_directories(directory: Path) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(directory) as entries:
             names = [e.name for e in entries if _ID.fullmatch(e.name) and e.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(names, key=int)
 
 
-def _in_place(path: Path, header: dict[str, Any]) -> dict[str, Any]:
-    """The header, when it says what the path says."""
+def _check_path(path: Path, header: dict[str, Any]) -> dict[str, Any]:
+    """Return the header; raise `CorruptMetadata` if it does not match the path."""
     name = _NAME.fullmatch(path.name)
-    said = (header["venue_id"], header["market_id"], header["seq"])
-    place = (path.parent.parent.name, path.parent.name, name[1] if name else path.name)
-    if tuple(map(str, said)) != place:
+    ids = (header["venue_id"], header["market_id"], header["seq"])
+    in_path = (path.parent.parent.name, path.parent.name, name[1] if name else path.name)
+    if tuple(map(str, ids)) != in_path:
         raise CorruptMetadata(
-            f"the header is of another place: venue_id={said[0]}, market_id={said[1]}, "
-            f"seq_num={said[2]}",
-            hint="files keep their folder and name; remove it",
+            f"the header does not match the path: venue_id={ids[0]}, market_id={ids[1]}, "
+            f"seq_num={ids[2]}",
+            hint="the file was moved or renamed: remove it",
         )
     return header
 
 
 @contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Errors inside say which file they are about."""
+    """Add the path to errors that have none."""
     try:
         yield
     except TapewireError as error:
@@ -314,19 +318,19 @@ def _open(path: Path) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _opened(directory: Path) -> Iterator[int]:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield fd
     finally:
         os.close(fd)
 
 
-def _make(folder: Path, log: Path) -> None:
-    """The folder, and those on the way below the log, private, and there after a power cut."""
-    if folder.is_dir():
+def _make(directory: Path, log: Path) -> None:
+    """Create a directory and its parents below the log, private and durable."""
+    if directory.is_dir():
         return
-    missing = [folder, *folder.parents]
+    missing = [directory, *directory.parents]
     for new in reversed(missing[: missing.index(log)]):
         with contextlib.suppress(FileExistsError):
             new.mkdir(mode=0o700)

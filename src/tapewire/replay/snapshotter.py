@@ -1,8 +1,8 @@
-"""The snapshotter: follows a log in a process of its own and saves its books now and then.
+"""The snapshotter: follows a log in a separate process and saves its books periodically.
 
-It is a named reader like any other: it never delays the writer, and pins nothing. Killed anywhere,
-its successor goes on: every file appears whole, and what it needs to begin again is noted after the
-files it speaks of are on disk.
+It is an ordinary named reader: it never delays the writer and is not pinned. If it is killed, the
+next one resumes: files appear atomically, and the state file is written after the snapshots that it
+refers to are on disk.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tapewire.replay import snapshots
 from tapewire.replay._native import Engine
 from tapewire.replay.names import Names
 from tapewire.replay.playback import gaps_of
-from tapewire.replay.retention import SnapshotShelf
+from tapewire.replay.retention import SnapshotRetention
 from tapewire.replay.snapshots import SkippedFile
-from tapewire.replay.start import begins_late, is_of_log, next_record
+from tapewire.replay.start import is_of_log, missing_at_start, next_record
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instruments
@@ -38,20 +38,20 @@ __all__ = ["Every", "Round", "Snapshotter"]
 
 STATE_FILE = "snapshotter.json"
 STATE_VERSION = 1
-WRITERS = 16  # files that are on their way to the disk at once
-LOOK_SECONDS = 0.5  # how long it reads, or waits, before it looks after gaps and stop()
+WRITERS = 16  # files that are written to disk concurrently
+POLL_SECONDS = 0.5  # maximum time of reading or waiting between checks for gaps and stop()
 _log = logging.getLogger("tapewire.replay")
 
 
 @dataclass(frozen=True)
 class Every:
-    """When to save the books: as soon as one of these is reached since the last time.
+    """When to save the books: as soon as one of these limits is reached since the last time.
 
     Attributes:
-        seconds: Of the tape's time, not of the clock on the wall.
-        records: Of the log, whatever they are.
-        bytes: Of the log.
-        roll: At the first record of each segment.
+        seconds: Seconds by the timestamps of the log, not by the wall clock.
+        records: Records of the log, of any type.
+        bytes: Bytes of the log.
+        roll: Save at the first record of each segment.
 
     Example:
         >>> Every(records=10_000, roll=True)
@@ -79,15 +79,15 @@ class Round:
     """What a snapshotter has done so far.
 
     Attributes:
-        rounds: How often books were saved.
+        rounds: How often the books were saved.
         written: Files written.
-        removed: Files taken away by retention.
+        removed: Files removed by retention.
         records: Records read.
         events: Book events applied.
-        gaps: How many gaps it has seen.
+        gaps: Gaps found.
         last_seq: The last record read.
-        clock_ns: The tape's clock.
-        untrusted: Books that could not be saved the last time.
+        clock_ns: The highest timestamp read.
+        untrusted: Books that were untrusted the last time, and not saved.
     """
 
     rounds: int = 0
@@ -102,22 +102,22 @@ class Round:
 
 
 class Snapshotter:
-    """Saves the books of a log by policy, and writes its gaps into the ledger beside it.
+    """Saves the books of a log periodically, and adds its gaps to the gap ledger.
 
-    Only books that can be trusted are saved; one that did not change since its last snapshot is
-    saved again when the log has rolled to another segment, so that retention of the log never
-    leaves it without one.
+    Only trusted books are saved. A book that has not changed since its last snapshot is saved again
+    when the log has rolled to another segment, so that retention of the log never removes the
+    record of its only snapshot.
 
     Args:
-        log: Folder of a queue.
+        log: Directory of a queue.
         every: When to save.
-        keep: How many snapshots of an instrument stay, the newest ones; None: all.
-        max_bytes: Of all snapshots of the log together; the oldest go first.
-        max_age: In seconds of the tape's time; older ones go.
-        name: Of the reader: one snapshotter has it at a time.
+        keep: Snapshots to keep for each instrument, the newest; None: all.
+        max_bytes: Limit of all snapshots of the log; the oldest are removed first.
+        max_age: Maximum age in seconds, by the timestamps of the log.
+        name: Name of the reader; only one snapshotter can have it at a time.
         instruments: Names and scales; None takes the nearest `instruments.json`.
 
-    The newest snapshot of an instrument never goes.
+    The newest snapshot of an instrument is never removed.
 
     Example:
         >>> import tapewire as tw
@@ -145,47 +145,47 @@ clock_ns=None, untrusted=0)
         self.every = every
         self.name = name
         self.findings: list[SkippedFile] = []
-        self._shelf = SnapshotShelf(self.log, keep, max_bytes, max_age)
+        self._retention = SnapshotRetention(self.log, keep, max_bytes, max_age)
         self._names = Names(instruments, [self.log])
         self._ledger = GapLedger(self.log)
         self._stop = threading.Event()
-        self._told_gaps = 0
-        self._damage: str | None = None  # that it stands before
+        self._saved_gap_changes = 0
+        self._damage: str | None = None  # at which it waits
 
     def stop(self) -> None:
-        """Have `run` end soon; another thread or a signal handler may call this."""
+        """Make `run` end soon; may be called from another thread or a signal handler."""
         self._stop.set()
 
     def run(self, follow: bool = True, on_round: Callable[[Round], None] | None = None) -> Round:
-        """Go on where the last one stopped, to the end of the log or for ever.
+        """Continue after the last run, to the end of the log or until stopped.
 
         Args:
-            follow: Wait for more at the end. False: save once more there, and return.
-            on_round: Called after each time the books were saved.
+            follow: Wait for more at the end. False: save once more at the end and return.
+            on_round: Called whenever the books have been saved.
 
         Raises:
-            ReaderAlreadyActive: The log has a snapshotter of this name.
-            ConcurrentUse: It has one of another name.
-            FileNotFoundError: There is no such queue.
+            ReaderAlreadyActive: The log has a snapshotter with this name.
+            ConcurrentUse: The log has a snapshotter with another name.
+            FileNotFoundError: The queue does not exist.
         """
         with (
             open_subscriber(self.log, self.name, start="earliest") as reader,
             snapshots.only_writer(self.log),
         ):
             snapshots.remove_temporary(self.log)
-            self._remove_strangers(reader)
-            self._shelf.look(self.findings)
-            self._told_gaps = 0  # of the engine that is made now
+            self._remove_foreign_snapshots(reader)
+            self._retention.load(self.findings)
+            self._saved_gap_changes = 0  # the engine is new
             engine, note = self._begin(reader)
             begun = None if note is None else note["last_seq"]
             done = Round()
             state = _Since(engine, None if note is None else note["timestamp_ns"])
             while not self._stop.is_set():
                 why = self._read(engine, state)
-                self._tell_gaps(engine)
+                self._save_gaps(engine)
                 at_end = why == "end"
                 due = why not in ("end", "slice")
-                last = at_end and not follow and state.has_news and engine.last_seq != begun
+                last = at_end and not follow and state.has_records and engine.last_seq != begun
                 if due or last:
                     self._save(engine, reader, done, again=engine.rolls != state.rolls)
                     state = _Since(engine)
@@ -194,20 +194,20 @@ clock_ns=None, untrusted=0)
                 if at_end and not follow:
                     break
                 if at_end and self._damage is None:
-                    reader.wait(LOOK_SECONDS)
+                    reader.wait(POLL_SECONDS)
                 elif at_end:
-                    self._stop.wait(LOOK_SECONDS)
+                    self._stop.wait(POLL_SECONDS)
             self._count(engine, done)
             return done
 
     def _read(self, engine: Engine, state: _Since) -> str:
-        """As `Engine.run`; a damaged record with nothing right behind it is the end for now."""
+        """Call `Engine.run`; damage that no valid record follows yet counts as the end."""
         try:
-            why = engine.run(**state.limits(self.every), seconds=LOOK_SECONDS)
+            why = engine.run(**state.limits(self.every), seconds=POLL_SECONDS)
         except (CorruptRecord, SegmentMissing) as error:
             if str(error) != self._damage:
                 self._damage = str(error)
-                _log.warning("the log ends with damage, waiting for more: %s", error)
+                _log.warning("the log ends with damage, waiting for records: %s", error)
                 self.findings.append(SkippedFile(os.fspath(self.log), str(error)))
             return "end"
         self._damage = None
@@ -216,9 +216,9 @@ clock_ns=None, untrusted=0)
     # ---- beginning ------------------------------------------------------------------------------
 
     def _begin(self, reader: Any) -> tuple[Engine, dict[str, int] | None]:
-        """An engine that stands where the predecessor's note says, and the note.
+        """Return an engine positioned by the state file of the last run, and that state.
 
-        It stands at the start, without one, where there is none or it cannot be followed.
+        Without a usable state file, the engine is at the start of the log and the state None.
         """
         engine = Engine(reader, self._names.of, on_gap="resync", skip_damaged=True)
         for instrument in self._names.instruments:
@@ -226,7 +226,7 @@ clock_ns=None, untrusted=0)
         note = self._read_note(reader)
         resume = None if note is None else self._load_books(engine, note["resume_seq"])
         if note is None or resume is None:
-            lost = begins_late(reader)
+            lost = missing_at_start(reader)
             if lost is not None:
                 engine.lost_before(0, *lost)
             reader.seek_start()
@@ -236,14 +236,14 @@ clock_ns=None, untrusted=0)
         if record is not None:
             reader.seek_seq(record.seq)
             if record.seq > resume and not reader.sparse:
-                engine.lost_before(0, resume, record.seq - 1)  # retention was faster than we were
+                engine.lost_before(0, resume, record.seq - 1)  # removed by retention
         return engine, note
 
     def _load_books(self, engine: Engine, noted: int) -> int | None:
-        """Begin with the newest snapshots that can be believed; the record to go on with.
+        """Load the newest valid snapshots; return the record to continue with.
 
-        A snapshot older than the newest, which was damaged, needs what came after it; an instrument
-        whose snapshots are all damaged needs the whole log: None.
+        If the newest snapshot of an instrument is damaged, the records after an older one are read
+        again; if all of them are, the complete log is, and the result is None.
         """
         resume: int | None = noted
         for venue_id, market_id in snapshots.markets(self.log):
@@ -260,33 +260,34 @@ clock_ns=None, untrusted=0)
                 resume = min(resume, found.header["seq"] + 1)
         return resume
 
-    def _remove_strangers(self, reader: Any) -> None:
-        """Take away snapshots of records that this log does not have, or has otherwise.
+    def _remove_foreign_snapshots(self, reader: Any) -> None:
+        """Remove snapshots of records that the log does not have, or that differ in it.
 
-        The log lost its end, by a power cut or a repair, which was saved already: their numbers are
-        other records now, or will be. Left there, they would be the newest to retention.
+        A log can lose records at its end, by a power failure or a repair, after they were included
+        in a snapshot. Their sequence numbers are or will be those of other records, and retention
+        would take the snapshots for the newest.
         """
         for venue_id, market_id in snapshots.markets(self.log):
             for file in reversed(snapshots.files(self.log, venue_id, market_id)):
                 try:
                     timestamp_ns = snapshots.info(file.path).ingest_end_ns
                 except (TapewireError, OSError):
-                    continue  # told of by whoever wants it
-                if is_of_log(reader, file.seq, timestamp_ns) or _is_gone_at_front(reader, file.seq):
-                    break  # and so are the older ones
-                why = f"removed, its record is not in the log: seq={file.seq} [{file.path}]"
+                    continue  # reported when it is needed
+                if is_of_log(reader, file.seq, timestamp_ns) or _is_retired(reader, file.seq):
+                    break  # so are the older ones
+                why = f"removed, the log does not have its record: seq={file.seq} [{file.path}]"
                 snapshots.report(self.findings, file.path, why)
                 snapshots.remove(file)
 
     def _read_note(self, reader: Any) -> dict[str, int] | None:
-        """What the predecessor noted, when it speaks of this very log."""
-        path = os.fspath(self.log / snapshots.FOLDER / STATE_FILE)
+        """Read the state file of the last run; None if there is none or it is of another log."""
+        path = os.fspath(self.log / snapshots.DIRECTORY / STATE_FILE)
         try:
             note = _parse_note(load_bytes(path, MAX_LINE_BYTES))
         except FileNotFoundError:
             return None
         except (ValueError, TapewireError) as error:
-            self._pass_over(path, str(error))
+            self._skip_note(path, str(error))
             return None
         reader.seek_seq(note["last_seq"])
         record = next_record(reader)
@@ -294,33 +295,33 @@ clock_ns=None, untrusted=0)
             record.seq > note["last_seq"] or record.timestamp_ns == note["timestamp_ns"]
         )
         if not same:
-            self._pass_over(path, f"it is of another log: last_seq={note['last_seq']}")
+            self._skip_note(path, f"it is of another log: last_seq={note['last_seq']}")
             return None
         return note
 
-    def _pass_over(self, path: str, why: str) -> None:
-        _log.warning("snapshotter's note passed over, reading from the start: %s [%s]", why, path)
+    def _skip_note(self, path: str, why: str) -> None:
+        _log.warning("state file ignored, reading from the start: %s [%s]", why, path)
         self.findings.append(SkippedFile(path, why))
 
     # ---- saving ---------------------------------------------------------------------------------
 
     def _save(self, engine: Engine, reader: Any, done: Round, *, again: bool) -> None:
-        """One round: files, gaps, then the note that relies on them, then retention."""
+        """Save once: files, gaps, then the state file that relies on them, then retention."""
         seq = engine.last_seq
         assert seq is not None
         due = engine.to_save(changed_only=not again)
         with ThreadPoolExecutor(max(1, min(WRITERS, len(due)))) as pool:
-            for begin in range(0, len(due), WRITERS * 4):  # so many books in memory at once
+            for begin in range(0, len(due), WRITERS * 4):  # limits the books in memory
                 some = due[begin : begin + WRITERS * 4]
                 files = [engine.encode(index) for index in some]
-                # A disk takes the syncs of many files in the time of a few.
+                # A disk syncs many files at once in the time of a few.
                 list(pool.map(lambda f: snapshots.write(self.log, f[0], f[1], seq, f[2]), files))
                 for index, (venue_id, market_id, content) in zip(some, files, strict=True):
                     size, time_ns = len(content), engine.last_timestamp_ns
-                    self._shelf.put(venue_id, market_id, seq, size, time_ns)
+                    self._retention.add(venue_id, market_id, seq, size, time_ns)
                     engine.saved(index)
                 done.written += len(some)
-        self._tell_gaps(engine)
+        self._save_gaps(engine)
         waiting = engine.rebuild_from()
         note = {
             "v": STATE_VERSION,
@@ -330,13 +331,13 @@ clock_ns=None, untrusted=0)
         }
         snapshots.store_beside(self.log, STATE_FILE, seal(note))
         reader.commit()
-        done.removed += self._shelf.retain(engine.clock_ns)
+        done.removed += self._retention.retain(engine.clock_ns)
         done.rounds += 1
         self._count(engine, done)
 
-    def _tell_gaps(self, engine: Engine) -> None:
-        if engine.gap_changes != self._told_gaps:
-            self._told_gaps = engine.gap_changes
+    def _save_gaps(self, engine: Engine) -> None:
+        if engine.gap_changes != self._saved_gap_changes:
+            self._saved_gap_changes = engine.gap_changes
             self._ledger.add(*gaps_of(engine))
 
     def _count(self, engine: Engine, done: Round) -> None:
@@ -349,8 +350,8 @@ clock_ns=None, untrusted=0)
         return f"<Snapshotter of {os.fspath(self.log)!r} {self.every}>"
 
 
-def _is_gone_at_front(reader: Any, seq: int) -> bool:
-    """Whether the log, cut at its front, begins behind this record."""
+def _is_retired(reader: Any, seq: int) -> bool:
+    """Whether retention has removed this record: the log starts after it."""
     if not reader.seek_start():
         return False
     record = next_record(reader)
@@ -358,7 +359,7 @@ def _is_gone_at_front(reader: Any, seq: int) -> bool:
 
 
 class _Since:
-    """What was read since the last round; `clock_ns`: when that was, if by a predecessor."""
+    """What was read since the books were last saved; `clock_ns`: the time of that, if known."""
 
     def __init__(self, engine: Engine, clock_ns: int | None = None) -> None:
         self._engine = engine
@@ -367,12 +368,12 @@ class _Since:
         self.rolls = engine.rolls
 
     @property
-    def has_news(self) -> bool:
-        """Whether anything was read."""
+    def has_records(self) -> bool:
+        """Whether any record was read."""
         return self._engine.records != self._records
 
     def limits(self, every: Every) -> dict[str, Any]:
-        """The arguments of `run` for what is left until the next round."""
+        """Return the arguments of `run` up to the next time the books are saved."""
         engine = self._engine
         if self._clock_ns is None and engine.clock_ns is not None:
             self._clock_ns = engine.clock_ns
@@ -384,16 +385,16 @@ class _Since:
         if every.seconds is not None and self._clock_ns is not None:
             limits["until_ns"] = self._clock_ns + int(every.seconds * 1e9)
         elif every.seconds is not None:
-            limits["until_ns"] = -(2**63)  # the first record says when the tape begins
+            limits["until_ns"] = -(2**63)  # stop after the first record, whose time is the start
         return limits
 
 
 def _parse_note(text: bytes) -> dict[str, int]:
-    """The predecessor's note; ValueError says what is wrong with it."""
+    """Parse the state file; ValueError says what is invalid."""
     note = unseal(text)
     if note.pop("v", None) != STATE_VERSION:
-        raise ValueError("of another release")
+        raise ValueError("the file has another version")
     names = {"resume_seq", "last_seq", "timestamp_ns"}
     if set(note) != names or not all(type(n) is int and 0 <= n < 2**64 for n in note.values()):
-        raise ValueError(f"the members must be {', '.join(sorted(names))}, each a whole number")
+        raise ValueError(f"the members must be {', '.join(sorted(names))}, each an integer")
     return note

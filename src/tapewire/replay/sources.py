@@ -1,4 +1,4 @@
-"""The logs of a replay: opened, put where reading begins, and read as one."""
+"""The logs of a replay: opened, positioned, and merged into one reader."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tapewire.errors import InvalidOption
 from tapewire.log import Reader, open_log
 from tapewire.replay.start import (
     WarmBook,
-    begins_late,
     first_seq_after,
+    missing_at_start,
+    move_past,
     next_record,
-    stand_behind,
     warm_book,
 )
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Log: TypeAlias = "str | os.PathLike[str] | Reader"
     Logs: TypeAlias = "Log | Iterable[Log] | Mapping[str, Log]"
-    # Of each instrument: its place among the sources, and the book.
+    # For each instrument: the index of its source, and the book.
     WarmBooks: TypeAlias = "dict[Instrument, tuple[int, WarmBook]]"
 
 __all__ = ["Source", "Sources"]
@@ -40,15 +40,15 @@ class Source(NamedTuple):
 
     name: str
     reader: Any
-    own: bool  # opened here: it may be moved, and is closed with the replay
+    own: bool  # opened here: may be moved, and is closed with the replay
 
 
 class Sources:
-    """One log or many; see `Replay` for what is taken.
+    """One log or many, as passed to `Replay`.
 
     Attributes:
-        each: The logs, by their place.
-        reader: All of them as one reader, from `join` on.
+        each: The logs, in order.
+        reader: One reader over all of them, after `join`.
     """
 
     def __init__(self, logs: Logs) -> None:
@@ -64,11 +64,11 @@ class Sources:
                 self.each.append(Source(name, reader, own))
             self._close = opened.pop_all()
         if not self.each:
-            raise InvalidOption("a replay needs a log: logs is empty")
+            raise InvalidOption("no log given: logs is empty")
 
     @property
-    def folders(self) -> list[str]:
-        """Folders of the logs, where they have one."""
+    def directories(self) -> list[str]:
+        """The directories of those logs that have one."""
         paths = [getattr(source.reader, "path", None) for source in self.each]
         return [path for path in paths if isinstance(path, str) and os.path.isdir(path)]
 
@@ -79,9 +79,9 @@ class Sources:
         from_seq: int | None,
         findings: list[SkippedFile],
     ) -> WarmBooks:
-        """Of each instrument the latest snapshot before this; none unless all have one."""
+        """Return the latest earlier snapshot of each instrument; empty unless all have one."""
         found: WarmBooks = {}
-        for place, source in enumerate(self.each):
+        for index, source in enumerate(self.each):
             if not source.own or source.reader.kind != "queue":
                 continue
             below = from_seq
@@ -99,52 +99,52 @@ class Sources:
                 )
                 before = found.get(instrument)
                 if book and (before is None or before[1].timestamp_ns < book.timestamp_ns):
-                    found[instrument] = (place, book)
-        if any(self._lacks_orders(place, book) for place, book in found.values()):
+                    found[instrument] = (index, book)
+        if any(self._lacks_orders(index, book) for index, book in found.values()):
             return {}
         return found if len(found) == len(wanted) else {}
 
-    def _lacks_orders(self, place: int, book: WarmBook) -> bool:
-        """Whether another log may hold orders of this book: a snapshot knows its own log alone.
+    def _lacks_orders(self, index: int, book: WarmBook) -> bool:
+        """Whether another log may hold orders of this book: a snapshot covers only its own log.
 
-        Levels begin anew with each snapshot on the tape, which every log has for itself; orders
-        live on from one log to the next.
+        Price levels start again with each snapshot in a log, and every log has its own; orders
+        continue from one log to the next.
         """
         if book.snapshot.header["book_mode"] != "l3":
             return False
         return any(
             _first_book_event_ns(source) <= book.timestamp_ns
             for other, source in enumerate(self.each)
-            if other != place
+            if other != index
         )
 
-    def place(self, books: WarmBooks) -> dict[int, tuple[int, int]]:
-        """Put each log that was opened here behind the snapshots, or at its start.
+    def move_to_start(self, books: WarmBooks) -> dict[int, tuple[int, int]]:
+        """Move each log that was opened here past the snapshots, or to its start.
 
         Returns:
-            By place, the ``(first, last)`` that are gone at the front of logs that begin there.
+            By index, the ``(first, last)`` records missing at the front of logs read from there.
         """
         lost = {}
         since_ns = min((book.timestamp_ns for _, book in books.values()), default=0)
-        for place, source in enumerate(self.each):
+        for index, source in enumerate(self.each):
             if not source.own:
                 continue
-            warm = [book.seq for where, book in books.values() if where == place]
-            if warm and all(where == place for where, _ in books.values()):
-                stand_behind(source.reader, min(warm))
+            warm = [book.seq for where, book in books.values() if where == index]
+            if warm and all(where == index for where, _ in books.values()):
+                move_past(source.reader, min(warm))
             elif books:
                 source.reader.seek_time(since_ns)
-            elif source.reader.kind == "queue" and (gone := begins_late(source.reader)):
-                lost[place] = gone
+            elif source.reader.kind == "queue" and (gone := missing_at_start(source.reader)):
+                lost[index] = gone
             else:
                 source.reader.seek_start()
         return lost
 
     def join(self, ends: Mapping[str, int] | None = None) -> Any:
-        """All logs as one reader: a `FanInReader` when there are many, in the order of `each`.
+        """Return one reader over all logs: a `FanInReader`, in the order of `each`, if many.
 
         Args:
-            ends: Of many: name to the number at which that log is over.
+            ends: For many logs: name to the sequence number where the log ends.
         """
         if len(self.each) == 1:
             self.reader = self.each[0].reader
@@ -156,7 +156,7 @@ class Sources:
         return self.reader
 
     def close(self) -> None:
-        """Close what was opened here. Closing twice is fine."""
+        """Close the logs that were opened here. A second call has no effect."""
         self._close.close()
 
     def __repr__(self) -> str:
@@ -165,16 +165,16 @@ class Sources:
 
 
 def _first_book_event_ns(source: Source) -> float:
-    """Time of the log's first book event; infinity when it has none."""
+    """Return the time of the log's first book event; infinity if it has none."""
     if not source.own:
-        return -math.inf  # not ours to look through
+        return -math.inf  # the reader is the caller's and must not be moved
     with open_log(source.reader.path, types=[BOOK_EVENT]) as reader:
         record = next_record(reader)
     return math.inf if record is None else record.timestamp_ns
 
 
-def _spelled(path: str) -> str:
-    """One name for a log, however its path is written: names decide about equal times."""
+def _normalized(path: str) -> str:
+    """Return one name for a log however its path is written: names order equal times."""
     return os.path.abspath(path) if os.path.isdir(path) else path
 
 
@@ -184,10 +184,10 @@ def _named(logs: Logs) -> list[tuple[str, Log]]:
     if isinstance(logs, Mapping):
         return list(logs.items())
     named: list[tuple[str, Any]] = []
-    for place, log in enumerate(logs):
-        path = log if isinstance(log, str | os.PathLike) else getattr(log, "path", f"log {place}")
-        named.append((_spelled(os.fspath(path)), log))
+    for index, log in enumerate(logs):
+        path = log if isinstance(log, str | os.PathLike) else getattr(log, "path", f"log {index}")
+        named.append((_normalized(os.fspath(path)), log))
     names = [name for name, _ in named]
     if len(set(names)) != len(names):
-        raise InvalidOption(f"a log is there twice: logs={names}")
+        raise InvalidOption(f"duplicate log: logs={names}")
     return named

@@ -1,4 +1,4 @@
-"""Where a replay begins: at the start of a log, or behind the latest snapshot that holds."""
+"""Where a replay starts: at the start of a log, or after the latest valid snapshot."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WarmBook",
-    "begins_late",
     "first_seq_after",
     "is_of_log",
+    "missing_at_start",
+    "move_past",
     "next_record",
-    "stand_behind",
     "time_range",
     "warm_book",
 ]
 
 
 class WarmBook(NamedTuple):
-    """A snapshot that fits its log."""
+    """A snapshot that matches its log."""
 
     snapshot: Snapshot
     seq: int
@@ -45,7 +45,7 @@ class WarmBook(NamedTuple):
 def time_range(
     time_from: TimeLike | None, time_to: TimeLike | None
 ) -> tuple[int | None, int | None]:
-    """Both in nanoseconds.
+    """Convert both to nanoseconds.
 
     Raises:
         InvalidOption: The range ends before it begins.
@@ -60,20 +60,20 @@ def time_range(
 
 
 def next_record(reader: Any) -> Record | None:
-    """The record that the reader stands before, past what is damaged; None at the end."""
+    """Return the next record, skipping damage; None at the end."""
     while True:
         try:
             record: Record | None = reader.next()
             return record
         except GapDetected:
-            continue  # told once; the record comes next
+            continue  # raised once; the record comes next
         except (CorruptRecord, CorruptMetadata, SegmentMissing):
             if reader.skip_damaged().bytes == 0:
                 return None
 
 
 def first_seq_after(reader: Any, timestamp_ns: int) -> int | None:
-    """Number of the first record at which the tape is later than this; None when it never was."""
+    """Return the first record at which the log is later than this time; None if there is none."""
     if not -(2**63) - 1 <= timestamp_ns < 2**63 - 1 or not reader.seek_time(timestamp_ns + 1):
         return None
     record = next_record(reader)
@@ -81,10 +81,10 @@ def first_seq_after(reader: Any, timestamp_ns: int) -> int | None:
 
 
 def is_of_log(reader: Any, seq: int, timestamp_ns: int) -> bool:
-    """Whether a snapshot of this record and time is of this very log.
+    """Whether a snapshot of this record and time is of this log.
 
-    It is when its record is there with that time, or when the log, cut at its front, begins right
-    behind it. Moves the reader.
+    It is if the record exists with that time, or if the log starts with the next record, retention
+    having removed this one. Moves the reader.
     """
     reader.seek_seq(seq)
     record = next_record(reader)
@@ -102,7 +102,7 @@ def warm_book(
     *,
     instrument: Instrument | None = None,
 ) -> WarmBook | None:
-    """The latest snapshot of a record below this number, of this very log; None without one."""
+    """Return the latest snapshot of this log before record `below_seq`, or None."""
     below = below_seq
     while below is None or below > 0:
         last = None if below is None else below - 1
@@ -115,20 +115,20 @@ def warm_book(
         if is_of_log(reader, seq, timestamp_ns):
             return WarmBook(found, seq, timestamp_ns)
         path = Path(reader.path) / "snapshots" / str(venue_id) / str(market_id)
-        why = f"its record is not in the log: seq={seq}, ingest_ts_ns_end={timestamp_ns}"
+        why = f"the log does not have its record: seq={seq}, ingest_ts_ns_end={timestamp_ns}"
         snapshots.report(findings, path / f"snapshot_{seq}.bin", f"{why} [{path}]")
         below = seq
     return None
 
 
-def stand_behind(reader: Any, seq: int) -> tuple[int, int] | None:
-    """Put a reader behind a record that was read before.
+def move_past(reader: Any, seq: int) -> tuple[int, int] | None:
+    """Move a reader past a record that was read before.
 
-    It gets there by reading that record, so that it meets what is missing behind it as any other
-    reader does: a seek to the next one would pass over that without a word.
+    It reads the record, so that a gap after it is detected as by any other reader; a seek to the
+    next record would skip the gap silently.
 
     Returns:
-        ``(first, last)`` of what is gone where the record itself is gone, and more behind it.
+        ``(first, last)`` of the missing records if the record itself and later ones are gone.
     """
     reader.seek_seq(seq)
     record = next_record(reader)
@@ -140,8 +140,8 @@ def stand_behind(reader: Any, seq: int) -> tuple[int, int] | None:
     return seq + 1, record.seq - 1
 
 
-def begins_late(reader: Any) -> tuple[int, int] | None:
-    """``(first, last)`` of the records that a queue has lost at its front, by retention."""
+def missing_at_start(reader: Any) -> tuple[int, int] | None:
+    """Return ``(first, last)`` of the records that retention removed from a queue, or None."""
     if reader.kind != "queue" or reader.sparse:
         return None
     if not reader.seek_start():
@@ -154,5 +154,5 @@ def begins_late(reader: Any) -> tuple[int, int] | None:
 
     seen = status(reader.path)
     if seen.segments and seen.segments[0].id == 0:
-        return None  # nothing was retired: what is lost is damaged, and reading comes to it
+        return None  # nothing was retired: what is lost is damaged, and the reader will report it
     return (seen.first_seq, record.seq - 1) if seen.first_seq < record.seq else None

@@ -162,7 +162,7 @@ def _of_books(part: BookPart, options: ReadOptions) -> Iterator[dict[str, Any]]:
     """What replaying the books finds, but missing records, which reading them finds."""
     told = {event_of(gap) for gap in GapLedger(part.log.path).read()}
     with contextlib.closing(Sources(part.log.path)) as sources:
-        names = PathNames(part.log, given_instruments(options), sources.folders)
+        names = PathNames(part.log, given_instruments(options), sources.directories)
         engine = open_engine(sources, names, None, seq_to=part.end, skip_damaged=True)
         engine.run()
         found = gaps_of(engine)

@@ -64,7 +64,7 @@ def test_the_newest_is_by_number(manifests):
         ({"writer": ""}, "not a valid writer"),
         ({"rows": -1}, "rows must not be negative"),
         ({"rows": True}, "rows must be of type int"),
-        ({"more": 1}, "a member that is not known"),
+        ({"more": 1}, "an unknown member"),
         ({"format": "x"}, '"format": "tapewire-sink"'),
         ({"actions": [1]}, r"actions\[0\] must be an object"),
     ],
@@ -109,5 +109,5 @@ def test_a_manifest_of_a_later_release_is_not_guessed_at(manifests, tmp):
 def test_what_is_no_json_of_ours_is_refused(manifests, tmp, text):
     manifests.decide(MANIFEST)
     decided(tmp).write_bytes(text)
-    with pytest.raises(tw.CorruptMetadata, match="not JSON of ours"):
+    with pytest.raises(tw.CorruptMetadata, match="not valid JSON"):
         list(manifests.decided())

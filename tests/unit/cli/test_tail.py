@@ -150,7 +150,7 @@ def test_from_a_number_that_is_missing_the_next_are_shown(queue, remove_segment)
     ("arguments", "code", "said"),
     [
         (["nowhere"], 4, "nothing there: nowhere"),
-        (["/"], 4, "no kind of log"),
+        (["/"], 4, "not a log of a kind"),
         (["QUEUE", "--from-seq", "1", "--from-time", "-1s"], 2, "not both"),
         (["QUEUE", "--hex", "--headers"], 2, "give one of"),
         (["QUEUE", "--grep", "("], 2, "not a regular expression"),

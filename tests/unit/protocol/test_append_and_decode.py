@@ -86,7 +86,7 @@ def test_bytes_that_are_no_text_are_a_damaged_record(writer, queue, fill):
     with tw.open_log(queue) as reader:
         record = reader.next()
     for decode in (record.decode, lambda: fill.decode(record)):
-        with pytest.raises(tw.CorruptRecord, match="a char field of Fill does not hold UTF-8"):
+        with pytest.raises(tw.CorruptRecord, match="a char field of Fill is not UTF-8"):
             decode()
 
 

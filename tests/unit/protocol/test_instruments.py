@@ -33,7 +33,7 @@ def test_ids_are_hashes_of_the_names():
     ("changes", "named"),
     [
         ({"venue": ""}, "venue=''"),
-        ({"venue": "a:b"}, "no colon"),
+        ({"venue": "a:b"}, "must not contain a colon"),
         ({"symbol": "A\nB"}, r"symbol='A\\nB'"),
         ({"symbol": " A"}, "symbol=' A'"),
         ({"symbol": "x" * 65}, "1 to 64 bytes"),
@@ -142,7 +142,7 @@ def test_other_ids_than_those_that_are_there_are_refused(tmp):
         replace(ETH, venue_id=7),
         replace(PING_AN, venue_id=BTC.venue_id),
     ):
-        with pytest.raises(tw.LayoutConflict, match="do not go together") as caught:
+        with pytest.raises(tw.LayoutConflict, match="conflicting ids") as caught:
             Instruments([twin]).save(tmp)
         assert caught.value.path == str(tmp / "instruments.json")
     assert (tmp / "instruments.json").read_bytes() == before
@@ -171,15 +171,15 @@ def document(*entries, **changes):
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        (b"", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b'{"format": NaN}', "not JSON"),
+        (b"", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b'{"format": NaN}', "not valid JSON"),
         ([], "must be an object"),
         (document(format="tapewire-types"), "must be an object with"),
         (document(version=0), "no such version"),
         (document(version="1"), "version must be of type int"),
-        (document(more=1), "not known: 'more'"),
+        (document(more=1), "unknown member: 'more'"),
         (document(instruments={}), "instruments must be of type list"),
         (document(7), r"instruments\[0\] must be an object"),
         (document(entry(venue=...)), "lacks a member: venue"),
@@ -189,8 +189,8 @@ def document(*entries, **changes):
         (document(entry(symbol="\x1b[31m")), "symbol must be printable"),
         (document(entry(rules="x")), "rules="),
         (document(entry(market_id=0)), "market_id=0"),
-        (document(entry(), entry()), r"instruments\[1\]: there twice"),
-        (document(entry(), entry(symbol="B")), r"instruments\[1\]: two instruments"),
+        (document(entry(), entry()), r"instruments\[1\]: duplicate instrument"),
+        (document(entry(), entry(symbol="B")), r"instruments\[1\]: conflicting ids"),
         (document(entry(), entry(symbol="B", market_id=5, venue_id=6)), "venue_id=6"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -63,54 +63,54 @@ def test_a_file_is_written_as_it_is_read(tmp, fill):
 
 
 BROKEN = [
-    (b"", "not JSON of ours"),
-    (b"\xff\xfe", "not JSON of ours"),
-    (b"[" * 100_000, "not JSON of ours"),
-    (b'{"a": ' * 100_000, "not JSON of ours"),
-    (b'{"version": 1, "version": 1}', "a member is there twice"),
-    (b'{"version": NaN}', "no such number: NaN"),
-    (b'{"version": ' + b"9" * 10_000 + b"}", "not JSON of ours"),
+    (b"", "not valid JSON"),
+    (b"\xff\xfe", "not valid JSON"),
+    (b"[" * 100_000, "not valid JSON"),
+    (b'{"a": ' * 100_000, "not valid JSON"),
+    (b'{"version": 1, "version": 1}', "duplicate member"),
+    (b'{"version": NaN}', "not a number: NaN"),
+    (b'{"version": ' + b"9" * 10_000 + b"}", "not valid JSON"),
     ([], "the document must be an object"),
     (document(whole_format="other"), "the document must be an object"),
     (document(whole_format=...), "the document must be an object"),
     (document(whole_version=0), "no such version: version=0"),
     (document(whole_version=True), "version must be of type int"),
     (document(whole_version="1"), "version must be of type int"),
-    (document(whole_more=1), "the document has a member that is not known: 'more'"),
+    (document(whole_more=1), "the document has an unknown member: 'more'"),
     (document(whole_types={}), "the document.types must be of type list"),
-    (document(whole_types=[1]), "types[0] must be an object, it is 1"),
+    (document(whole_types=[1]), "types[0] must be an object, not 1"),
     (document(whole_types=[{}] * 5000), "too many types: types=5000"),
     (document(entry_name=...), "types[0] lacks a member: name"),
-    (document(entry_name="x = 1; import os"), "types[0]: message 'x = 1; import os': a message's"),
-    (document(entry_name="class"), "plain identifier: name='class'"),
+    (document(entry_name="x = 1; import os"), "types[0]: message 'x = 1; import os': the name"),
+    (document(entry_name="class"), "must be an identifier: name='class'"),
     (document(entry_type_id=65535), "types[0]: type_id must be from 0 to 0xFFFE: type_id=65535"),
     (document(entry_type_id=-1), "type_id must be"),
     (document(entry_type_id=1.0), "types[0].type_id must be of type int: type_id=1.0"),
     (document(entry_version=0), "version must be from 1 to 65535: version=0"),
-    (document(entry_size=11), "the last field ends behind the message: end=12, size=11"),
+    (document(entry_size=11), "the last field ends past the message: end=12, size=11"),
     (document(entry_size=2**40), "size must be from 1 to 65536"),
     (document(entry_size=-1), "size must be from 1 to 65536"),
     (document(entry_fields=[]), "1 to 255 fields: fields=0"),
     (document(entry_fields=[1]), "types[0].fields[0] must be an object"),
-    (document(a_name="b"), "a field is there twice: field='b'"),
-    (document(a_name="a b"), "a field's name is a plain identifier: field='a b'"),
-    (document(a_name="décode"), "a field's name is a plain identifier"),
-    (document(a_name="decode"), "message's own attribute: field='decode'"),
+    (document(a_name="b"), "duplicate field: field='b'"),
+    (document(a_name="a b"), "the name of a field must be an identifier: field='a b'"),
+    (document(a_name="décode"), "the name of a field must be an identifier"),
+    (document(a_name="decode"), "is an attribute of every message: field='decode'"),
     (document(a_name=5), "types[0].fields[0].name must be of type str: name=5"),
-    (document(a_type="u65"), "types[0].fields[0]: no such type: type='u65'"),
-    (document(a_type="object"), "no such type: type='object'"),
-    (document(a_offset=-1), "fields rise and do not overlap: field='a', offset=-1"),
-    (document(a_offset=10**30), "fields rise and do not overlap: field='a', offset=1000"),
-    (document(b_offset=7), "field='b', offset=7, the one before ends at 8"),
+    (document(a_type="u65"), "types[0].fields[0]: unknown type: type='u65'"),
+    (document(a_type="object"), "unknown type: type='object'"),
+    (document(a_offset=-1), "must be in order and not overlap: field='a', offset=-1"),
+    (document(a_offset=10**30), "must be in order and not overlap: field='a', offset=1000"),
+    (document(b_offset=7), "field='b', offset=7, previous_end=8"),
     (document(a_count=0), "types[0].fields[0]: count must be from 2 to 8192: u64[0]"),
     (document(a_count=10**30), "count must be from 2 to 8192"),
     (document(b_count=0), "types[0].fields[1]: count must be from 1 to 65536: char[0]"),
     (document(b_count=-4), "count must be from 1 to 65536"),
-    (document(b_extra=1), "types[0].fields[1] has a member that is not known: 'extra'"),
-    (document(whole_types=document()["types"] * 2), "types[1]: there twice: type_id=8193"),
+    (document(b_extra=1), "types[0].fields[1] has an unknown member: 'extra'"),
+    (document(whole_types=document()["types"] * 2), "types[1]: duplicate layout: type_id=8193"),
     (
         document(whole_types=document()["types"] + document(entry_version=2)["types"]),
-        "types[1]: sizes rise with versions",
+        "types[1]: a newer version must be larger",
     ),
 ]
 
@@ -134,7 +134,7 @@ def test_a_later_release_s_file_is_refused_with_the_remedy(tmp):
 def test_a_huge_file_is_refused_unread(tmp):
     with open(tmp / "types.json", "wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(tw.CorruptMetadata, match="larger than it can be: bytes=1099511627776"):
+    with pytest.raises(tw.CorruptMetadata, match="file too large: bytes=1099511627776"):
         types_file.read(tmp)
 
 
@@ -148,13 +148,13 @@ def test_a_pipe_a_folder_and_a_link_in_its_place_are_refused(tmp):
         types_file.read(tmp)
     (tmp / "types.json").rmdir()
     (tmp / "types.json").symlink_to("/etc/passwd")
-    with pytest.raises(tw.CorruptMetadata, match="a link is not followed"):
+    with pytest.raises(tw.CorruptMetadata, match="links are not followed"):
         types_file.read(tmp)
 
 
 def test_more_messages_than_a_reader_takes_are_not_written(tmp, fill, monkeypatch):
     monkeypatch.setattr(types_file, "MAX_FILE_BYTES", 100)
-    with pytest.raises(tw.InvalidMessage, match="no room for so many messages: types=1"):
+    with pytest.raises(tw.InvalidMessage, match="too many messages for one log: types=1"):
         types_file.merge(tmp, [fill.layout()])
     assert os.listdir(tmp) == []
 
@@ -171,7 +171,7 @@ def test_versions_are_read_in_any_order_and_given_in_theirs(tmp):
             each | {"size": size} if each["version"] == version else each for each in whole["types"]
         ]
         write(tmp, whole | {"types": clash})
-        with pytest.raises(tw.CorruptMetadata, match="sizes rise with versions"):
+        with pytest.raises(tw.CorruptMetadata, match="a newer version must be larger"):
             types_file.read(tmp)
 
 

@@ -177,7 +177,7 @@ def test_logs_end_at_their_numbers_whatever_is_appended(tmp):
 
 
 @pytest.mark.parametrize(
-    ("ends", "what"), [({"nowhere": 3}, "names no log"), ({"here": -1}, "seq_to")]
+    ("ends", "what"), [({"nowhere": 3}, "has an unknown log"), ({"here": -1}, "seq_to")]
 )
 def test_ends_of_no_log_are_refused(tmp, ends, what):
     writer = TapeWriter(tmp, instrument())

@@ -186,7 +186,7 @@ def test_a_closed_replay_says_so(tmp):
 
 def test_the_same_log_twice_is_refused(tmp):
     write_l2(tmp / "q", 5)
-    with pytest.raises(InvalidOption, match="twice"):
+    with pytest.raises(InvalidOption, match="duplicate log"):
         replay.Replay([tmp / "q", tmp / "q"])
 
 

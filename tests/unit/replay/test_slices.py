@@ -88,7 +88,7 @@ def test_numbers_that_no_record_has_are_refused(tmp, wrong):
 def test_numbers_are_of_one_log(tmp):
     write_l2(tmp / "a", 5)
     write_l2(tmp / "b", 5)
-    with pytest.raises(InvalidOption, match="one log"):
+    with pytest.raises(InvalidOption, match="a single log"):
         replay.Replay([tmp / "a", tmp / "b"], seq_from=1)
 
 
@@ -100,7 +100,7 @@ def test_rows_before_a_gap_that_raises_are_given_by_the_next_call(tmp):
     with replay.FeatureStream(tmp / "q", "mid", on_gap="raise") as stream:
         with pytest.raises(GapDetected):
             list(stream)
-        with pytest.raises(InvalidOption, match="not given"):
+        with pytest.raises(InvalidOption, match="not returned yet"):
             stream.save()
         times = [time for batch in stream for time in batch["timestamp_ns"].to_pylist()]
         stream.save()

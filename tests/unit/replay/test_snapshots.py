@@ -160,7 +160,7 @@ def test_snapshots_of_another_log_are_not_taken(log, tmp):
     findings = []
     book = replay.book_at(tmp / "other" / "late", "BTCUSDT", tw.Seq(99), findings=findings)
     assert len(findings) == 4
-    assert "not in the log" in findings[0].why
+    assert "does not have its record" in findings[0].why
     assert not book.trusted
 
 

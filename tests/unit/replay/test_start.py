@@ -141,7 +141,7 @@ def test_a_snapshotter_does_not_begin_with_a_book_of_records_that_the_log_lost(t
     snapshots.store_beside(log, "snapshotter.json", replay.snapshotter.seal(note))
     saver = replay.Snapshotter(log, every=replay.Every(records=10), keep=5)
     saver.run(follow=False)
-    assert any("not in the log" in finding.why for finding in saver.findings)
+    assert any("does not have its record" in finding.why for finding in saver.findings)
     for file in snapshots.files(log, *IDS):
         found = snapshots.load(file.path)
         cold = replay.book_at(log, "BTCUSDT", tw.Seq(file.seq), snapshots=False)
@@ -243,7 +243,7 @@ def test_features_that_go_on_behind_lost_records_do_not_trust_the_book(tmp):
 def test_a_log_is_one_log_however_its_path_is_written(tmp, monkeypatch):
     write_l2(tmp / "q", 5)
     monkeypatch.chdir(tmp)
-    with pytest.raises(InvalidOption, match="twice"):
+    with pytest.raises(InvalidOption, match="duplicate log"):
         replay.Replay(["q", f"{tmp}/q/"])
 
 
