@@ -15,9 +15,11 @@ __all__ = ["demo"]
 
 def demo(
     seconds: Annotated[
-        float, typer.Option(min=2.0, max=3600.0, help="How long the session lasts.")
+        float, typer.Option(min=2.0, max=3600.0, help="Duration of the session, seconds.")
     ] = 20.0,
-    seed: Annotated[int, typer.Option(help="Of the crowd, and of who is killed when.")] = 7,
+    seed: Annotated[
+        int, typer.Option(help="Random seed of the simulated orders and of the kills.")
+    ] = 7,
     capture: Annotated[
         Path | None,
         typer.Option(
@@ -27,13 +29,14 @@ def demo(
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder of the page, index.html.")
+        Path, typer.Option(file_okay=False, help="Output directory, for index.html.")
     ] = Path("demo-output"),
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the bus afterwards, to look at it with tapewire.")
+        bool, typer.Option("--keep", help="Keep the bus afterwards, to inspect it with tapewire.")
     ] = False,
     spark: Annotated[
-        bool, typer.Option("--spark/--no-spark", help="Compute features of the archive by Spark.")
+        bool,
+        typer.Option("--spark/--no-spark", help="Compute features of the archive with Spark."),
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
