@@ -37,7 +37,10 @@ def doctor(
     max_lag_bytes: Annotated[
         int,
         typer.Option(
-            "--max-lag-bytes", min=0, help="Report a reader that is more bytes than this behind."
+            "--max-lag-bytes",
+            metavar="N",
+            min=0,
+            help="Report a reader that is more bytes than this behind.",
         ),
     ] = 10 << 30,
     fix: Annotated[

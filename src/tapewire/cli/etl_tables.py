@@ -108,8 +108,7 @@ def bars(
 ) -> None:
     """Build bars of trades: Parquet by venue, date and symbol.
 
-    Prices and sums are exact integers. The first bar of a day starts with the
-    day, in UTC.
+    Prices and sums are exact integers. Each UTC day starts a new bar.
     """
     from tapewire.bars.builder import BarSpec
 

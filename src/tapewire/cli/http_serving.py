@@ -16,12 +16,18 @@ __all__ = ["AllowHostOption", "BindOption", "serve_until_interrupted"]
 
 BindOption = Annotated[
     str,
-    typer.Option("--bind", help="Address to listen on; addresses other than loopback are public."),
+    typer.Option(
+        "--bind",
+        metavar="ADDRESS",
+        help="Address to listen on; addresses other than loopback are public.",
+    ),
 ]
 AllowHostOption = Annotated[
     list[str],
     typer.Option(
-        "--allow-host", help="Additional host name to accept in requests; may be repeated."
+        "--allow-host",
+        metavar="HOST",
+        help="Additional host name to accept in requests; may be repeated.",
     ),
 ]
 

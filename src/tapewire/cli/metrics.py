@@ -15,9 +15,14 @@ __all__ = ["metrics"]
 
 
 def metrics(
-    bus: Annotated[Path, typer.Argument(help="Directory of a bus, or of one queue.")],
+    bus: Annotated[
+        Path, typer.Argument(metavar="BUS", help="Directory of a bus, or of one queue.")
+    ],
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any free port.")
+        int,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="Port to listen on; 0: any free port."
+        ),
     ] = 9464,
     bind: BindOption = "127.0.0.1",
     allow_host: AllowHostOption = [],  # noqa: B006 - typer copies it

@@ -19,9 +19,14 @@ __all__ = ["monitor"]
 
 
 def monitor(
-    bus: Annotated[Path, typer.Argument(help="Directory of a bus, or of one queue.")],
+    bus: Annotated[
+        Path, typer.Argument(metavar="BUS", help="Directory of a bus, or of one queue.")
+    ],
     interval: Annotated[
-        float, typer.Option("--interval", min=0.05, max=86400, help="Seconds between samples.")
+        float,
+        typer.Option(
+            "--interval", metavar="SECONDS", min=0.05, max=86400, help="Seconds between samples."
+        ),
     ] = 1.0,
     once: Annotated[
         bool,
@@ -30,7 +35,9 @@ def monitor(
     web: Annotated[bool, typer.Option("--web", help="Serve a live web page.")] = False,
     port: Annotated[
         int,
-        typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port."),
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="Port of the page; 0: any free port."
+        ),
     ] = 0,
     bind: BindOption = "127.0.0.1",
     allow_host: AllowHostOption = [],  # noqa: B006 - typer copies it
@@ -39,13 +46,21 @@ def monitor(
     ] = False,
     lag_records: Annotated[
         int,
-        typer.Option("--lag-records", min=1, help="Alert if a reader is more records behind."),
+        typer.Option(
+            "--lag-records", metavar="N", min=1, help="Alert if a reader is more records behind."
+        ),
     ] = 1_000_000,
     lag_bytes: Annotated[
-        int, typer.Option("--lag-bytes", min=1, help="Alert if a reader is more bytes behind.")
+        int,
+        typer.Option(
+            "--lag-bytes", metavar="N", min=1, help="Alert if a reader is more bytes behind."
+        ),
     ] = 1 << 30,
     lag_seconds: Annotated[
-        float, typer.Option("--lag-seconds", help="Alert if a reader is more seconds behind.")
+        float,
+        typer.Option(
+            "--lag-seconds", metavar="S", help="Alert if a reader is more seconds behind."
+        ),
     ] = 10.0,
     light: Annotated[bool, typer.Option("--light", help="Start with the light theme.")] = False,
     as_json: JsonOption = False,
