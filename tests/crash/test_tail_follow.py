@@ -122,7 +122,7 @@ def test_a_follower_waits_at_a_damaged_end_until_more_comes(crew, tmp, tail, eve
     spoil(queue, 9)
     process, out = tail("-f", "--json", "--from-seq", "0")
     told = out.with_suffix(".err")
-    eventually(lambda: "nothing right behind it" in told.read_text())
+    eventually(lambda: "no valid record follows" in told.read_text())
     writer.say("append", 2)
     writer.expect("done")
     eventually(lambda: lines_of(out) == 11)
@@ -130,7 +130,7 @@ def test_a_follower_waits_at_a_damaged_end_until_more_comes(crew, tmp, tail, eve
     assert process.wait(30) == 0
     seqs = [json.loads(line)["seq"] for line in out.read_bytes().splitlines()]
     assert seqs == [*range(9), 10, 11]
-    assert told.read_text().count("nothing right behind it") == 1
+    assert told.read_text().count("no valid record follows") == 1
 
 
 def test_a_follower_that_was_overtaken_tells_and_goes_on(crew, tmp, tail, eventually):

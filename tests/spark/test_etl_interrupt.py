@@ -30,7 +30,7 @@ def test_ctrl_c_ends_a_job_without_a_traceback_and_leaves_nothing_half(tmp, even
         os.killpg(job.pid, signal.SIGINT)  # a terminal's goes to the workers as well
         said, errors = job.communicate(timeout=120)
     assert (job.returncode, said) == (128 + signal.SIGINT, "")
-    assert errors.endswith("run it again to go on: what is done is kept\n")
+    assert errors.endswith("run it again to continue: finished parts are kept\n")
     assert "ERROR" not in errors
     assert "Traceback" not in errors
     assert os.listdir(shop) == []

@@ -1,1 +1,1 @@
-"""What a person types: `tapewire COMMAND`. One module a command; `app` joins them."""
+"""The command line, `tapewire COMMAND`: one module for each command; `app` registers them."""

@@ -29,8 +29,8 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="tapewire",
-    help="The tape of a trading system: look into logs, import and replay markets, "
-    "watch a bus, mend what broke.",
+    help="The tape of a trading system: inspect logs, import and replay market data, "
+    "watch a bus, repair damage.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -72,10 +72,10 @@ app.command()(demo)
 
 
 def main() -> None:
-    """Run the command line; exits 0 well, 1 findings, 2 used wrongly, 3 damaged, 4 not found."""
+    """Run the command line: exit 0 success, 1 findings, 2 usage error, 3 damage, 4 not found."""
     try:
         app()
     except ImportError as error:
         fail(Exit.USAGE, str(error), "this command needs an extra package that is not installed")
     except Exception as error:
-        explain(error)  # raises again what it does not know
+        explain(error)  # raises an unexpected error again

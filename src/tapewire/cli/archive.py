@@ -1,4 +1,4 @@
-"""`tapewire archive tap|ls|verify`: live queues into an archive, and what lies in one."""
+"""`tapewire archive tap|ls|verify`: archive live queues; list and verify an archive."""
 
 from __future__ import annotations
 
@@ -36,64 +36,88 @@ archive = typer.Typer(
     help="An archive of logs by venue, symbol, day and stream: fill it, list it, verify it.",
 )
 
-ArchiveArgument = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The archive's folder.")]
+ArchiveArgument = Annotated[
+    Path, typer.Argument(metavar="ARCHIVE", help="Directory of the archive.")
+]
 
 
 @archive.command()
 def tap(
     sources: Annotated[
         list[Path],
-        typer.Argument(metavar="SOURCES", help="Folders of queues, or the root of a bus."),
+        typer.Argument(metavar="SOURCES", help="Directories of queues, or the root of a bus."),
     ],
     to: Annotated[
-        Path, typer.Option("--to", metavar="ARCHIVE", help="The archive's folder; made if new.")
+        Path,
+        typer.Option(
+            "--to",
+            metavar="ARCHIVE",
+            help="Directory of the archive; created if it does not exist.",
+        ),
     ],
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="Of its pinned reader in each queue.")
+        str, typer.Option(metavar="NAME", help="Name of the pinned reader in each queue.")
     ] = "archive-tap",
     venue: Annotated[
-        str | None, typer.Option(metavar="VENUE", help="What a queue outside a bus carries.")
+        str | None, typer.Option(metavar="VENUE", help="Venue of a queue outside a bus.")
     ] = None,
     symbol: Annotated[
-        str | None, typer.Option(metavar="SYMBOL", help="Likewise; without it, a whole venue.")
+        str | None,
+        typer.Option(
+            metavar="SYMBOL",
+            help="Symbol of a queue outside a bus; without it, all symbols of the venue.",
+        ),
     ] = None,
     stream: Annotated[
-        str | None, typer.Option(metavar="STREAM", help="Likewise: book, trades and so on.")
+        str | None,
+        typer.Option(
+            metavar="STREAM", help="Stream of a queue outside a bus: book, trades and so on."
+        ),
     ] = None,
     flush_seconds: Annotated[
-        float, typer.Option(min=0, metavar="S", help="Sync and commit every S seconds,")
+        float, typer.Option(min=0, metavar="S", help="Sync and commit every S seconds.")
     ] = 1.0,
     flush_bytes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="or every N bytes of payload.")
+        int,
+        typer.Option(min=1, metavar="N", help="Sync and commit every N bytes of payload."),
     ] = 64 << 20,
     segment_bytes: Annotated[
-        int | None, typer.Option(min=4096, metavar="N", help="Of new logs.")
+        int | None,
+        typer.Option(min=4096, metavar="N", help="Segment size of new logs, bytes."),
     ] = None,
     max_open: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Logs open at a time; two for each queue."),
+        typer.Option(
+            min=1, metavar="N", help="Logs that may be open at a time; default: two per queue."
+        ),
     ] = None,
     close_after: Annotated[
-        float, typer.Option(min=0, metavar="S", help="Close a log that got nothing for S seconds.")
+        float,
+        typer.Option(
+            min=0, metavar="S", help="Close a log that has received nothing for S seconds."
+        ),
     ] = 60.0,
     raise_when_full: Annotated[
-        bool, typer.Option("--raise-when-full", help="End on a full disk; else wait for room.")
+        bool,
+        typer.Option(
+            "--raise-when-full", help="Exit when the disk is full, instead of waiting for space."
+        ),
     ] = False,
     once: Annotated[
-        bool, typer.Option("--once", help="To the end of the queues, then stop; else follow.")
+        bool, typer.Option("--once", help="Stop at the end of the queues; do not follow.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Follow live queues and archive them: a log per symbol, UTC day and stream.
 
-    Of a bus, streams/raw and streams/clean are followed, queues that come later
-    too. Records keep number, time, type, flags and payload. A queue is committed
-    when the archive is durable: killed at any moment and run again, nothing is
-    lost and nothing is there twice. While the tap stands still, live queues keep
-    what it has not read, and nothing else changes for them.
+    On a bus, the queues of streams/raw and streams/clean are followed, new ones
+    included. Records keep sequence number, time, type, flags and payload. A
+    queue's position is committed after its records are durable in the archive,
+    so a tap that was killed loses and duplicates nothing when it runs again.
+    While no tap runs, live queues keep the records that it has not read.
 
-    Ctrl-C and SIGTERM end it, exit code 0; 1 when something was not as it should
-    be: a gap, a damaged record, a queue that cannot be archived.
+    Ctrl-C and SIGTERM end it with exit code 0, or 1 after a gap, a damaged
+    record, or a queue that cannot be archived.
     """
     from tapewire.archive import Flush
     from tapewire.archive import tap as tap_into
@@ -115,12 +139,12 @@ def tap(
         number: signal.signal(number, lambda *_: tapping.stop())
         for number in (signal.SIGINT, signal.SIGTERM)
     }
-    looks = _Looks(as_json)
+    shown = _TapProgress(as_json)
     _allow_many_files()
     try:
-        report = tapping.run(follow=not once, on_look=looks)
+        report = tapping.run(follow=not once, on_look=shown)
     finally:
-        looks.warn(tapping.report)
+        shown.warn(tapping.report)
         for number, handler in before.items():
             signal.signal(number, handler)
     if as_json:
@@ -132,35 +156,35 @@ def tap(
 
 
 def _allow_many_files() -> None:
-    """As many as this process may have: a queue takes two descriptors, an open log four."""
+    """Raise the limit of open files: a queue takes two descriptors, an open log four."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-class _Looks:
-    """A line when records came, at most one every ten seconds, and each finding as it comes."""
+class _TapProgress:
+    """Prints a line when there are new records, at most every ten seconds, and each finding."""
 
     SECONDS = 10.0
 
     def __init__(self, as_json: bool) -> None:
         self._json = as_json
-        self._told = 0
+        self._warned = 0
         self._records = 0
         self._waiting = False
         self._next = time.monotonic() + (0.0 if errors.is_terminal else self.SECONDS)
 
     def warn(self, report: TapReport) -> None:
-        """Tell the findings that were not told yet."""
-        for finding in report.findings[self._told :]:
+        """Print the new findings."""
+        for finding in report.findings[self._warned :]:
             warn(finding)
-        self._told = len(report.findings)
+        self._warned = len(report.findings)
 
     def __call__(self, report: TapReport) -> None:
         self.warn(report)
         if report.waiting is not None and not self._waiting:
-            warn(f"the archive's disk is full, waiting for room: {report.waiting}")
+            warn(f"the archive's disk is full, waiting for space: {report.waiting}")
         self._waiting = report.waiting is not None
         if report.records == self._records or time.monotonic() < self._next:
             return
@@ -174,7 +198,7 @@ class _Looks:
 
 @archive.command()
 def ls(root: ArchiveArgument, as_json: JsonOption = False) -> None:
-    """Every log of an archive: its numbers, its last time, its size, its gaps."""
+    """List the logs of an archive: sequence numbers, last time, size, gaps."""
     from tapewire.archive import ls as logs_of
 
     logs = logs_of(root)
@@ -211,12 +235,13 @@ def _row(log: ArchivedLog) -> list[str]:
 
 @archive.command()
 def verify(root: ArchiveArgument, as_json: JsonOption = False) -> None:
-    """Read a whole archive: is every checksum, every number and every day right?
+    """Verify an archive: every checksum, every sequence number, the day of every record.
 
-    Changes nothing. Exits 3 when a log is damaged or holds a record of another
-    day, 1 when only something beside the records (a seek index, the counters, a
-    line of a gap ledger) is not right. Gaps that the ledgers tell of are counted: those
-    were missing before they could be archived.
+    Changes nothing. Gaps in the ledgers are counted, not reported as damage:
+    those records were missing before they could be archived.
+
+    Exits 3 if a log is damaged or has a record of another day, 1 if only other
+    data (a seek index, the counters, a line of a gap ledger) is invalid.
     """
     from tapewire.archive import verify as verify_all
 
@@ -231,7 +256,7 @@ def verify(root: ArchiveArgument, as_json: JsonOption = False) -> None:
 
 
 def _progress() -> Callable[[str, ArchiveVerdict], None] | None:
-    """The log that is read, on one line of a terminal."""
+    """A function that shows the log being read on one line of a terminal."""
     if not errors.is_terminal:
         return None
 
@@ -240,7 +265,7 @@ def _progress() -> Callable[[str, ArchiveVerdict], None] | None:
     def show(name: str, verdict: ArchiveVerdict) -> None:
         nonlocal next_line
         if time.monotonic() < next_line:
-            return  # to count what thousands of logs hold at each of them would take long
+            return  # adding up thousands of logs at each of them would take too long
         next_line = time.monotonic() + 0.1
         line = f"{_so_far(verdict)}, {name}"
         errors.print(line[: errors.width - 1].ljust(errors.width - 1), end="\r", markup=False)
@@ -286,7 +311,8 @@ def _show(verdict: ArchiveVerdict) -> None:
             say(f"damage: {name}: {place.what}{lost}")
         for at, before, after in log.restarts:
             say(
-                f"restart: {name}: numbers fall behind {count_text(at)} records: {before} → {after}"
+                f"restart: {name}: sequence numbers start again after {count_text(at)} records: "
+                f"{before} → {after}"
             )
     for name, why in verdict.unreadable.items():
         say(f"unreadable: {name}: {why}")
@@ -294,8 +320,8 @@ def _show(verdict: ArchiveVerdict) -> None:
         say(f"misplaced: {name}: {why}")
     for problem in verdict.problems:
         say(f"problem: {problem}")
-    judgement = "every checksum, number and day is right" if verdict.intact else "not intact"
+    intact = "all checksums, sequence numbers and days are valid"
     say(
         f"{_so_far(verdict)}, {bytes_text(verdict.payload_bytes)} of payload, "
-        f"noted gaps: {count_text(verdict.gaps)}: {judgement}"
+        f"gaps in ledgers: {count_text(verdict.gaps)}: {intact if verdict.intact else 'not intact'}"
     )

@@ -1,4 +1,4 @@
-"""`tapewire bench`: this host's own numbers, what stands in their way, and a verdict."""
+"""`tapewire bench`: measure this host, check its settings, and give a verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["bench"]
 
 FORMAT, VERSION = "tapewire-bench", 1
 
-# What microsecond work asks for, in nanoseconds: (key, percentile, limit, is it about tails).
+# What microsecond work needs: (key, percentile, limit in nanoseconds, whether it is a tail).
 LIMITS = (
     ("append", "p50", 1_000, False),
     ("one_way_spinning", "p50", 2_000, False),
@@ -36,7 +36,7 @@ _PERCENTILES = ("p50", "p99", "p99.9", "p99.99", "max")
 
 @dataclass(frozen=True)
 class BenchVerdict:
-    """What the numbers are good for, and what speaks against it."""
+    """What the host is good for, and the reasons against it."""
 
     level: str  # "good", "tails" or "poor"
     text: str
@@ -50,27 +50,27 @@ class BenchVerdict:
 def bench(
     folder: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="PATH", help="Where to measure; left out, in memory."),
+        typer.Option("--dir", metavar="PATH", help="Directory to measure in; default: in memory."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0.1, max=3600, metavar="S", help="About how long.")
+        float, typer.Option(min=0.1, max=3600, metavar="S", help="Approximate duration, seconds.")
     ] = 10.0,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the result as a file of JSON.")
+        Path | None, typer.Option(metavar="FILE", help="Save the result to FILE as JSON.")
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show what changed since a kept result.")
+        Path | None, typer.Option(metavar="FILE", help="Compare with a saved result.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure this host: latencies, what stands in their way, and a verdict.
+    """Measure this host: latencies, settings that impair them, and a verdict.
 
-    Appends, reads and sends between two processes in a folder of its own.
-    Each number stands beside a yardstick of the same host and run.
+    Appends, reads, and sends between two processes, in a temporary directory.
+    Each value is shown next to a baseline of the same host and run.
     """
     before = None if compare is None else _load(compare)
     if save is not None and not save.parent.is_dir():
-        fail(Exit.NOT_FOUND, f"no such folder: {save.parent}")
+        fail(Exit.NOT_FOUND, f"no such directory: {save.parent}")
     with interruptible():
         result = _run(folder, seconds)
     if before is not None:
@@ -86,15 +86,15 @@ def _run(folder: Path | None, seconds: float) -> dict[str, Any]:
     from tapewire.bench.timing import scratch
 
     if folder is not None and not folder.is_dir():
-        raise FileNotFoundError(2, "no such folder", str(folder))
+        raise FileNotFoundError(2, "no such directory", str(folder))
     measured: list[Measured] = []
     with scratch(folder) as place:
         free = shutil.disk_usage(place).free
         if free < BYTES_NEEDED:
             fail(
                 Exit.USAGE,
-                f"not enough room to measure in: free={free:,} bytes, needed={BYTES_NEEDED:,}",
-                "give another folder with --dir",
+                f"not enough disk space: free={free:,} bytes, needed={BYTES_NEEDED:,}, in {place}",
+                "give another directory with --dir",
             )
         host = bench_host.look(place)
         stolen = bench_host.stolen_ticks()
@@ -130,7 +130,7 @@ def judge(
     stolen_seconds: float = 0.0,
     disturbed: Sequence[str] = (),
 ) -> BenchVerdict:
-    """What the host is good for, by what was measured; `disturbed` excuses what was not good.
+    """Judge the host by its measurements; `disturbed` is added as reasons for slow ones.
 
     Example:
         >>> append = {"what": "append", "unit": "ns", "p50": 120.0, "p99.99": 90_000.0}
@@ -158,7 +158,7 @@ def judge(
 
 
 def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every number that both results have: then, now, and their ratio."""
+    """Every value that both results have: before, now, and their ratio."""
     rows = []
     for key, one in now["measured"].items():
         old = before["measured"].get(key)
@@ -183,30 +183,30 @@ def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """A kept result; anything else is refused by name."""
+    """Load a saved result; end the command if the file is anything else."""
     with path.open("rb") as file:
         data = file.read(1 << 20)
     try:
         value = jsonlib.loads(data)
     except (ValueError, RecursionError):
         value = None
-    right = (
+    valid = (
         isinstance(value, dict)
         and value.get("format") == FORMAT
         and value.get("version") == VERSION
         and isinstance(value.get("measured"), dict)
         and isinstance(value.get("host"), dict)
     )
-    if not right:
-        fail(Exit.USAGE, f"not a result of `tapewire bench --save`: {path}")
+    if not valid:
+        fail(Exit.USAGE, f"not a result of `tapewire bench --save`: file={path}")
     assert isinstance(value, dict)
     return value
 
 
 def _store(path: Path, result: Mapping[str, Any]) -> None:
-    from tapewire.cli.export.files import written_whole
+    from tapewire.cli.export.files import new_file
 
-    with written_whole(str(path), force=True) as file:
+    with new_file(str(path), force=True) as file:
         file.write((jsonlib.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
 
 
@@ -296,7 +296,7 @@ def _value(value: float, unit: str) -> str:
 
 
 def _span(ns: float) -> str:
-    """Three digits and the unit that fits.
+    """A span with three digits and a suitable unit.
 
     Example:
         >>> _span(69.42), _span(22_480), _span(3_773_000)

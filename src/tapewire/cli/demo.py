@@ -15,34 +15,41 @@ __all__ = ["demo"]
 
 def demo(
     seconds: Annotated[
-        float, typer.Option(min=2.0, max=3600.0, help="How long the session lasts.")
+        float,
+        typer.Option(min=2.0, max=3600.0, metavar="S", help="Duration of the session, seconds."),
     ] = 20.0,
-    seed: Annotated[int, typer.Option(help="Of the crowd, and of who is killed when.")] = 7,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Random seed of the simulated orders and of the kills.")
+    ] = 7,
     capture: Annotated[
         Path | None,
         typer.Option(
             exists=True,
             dir_okay=False,
+            metavar="FILE",
             help="Replay a recorded depth stream (`TIME JSON` lines) as the market.",
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder of the page, index.html.")
+        Path, typer.Option(file_okay=False, metavar="DIR", help="Output directory, for index.html.")
     ] = Path("demo-output"),
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the bus afterwards, to look at it with tapewire.")
+        bool, typer.Option("--keep", help="Keep the bus afterwards, to inspect it with tapewire.")
     ] = False,
     spark: Annotated[
-        bool, typer.Option("--spark/--no-spark", help="Compute features of the archive by Spark.")
+        bool,
+        typer.Option("--spark/--no-spark", help="Compute features of the archive with Spark."),
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Run a small trading system, kill four of its processes, and show that no fill is lost.
 
-    An exchange, a router, two strategies, a snapshotter and an archiver, each a process of its own,
-    and one that joins late. Then Spark refines the archive and computes features, which must be
-    those of a replay of the live queue.
-    Exits 3 when two tapes disagree.
+    Its processes are an exchange, a router, two strategies, a snapshotter, an
+    archiver and a late joiner. At the end all logs are compared. Then Spark
+    refines the archive and computes features, which must equal those of a replay
+    of the live queue.
+
+    Exits 3 if two logs disagree, 1 if a process fails.
     """
     from tapewire.demo.audit import Disagreement
     from tapewire.demo.capture import check_capture

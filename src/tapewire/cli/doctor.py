@@ -1,4 +1,4 @@
-"""`tapewire doctor BUS`: what is wrong with the queues of a bus, and what to do about it."""
+"""`tapewire doctor BUS`: check the queues of a bus, and report what to do."""
 
 from __future__ import annotations
 
@@ -11,61 +11,72 @@ import typer
 
 from tapewire.cli.output import Exit, JsonOption, answer, fail, say
 from tapewire.errors import NotALog, TapewireError
+from tapewire.text import counted
 
 if TYPE_CHECKING:
     from tapewire.queue.checkup import CheckupRules, QueueFinding
 
 __all__ = ["doctor"]
 
+_CHECK_PERMISSIONS = "check its owner and permissions"
+
 
 def doctor(
-    bus: Annotated[Path, typer.Argument(metavar="BUS", help="Folder of a bus, or one queue.")],
+    bus: Annotated[
+        Path, typer.Argument(metavar="BUS", help="Directory of a bus, or of one queue.")
+    ],
     reader_ttl: Annotated[
         float,
         typer.Option(
             "--reader-ttl",
             metavar="SECONDS",
             min=0,
-            help="A reader that nobody holds is dead when it was silent for so long.",
+            help="A stopped reader is dead after it has been silent for this long.",
         ),
     ] = 0.0,
     max_lag_bytes: Annotated[
-        int, typer.Option("--max-lag-bytes", min=0, help="A reader further behind lags.")
+        int,
+        typer.Option(
+            "--max-lag-bytes",
+            metavar="N",
+            min=0,
+            help="Report a reader that is more bytes than this behind.",
+        ),
     ] = 10 << 30,
     fix: Annotated[
         bool,
-        typer.Option(
-            "--fix", help="Say what would be done; with --yes, do it.", show_default=False
-        ),
+        typer.Option("--fix", help="Print the fixes; with --yes, apply them.", show_default=False),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Apply the fixes of --fix.", show_default=False)
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at every queue for what killed processes leave behind; a line for each finding.
+    """Check every queue for what killed processes leave; print one line per finding.
 
-    Found are failed syncs, stale locks, dead and lagging readers, temporary files, old
-    segments that are not sealed, marks of processes that are gone, and what
-    cannot be read. Noted are segments that no reader needs any more and copies
-    of damaged ones.
+    Findings are failed syncs, stale locks, dead and lagging readers, temporary
+    files, old segments that are not sealed, marks of processes that are gone,
+    and what cannot be read. Notes are segments that no reader needs any more,
+    and copies of damaged segments.
 
-    Exits 1 when something was found or, with --fix --yes, is left. Only what is
-    certainly dead is touched, and its lock is held meanwhile.
+    Exits 1 if there are findings or, with --fix --yes, if any are left. A fix
+    changes only what is certainly dead, and holds its lock meanwhile.
     """
     from tapewire.queue import find_queues
     from tapewire.queue.checkup import CheckupRules
 
     if yes and not fix:
-        fail(Exit.USAGE, "--yes goes with --fix")
+        fail(Exit.USAGE, "--yes needs --fix")
     unlisted: list[OSError] = []
     queues = find_queues(bus, unlisted.append)
     if not (queues or unlisted):
-        fail(Exit.NOT_FOUND, f"no queue is here: {bus}")
+        fail(Exit.NOT_FOUND, f"no queues below this directory: {bus}")
     rules = CheckupRules(reader_ttl=reader_ttl, max_lag_bytes=max_lag_bytes)
-    beside = [_not_looked_into(error) for error in unlisted]
+    unreadable = [_unlisted_directory(error) for error in unlisted]
     found, vanished = _examine_all(queues, rules)
-    found += beside
+    found += unreadable
     treated = [_treat(finding, act=yes) for finding in _once_a_kind(found)] if fix else []
-    left = [*_examine_all(queues, rules)[0], *beside] if yes else found
+    left = [*_examine_all(queues, rules)[0], *unreadable] if yes else found
     faults = [finding for finding in left if not finding.note]
 
     answer(
@@ -83,12 +94,11 @@ def doctor(
         raise typer.Exit(int(Exit.FINDINGS))
 
 
-def _not_looked_into(error: OSError) -> QueueFinding:
+def _unlisted_directory(error: OSError) -> QueueFinding:
     from tapewire.queue.checkup import QueueFinding
 
-    folder = str(error.filename)
-    message = f"the folder cannot be looked into: {error.strerror}"
-    return QueueFinding(folder, "problem", "", message, "look at its owner and rights")
+    message = f"cannot list the directory: {error.strerror}"
+    return QueueFinding(str(error.filename), "problem", "", message, _CHECK_PERMISSIONS)
 
 
 def _examine_all(queues: list[str], rules: CheckupRules) -> tuple[list[QueueFinding], int]:
@@ -100,23 +110,21 @@ def _examine_all(queues: list[str], rules: CheckupRules) -> tuple[list[QueueFind
         try:
             found += examine(status(queue), rules)
         except (FileNotFoundError, NotALog):
-            vanished += 1  # removed since it was listed: nothing is wrong with that
+            vanished += 1  # removed since it was listed, which is not a problem
         except (TapewireError, OSError) as error:  # one queue must not hide the others
-            found.append(
-                QueueFinding(queue, "problem", "", str(error), "look at its owner and rights")
-            )
+            found.append(QueueFinding(queue, "problem", "", str(error), _CHECK_PERMISSIONS))
     return found, vanished
 
 
 def _once_a_kind(found: list[QueueFinding]) -> list[QueueFinding]:
-    """What one act mends together is treated once: a queue's temporary files, its segments."""
+    """One finding for each fix: a fix repairs all temporary files, or all segments, of a queue."""
     together = {"temporary-file", "unsealed-segment"}
     chosen: dict[tuple[str, str, str], QueueFinding] = {}
     for finding in found:
         if finding.mendable:
             key = (finding.queue, finding.kind, "" if finding.kind in together else finding.subject)
             chosen.setdefault(key, finding)
-    # Last, since a writer that opens the queue mends the rest as well.
+    # Last, since opening the queue as a writer repairs the rest as well.
     return sorted(chosen.values(), key=lambda finding: finding.kind == "unsealed-segment")
 
 
@@ -129,7 +137,7 @@ def _treat(finding: QueueFinding, act: bool) -> dict[str, Any]:
     try:
         return {**treated, "done": True, "actions": mend(finding)}
     except (TapewireError, OSError) as error:
-        return {**treated, "done": False, "actions": [f"could not: {error}"]}
+        return {**treated, "done": False, "actions": [f"failed: {error}"]}
 
 
 def _intention(finding: QueueFinding) -> str:
@@ -161,7 +169,6 @@ def _show(
         for action in each["actions"]:
             say(f"{name(each['queue'])}: {'' if acted else 'would '}{action}")
     if treated and not acted:
-        say("nothing was changed: say --fix --yes to do it")
-    plural = "" if queues == 1 else "s"
-    state = f"{left} finding{'' if left == 1 else 's'}" if left else "well"
-    say(f"{queues} queue{plural}: {state}{' left' if left and acted else ''}")
+        say("nothing was changed; give --fix --yes to apply the fixes")
+    state = counted(left, "finding") if left else "no findings"
+    say(f"{counted(queues, 'queue')}: {state}{' left' if left and acted else ''}")

@@ -1,4 +1,4 @@
-"""`tapewire import FORMAT FILES… --to ARCHIVE`: captures and files of venues into an archive."""
+"""`tapewire import FORMAT FILES… --to ARCHIVE`: import captures and files of venues."""
 
 from __future__ import annotations
 
@@ -15,34 +15,47 @@ from tapewire.text import count_text
 if TYPE_CHECKING:
     from tapewire.ingest import ImportProgress, ImportSummary
 
-__all__ = ["import_files", "own_options"]
+__all__ = ["check_format", "import_files", "own_options"]
 
 
 def import_files(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="What the files are.")],
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="Format of the files.")],
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILES", help="In the order of their capture; .gz and .zip too."),
+        typer.Argument(metavar="FILES", help="Files in the order of capture; also .gz and .zip."),
     ],
     to: Annotated[
-        str, typer.Option("--to", metavar="ARCHIVE", help="The archive's folder; made if new.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="ARCHIVE",
+            help="Directory of the archive; created if it does not exist.",
+        ),
     ],
     symbols: Annotated[
         list[str] | None,
-        typer.Option("--symbol", metavar="SYMBOL", help="Only this symbol; again for more."),
+        typer.Option("--symbol", metavar="SYMBOL", help="Only this symbol; may be repeated."),
     ] = None,
     price_scale: Annotated[
-        int | None, typer.Option(min=0, max=18, metavar="N", help="Decimals kept of a price.")
+        int | None,
+        typer.Option(
+            min=0, max=18, metavar="N", help="Decimals kept of a price; default by format."
+        ),
     ] = None,
     size_scale: Annotated[
-        int | None, typer.Option(min=0, max=18, metavar="N", help="Decimals kept of a size.")
+        int | None,
+        typer.Option(
+            min=0, max=18, metavar="N", help="Decimals kept of a size; default by format."
+        ),
     ] = None,
     keep_wire: Annotated[
-        bool, typer.Option("--keep-wire", help="Also keep the venue's own bytes: stream raw.")
+        bool, typer.Option("--keep-wire", help="Also store the venue's own bytes, in stream raw.")
     ] = False,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="An option of this format's own."),
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="Option of this format; may be repeated."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,19 +64,14 @@ def import_files(
     FORMAT is one of binance-spot, binance-usdm, bitget, coinbase, dbn, itch,
     lobster, okx, sse, szse and tardis.
 
-    Killed at any moment and run again, it goes on where it was. Run again after
-    its end, it does nothing. Rows that cannot be read are counted and kept aside.
+    An import that was killed continues when it is run again; a complete one is
+    not repeated. Rows that cannot be read are counted and written to a file.
 
-    Exits 1 when there were bad rows or gaps, 3 when a file is cut short.
+    Exits 1 if there were bad rows or gaps, 3 if a file is truncated or damaged.
     """
     from tapewire import ingest
 
-    if format_ not in ingest.IMPORTERS:
-        fail(
-            Exit.USAGE,
-            f"not a format: {format_}",
-            f"there are {', '.join(sorted(ingest.IMPORTERS))}",
-        )
+    check_format(format_)
     options: dict[str, Any] = own_options(ingest.importer_class(format_).Options, option or [])
     if symbols:
         options["symbols"] = tuple(symbols)
@@ -77,13 +85,22 @@ def import_files(
         summary = ingest.run(format_, files, to, progress=progress, **options)
     answer(summary.to_dict(), as_json, lambda: _show(summary))
     if symbols and not summary.logs and not summary.already:
-        fail(Exit.FINDINGS, f"nothing of these symbols is in the files: {', '.join(symbols)}")
+        fail(Exit.FINDINGS, f"the files have no records of these symbols: {', '.join(symbols)}")
     if not summary.clean:
         raise typer.Exit(int(Exit.FINDINGS))
 
 
+def check_format(name: str) -> None:
+    """End the command if `name` is not a format that can be imported."""
+    from tapewire import ingest
+
+    if name not in ingest.IMPORTERS:
+        known = ", ".join(sorted(ingest.IMPORTERS))
+        fail(Exit.USAGE, f"unknown format: format={name}", f"known formats: {known}")
+
+
 def own_options(kind: type, given: list[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` as the option's type, told by its default."""
+    """Parse options ``NAME=VALUE``, each as the type of its default in the dataclass `kind`."""
     import dataclasses
 
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
@@ -91,17 +108,21 @@ def own_options(kind: type, given: list[str]) -> dict[str, Any]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or name not in defaults:
-            fail(Exit.USAGE, f"not an option of this format: {text}", f"has {', '.join(defaults)}")
+            fail(
+                Exit.USAGE,
+                f"invalid option of this format: --option {text}",
+                f"give NAME=VALUE; names: {', '.join(defaults)}",
+            )
         default = defaults[name]
         if isinstance(default, bool):
             if value not in ("true", "false"):
-                fail(Exit.USAGE, f"true or false: {text}")
+                fail(Exit.USAGE, f"invalid value: --option {text}, must be true or false")
             chosen[name] = value == "true"
         elif isinstance(default, int):
             try:
                 chosen[name] = int(value)
             except ValueError:
-                fail(Exit.USAGE, f"not a whole number: {text}")
+                fail(Exit.USAGE, f"invalid value: --option {text}, must be an integer")
         else:
             chosen[name] = tuple(value.split(",")) if isinstance(default, tuple) else value
     return chosen
@@ -109,7 +130,7 @@ def own_options(kind: type, given: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _bar() -> Iterator[Callable[[ImportProgress], None] | None]:
-    """A bar on standard error, where that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
     if not errors.is_terminal:
         yield None
         return
@@ -148,9 +169,9 @@ def _show(summary: ImportSummary) -> None:
         )
     _counts("bad rows", summary.bad)
     if summary.rejected:
-        say(f"  kept in {summary.rejected}")
+        say(f"  written to {summary.rejected}")
     if summary.bad and not summary.logs and not summary.skipped:
-        say("  not one row could be read: are these files of this format?")
+        say("  no row could be read: check that the files are of this format")
     _counts("not imported", summary.skipped)
     for book, why in summary.untrusted.items():
         say(f"not trusted at the end: {book}: {why}")

@@ -1,4 +1,4 @@
-"""`tapewire inspect LOG`: what a queue is, who writes and reads it, and what it lacks."""
+"""`tapewire inspect LOG`: the state of a queue, its writer, its readers and its gaps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["inspect", "reader_state", "show_readers"]
 
-# Heartbeats come every 100 ms and every second; whoever watches for less has seen nothing.
+# A writer's heartbeat comes every 100 ms, a reader's every second: a shorter watch proves nothing.
 _WRITER_BEAT_SECONDS = 0.3
 _READER_BEAT_SECONDS = 1.5
 
 
 def inspect(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="Folder of a queue.")],
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Directory of a queue.")],
     watch: Annotated[
         float | None,
         typer.Option(
@@ -34,15 +34,15 @@ def inspect(
             metavar="SECONDS",
             min=0.1,
             max=86400,
-            help="Watch for so long, to tell a process that is stuck (its heartbeat stands still) "
-            "from one that is alive. Readers take 1.5 s, the writer 0.3 s.",
+            help="Watch for this long, to find processes that hang (their heartbeat does not "
+            "change): at least 0.3 s for the writer, 1.5 s for readers.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a queue is, who writes it, and how far behind each reader is.
+    """Show the state of a queue: its records, its writer, and the lag of each reader.
 
-    Lists what was missing in it, too. Changes nothing. Exits 1 when something could not be read.
+    Also lists the gaps in the log. Changes nothing. Exits 1 if something could not be read.
     """
     from tapewire.book.gaps import GapLedger
     from tapewire.queue import QueueWatch
@@ -80,7 +80,7 @@ def _writer_state(now: WriterState, before: WriterState, watched: float | None) 
 
 
 def reader_state(reader: ReaderStatus, heartbeat_ns: int | None, watched: float | None) -> str:
-    """One of "alive", "stale" (holds its name, but its heartbeat stands still), "stopped"."""
+    """One of "alive", "stale" (holds its name, but its heartbeat does not change), "stopped"."""
     if not reader.alive:
         return "stopped"
     still = watched is not None and watched >= _READER_BEAT_SECONDS
@@ -102,9 +102,11 @@ def _show(seen: QueueStatus, writer: str, readers: dict[str, str]) -> None:
         say(f"{what:<10}{text}")
 
     line("queue", seen.path)
-    numbers = f"numbers from {seen.first_seq}, {'may skip' if seen.sparse else 'contiguous'}"
+    kind = "sparse" if seen.sparse else "contiguous"
     line(
-        "format", f"version {seen.version}, segments of {bytes_text(seen.segment_bytes)}, {numbers}"
+        "format",
+        f"version {seen.version}, segments of {bytes_text(seen.segment_bytes)}, "
+        f"sequence numbers from {seen.first_seq}, {kind}",
     )
     if seen.last_seq is None or seen.last_timestamp_ns is None:
         line("records", "none")
@@ -146,7 +148,7 @@ def _segments(seen: QueueStatus) -> str:
 def _writer_text(seen: QueueStatus, state: str) -> str:
     writer = seen.writer
     if writer.epoch == 0:
-        return "none so far"
+        return "none yet"
     who = "" if writer.pid is None else f", pid {writer.pid}"
     at = f"at segment {seen.current_segment}, offset {seen.write_offset:,}"
     beat = f"heartbeat {time_text(writer.heartbeat_age)} ago"
@@ -154,7 +156,7 @@ def _writer_text(seen: QueueStatus, state: str) -> str:
 
 
 def show_readers(readers: tuple[ReaderStatus, ...], states: dict[str, str]) -> None:
-    """A table of readers with their lags."""
+    """Print a table of readers with their lags."""
     print_columns(
         console,
         ("READER", "STATE", "NEXT", "RECORDS", "BYTES", "SEGS", "TIME", "HEARTBEAT"),

@@ -1,4 +1,4 @@
-"""The gap ledger of a log, for people and programs."""
+"""The gap ledger of a log, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def ledger_fields(ledger: LedgerScan) -> dict[str, Any]:
 
 
 def gap_text(gap: Gap) -> str:
-    """What is missing of what, and why. Numbers are as the venue, or the log, writes them."""
+    """What is missing, and why. Numbers are written as the venue, or the log, writes them."""
     of = f"{gap.venue}:{gap.symbol}" if gap.symbol else "log"
     numbers = f"{gap.first} … {gap.last}" if gap.last else f"at record {gap.seq}"
     return f"{gap.kind} {of} {numbers}, {gap.cause}"
 
 
 def show_ledger(ledger: LedgerScan) -> None:
-    """The gaps, two lines each, and the lines that are damaged; nothing without either."""
+    """Print the gaps, two lines each, and the damaged lines of the ledger."""
     for gap in ledger.gaps:
         say(f"{'gap':<10}{gap_text(gap)}")
         say(f"{'':<10}at record {count_text(gap.seq)}, {iso(gap.timestamp_ns)}: {gap.action}")

@@ -1,4 +1,4 @@
-"""Market data messages as JSON has them: names instead of numbers, prices and sizes as decimals."""
+"""Market data messages as JSON: names instead of ids, prices and sizes as decimal text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tapewire.protocol.messages import Message, asdict
 
 __all__ = ["MarketFields"]
 
-# Which fields have which scale, in the messages that have one.
+# The scale of each scaled field, by message.
 _DECIMALS = {
     market.QUOTE: {
         "bid_price": "price_scale",
@@ -29,20 +29,20 @@ _DECIMALS = {
 
 
 class MarketFields:
-    """The fields of market data records of one log, with the names that its instruments have.
+    """The fields of market data records of one log, with the names of its instruments.
 
-    Prices and sizes are text, because they are exact: ``"101.50"``, all decimals of the scale.
+    Prices and sizes are exact decimal text with all decimals of the scale: ``"101.50"``.
     """
 
     def __init__(self, folder: str, report: Callable[[str], None]) -> None:
         try:
             self._instruments = Instruments.load(folder)
         except (TapewireError, OSError) as error:
-            report(f"{error} (instruments are shown by their numbers)")
+            report(f"{error} (instruments are shown by their ids)")
             self._instruments = Instruments()
 
     def name_for(self, record: Record) -> str | None:
-        """The name of its type, where its size can be that of such a message."""
+        """The name of its type, or None if the record does not have the size of such a message."""
         least = market.HEADER_DTYPE.itemsize if record.type_id == market.BOOK_EVENT else 0
         if record.type_id in market.MESSAGES:
             if len(record) != market.MESSAGES[record.type_id].layout().size:
@@ -52,12 +52,12 @@ class MarketFields:
         return market.NAMES[record.type_id]
 
     def of(self, record: Record, declared: type[Message] | None) -> dict[str, Any] | None:
-        """The fields; None where it is not what its type says, or the log `declared` another."""
+        """The fields; None if it is not a valid message, or the log `declared` another layout."""
         if record.type_id == market.BOOK_EVENT:
             try:
                 return self._book_event(market.BookEvent.decode(record))
             except TapewireError:
-                return None  # its bytes are shown
+                return None
         if record.type_id == market.VENUE_RAW:
             return _text(record)
         known = market.MESSAGES[record.type_id].layout()
@@ -73,7 +73,7 @@ class MarketFields:
             for name, scale in _DECIMALS[message.type_id].items():
                 fields[name] = market.unscaled(fields[name], fields[scale])
         except TapewireError:
-            return None  # a scale that none can have
+            return None  # an invalid scale
         return _named(self._instruments.by_market(fields["market_id"])) | fields
 
     def _book_event(self, event: market.BookEvent) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _order(order: market.L3Order) -> dict[str, Any]:
 
 
 def _letter(code: int) -> str | int | None:
-    """A venue's letter; what is no printable letter, as its number."""
+    """A venue's letter, or its code if it is not printable; None for 0."""
     if code == 0:
         return None
     return chr(code) if 0x20 < code < 0x7F else code

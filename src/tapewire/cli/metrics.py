@@ -1,4 +1,4 @@
-"""`tapewire metrics BUS`: what Prometheus scrapes."""
+"""`tapewire metrics BUS`: metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from typing import Annotated
 
 import typer
 
+from tapewire.cli.http_serving import AllowHostOption, BindOption, serve_until_interrupted
 from tapewire.cli.output import JsonOption, needing, print_json
-from tapewire.cli.serving import AllowHostOption, BindOption, serve_until_interrupted
 
 __all__ = ["metrics"]
 
 
 def metrics(
-    bus: Annotated[Path, typer.Argument(help="Folder of a bus, or one queue.")],
+    bus: Annotated[
+        Path, typer.Argument(metavar="BUS", help="Directory of a bus, or of one queue.")
+    ],
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="To listen at; 0: any free one.")
+        int,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="Port to listen on; 0: any free port."
+        ),
     ] = 9464,
     bind: BindOption = "127.0.0.1",
     allow_host: AllowHostOption = [],  # noqa: B006 - typer copies it
     once: Annotated[
-        bool, typer.Option("--once", help="Print the metrics and end, without listening.")
+        bool, typer.Option("--once", help="Print the metrics and exit, without listening.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer Prometheus at /metrics; each scrape looks at every queue and reader of the bus."""
+    """Serve Prometheus metrics at /metrics; each scrape reads every queue and reader of a bus."""
     from tapewire.monitor import Watch
     from tapewire.monitor.snapshot import printable
 

@@ -1,4 +1,4 @@
-"""`tapewire monitor BUS`: every queue of a bus, live."""
+"""`tapewire monitor BUS`: watch every queue of a bus, live."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tapewire.cli.http_serving import AllowHostOption, BindOption, serve_until_interrupted
 from tapewire.cli.output import Exit, JsonOption, answer, console, fail, needing, print_json
-from tapewire.cli.serving import AllowHostOption, BindOption, serve_until_interrupted
 
 if TYPE_CHECKING:
     from tapewire.monitor import Snapshot, Watch
@@ -19,16 +19,25 @@ __all__ = ["monitor"]
 
 
 def monitor(
-    bus: Annotated[Path, typer.Argument(help="Folder of a bus, or one queue.")],
+    bus: Annotated[
+        Path, typer.Argument(metavar="BUS", help="Directory of a bus, or of one queue.")
+    ],
     interval: Annotated[
-        float, typer.Option("--interval", min=0.05, max=86400, help="Seconds between looks.")
+        float,
+        typer.Option(
+            "--interval", metavar="SECONDS", min=0.05, max=86400, help="Seconds between samples."
+        ),
     ] = 1.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one table and end; exit 1 if something is wrong.")
+        bool,
+        typer.Option("--once", help="Print one table and exit; exit code 1 if there is an alert."),
     ] = False,
-    web: Annotated[bool, typer.Option("--web", help="Serve a live page instead.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Serve a live web page.")] = False,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Of the page; 0: any free one.")
+        int,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="Port of the page; 0: any free port."
+        ),
     ] = 0,
     bind: BindOption = "127.0.0.1",
     allow_host: AllowHostOption = [],  # noqa: B006 - typer copies it
@@ -36,20 +45,29 @@ def monitor(
         bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
     lag_records: Annotated[
-        int, typer.Option("--lag-records", min=1, help="Alert when a reader is further behind.")
+        int,
+        typer.Option(
+            "--lag-records", metavar="N", min=1, help="Alert if a reader is more records behind."
+        ),
     ] = 1_000_000,
     lag_bytes: Annotated[
-        int, typer.Option("--lag-bytes", min=1, help="Alert when a reader is further behind.")
+        int,
+        typer.Option(
+            "--lag-bytes", metavar="N", min=1, help="Alert if a reader is more bytes behind."
+        ),
     ] = 1 << 30,
     lag_seconds: Annotated[
-        float, typer.Option("--lag-seconds", help="Alert when a reader is further behind.")
+        float,
+        typer.Option(
+            "--lag-seconds", metavar="S", help="Alert if a reader is more seconds behind."
+        ),
     ] = 10.0,
-    light: Annotated[bool, typer.Option("--light", help="Begin with the light theme.")] = False,
+    light: Annotated[bool, typer.Option("--light", help="Start with the light theme.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch every queue of a bus: rates, readers and their lag, what needs attention.
+    """Watch every queue of a bus: rates, readers and their lag, alerts.
 
-    Full-screen on a terminal; with --web a page for a browser, with --json one snapshot a line.
+    Full-screen in a terminal; with --web a web page, with --json one snapshot per line.
     """
     from tapewire.monitor import Limits, Watch
 
@@ -67,7 +85,7 @@ def monitor(
 
 def _once(watch: Watch, interval: float, as_json: bool) -> None:
     watch.sample()
-    time.sleep(interval)  # rates and ages need a second look
+    time.sleep(interval)  # rates and ages need two samples
     snapshot = watch.sample()
     answer(snapshot.to_dict(), as_json, lambda: _print(snapshot))
     if any(alert.severity != "info" for alert in snapshot.alerts):
@@ -112,7 +130,7 @@ def _full_screen(watch: Watch, interval: float, light: bool) -> None:
     with needing(
         "textual",
         "the live view needs the package textual, which is not installed",
-        "pip install 'tapewire[monitor]', or use --web, --once or --json, which need nothing",
+        "pip install 'tapewire[monitor]', or use --web, --once or --json",
     ):
         from tapewire.monitor.terminal import LiveView
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -148,7 +166,7 @@ def _print(snapshot: Snapshot) -> None:
         for reader in queue.readers:
             name, *rest = reader_cells(reader)
             readers.add_row(*cells((f"  {name}", *rest), 1))
-    # A name cut in two lines is of no use to grep.
+    # Outside a terminal, do not wrap names: a name on two lines cannot be found by grep.
     out = console if console.is_terminal else Console(width=1000, highlight=False)
     out.print(queues)
     if readers.row_count:

@@ -1,4 +1,4 @@
-"""How every command answers: for people, as JSON with ``--json``, and by its exit code."""
+"""Output of every command: text, JSON with ``--json``, errors, and exit codes."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ class Exit(enum.IntEnum):
 
 
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON instead, for programs.", show_default=False)
+    bool, typer.Option("--json", help="Print JSON instead of text.", show_default=False)
 ]
 
-# Results go to standard output, everything about the run (progress, warnings, errors) to the other.
+# Results go to standard output; progress, warnings and errors go to standard error.
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on one line, at once: a program may be following."""
+    """Print one JSON object on one line and flush, since a program may be following."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # A file's name that is not UTF-8 holds lone surrogates: escaped, they are JSON as well.
+    # A file name that is not UTF-8 contains lone surrogates, which are valid JSON when escaped.
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
     sys.stdout.flush()
 
 
 def answer(value: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> None:
-    """The result of a command: `value` as JSON, or whatever `show` prints for people."""
+    """Print the result of a command: `value` as JSON, or the text that `show` prints."""
     if as_json:
         print_json(value)
     else:
@@ -75,17 +75,17 @@ def answer(value: Mapping[str, Any], as_json: bool, show: Callable[[], None]) ->
 
 
 def say(text: str, to: Console = console) -> None:
-    """One line for people, as long as need be: no markup, and nothing that acts on a terminal."""
+    """Print one line of any length; markup and control characters have no effect."""
     to.print(shown(text), markup=False, soft_wrap=True)
 
 
 def warn(message: str) -> None:
-    """Say on standard error what does not end the command."""
+    """Print a warning on standard error."""
     say(f"tapewire: {message}", errors)
 
 
 def fail(code: Exit, message: str, hint: str | None = None) -> NoReturn:
-    """End the command: `message` and what to do about it on standard error."""
+    """End the command with `code`; print `message` and `hint` on standard error."""
     say(f"tapewire: {message}", errors)
     if hint:
         say(f"  {hint}", errors)
@@ -94,9 +94,10 @@ def fail(code: Exit, message: str, hint: str | None = None) -> NoReturn:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C and SIGTERM unwind, so that nothing half is left; the exit code says which it was.
+    """Let Ctrl-C and SIGTERM unwind the stack, so that nothing incomplete is left.
 
-    An error that unwinding meets, in the clean-up of a library, does not take its place.
+    The exit code is 128 plus the signal's number, also if the clean-up of a library raises another
+    error while the stack unwinds.
     """
     code: int | None = None
 
@@ -119,7 +120,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def needing(package: str, message: str, hint: str) -> Iterator[None]:
-    """Around imports that an extra provides: end the command where `package` is not installed."""
+    """Wrap imports that an extra provides: end the command if `package` is not installed."""
     try:
         yield
     except ImportError as error:
@@ -129,10 +130,11 @@ def needing(package: str, message: str, hint: str) -> Iterator[None]:
 
 
 def explain(error: Exception) -> NoReturn:
-    """End the command with what an error says and the exit code that fits it."""
+    """End the command with the message of an error and its exit code; raise unexpected errors."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        where = getattr(error, "filename", None)
-        fail(Exit.NOT_FOUND, f"nothing there: {where}" if where else str(error))
+        what = error.strerror or "No such file or directory"
+        message = f"{what[0].lower()}{what[1:]}: {error.filename}"
+        fail(Exit.NOT_FOUND, message if error.filename else str(error))
     if isinstance(error, NotALog):
         fail(Exit.NOT_FOUND, str(error))
     if isinstance(error, CorruptMetadata | CorruptRecord | CorruptSource | SegmentMissing):

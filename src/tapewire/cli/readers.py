@@ -13,15 +13,15 @@ from tapewire.cli.output import Exit, JsonOption, answer, fail, say
 __all__ = ["readers"]
 
 readers = typer.Typer(
-    no_args_is_help=True, help="The named readers of a queue: list them, forget one."
+    no_args_is_help=True, help="The named readers of a queue: list them, remove one."
 )
 
-QueueArgument = Annotated[Path, typer.Argument(metavar="QUEUE", help="Folder of a queue.")]
+QueueArgument = Annotated[Path, typer.Argument(metavar="QUEUE", help="Directory of a queue.")]
 
 
 @readers.command()
 def ls(queue: QueueArgument, as_json: JsonOption = False) -> None:
-    """Every named reader with its place and its lag."""
+    """List the named readers of a queue with their position and lag."""
     from tapewire.cli.inspect import reader_state, show_readers
     from tapewire.queue import status
 
@@ -41,14 +41,13 @@ def ls(queue: QueueArgument, as_json: JsonOption = False) -> None:
 @readers.command()
 def rm(
     queue: QueueArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which reader.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the reader.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it.", show_default=False)] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget a reader and its position: a new one by that name begins anew.
+    """Remove a reader and its position; a new reader of that name starts from scratch.
 
-    A reader that is running is refused. Without --yes nothing is removed, and it
-    exits 1.
+    A reader that is running is refused. Without --yes nothing is removed, and the exit code is 1.
     """
     from tapewire.queue import status
     from tapewire.queue._native import remove_reader
@@ -56,9 +55,9 @@ def rm(
     seen = status(queue)
     reader = next((reader for reader in seen.readers if reader.name == name), None)
     if reader is None:
-        fail(Exit.NOT_FOUND, f"no reader by this name: {name}", f"queue {seen.path}")
+        fail(Exit.NOT_FOUND, f"no such reader: name={name}, in {seen.path}")
     if reader.alive:
-        fail(Exit.USAGE, f"reader '{name}' is running", "stop it first")
+        fail(Exit.USAGE, f"the reader is running: name={name}, in {seen.path}", "stop it first")
     removed = yes and remove_reader(queue, name)
     where = f"segment {reader.segment}, offset {reader.offset:,}"
 
@@ -66,7 +65,7 @@ def rm(
         verb = "removed" if removed else "would remove"
         say(f"{verb} {reader.path}: reader '{name}' had committed up to {where}")
         if not removed:
-            say("nothing was changed: say --yes to do it")
+            say("nothing was changed; give --yes to remove it")
 
     answer(
         {"queue": seen.path, "reader": name, "path": reader.path, "removed": removed}, as_json, show

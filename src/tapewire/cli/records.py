@@ -1,4 +1,4 @@
-"""What a record looks like outside a log: as a JSON object, as lines for people, as fields."""
+"""Records outside a log: as JSON objects, as lines of text, and as fields of messages."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 class Show(enum.Enum):
-    """What is shown of a payload."""
+    """How payloads are shown."""
 
-    AUTO = "auto"  # decoded where its type is known, bytes where not
+    AUTO = "auto"  # decoded if the type is known, otherwise bytes
     HEX = "hex"
     DECODE = "decode"
     HEADERS = "headers"
 
 
 class Messages:
-    """The messages that a log knows by its `types.json`, and market data, which needs no file.
+    """The message types of a log: those of its `types.json`, and market data, which needs no file.
 
-    A writer puts a message into that file before it appends the first one, so the file is read
-    again when an unknown record is met: a follower decodes what was declared after it began.
+    A writer adds a message type to that file before it appends the first such record, so the file
+    is read again when an unknown record arrives: a follower decodes types that were added later.
 
     Example:
         >>> import tapewire as tw
@@ -58,20 +58,20 @@ class Messages:
     def __init__(
         self, where: str | os.PathLike[str], report: Callable[[str], None] = lambda line: None
     ) -> None:
-        self._folder = os.fspath(where)
-        self._path = os.path.join(self._folder, FILE_NAME)
+        self._directory = os.fspath(where)
+        self._path = os.path.join(self._directory, FILE_NAME)
         self._report = report
         self._read: tuple[int, ...] | None = None
         self._table: TypeTable | None = None
         self._names: dict[int, str] = {}
         self._market: MarketFields | None = None
-        self._unknown: set[tuple[int, int]] = set()  # type and size, when the file was last read
+        self._unknown: set[tuple[int, int]] = set()  # (type, size) that the file does not have
         self._load_if_changed()
 
     def _load_if_changed(self) -> bool:
         try:
             found = os.stat(self._path)
-        except OSError:  # of a log that is no folder too
+        except OSError:  # also if the log is not a directory
             return False
         signature = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         if signature == self._read:
@@ -80,29 +80,28 @@ class Messages:
 
         self._read = signature
         try:
-            self._table = TypeTable.load(self._folder)
+            self._table = TypeTable.load(self._directory)
         except (TapewireError, OSError) as error:
-            # A log can be read without: payloads are bytes then.
             self._report(f"{error} (messages are not decoded)")
             return False
         self._unknown.clear()
-        # In the order of versions: the newest name counts.
+        # Layouts are in the order of versions, so the newest name counts.
         self._names = {layout.type_id: layout.name for layout in self._table.layouts}
         return True
 
     def name_of(self, type_id: int) -> str | None:
-        """The name that the log gives a type, or None."""
+        """The name of a type in `types.json`, or None."""
         return self._names.get(type_id)
 
     def name_for(self, record: Record) -> str | None:
-        """The name of a record's type; of market data only where the record can be some."""
+        """The name of a record's type, or None; market data must have a plausible size."""
         name = self._names.get(record.type_id)
         if name is None and record.type_id in MARKET_TYPE_IDS:
             return self._market_fields().name_for(record)
         return name
 
     def type_id_of(self, text: str) -> int:
-        """A type as it is typed: ``8193``, ``0x2001``, or the name of a message."""
+        """Parse a type as the user gives it: ``8193``, ``0x2001``, or the name of a message."""
         try:
             type_id = int(text, 0)
         except ValueError:
@@ -112,18 +111,19 @@ class Messages:
                 return named.pop()
             if named:
                 ids = ", ".join(f"0x{type_id:04X}" for type_id in sorted(named))
-                raise ValueError(f"several types have this name: type={text}; use {ids}") from None
+                raise ValueError(
+                    f"ambiguous message name: type={text}; give one of {ids}"
+                ) from None
             known = ", ".join(sorted(set(self._names.values())) + sorted(_market_names()))
             raise ValueError(
-                f"no message has this name: type={text}; known: {known} (by types.json, or as "
-                "market data)"
+                f"unknown message name: type={text}; known from types.json and market data: {known}"
             ) from None
         if not 0 <= type_id < 0xFFFF:
-            raise ValueError(f"a type id is from 0 to 0xFFFE: type={text}")
+            raise ValueError(f"invalid type id: type={text}, must be from 0 to 0xFFFE")
         return type_id
 
     def layouts_of(self, type_id: int) -> list[MessageLayout]:
-        """Every version of a message, the oldest first."""
+        """Every version of a message, oldest first."""
         found = [layout for layout in self._layouts() if layout.type_id == type_id]
         if not found and type_id in MARKET_TYPE_IDS:
             from tapewire.protocol import market
@@ -135,7 +135,7 @@ class Messages:
         return [] if self._table is None else self._table.layouts
 
     def fields_of(self, record: Record) -> dict[str, Any] | None:
-        """The fields of a record by name, as JSON has them; None when they cannot be had."""
+        """The fields of a record by name, ready for JSON; None if it cannot be decoded."""
         cls = self._class_of(record)
         if record.type_id in MARKET_TYPE_IDS:
             found = self._market_fields().of(record, cls)
@@ -146,14 +146,14 @@ class Messages:
         try:
             values = asdict(cls.decode(record))
         except CorruptRecord:
-            return None  # text that is none: its bytes are shown
+            return None  # text that is not UTF-8: its bytes are shown
         return {name: _plain(value) for name, value in values.items()}
 
     def _market_fields(self) -> MarketFields:
         if self._market is None:
             from tapewire.cli.market_fields import MarketFields
 
-            self._market = MarketFields(self._folder, self._report)
+            self._market = MarketFields(self._directory, self._report)
         return self._market
 
     def _class_of(self, record: Record) -> type[Message] | None:
@@ -180,7 +180,7 @@ def _market_types(name: str) -> set[int]:
 
 
 def _plain(value: Any) -> Any:
-    """A field's value as JSON has it: bytes in hexadecimal, null for what is no finite number."""
+    """A field's value for JSON: bytes in hexadecimal, None for a float that is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, bytes):
@@ -193,11 +193,11 @@ def _plain(value: Any) -> Any:
 def record_object(
     record: Record, messages: Messages, show: Show = Show.AUTO, fields: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """A record as JSON: what `tail --json` and a JSONL export write, one on a line.
+    """A record as a JSON object: `tail --json` and a JSONL export write one per line.
 
-    `fields` are those of the record where they are at hand already.
+    Pass `fields` if the record is already decoded.
     """
-    if fields is None:  # first of all: it looks whether types.json knows more by now
+    if fields is None:  # before `name_for`, since it reads types.json again if that has changed
         fields = messages.fields_of(record)
     result: dict[str, Any] = {
         "seq": record.seq,
@@ -225,7 +225,7 @@ def record_line(
 
 
 def fields_text(name: str, fields: dict[str, Any]) -> str:
-    """A message on one line; what `--grep` searches.
+    """A message on one line, the text that `--grep` searches.
 
     Example:
         >>> fields_text("Fill", {"price": 10025, "venue": "X Y"})
@@ -235,7 +235,7 @@ def fields_text(name: str, fields: dict[str, Any]) -> str:
 
 
 def _visible(value: Any) -> str:
-    r"""A value as JSON in which nothing steers a terminal or ends a line.
+    r"""A value as JSON, without characters that control a terminal or end a line.
 
     Example:
         >>> print(_visible("é\x9b31m\u2028"))
@@ -248,7 +248,7 @@ def _visible(value: Any) -> str:
 
 
 def hexdump(data: memoryview) -> Iterator[str]:
-    r"""Sixteen bytes a line: offset, hexadecimal, and what of it is ASCII.
+    r"""Lines of sixteen bytes: offset, hexadecimal, and ASCII.
 
     Example:
         >>> print(*hexdump(memoryview(b"session open")), sep="\n")

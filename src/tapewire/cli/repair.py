@@ -1,4 +1,4 @@
-"""`tapewire repair QUEUE`: repair what a crash or damage left, offline."""
+"""`tapewire repair QUEUE`: repair a queue after a crash or damage, offline."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ __all__ = ["repair"]
 
 def repair(
     queue: Annotated[Path, typer.Argument(metavar="QUEUE", help="Directory of a queue.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it.", show_default=False)] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Repair the queue itself.", show_default=False)
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Repair what a crash or damage left, in all segments; append nothing.
+    """Repair all segments of a queue after a crash or damage; append nothing.
 
     Each damaged span becomes padding, and a copy of its segment is kept. Damaged
     segment headers and control.meta are written again.
 
-    Without --yes it is a dry run, which changes nothing and exits 1 when there
-    is something to do: the queue is copied to a hidden directory beside it and
-    repaired there.
+    Without --yes it is a dry run, which repairs a copy of the queue in a hidden
+    directory next to it, and exits 1 if there is something to repair.
 
-    A queue with a living writer is refused.
+    A queue with a live writer is refused.
     """
     from tapewire.queue.repair import rehearse
-    from tapewire.queue.repair import repair as mend
+    from tapewire.queue.repair import repair as repair_queue
 
-    with interruptible():  # a copy that is left half would lie hidden, and may be large
-        done = mend(queue) if yes else rehearse(queue)
+    with interruptible():  # an incomplete copy would remain hidden, and may be large
+        done = repair_queue(queue) if yes else rehearse(queue)
 
     def show() -> None:
         if done.rehearsed and done.actions:
@@ -46,7 +47,7 @@ def repair(
             say(f"note: {note}")
         say(f"the next record gets sequence number {done.next_seq:,}")
         if done.rehearsed and done.actions:
-            say("nothing was changed: say --yes to do it")
+            say("nothing was changed; give --yes to repair the queue")
 
     lists = {"actions": list(done.actions), "notes": list(done.notes)}
     answer({**dataclasses.asdict(done), **lists}, as_json, show)

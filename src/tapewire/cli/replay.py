@@ -1,4 +1,4 @@
-"""`tapewire replay LOG…`: the books of a tape as they were, by its own time."""
+"""`tapewire replay LOG…`: the books of logs, replayed in recorded time."""
 
 from __future__ import annotations
 
@@ -23,43 +23,60 @@ __all__ = ["replay"]
 
 def replay(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG", help="Logs, read as one by their times.")
+        list[str], typer.Argument(metavar="LOG", help="Logs, merged in the order of time.")
     ],
     symbols: Annotated[
         list[str] | None,
-        typer.Option("--symbol", metavar="SYMBOL", help="Only this one: BTCUSDT, venue:BTCUSDT."),
+        typer.Option(
+            "--symbol",
+            metavar="SYMBOL",
+            help="Only this symbol, BTCUSDT or VENUE:BTCUSDT; may be repeated.",
+        ),
     ] = None,
     time_from: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="From then on: ISO with a zone, ns, or -5m."),
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Start at this recorded time: ISO 8601 with a zone, nanoseconds, or -5m.",
+        ),
     ] = None,
     time_to: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Up to then, not included.")
+        str | None,
+        typer.Option("--to", metavar="TIME", help="End before this recorded time."),
     ] = None,
     levels: Annotated[
-        int, typer.Option(min=0, max=1000, metavar="N", help="Levels of a side; 0: summary only.")
+        int,
+        typer.Option(min=0, max=1000, metavar="N", help="Levels of each side; 0: summary only."),
     ] = 1,
     sample: Annotated[
         float | None,
         typer.Option(
-            min=1e-9, metavar="SECONDS", help="A book at most once in so much time of the tape."
+            min=1e-9,
+            metavar="SECONDS",
+            help="Print a book at most once per this much recorded time.",
         ),
     ] = None,
     speed: Annotated[
         float | None,
-        typer.Option(min=1e-6, metavar="X", help="1: as recorded, 10: ten times as fast."),
+        typer.Option(
+            min=1e-6,
+            metavar="X",
+            help="1: as recorded, 10: ten times as fast; default: as fast as possible.",
+        ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Wait for more; Ctrl-C ends, exit code 0.")
+        bool,
+        typer.Option("-f", "--follow", help="Wait for more; end with Ctrl-C, exit code 0."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the books of one or more logs as they were, and what became of them.
+    """Replay the books of one or more logs.
 
-    A line for each change of the levels shown and for each trade, then a
+    Prints a line for each change of the levels shown and for each trade, then a
     summary with the hash of all books.
 
-    Exits 1 when something was missing, 3 when records are damaged.
+    Exits 1 if there were gaps, 3 if records are missing or damaged.
     """
     from tapewire.replay import Replay
 
@@ -70,48 +87,48 @@ def replay(
         None if time_to is None else parse_time(time_to),
         pace=speed,
         skip_damaged=True,
-    ) as tape:
-        shown = _Printer(levels, sample, as_json)
+    ) as running:
+        printer = _Printer(levels, sample, as_json)
         try:
             if levels == 0 and speed is None and not follow:
-                _run(tape)
+                _run(running)
             else:
-                for step in tape.follow() if follow else tape:
-                    shown.show(step)
+                for step in running.follow() if follow else running:
+                    printer.show(step)
         except KeyboardInterrupt:
-            _summary(tape, as_json)
+            _summary(running, as_json)
             raise SystemExit(0 if follow else 130) from None
-        for finding in tape.findings:
-            warn(f"snapshot passed over: {finding.why}")
-        code = _summary(tape, as_json)
+        for finding in running.findings:
+            warn(f"snapshot skipped: {finding.why}")
+        code = _summary(running, as_json)
     if code is not Exit.OK:
         raise typer.Exit(int(code))
 
 
-def _run(tape: Replay) -> None:
-    """Through the whole tape, natively; where it is on standard error, on a terminal."""
-    with _progress() as moved:
-        while tape.run(seconds=0.2) != "end":
-            moved(tape)
+def _run(replay: Replay) -> None:
+    """Run the complete replay natively; show its progress if standard error is a terminal."""
+    with _progress() as update:
+        while replay.run(seconds=0.2) != "end":
+            update(replay)
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Any]:
     if not errors.is_terminal:
-        yield lambda tape: None
+        yield lambda replay: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task("replay")
-        yield lambda tape: bar.update(
-            task, description=f"{count_text(tape.records)} records, {iso(tape.clock_ns or 0)}"
+        yield lambda replay: bar.update(
+            task, description=f"{count_text(replay.records)} records, {iso(replay.clock_ns or 0)}"
         )
 
 
 class _Printer:
-    """Steps as lines: a book when what is shown of it changed, trades, gaps."""
+    """Prints steps as lines: trades, gaps, and a book when its shown levels have changed."""
 
     def __init__(self, levels: int, sample: float | None, as_json: bool) -> None:
         self._levels = levels
@@ -140,18 +157,18 @@ class _Printer:
         self._due[key] = step.clock_ns + self._sample_ns
         sides = [_texts(side, book.price_scale, book.size_scale) for side in (bids, asks)]
         if self._json:
-            told = {"what": "book", **_where(step), "trusted": book.trusted}
-            print_json({**told, "bids": sides[0], "asks": sides[1]})
+            head = {"what": "book", **_where(step), "trusted": book.trusted}
+            print_json({**head, "bids": sides[0], "asks": sides[1]})
             return
         trust = "" if book.trusted else f"  not trusted: {book.distrust_reason}"
-        head = f"{iso(step.timestamp_ns)}  {step.venue}:{step.symbol}"
+        line = f"{iso(step.timestamp_ns)}  {step.venue}:{step.symbol}"
         if self._levels == 1:
             bid, ask = (side[0] if side else ["-", "-"] for side in sides)
-            say(f"{head}  {bid[0]} × {bid[1]} | {ask[0]} × {ask[1]}{trust}")
+            say(f"{line}  {bid[0]} × {bid[1]} | {ask[0]} × {ask[1]}{trust}")
             return
-        say(f"{head}{trust}")
-        for line in _ladder(*sides):
-            say(f"  {line}")
+        say(f"{line}{trust}")
+        for row in _ladder(*sides):
+            say(f"  {row}")
 
     def _trade(self, step: Step) -> None:
         from tapewire.protocol.market import unscaled
@@ -170,8 +187,8 @@ class _Printer:
         assert step.gap is not None
         first, last, cause = step.gap
         if self._json:
-            told = {"first": first, "last": last, "cause": cause}
-            print_json({"what": "gap", **_where(step), **told})
+            gap = {"first": first, "last": last, "cause": cause}
+            print_json({"what": "gap", **_where(step), **gap})
         else:
             say(f"{iso(step.clock_ns)}  gap: records {first:,} … {last:,} are {cause}")
 
@@ -197,7 +214,7 @@ def _texts(side: Any, price_scale: int, size_scale: int) -> list[list[str]]:
 
 
 def _ladder(bids: list[list[str]], asks: list[list[str]]) -> list[str]:
-    """A ladder: sizes outside, prices inside, best on top."""
+    """The lines of a ladder: sizes outside, prices inside, best on top."""
     rows = max(len(bids), len(asks), 1)
     padded = [side + [["", ""]] * (rows - len(side)) for side in (bids, asks)]
     return [
@@ -206,17 +223,17 @@ def _ladder(bids: list[list[str]], asks: list[list[str]]) -> list[str]:
     ]
 
 
-def _summary(tape: Replay, as_json: bool) -> Exit:
-    gaps = tape.gaps
+def _summary(replay: Replay, as_json: bool) -> Exit:
+    gaps = replay.gaps
     damaged = any(gap.kind in ("record", "parse") for gap in gaps)
     open_gaps = [gap for gap in gaps if gap.action not in ("resynced", "noted")]
     if as_json:
         print_json(
             {
                 "what": "summary",
-                "records": tape.records,
-                "events": tape.events,
-                "clock_ns": tape.clock_ns,
+                "records": replay.records,
+                "events": replay.events,
+                "clock_ns": replay.clock_ns,
                 "books": [
                     {
                         "venue": venue,
@@ -225,23 +242,23 @@ def _summary(tape: Replay, as_json: bool) -> Exit:
                         "trusted": book.trusted,
                         "reason": book.distrust_reason or None,
                     }
-                    for (venue, symbol), book in sorted(tape.books.items())
+                    for (venue, symbol), book in sorted(replay.books.items())
                 ],
                 "gaps": len(gaps),
                 "gaps_open": len(open_gaps),
                 "gap_list": [dataclasses.asdict(gap) for gap in gaps],
-                "hash": tape.hash(),
+                "hash": replay.hash(),
             }
         )
     else:
         sys.stdout.flush()
         console.print()
-        end = "" if tape.clock_ns is None else f", to {iso(tape.clock_ns)}"
-        say(f"records  {count_text(tape.records)}, {count_text(tape.events)} book events{end}")
-        for (venue, symbol), book in sorted(tape.books.items()):
+        end = "" if replay.clock_ns is None else f", to {iso(replay.clock_ns)}"
+        say(f"records  {count_text(replay.records)}, {count_text(replay.events)} book events{end}")
+        for (venue, symbol), book in sorted(replay.books.items()):
             say(f"book     {venue}:{symbol}  {book!r}")
         for gap in gaps:
             say(f"gap      {gap_text(gap)}: {gap.action}")
         say(f"gaps     {len(gaps)}, {len(open_gaps)} of them open")
-        say(f"hash     {tape.hash()}")
+        say(f"hash     {replay.hash()}")
     return Exit.DAMAGED if damaged else Exit.FINDINGS if gaps else Exit.OK

@@ -1,4 +1,4 @@
-"""`tapewire snapshotter LOG`: saves the books of a log now and then, in a process of its own."""
+"""`tapewire snapshotter LOG`: save the books of a log regularly, in a separate process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["snapshotter"]
 
 
 def snapshotter(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="Folder of a queue.")],
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Directory of a queue.")],
     seconds: Annotated[
         float | None,
-        typer.Option(min=1e-9, metavar="S", help="Save every S seconds of the tape's time."),
+        typer.Option(min=1e-9, metavar="S", help="Save every S seconds of recorded time."),
     ] = None,
     records: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Save every N records of the log.")
@@ -33,27 +33,32 @@ def snapshotter(
     ] = None,
     roll: Annotated[bool, typer.Option("--roll", help="Save at each new segment.")] = False,
     keep: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Keep the newest N of a book; 0: all.")
+        int,
+        typer.Option(min=0, metavar="N", help="Keep the newest N snapshots of a book; 0: all."),
     ] = 100,
     max_bytes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Keep at most N bytes in all.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Keep at most N bytes of snapshots in total."),
     ] = None,
     max_age: Annotated[
         float | None,
-        typer.Option(min=0, metavar="S", help="Keep those of the tape's last S seconds."),
+        typer.Option(
+            min=0, metavar="S", help="Keep the snapshots of the last S seconds of recorded time."
+        ),
     ] = None,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Of its reader.")] = "snapshotter",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of its reader.")] = "snapshotter",
     once: Annotated[
-        bool, typer.Option("--once", help="To the end of the log, then stop; else follow it.")
+        bool, typer.Option("--once", help="Stop at the end of the log; do not follow.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a log, save its books now and then, and note its gaps in a ledger beside it.
+    """Follow a log, save its books regularly, and write its gaps to the ledger next to it.
 
-    Without a policy: every 10 seconds of the tape or 10,000 records. Killed or
-    stopped, the next one goes on. The newest snapshot of a book always stays.
+    Default policy: every 10 seconds of recorded time or 10,000 records. A new
+    snapshotter continues where the last one stopped or was killed. The newest
+    snapshot of a book is always kept.
 
-    Ctrl-C and SIGTERM end it, exit code 0.
+    Ctrl-C and SIGTERM end it with exit code 0.
     """
     from tapewire.replay import Every, Snapshotter
 
@@ -66,19 +71,19 @@ def snapshotter(
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        done = saver.run(follow=not once, on_round=_Rounds(as_json))
+        done = saver.run(follow=not once, on_round=_RoundPrinter(as_json))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     for finding in saver.findings:
-        warn(f"passed over: {finding.why}")
+        warn(f"skipped: {finding.why}")
     _show("done", done, as_json)
     if saver.findings:
         raise typer.Exit(int(Exit.FINDINGS))
 
 
-class _Rounds:
-    """A line for each round."""
+class _RoundPrinter:
+    """Prints a line for each round."""
 
     def __init__(self, as_json: bool) -> None:
         self._json = as_json

@@ -1,4 +1,4 @@
-"""`tapewire tail`: the last records of a log, those from a place on, and those that come."""
+"""`tapewire tail`: the last records of a log, those from a position on, and new ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Annotated, Any, TextIO
 import typer
 
 import tapewire as tw
+from tapewire.cli.log_walk import last_records, seek_near, walk
 from tapewire.cli.output import Exit, JsonOption, console, fail, warn
 from tapewire.cli.records import Messages, Show, fields_text, hexdump, record_line
 from tapewire.cli.times import iso, parse_time
-from tapewire.cli.walking import last_records, seek_near, walk
 from tapewire.log import Reader, Record
 
 __all__ = ["tail"]
@@ -25,7 +25,9 @@ HEADINGS = f"{'seq':>14}  {'time (UTC)':<30}  {'type':<6}  {'flags':<6}  {'size'
 
 
 def tail(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="A log: the folder of a queue.")],
+    log: Annotated[
+        str, typer.Argument(metavar="LOG", help="A log, such as the directory of a queue.")
+    ],
     count: Annotated[
         int | None,
         typer.Option(
@@ -33,39 +35,52 @@ def tail(
             "--lines",
             min=0,
             metavar="N",
-            help="The last N records (10); with --from-…, the first N from there (all).",
+            help="The last N records (default: 10); with --from-…, the first N from there "
+            "(default: all).",
             show_default=False,
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Wait for more; Ctrl-C ends, exit code 0.")
+        bool,
+        typer.Option("-f", "--follow", help="Wait for more; end with Ctrl-C, exit code 0."),
     ] = False,
     from_seq: Annotated[
-        int | None, typer.Option(min=0, metavar="SEQ", help="From this number on.")
+        int | None, typer.Option(min=0, metavar="SEQ", help="Start at this sequence number.")
     ] = None,
     from_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="From then on: ISO with a zone, nanoseconds, or -5m."),
+        typer.Option(
+            metavar="TIME",
+            help="Start at this time: ISO 8601 with a zone, nanoseconds, or -5m (5 minutes ago).",
+        ),
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only this type: 8193, 0x2001 or a name."),
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="Only this type, 8193, 0x2001 or a message name; may be repeated.",
+        ),
     ] = None,
     grep: Annotated[
         str | None,
-        typer.Option(metavar="REGEX", help="Only what this finds in the message or its bytes."),
+        typer.Option(
+            metavar="REGEX",
+            help="Only records whose decoded message, or whose bytes, match this.",
+        ),
     ] = None,
-    hex_: Annotated[bool, typer.Option("--hex", help="Payloads as bytes, decoded or not.")] = False,
+    hex_: Annotated[bool, typer.Option("--hex", help="Show all payloads as bytes.")] = False,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Payloads as messages; no bytes of others.")
+        bool, typer.Option("--decode", help="Show decoded messages only; no bytes.")
     ] = False,
-    headers: Annotated[bool, typer.Option("--headers", help="No payloads.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="Do not show payloads.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show the last records of a log, and with -f those that come.
+    """Show the last records of a log; with -f, also new ones.
 
-    Follows across rolls, and across a writer's end and return.
-    What is damaged is told on standard error and skipped; exit code 3, unless -f.
+    Following continues across rolls, and after the writer was closed or killed.
+    Damage is reported on standard error and skipped; the exit code is then 3,
+    unless -f is given.
     """
     if from_seq is not None and from_time is not None:
         fail(Exit.USAGE, "give --from-seq or --from-time, not both")
@@ -74,18 +89,20 @@ def tail(
     show = Show.HEX if hex_ else Show.DECODE if decode else Show.HEADERS if headers else Show.AUTO
     messages = Messages(log, warn)
     only = {messages.type_id_of(text) for text in types} if types else None
-    pick = _Pick(messages, grep)
+    pick = _Filter(messages, grep)
     since = None if from_time is None else parse_time(from_time)
     printer = _Printer(sys.stdout, messages, show, json)
-    still_there = _still_there(log)  # before it is opened: one that comes later is another
+    check_exists = _existence_check(log)  # before the log is opened
     with tw.open_log(log, only) as reader:
         if follow and "wait" not in reader.caps:
-            fail(Exit.USAGE, f"a log of this kind does not grow: kind={reader.kind}", "omit -f")
-        damage = _Damage(printer.flush)
+            fail(
+                Exit.USAGE, f"cannot follow a log of this kind: kind={reader.kind}", "leave out -f"
+            )
+        damage = _DamageReport(printer.flush)
 
         def idle() -> None:
             printer.flush()
-            still_there()
+            check_exists()
 
         chosen = _chosen(reader, count, follow, from_seq, since, pick.wanted, idle, damage)
         try:
@@ -97,8 +114,8 @@ def tail(
             printer.flush()
             if not follow:
                 raise SystemExit(130) from None
-            return  # the way to end it
-    if damage.met and not follow:
+            return
+    if damage.found and not follow:
         raise SystemExit(int(Exit.DAMAGED))
 
 
@@ -128,7 +145,7 @@ def _chosen(
     if left == 0:
         return
     for record in walk(reader, report, follow=follow, idle=idle):
-        # What a follower was promised may lie beyond the end: records before it still come first.
+        # If the position is past the end, a follower first receives records before it.
         reached = reached or (record.seq >= (from_seq or 0) and record.timestamp_ns >= (since or 0))
         if not reached or not wanted(record):
             continue
@@ -139,12 +156,12 @@ def _chosen(
                 return
 
 
-def _still_there(log: str) -> Callable[[], None]:
-    """What ends the command when the log was removed or replaced: nothing will come."""
+def _existence_check(log: str) -> Callable[[], None]:
+    """A function that ends the command if the log has been removed or replaced since."""
 
     def identity() -> tuple[int, int] | None:
-        # Of a queue, the file that the reader has mapped: its number is given to no other
-        # meanwhile. The folder may stay, or another get its number. Of other logs, themselves.
+        # Of a queue, control.meta: the reader maps it, so its inode number is not reused
+        # meanwhile, as that of the directory might be. Of other logs, the path itself.
         for path in (os.path.join(log, "control.meta"), log):
             with contextlib.suppress(OSError):
                 found = os.stat(path)
@@ -155,26 +172,26 @@ def _still_there(log: str) -> Callable[[], None]:
 
     def check() -> None:
         if identity() != before:
-            fail(Exit.NOT_FOUND, f"the log was removed while it was followed: {log}")
+            fail(Exit.NOT_FOUND, f"the log was removed while being followed: {log}")
 
     return check
 
 
-class _Damage:
-    """Takes what is damaged: on standard error at once, behind what was shown so far."""
+class _DamageReport:
+    """Prints damage on standard error, after flushing the records shown so far."""
 
-    def __init__(self, before: Callable[[], None]) -> None:
-        self._before = before
-        self.met = False
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self.found = False
 
     def __call__(self, line: str) -> None:
-        self.met = True
-        self._before()
+        self.found = True
+        self._flush()
         warn(f"damaged: {line}")
 
 
-class _Pick:
-    """Whether a record is wanted by `--grep`; its fields are kept from asking to showing."""
+class _Filter:
+    """Decodes records, and selects those that `--grep` matches."""
 
     def __init__(self, messages: Messages, grep: str | None) -> None:
         self._messages = messages
@@ -184,7 +201,7 @@ class _Pick:
             try:
                 self._text, self._bytes = re.compile(grep), re.compile(os.fsencode(grep))
             except re.error as error:
-                fail(Exit.USAGE, f"not a regular expression: {error}: --grep {grep}")
+                fail(Exit.USAGE, f"invalid regular expression: --grep {grep}: {error}")
 
     def fields_of(self, record: Record) -> dict[str, Any] | None:
         return self._messages.fields_of(record)
@@ -200,14 +217,14 @@ class _Pick:
 
 
 class _Printer:
-    """Records on standard output: aligned lines for people, or one JSON object a line."""
+    """Writes records to standard output: as aligned lines, or as one JSON object per line."""
 
     def __init__(self, out: TextIO, messages: Messages, show: Show, as_json: bool) -> None:
         self._out = out
         self._messages = messages
         self._show = show
         self._json = as_json
-        # Into a file or a pipe a message is one line, for grep and the like.
+        # In a file or a pipe a message is one line, so that grep finds all of it.
         self._width = console.width - 4 if console.is_terminal else sys.maxsize
         styled = console.is_terminal and not console.no_color
         self._bold, self._dim, self._plain = (
@@ -227,7 +244,7 @@ class _Printer:
             return
         name = self._messages.name_for(record)
         time = iso(record.timestamp_ns).replace("T", " ")
-        # A decoded message begins with its name anyway.
+        # A decoded message starts with its name.
         named = name and (fields is None or self._show in (Show.HEX, Show.HEADERS))
         self._out.write(
             f"{self._bold}{record.seq:>14}{self._plain}  {time}  0x{record.type_id:04X}  "
@@ -251,5 +268,5 @@ class _Printer:
                 break_on_hyphens=False,
             )
         if self._show is Show.DECODE:
-            return ("not decoded: types.json has no message of this type and size",)
+            return ("cannot decode: types.json has no message of this type and size",)
         return (f"{self._dim}{line}{self._plain}" for line in hexdump(record.payload))

@@ -1,4 +1,4 @@
-"""Tables and names as a terminal shows them; nothing is cut off."""
+"""Tables and names for a terminal, never truncated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["print_columns", "shown"]
 
 
 def shown(text: str) -> str:
-    r"""Text with a file's name in it as a terminal may be given it.
+    r"""Escape what a terminal must not receive: control characters and surrogates.
 
-    Control characters would act on the terminal, and a name that is not UTF-8 cannot be written.
+    Control characters would act on the terminal; a file name that is not UTF-8 cannot be encoded.
 
     Example:
         >>> shown("md\x1b[2J \udcff …")
@@ -29,7 +29,7 @@ def shown(text: str) -> str:
 def print_columns(
     console: Console, head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
 ) -> None:
-    """A table in aligned columns, those of `right` to the right; lines are as long as need be."""
+    """Print a table in aligned columns, those of `right` right-aligned; lines are not wrapped."""
     lines = [head, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     for line in lines:

@@ -1,4 +1,4 @@
-"""Times as a person types and reads them."""
+"""Parse and format times for the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RELATIVE = re.compile(rf"-(?:{_SPAN.pattern})+")
 
 
 def iso(timestamp_ns: int) -> str:
-    """ISO 8601 in UTC with all nine digits, so that times of one tape line up.
+    """ISO 8601 in UTC, always with nine digits, so that times align.
 
     Example:
         >>> iso(1709294400000000001)
@@ -34,14 +34,14 @@ def iso(timestamp_ns: int) -> str:
     return f"{_to_the_second(seconds)}.{ns:09}Z"
 
 
-@functools.lru_cache(maxsize=16)  # neighbours on a tape share their second
+@functools.lru_cache(maxsize=16)  # adjacent records mostly have the same second
 def _to_the_second(seconds: int) -> str:
     t = time.gmtime(seconds)
     return f"{t.tm_year:04}-{t.tm_mon:02}-{t.tm_mday:02}T{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}"
 
 
 def parse_time(text: str, now_ns: int | None = None) -> int:
-    """Nanoseconds since the epoch from ISO text with a zone, digits (nanoseconds), or ``-5m``.
+    """Parse ISO 8601 with a zone, nanoseconds since the epoch, or a span before now (``-5m``).
 
     Example:
         >>> parse_time("-1h30m", now_ns=6_000_000_000_000)
@@ -54,8 +54,7 @@ def parse_time(text: str, now_ns: int | None = None) -> int:
     ns = _nanoseconds(text, now_ns)
     if not -(2**63) <= ns < 2**63:
         raise ValueError(
-            f"no log holds such a time: time={text!r}; give one from {iso(-(2**63))} "
-            f"to {iso(2**63 - 1)}"
+            f"time out of range: time={text!r}, must be from {iso(-(2**63))} to {iso(2**63 - 1)}"
         )
     return ns
 
@@ -69,9 +68,9 @@ def _nanoseconds(text: str, now_ns: int | None) -> int:
     try:
         return to_ns(text)
     except ValueError as error:
-        if "time=" in str(error) and not text.startswith("-"):  # `to_ns` knows better
+        if "time=" in str(error) and not text.startswith("-"):  # a more specific message
             raise
         raise ValueError(
-            f"not a time: time={text!r}; give ISO with a zone (2024-03-01T12:00Z), "
+            f"invalid time: time={text!r}; give ISO 8601 with a zone (2024-03-01T12:00Z), "
             "nanoseconds, or how long ago (-5m, -1h30m)"
         ) from None

@@ -1,4 +1,4 @@
-"""`tapewire verify LOG`: every checksum and every number of a log."""
+"""`tapewire verify LOG`: check every checksum and every sequence number of a log."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ __all__ = ["exit_by", "say_speed", "verify"]
 
 
 def verify(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="Any log: a path or an address.")],
+    log: Annotated[
+        str, typer.Argument(metavar="LOG", help="A log of any kind: a path or an address.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Read a whole log: is every checksum and every number right? Changes nothing.
+    """Verify every checksum and every sequence number of a log. Changes nothing.
 
-    A log that is being written is read up to where it ended at first. Reported
-    are damaged places with what was lost, gaps in the numbers, and where numbers
-    begin anew (other implementations do that).
+    Reports damaged places with the records lost there, gaps, and where sequence
+    numbers start again (other implementations do that). A log that is being
+    written is read up to the end that it had at the start.
 
-    Exits 3 when the log is damaged or has a gap, 1 when only something that can
-    be made again (a seek index, the counters) is.
+    Exits 3 if the log is damaged or has a gap, 1 if only something that can be
+    rebuilt (a seek index, the counters) is invalid.
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -60,13 +62,13 @@ def verify(
 
 
 def say_speed(verdict: Verdict | ArchiveVerdict, seconds: float) -> None:
-    """How long it took, on standard error."""
+    """Print the duration and rate on standard error."""
     rate = verdict.payload_bytes / seconds if seconds else 0.0
     say(f"in {time_text(seconds)}, {bytes_text(rate)}/s", errors)
 
 
 def exit_by(verdict: Verdict | ArchiveVerdict) -> None:
-    """End with the exit code of a verdict; return where all is right."""
+    """End with the exit code of a verdict; return if there is nothing to report."""
     if not verdict.intact:
         raise typer.Exit(int(Exit.DAMAGED))
     if verdict.problems:
@@ -107,10 +109,13 @@ def _show(verdict: Verdict) -> None:
         say(f"gap: {_where(place)}: {place.what}")
     _more("gaps", verdict.gaps_found - len(verdict.gaps))
     for at, before, after in verdict.restarts:
-        say(f"restart: numbers begin anew behind {count_text(at)} records: {before} → {after}")
+        say(
+            f"restart: sequence numbers start again after {count_text(at)} records: "
+            f"{before} → {after}"
+        )
     _more("restarts", verdict.restarts_found - len(verdict.restarts))
     if verdict.retired:
-        say("note: retention removed segments before they could be read; read on from what is left")
+        say("note: retention removed segments before they were read; verified what is left")
     for problem in verdict.problems:
         say(f"problem: {problem}")
     span = (
@@ -125,7 +130,7 @@ def _show(verdict: Verdict) -> None:
 
 def _judgement(verdict: Verdict) -> str:
     if verdict.intact:
-        return "every checksum and number is right"
+        return "all checksums and sequence numbers are valid"
     parts = []
     for count, one, many in (
         (verdict.damaged_places, "damaged place", "damaged places"),
@@ -134,7 +139,7 @@ def _judgement(verdict: Verdict) -> str:
         if count:
             parts.append(f"{count} {one if count == 1 else many}")
     if not verdict.complete:
-        parts.append("what lies behind was not read")
+        parts.append("the rest of the log was not read")
     return ", ".join(parts)
 
 
@@ -153,4 +158,4 @@ def _lost(place: DamagedPlace) -> str:
 
 def _more(what: str, count: int) -> None:
     if count > 0:
-        say(f"and {count:,} {what} more")
+        say(f"and {count:,} more {what}")

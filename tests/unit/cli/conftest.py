@@ -1,4 +1,4 @@
-"""Logs to look into."""
+"""Queues to run commands on, and ways to damage them."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def queue(tmp):
 
 @pytest.fixture
 def remove_segment():
-    """`remove_segment(queue, id)` deletes a segment; the numbers of the records in it."""
+    """`remove_segment(queue, id)` deletes a segment and returns the `seq` of its records."""
 
     def remove(queue, segment):
         lost = [record.seq for at, record in stored_records(queue) if at == segment]
@@ -37,9 +37,9 @@ def remove_segment():
 
 @pytest.fixture
 def spoil():
-    """`spoil(queue, payload)` turns one bit of the only record with this payload."""
+    """`spoil(queue, payload)` flips one bit of the only record with this payload."""
 
-    def turn(queue, payload):
+    def flip(queue, payload):
         for segment in sorted(queue.glob("*.q")):
             data = segment.read_bytes()
             if (place := data.find(payload)) >= 0:
@@ -48,6 +48,6 @@ def spoil():
                     file.seek(place)
                     file.write(bytes([data[place] ^ 1]))
                 return
-        raise AssertionError(f"nothing there: {payload!r}")
+        raise AssertionError(f"no record with this payload: {payload!r}")
 
-    return turn
+    return flip

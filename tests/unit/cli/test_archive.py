@@ -18,17 +18,17 @@ def bus(tmp):
     return tmp / "bus"
 
 
-def test_tap_to_the_end_tells_what_it_did(tmp, bus):
+def test_tap_to_the_end_reports_what_it_did(tmp, bus):
     ran = tapewire("archive", "tap", bus, "--to", tmp / "archive", "--once")
     assert ran.code == 0
     assert ran.out.startswith("done   300 records of 1 queues into 2 logs, gaps: 0, ")
     ran = tapewire("archive", "tap", bus, "--to", tmp / "archive", "--once", "--json")
-    (told,) = ran.json
-    assert (told["what"], told["records"], told["clean"]) == ("done", 0, True)
-    assert told["sources"][0]["stream"] == "okx/BTCUSDT/trades"
+    (reported,) = ran.json
+    assert (reported["what"], reported["records"], reported["clean"]) == ("done", 0, True)
+    assert reported["sources"][0]["stream"] == "okx/BTCUSDT/trades"
 
 
-def test_tap_exits_1_with_findings_and_names_them(tmp, bus):
+def test_tap_exits_1_with_findings_and_reports_them(tmp, bus):
     queue = clean_queue(bus)
     segment = queue / "000000000.q"
     data = bytearray(segment.read_bytes())
@@ -49,7 +49,7 @@ def test_a_path_outside_a_bus_needs_its_names(tmp):
     assert tapewire("archive", "tap", tmp / "q", "--to", tmp / "a", "--once", *names).code == 0
 
 
-def test_a_following_tap_ends_well_with_a_signal(tmp, bus, eventually):
+def test_a_following_tap_exits_0_after_a_signal(tmp, bus, eventually):
     command = [sys.executable, "-m", "tapewire.cli", "archive", "tap", str(bus), "--json"]
     with subprocess.Popen(
         [*command, "--to", str(tmp / "archive")], stdout=subprocess.PIPE, text=True
@@ -61,9 +61,9 @@ def test_a_following_tap_ends_well_with_a_signal(tmp, bus, eventually):
             )
         finally:
             process.send_signal(signal.SIGTERM)
-        told = json.loads(process.stdout.read().splitlines()[-1])
+        reported = json.loads(process.stdout.read().splitlines()[-1])
     assert process.returncode == 0
-    assert (told["what"], told["records"]) == ("done", 300)
+    assert (reported["what"], reported["records"]) == ("done", 300)
     assert all_archived(tmp / "archive") == records_of(clean_queue(bus))
 
 
@@ -75,14 +75,14 @@ def test_ls_lists_every_log(tmp, bus):
         "v1/okx/BTCUSDT/2026-01-02/trades    200   299  2026-01-02T11:52:48.000000000Z" in ran.out
     )
     assert ran.out.splitlines()[-1].startswith("2 logs, 2 days, ")
-    (told,) = tapewire("archive", "ls", tmp / "archive", "--json").json
-    assert [(log["date"], log["last_seq"]) for log in told["logs"]] == [
+    (reported,) = tapewire("archive", "ls", tmp / "archive", "--json").json
+    assert [(log["date"], log["last_seq"]) for log in reported["logs"]] == [
         ("2026-01-01", 199),
         ("2026-01-02", 299),
     ]
 
 
-def test_verify_tells_the_sum_and_what_is_damaged(tmp, bus):
+def test_verify_reports_totals_and_damage(tmp, bus):
     run_once(bus, tmp / "archive")
     ran = tapewire("archive", "verify", tmp / "archive")
     assert ran.code == 0
@@ -94,12 +94,12 @@ def test_verify_tells_the_sum_and_what_is_damaged(tmp, bus):
     ran = tapewire("archive", "verify", tmp / "archive")
     assert ran.code == 3
     assert "damage: v1/okx/BTCUSDT/2026-01-02/trades: " in ran.out
-    (told,) = tapewire("archive", "verify", tmp / "archive", "--json").json
-    assert not told["intact"]
-    assert [log["damaged_places"] for log in told["logs"]] == [0, 1]
+    (reported,) = tapewire("archive", "verify", tmp / "archive", "--json").json
+    assert not reported["intact"]
+    assert [log["damaged_places"] for log in reported["logs"]] == [0, 1]
 
 
 @pytest.mark.parametrize("command", ["ls", "verify"])
-def test_what_is_no_archive_is_not_found(tmp, command):
+def test_a_directory_that_is_not_an_archive_is_not_found(tmp, command):
     assert tapewire("archive", command, tmp).code == 4
     assert tapewire("archive", command, tmp / "nothing").code == 4

@@ -1,4 +1,4 @@
-"""`tapewire bench`: that it measures, what it advises, and how it judges. Never how fast."""
+"""`tapewire bench`: what it measures, advises and judges; no assertion on speed."""
 
 import dataclasses
 import json
@@ -24,8 +24,8 @@ KEYS = {
 
 
 @pytest.fixture(scope="module")
-def kept(module_tmp):
-    """A short run, kept as a file."""
+def saved(module_tmp):
+    """The saved file and the result of a short run."""
     ran = tapewire(
         "bench", "--seconds", 0.1, "--dir", module_tmp, "--save", module_tmp / "b.json", "--json"
     )
@@ -33,8 +33,8 @@ def kept(module_tmp):
     return module_tmp / "b.json", ran.json[0]
 
 
-def test_everything_is_measured_beside_its_yardstick(kept):
-    _, result = kept
+def test_everything_is_measured_with_its_baseline(saved):
+    _, result = saved
     assert set(result["measured"]) == KEYS
     for key, one in result["measured"].items():
         if one["note"] is None:
@@ -43,31 +43,31 @@ def test_everything_is_measured_beside_its_yardstick(kept):
             assert key == "roll" or one["yardstick_value"] > 0, key
 
 
-def test_percentiles_rise(kept):
-    for one in kept[1]["measured"].values():
+def test_percentiles_rise(saved):
+    for one in saved[1]["measured"].values():
         if "max" in one:
             values = [one[p] for p in ("p50", "p99", "p99.9", "p99.99", "max") if p in one]
             assert values == sorted(values)
 
 
-def test_the_result_is_kept_as_a_file_and_nothing_else_is_left(kept):
-    path, result = kept
+def test_the_result_is_saved_and_nothing_else_is_left(saved):
+    path, result = saved
     assert json.loads(path.read_text()) == result
     assert [entry.name for entry in path.parent.iterdir()] == ["b.json"]
 
 
-def test_people_see_numbers_advice_and_verdict_within_80_columns(kept):
+def test_the_text_shows_values_advice_and_verdict_within_80_columns(saved):
     from tapewire.cli.bench import _lines
 
-    lines = list(_lines({**kept[1], "compared": compared(kept[1], kept[1])}))
+    lines = list(_lines({**saved[1], "compared": compared(saved[1], saved[1])}))
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     for word in ("an empty native call", "p99.99", "verdict: ", "compared", "1.00 ×"):
         assert word in text
 
 
-def test_what_changed_since_a_kept_result(kept):
-    path, result = kept
+def test_changes_since_a_saved_result(saved):
+    path, result = saved
     before = json.loads(path.read_text())
     before["measured"]["append"]["p50"] = result["measured"]["append"]["p50"] / 2
     del before["measured"]["roll"]
@@ -78,7 +78,7 @@ def test_what_changed_since_a_kept_result(kept):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "tapewire-bench", "version": 2}'])
-def test_a_file_that_is_no_result_is_refused(tmp, text):
+def test_a_file_that_is_not_a_result_is_refused(tmp, text):
     (tmp / "b.json").write_text(text)
     ran = tapewire("bench", "--compare", tmp / "b.json")
     assert ran.code == 2
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_result_is_refused(tmp, text):
 
 
 @pytest.mark.parametrize("option", ["--dir", "--compare"])
-def test_what_is_not_there_is_named(tmp, option):
+def test_a_missing_path_is_reported(tmp, option):
     ran = tapewire("bench", option, tmp / "nowhere")
     assert ran.code == 4
     assert "nowhere" in ran.err
@@ -125,7 +125,7 @@ BEST = Host(
 )
 
 
-def test_nothing_is_advised_where_all_is_well():
+def test_a_well_configured_host_gets_no_advice():
     assert [one.what for one in advice(BEST) if one.wanting] == []
 
 
@@ -147,14 +147,14 @@ def test_nothing_is_advised_where_all_is_well():
         ({"overcommit": 2}, "overcommit"),
     ],
 )
-def test_what_stands_in_the_way_is_told_with_a_remedy(change, what):
+def test_an_unsuitable_setting_is_reported_with_a_remedy(change, what):
     (found,) = [one for one in advice(dataclasses.replace(BEST, **change)) if one.wanting]
     assert found.what == what
     assert found.why
     assert found.do
 
 
-def test_a_disk_is_told_with_its_write_back():
+def test_a_disk_is_reported_with_its_write_back():
     on_disk = dataclasses.replace(BEST, filesystem="ext4")
     assert [one.what for one in advice(on_disk) if one.wanting] == ["folder", "write-back"]
     steady = dataclasses.replace(on_disk, dirty_background_bytes=64 << 20)
@@ -190,7 +190,7 @@ def test_a_quick_host_is_good_for_microsecond_work():
     }
 
 
-def test_bad_tails_are_told_with_the_number():
+def test_bad_tails_are_reported_with_their_value():
     verdict = judge(measured(one_way_sleeping={"p99.9": 1_500}), disturbed=["load: 9"])
     assert verdict.level == "tails"
     assert verdict.reasons == ("sleeping: p99.9 is 1.5 ms, more than 1 ms", "load: 9")

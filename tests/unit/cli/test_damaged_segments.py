@@ -1,4 +1,4 @@
-"""A segment whose header is damaged, as the commands that read logs tell it."""
+"""How the commands that read logs report a segment with a damaged header."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def write(path):
 
 
 def damage(log, which):
-    """The name of the file, and the numbers that are left."""
+    """Damage a segment header; return the file's name and the sequence numbers that are left."""
     parts = [part for part in status(log).segments if part.holds_records]
     starts = [*(part.first_seq for part in parts), RECORDS]
     place = range(len(parts))[which]
@@ -30,7 +30,7 @@ def damage(log, which):
 
 
 @PLACES
-def test_tail_tells_it_and_shows_the_rest(tmp, which):
+def test_tail_reports_it_and_shows_the_rest(tmp, which):
     log = write(tmp / "q")
     name, left = damage(log, which)
     for asked in (("--from-seq", 0), ("-n", 1000)):
@@ -42,7 +42,7 @@ def test_tail_tells_it_and_shows_the_rest(tmp, which):
 
 
 @PLACES
-def test_export_ends_there_or_goes_past_it(tmp, which):
+def test_export_ends_there_or_skips_it(tmp, which):
     log = write(tmp / "q")
     name, left = damage(log, which)
     ran = tapewire("export", log, "--to", tmp / "all.jsonl")
@@ -56,7 +56,7 @@ def test_export_ends_there_or_goes_past_it(tmp, which):
 
 
 @PLACES
-def test_verify_places_it(tmp, which):
+def test_verify_reports_its_file(tmp, which):
     log = write(tmp / "q")
     name, left = damage(log, which)
     ran = tapewire("verify", log, "--json")
@@ -67,23 +67,23 @@ def test_verify_places_it(tmp, which):
 
 
 @PLACES
-def test_archive_verify_tells_it(tmp, which):
+def test_archive_verify_reports_it(tmp, which):
     log = write(tmp / "archive/v1/okx/BTCUSDT/2026-01-01/trades")
     _, left = damage(log, which)
     ran = tapewire("archive", "verify", tmp / "archive", "--json")
-    (told,) = ran.json
+    (reported,) = ran.json
     assert ran.code == 3
-    assert [(each["intact"], each["records"]) for each in told["logs"]] == [(False, len(left))]
+    assert [(each["intact"], each["records"]) for each in reported["logs"]] == [(False, len(left))]
 
 
 @PLACES
-def test_a_tap_goes_past_it_and_tells(tmp, which):
+def test_a_tap_skips_and_reports_it(tmp, which):
     log = write(tmp / "q")
     _, left = damage(log, which)
     names = ("--venue", "okx", "--symbol", "BTCUSDT", "--stream", "trades")
     ran = tapewire("archive", "tap", log, "--to", tmp / "archive", *names, "--once", "--json")
     assert ran.code == 1
-    told = ran.json[-1]
-    assert any("segment header is damaged" in finding for finding in told["findings"])
+    reported = ran.json[-1]
+    assert any("segment header is damaged" in finding for finding in reported["findings"])
     with tw.open_log(tmp / "archive/v1/okx/BTCUSDT/2026-01-01/trades") as reader:
         assert [record.seq for record in reader] == left

@@ -1,4 +1,4 @@
-"""Messages by the log's own `types.json`: decoded by `tail`, made columns by `export`."""
+"""Messages of the log's `types.json`: decoded by `tail`, written as columns by `export`."""
 
 import csv
 import subprocess
@@ -27,7 +27,7 @@ class Fill:
     levels: tw.i32[3]
 
 
-protocol.forget(Fill)  # the commands know it by types.json alone
+protocol.forget(Fill)  # the commands must use types.json
 
 FILLS = [
     Fill(2**64 - 1, -5, 0.5, True, "XNÄS", b"\x00\x01\xfe\xff", (1, -2, 3)),
@@ -73,7 +73,7 @@ def test_tail_shows_messages_as_json_fields(fills):
     assert "payload" in other
 
 
-def test_tail_shows_messages_to_people_on_one_line(fills):
+def test_tail_shows_messages_as_text_on_one_line(fills):
     lines = tapewire("tail", fills, "-n", 3).out.splitlines()
     assert lines[2] == (
         '    Fill order_id=18446744073709551615 price=-5 ratio=0.5 live=true venue="XNÄS" '
@@ -82,7 +82,7 @@ def test_tail_shows_messages_to_people_on_one_line(fills):
     assert "|other|" in lines[4]
 
 
-def test_the_name_stands_behind_a_header_that_shows_no_message(fills):
+def test_a_header_without_a_message_ends_with_the_name(fills):
     lines = tapewire("tail", fills, "--headers").out.splitlines()
     assert [line.split()[-1] for line in lines[1:]] == ["Fill", "5", "Fill"]
 
@@ -94,7 +94,7 @@ def test_bytes_instead_of_messages(fills):
 
 def test_only_messages(fills):
     out = tapewire("tail", fills, "--decode").out
-    assert "not decoded" in out
+    assert "cannot decode" in out
     assert "|" not in out
 
 
@@ -102,14 +102,14 @@ def test_a_type_is_given_by_its_name(fills):
     assert [r["seq"] for r in tapewire("tail", fills, "--json", "--type", "Fill").json] == [0, 2]
     ran = tapewire("tail", fills, "--type", "Fil")
     assert ran.code == 2
-    assert "known: Fill" in ran.err
+    assert "market data: Fill" in ran.err
 
 
 def test_grep_searches_the_decoded_text(fills):
     assert [r["seq"] for r in tapewire("tail", fills, "--json", "--grep", "venue=.XN").json] == [0]
 
 
-def test_a_damaged_types_file_is_told_and_bytes_are_shown(fills):
+def test_a_damaged_types_file_is_reported_and_bytes_are_shown(fills):
     (fills / "types.json").write_text('{"format": "tapewire-types", "version": 1, "types": [7]}')
     ran = tapewire("tail", fills, "--json")
     assert ran.code == 0
@@ -123,7 +123,7 @@ def test_text_that_is_not_utf8_is_shown_as_bytes(fills):
     assert "payload" in tapewire("tail", fills, "--json", "-n", 1).json[0]
 
 
-def test_a_follower_decodes_what_is_declared_after_it_began(tmp):
+def test_a_follower_decodes_types_that_are_declared_later(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         protocol.declare(writer, OldQuote)
         writer.append(0x3001, b"first")
@@ -204,7 +204,7 @@ for message in (OldQuote, Quote):
 
 @pytest.fixture
 def quotes(tmp):
-    """Two versions of a message in turn; the newer one has a `seq` of its own."""
+    """Two versions of a message in turn; the newer one has a field `seq`."""
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         for n in range(4):
             writer.append_message(OldQuote(n))
@@ -242,20 +242,20 @@ def test_a_record_that_is_not_the_message_is_damage(quotes, tmp, payload):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["--decode", "Nobody"], "known: Fill"),
+        (["--decode", "Nobody"], "market data: Fill"),
         (["--decode", "0x3001"], "types.json"),
         (["--decode", "Fill", "--type", "1"], "not both"),
     ],
 )
-def test_what_cannot_be_decoded_is_explained(fills, tmp, arguments, said):
+def test_invalid_decode_options_are_reported(fills, tmp, arguments, message):
     ran = tapewire("export", fills, "--to", tmp / "x.csv", *arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
 
 
-def test_a_class_is_made_for_what_is_met_and_not_for_all_a_log_knows(fills, monkeypatch):
+def test_a_class_is_made_only_for_message_types_that_are_decoded(fills, monkeypatch):
     made = []
     make = table.make_class
     monkeypatch.setattr(table, "make_class", lambda layout: made.append(layout) or make(layout))
@@ -269,7 +269,7 @@ def test_a_class_is_made_for_what_is_met_and_not_for_all_a_log_knows(fills, monk
     assert len(made) == 1
 
 
-def test_text_of_a_message_cannot_steer_a_terminal(tmp):
+def test_text_of_a_message_cannot_control_a_terminal(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         writer.append_message(protocol.replace(FILLS[0], venue="Ä\x9b\x7f\u2028"))
     shown = tapewire("tail", tmp / "q").out

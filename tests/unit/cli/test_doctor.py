@@ -20,7 +20,7 @@ FAULTS = {
 
 @pytest.fixture
 def bus(tmp):
-    """A bus with one of each mendable fault, each in a queue of its own, and one that is well."""
+    """A bus with one queue for each fault that can be fixed, and one queue without a fault."""
     root = tmp / "bus"
     for kind, spoil in FAULTS.items():
         spoil(faulty_bus.good(root / "streams" / kind / "queue"))
@@ -39,7 +39,7 @@ def kinds(seen):
 
 
 def verified(bus):
-    """What verify says of every queue, without how long it took."""
+    """The output of verify for every queue, without the duration."""
     lines = []
     for queue in sorted(bus.glob("streams/*/queue")):
         ran = tapewire("verify", queue)
@@ -47,7 +47,7 @@ def verified(bus):
     return lines
 
 
-def test_one_of_each_mendable_fault_is_one_line_each_and_all_can_be_mended(bus):
+def test_each_fault_is_one_line_and_all_are_fixed(bus):
     before = verified(bus)
     assert [code for _, code, _ in before] == [0] * 5
     ran = tapewire("doctor", bus)
@@ -60,13 +60,13 @@ def test_one_of_each_mendable_fault_is_one_line_each_and_all_can_be_mended(bus):
     assert lines[-1] == "5 queues: 4 findings"
     ran = tapewire("doctor", bus, "--fix", "--yes")
     assert ran.code == 0, ran.out
-    assert ran.out.splitlines()[-1] == "5 queues: well"
+    assert ran.out.splitlines()[-1] == "5 queues: no findings"
     ran = tapewire("doctor", bus)
-    assert (ran.code, ran.out) == (0, "5 queues: well\n")
+    assert (ran.code, ran.out) == (0, "5 queues: no findings\n")
     assert verified(bus) == before
 
 
-def test_fix_alone_says_what_it_would_do_and_does_nothing(bus):
+def test_fix_alone_prints_what_it_would_do_and_does_nothing(bus):
     files = {p: p.read_bytes() for p in bus.rglob("*") if p.is_file()}
     ran = tapewire("doctor", bus, "--fix")
     assert ran.code == 1
@@ -77,7 +77,7 @@ def test_fix_alone_says_what_it_would_do_and_does_nothing(bus):
     assert {p: p.read_bytes() for p in bus.rglob("*") if p.is_file()} == files
 
 
-def test_yes_without_fix_is_used_wrongly(bus):
+def test_yes_without_fix_is_a_usage_error(bus):
     assert tapewire("doctor", bus, "--yes").code == 2
 
 
@@ -91,7 +91,7 @@ def test_json_names_findings_and_fixes(bus):
     assert all(fix["done"] for fix in seen["fixes"])
 
 
-def test_all_faults_in_one_queue_are_mended_together(tmp):
+def test_all_faults_in_one_queue_are_fixed_together(tmp):
     queue = faulty_bus.good(tmp / "q")
     for kind, spoil in FAULTS.items():
         if kind != "unsealed-segment":  # a writer that opens the queue seals it
@@ -99,10 +99,10 @@ def test_all_faults_in_one_queue_are_mended_together(tmp):
     faulty_bus.unseal(queue)
     assert kinds(doctor(queue)[1]) == sorted(FAULTS)
     assert doctor(queue, "--fix", "--yes")[0] == 0
-    assert tapewire("doctor", tmp).out == "1 queue: well\n"
+    assert tapewire("doctor", tmp).out == "1 queue: no findings\n"
 
 
-def test_what_lives_is_no_finding_and_is_not_touched(tmp):
+def test_what_live_processes_use_is_not_a_finding_and_not_touched(tmp):
     with (
         tw.open_publisher(tmp / "q", segment_bytes=8192) as writer,
         tw.open_subscriber(tmp / "q", "r"),
@@ -122,7 +122,7 @@ def test_a_reader_that_stopped_just_now_may_be_spared(tmp):
     assert "dead-reader" in kinds(doctor(tmp)[1]), "by default its lock alone decides"
 
 
-def test_a_dead_pinned_reader_is_told_and_never_removed(tmp):
+def test_a_dead_pinned_reader_is_reported_and_never_removed(tmp):
     queue = faulty_bus.good(tmp / "q")
     faulty_bus.add_dead_reader(queue, pinned=True)
     code, seen = doctor(tmp, "--fix", "--yes")
@@ -130,7 +130,7 @@ def test_a_dead_pinned_reader_is_told_and_never_removed(tmp):
     assert (queue / "readers" / "gone.meta").exists()
 
 
-def test_a_lagging_reader_is_told(tmp):
+def test_a_lagging_reader_is_reported(tmp):
     queue = faulty_bus.good(tmp / "q")
     with tw.open_subscriber(queue, "slow"):
         assert doctor(tmp)[0] == 0
@@ -139,7 +139,7 @@ def test_a_lagging_reader_is_told(tmp):
     assert "20 records" in seen["findings"][0]["message"]
 
 
-def test_marks_of_a_process_that_is_gone_are_told_and_removed(tmp):
+def test_marks_of_a_process_that_is_gone_are_reported_and_removed(tmp):
     queue = faulty_bus.good(tmp / "q")
     (queue / "READY").touch()
     (queue / "LEASE").write_text('{"pid": 1}')
@@ -150,7 +150,7 @@ def test_marks_of_a_process_that_is_gone_are_told_and_removed(tmp):
     assert not (queue / "LEASE").exists()
 
 
-def test_notes_are_no_findings(tmp):
+def test_notes_are_not_findings(tmp):
     queue = faulty_bus.good(tmp / "q")
     (queue / "000000000.q.damaged").touch()
     with tw.open_subscriber(queue, "r", start="latest"):
@@ -160,7 +160,7 @@ def test_notes_are_no_findings(tmp):
     assert "note: damaged-copies: " in ran.out
 
 
-def test_what_cannot_be_read_is_a_finding_each(tmp):
+def test_an_unreadable_segment_is_a_finding(tmp):
     queue = crafted.write(tmp, crafted.numbered(0, 3), crafted.numbered(3, 3))
     crafted.patch(queue, 0, 0, b"xxxx")
     code, seen = doctor(tmp)
@@ -205,13 +205,13 @@ def test_a_reader_that_came_back_before_the_fix_is_kept(tmp):
     assert mend(finding) == ["reader 'gone' is gone already"]
 
 
-def test_an_open_segment_that_is_the_last_with_records_is_well(tmp):
+def test_an_open_segment_that_is_the_last_with_records_is_not_a_finding(tmp):
     queue = crafted.write(tmp, crafted.numbered(0, 3), [], sealed=[False, False])
     assert doctor(queue)[0] == 0
     assert qf.segment_ids(queue) == [0, 1]
 
 
-def test_marks_of_a_living_process_that_does_not_write_yet_are_left_alone(tmp):
+def test_marks_of_a_live_process_that_does_not_write_yet_are_left_alone(tmp):
     queue = faulty_bus.good(tmp / "q")
     bus_of.write_lease(queue)
     bus_of.mark_ready(queue)

@@ -1,4 +1,4 @@
-"""The page of the reading commands says what they take, and what the verdict asks for."""
+"""The reference page of the reading commands lists their options and the verdict's limits."""
 
 from pathlib import Path
 

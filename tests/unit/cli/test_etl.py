@@ -1,4 +1,4 @@
-"""`tapewire etl`: what is said where Spark cannot start, and what is refused before it does."""
+"""`tapewire etl`: errors when Spark cannot start, and errors that are reported before it starts."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ JOBS = [
 
 @pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize("arguments", JOBS, ids=lambda arguments: arguments[0])
-def test_without_a_java_runtime_it_says_so(arguments, tmp_path, monkeypatch):
+def test_a_missing_java_runtime_is_reported(arguments, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     ran = tapewire("etl", *arguments)
     assert ran.code == 2
@@ -41,38 +41,48 @@ def test_without_a_java_runtime_it_says_so(arguments, tmp_path, monkeypatch):
     assert "apt-get install" in ran.err
 
 
-def test_without_spark_it_says_how_to_install_it():
-    code, said = without_spark("refine", "raw", "clean")
+def test_without_pyspark_the_error_states_how_to_install_it():
+    code, output = without_spark("refine", ".", "clean")
     assert code == 2
-    assert "pip install 'tapewire[spark]'" in said
-    assert "Traceback" not in said
+    assert "pip install 'tapewire[spark]'" in output
+    assert "Traceback" not in output
 
 
-def test_help_does_not_need_spark():
-    code, said = without_spark("--help")
+def test_a_missing_source_is_reported_without_pyspark():
+    code, output = without_spark("refine", "not-there", "clean")
+    assert code == 4
+    assert "no such file or directory: not-there" in output
+
+
+@pytest.mark.parametrize("job", ["import", "refine", "compact", "features", "bars", "quality"])
+def test_help_does_not_need_pyspark(job):
+    code, output = without_spark(job, "--help")
     assert code == 0
-    assert all(job in said for job in ("import", "refine", "compact"))
+    assert f"etl {job} [OPTIONS]" in output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "message"),
     [
-        (("refine", "a", "b", "--conf", "nothing"), "not a setting"),
-        (("import", "a", "b", "--format", "nobody"), "not a format"),
-        (("import", "a", "b", "--format", "okx", "--option", "x=1"), "not an option"),
+        (("refine", "a", "b", "--conf", "nothing"), "invalid setting: --conf nothing"),
+        (("import", "a", "b", "--format", "nobody"), "unknown format: format=nobody"),
+        (
+            ("import", "a", "b", "--format", "okx", "--option", "x=1"),
+            "invalid option of this format: --option x=1",
+        ),
     ],
 )
-def test_what_cannot_be_is_refused_before_spark_starts(arguments, why, tmp_path, monkeypatch):
+def test_invalid_options_are_refused_before_spark_starts(arguments, message, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     ran = tapewire("etl", *arguments)
     assert ran.code == 2
-    assert why in ran.err
+    assert message in ran.err
 
 
 @pytest.mark.parametrize("midway", [True, False])
-def test_a_spark_that_is_stopped_midway_does_not_tell_of_its_tasks(midway):
-    said = []
-    context = SimpleNamespace(setLogLevel=said.append)
-    session = SimpleNamespace(_sc=context, stop=lambda: said.append("stopped"))
+def test_spark_logs_nothing_when_it_is_stopped_midway(midway):
+    calls = []
+    context = SimpleNamespace(setLogLevel=calls.append)
+    session = SimpleNamespace(_sc=context, stop=lambda: calls.append("stopped"))
     etl._stop(session, midway)
-    assert said == (["OFF", "stopped"] if midway else ["stopped"])
+    assert calls == (["OFF", "stopped"] if midway else ["stopped"])

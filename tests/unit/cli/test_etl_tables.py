@@ -1,9 +1,11 @@
-"""`tapewire etl features | bars | quality`: what is typed reaches the job as it was meant."""
+"""`tapewire etl features | bars | quality`: arguments and options reach the job."""
+
+import inspect
 
 import pytest
 from typer.testing import CliRunner
 
-from tapewire.cli import etl_tables
+from tapewire.cli import etl, etl_tables
 from tapewire.cli.app import app
 from tests.support.commands import tapewire
 
@@ -12,21 +14,36 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Run a command without Spark; ``(job, source, target, options)`` that it asks for."""
-    found = []
-    monkeypatch.setattr(
-        etl_tables,
-        "run_job",
-        lambda name, master, conf, as_json, source, target, **options: found.append(
-            (name, source, target, options)
-        ),
-    )
+    """Run a command without Spark; returns the job that it calls and the options it passes."""
+    from tapewire.spark import jobs
+
+    called = []
+
+    def record(name, signature):
+        def job(*positional, **named):
+            given = signature.bind(*positional, **named)
+            called.append((name, given.arguments))
+
+        return job
+
+    for name in ("bars", "compact", "features", "import_files", "quality", "refine"):
+        monkeypatch.setattr(jobs, name, record(name, inspect.signature(getattr(jobs, name))))
+
+    def run_job(name, job, source, master, conf, as_json):
+        called.append((name, {"source": source}))
+        job("session", "progress")
+
+    monkeypatch.setattr(etl, "run_job", run_job)
+    monkeypatch.setattr(etl_tables, "run_job", run_job)
 
     def run(*words):
         result = CliRunner().invoke(app, ["etl", *words])
         assert result.exit_code == 0, result.output
-        [(name, source, target, options)] = found
-        assert (source, target) == ("in", "out")
+        [(shown, checked), (name, options)] = called
+        assert shown == words[0]
+        assert checked == {"source": "in"}
+        assert (options.pop("spark"), options.pop("progress")) == ("session", "progress")
+        assert (options.pop("source"), options.pop("target")) == ("in", "out")
         return name, {key: value for key, value in options.items() if value is not None}
 
     return run
@@ -64,15 +81,46 @@ def test_quality(asked):
     }
 
 
-def test_every_job_is_a_command_with_its_own_help():
-    for job in ("features", "bars", "quality"):
-        shown = CliRunner().invoke(app, ["etl", job, "--help"])
-        assert shown.exit_code == 0, shown.output
-        assert f"etl {job} [OPTIONS]" in shown.output
+def test_refine(asked):
+    words = ["--late", "drop", "--lateness", "2", "--snapshot-seconds", "5", "--skip-damaged"]
+    name, options = asked("refine", "in", "out", *words)
+    assert name == "refine"
+    assert options == {
+        "late": "drop",
+        "lateness": 2.0,
+        "snapshot_seconds": 5.0,
+        "on_damage": "skip",
+        "shared": False,
+    }
+
+
+def test_compact(asked):
+    words = ["--to", "archive", "--target-bytes", "8192", "--codec", "snappy", "--yes"]
+    name, options = asked("compact", "in", "out", *words)
+    assert name == "compact"
+    assert options == {"to": "archive", "target_bytes": 8192, "codec": "snappy", "yes": True}
+
+
+def test_import(asked):
+    words = ["--format", "tardis", "--unit", "all", "--symbol", "X", "--option", "keep_wire=true"]
+    name, options = asked("import", "in", "out", *words)
+    assert name == "import_files"
+    assert options == {
+        "format": "tardis",
+        "unit": "all",
+        "options": {"symbols": ("X",), "keep_wire": True},
+    }
+
+
+@pytest.mark.parametrize("job", ["import", "refine", "compact", "features", "bars", "quality"])
+def test_every_job_is_a_command_with_its_own_help(job):
+    shown = CliRunner().invoke(app, ["etl", job, "--help"])
+    assert shown.exit_code == 0, shown.output
+    assert f"etl {job} [OPTIONS]" in shown.output
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "reported"),
     [
         (["bars", ".", "out", "--kind", "hour"], 2, "kind='hour'"),
         (["features", ".", "out", "--names", "mid,nosuch"], 2, "name='nosuch'"),
@@ -80,8 +128,8 @@ def test_every_job_is_a_command_with_its_own_help():
         (["quality", "not-there", "out"], 4, "not-there"),
     ],
 )
-def test_what_is_typed_wrongly_is_told_before_spark_starts(words, code, told, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")  # Spark, if it were started, would tell of that
+def test_invalid_arguments_are_reported_before_spark_starts(words, code, reported, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")  # Spark would report this if it were started
     ran = tapewire("etl", *words)
     assert ran.code == code
-    assert told in ran.err
+    assert reported in ran.err

@@ -1,4 +1,4 @@
-"""Names and marks that somebody else chose: commands show them, and obey none of them."""
+"""Untrusted names and lease files: commands show them, and are not affected by them."""
 
 import os
 
@@ -10,7 +10,7 @@ from tests.support.commands import tapewire
 
 @pytest.mark.parametrize("name", ["\x1b[2Jmd", "[red]md", "two\nlines"])
 @pytest.mark.parametrize("command", ["inspect", "doctor", "verify", "repair"])
-def test_a_name_does_nothing_to_the_terminal(tmp, command, name):
+def test_a_name_has_no_effect_on_the_terminal(tmp, command, name):
     queue = faulty_bus.good(tmp / "bus" / name)
     faulty_bus.add_temporary_file(queue)
     ran = tapewire(command, queue)
@@ -34,7 +34,7 @@ def test_a_name_that_is_not_utf8_is_shown_and_survives_json(tmp, command):
     assert [os.fsencode(path) for path in paths] == [os.fsencode(queue)]
 
 
-def test_an_error_about_a_name_does_nothing_to_the_terminal(tmp):
+def test_an_error_about_a_name_has_no_effect_on_the_terminal(tmp):
     ran = tapewire("inspect", tmp / "\x1b[2J")
     assert ran.code == 4
     assert "\x1b" not in ran.err
@@ -50,7 +50,7 @@ def test_the_command_to_copy_quotes_the_path(tmp):
     "lease",
     ['{"pid": NaN}', '{"pid": 1e999}', '{"a":' * 700 + "0" + "}" * 700, '{"a":["\\ud800"]}'],
 )
-def test_whatever_a_lease_says_the_answer_is_json(tmp, lease):
+def test_the_output_is_json_whatever_the_lease_contains(tmp, lease):
     queue = faulty_bus.good(tmp / "q")
     (queue / "LEASE").write_text(lease)
     ran = tapewire("inspect", queue, "--json")

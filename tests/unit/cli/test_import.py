@@ -32,17 +32,17 @@ def test_an_import_without_findings_exits_0_with_a_table_of_logs(tmp, clean):
 
 
 def test_the_help_names_every_format():
-    told = " ".join(tapewire("import", "--help").out.split())
-    assert [name for name in ingest.IMPORTERS if name not in told] == []
+    shown = " ".join(tapewire("import", "--help").out.split())
+    assert [name for name in ingest.IMPORTERS if name not in shown] == []
 
 
-def test_files_of_another_format_are_said_to_be(tmp, clean):
+def test_files_of_another_format_are_reported(tmp, clean):
     ran = tapewire("import", "okx", clean, "--to", tmp / "archive")
     assert ran.code == 1
-    assert "are these files of this format?" in ran.out
+    assert "check that the files are of this format" in ran.out
 
 
-def test_a_symbol_that_no_file_holds_exits_1_and_is_named(tmp, clean):
+def test_a_symbol_that_no_file_has_exits_1_and_is_named(tmp, clean):
     ran = tapewire("import", FORMAT, clean, "--to", tmp / "archive", "--symbol", "NOPE")
     assert (ran.code, "NOPE" in ran.err) == (1, True)
 
@@ -57,15 +57,15 @@ def test_bad_rows_and_gaps_exit_1_and_are_counted_by_reason(tmp, faulty):
     assert "gaps: 1" in ran.out
 
 
-def test_json_is_one_object_with_the_same(tmp, faulty):
+def test_json_is_one_object_with_the_same_values(tmp, faulty):
     ran = tapewire("import", FORMAT, faulty, "--to", tmp / "archive", "--json")
-    (told,) = ran.json
-    assert (told["bad_rows"], told["gaps"], told["already"]) == (11, 1, False)
-    assert told["records"] == sum(log["records"] for log in told["logs"])
-    assert list(told["untrusted"]) == ["binance_usdm/AAA/book"]
+    (reported,) = ran.json
+    assert (reported["bad_rows"], reported["gaps"], reported["already"]) == (11, 1, False)
+    assert reported["records"] == sum(log["records"] for log in reported["logs"])
+    assert list(reported["untrusted"]) == ["binance_usdm/AAA/book"]
 
 
-def test_a_second_time_says_already_imported_and_exits_the_same(tmp, faulty):
+def test_a_second_run_reports_already_imported_and_exits_the_same(tmp, faulty):
     first = tapewire("import", FORMAT, faulty, "--to", tmp / "archive")
     again = tapewire("import", FORMAT, faulty, "--to", tmp / "archive")
     assert again.out.startswith("already imported")
@@ -73,20 +73,20 @@ def test_a_second_time_says_already_imported_and_exits_the_same(tmp, faulty):
 
 
 def test_a_truncated_file_exits_3_and_is_named(tmp):
-    whole = gzip.compress(b"\n".join(futures_lines(3000)))
-    (tmp / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    complete = gzip.compress(b"\n".join(futures_lines(3000)))
+    (tmp / "cut.gz").write_bytes(complete[: len(complete) // 2])
     ran = tapewire("import", FORMAT, tmp / "cut.gz", "--to", tmp / "archive")
     assert ran.code == 3
     assert "cut.gz" in ran.err
 
 
-def test_a_file_that_is_not_there_exits_4(tmp):
+def test_a_missing_file_exits_4(tmp):
     ran = tapewire("import", FORMAT, tmp / "nothing.gz", "--to", tmp / "archive")
     assert ran.code == 4
     assert "nothing.gz" in ran.err
 
 
-def test_an_unknown_format_exits_2_and_lists_those_there_are(tmp, clean):
+def test_an_unknown_format_exits_2_and_lists_the_known_ones(tmp, clean):
     ran = tapewire("import", "nasdaq-by-post", clean, "--to", tmp / "archive")
     assert ran.code == 2
     assert "binance-spot" in ran.err
@@ -102,6 +102,6 @@ def test_options_reach_the_importer(tmp, clean):
 
 
 @pytest.mark.parametrize("option", ["colour=red", "size_scale", "size_scale=x", "keep_wire=maybe"])
-def test_an_option_that_is_none_exits_2(tmp, clean, option):
+def test_an_invalid_option_exits_2(tmp, clean, option):
     ran = tapewire("import", FORMAT, clean, "--to", tmp / "archive", "--option", option)
     assert ran.code == 2

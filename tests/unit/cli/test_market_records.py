@@ -79,14 +79,14 @@ def test_a_trade_that_was_never_declared_is_shown(log):
     assert (trade["price"], trade["qty"]) == (None, 2.5)
 
 
-def test_a_venues_own_bytes_are_text_where_they_are_some(log):
+def test_a_venues_own_bytes_are_text_if_they_are_utf8(log):
     assert fields(log, "--type", "VenueRaw") == [{"text": '{"u":1}'}]
     with tw.open_publisher(log) as writer:
         writer.append_message(market.VenueRaw(b"\xff\x00"))
     assert fields(log, "-n", 1) == [None]
 
 
-def test_a_line_for_people_says_the_same(log):
+def test_a_line_of_text_shows_the_same(log):
     shown = tapewire("tail", log, "--type", "BookEvent", "--grep", "snapshot").out
     assert 'symbol="BTCUSDT"' in shown
     assert 'bids=[["99999.50", "1.250"]]' in shown
@@ -96,7 +96,7 @@ def test_bytes_that_only_have_the_type_id_are_shown_as_bytes(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         for type_id in (*market.MESSAGES, market.BOOK_EVENT):
             writer.append(type_id, b"mine")
-        writer.append(market.TRADE_TICK, b"\xff" * 64)  # scales that no number has
+        writer.append(market.TRADE_TICK, b"\xff" * 64)  # invalid scales
         writer.append(market.BOOK_EVENT, b"\xff" * 64)
     records = tapewire("tail", tmp / "q", "--json").json
     assert [record["type"] for record in records[:5]] == [None] * 5
@@ -105,10 +105,10 @@ def test_bytes_that_only_have_the_type_id_are_shown_as_bytes(tmp):
     assert tapewire("tail", tmp / "q").code == 0
 
 
-def test_a_damaged_file_of_instruments_is_reported_and_passed_over(log):
+def test_a_damaged_file_of_instruments_is_reported_and_ignored(log):
     (log.parent / "instruments.json").write_text("{")
     ran = tapewire("tail", log, "--json", "--type", "BookEvent")
-    assert "instruments are shown by their numbers" in ran.err
+    assert "instruments are shown by their ids" in ran.err
     assert [record["fields"]["symbol"] for record in ran.json] == [None] * 4
 
 
@@ -135,7 +135,7 @@ def test_book_events_become_columns_of_parquet(log, tmp):
     assert table.schema.field("price_scale").type == "uint8"
 
 
-def test_a_broken_event_is_named_or_left_out(log, tmp):
+def test_an_invalid_event_is_reported_or_skipped(log, tmp):
     with tw.open_publisher(log) as writer:
         writer.append(market.BOOK_EVENT, b"junk")
         writer.append(market.BOOK_EVENT, market.reset(BTC, 2), timestamp_ns=2)

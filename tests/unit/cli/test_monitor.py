@@ -1,4 +1,4 @@
-"""`tapewire monitor` and `tapewire metrics`, run as a person runs them."""
+"""`tapewire monitor` and `tapewire metrics` as commands."""
 
 import contextlib
 import dataclasses
@@ -70,16 +70,16 @@ def test_once_prints_one_table_and_a_finding_is_exit_code_1(bus, tapewire):
     assert "\x1b" not in done.stdout
 
 
-def test_once_as_json_is_one_object_and_exit_code_0_when_all_is_well(bus, tapewire):
+def test_once_as_json_is_one_object_and_exit_code_0_without_alerts(bus, tapewire):
     done = tapewire("monitor", bus, "--once", "--json", "--interval", 0.05, "--lag-seconds", 1000)
     assert (done.returncode, done.stderr) == (0, "")
     (queue,) = json.loads(done.stdout)["queues"]
     assert queue["last_seq"] == 99
-    assert queue["records_per_second"] == 0.0  # a rate needs two looks
+    assert queue["records_per_second"] == 0.0  # no new records between the samples
     assert queue["readers"][0]["lag_records"] == 99
 
 
-def test_json_streams_a_snapshot_a_line_until_interrupted(tmp):
+def test_json_streams_one_snapshot_per_line_until_interrupted(tmp):
     with Child(WRITER, tmp / "bus" / "md", 1 << 20) as writer:
         writer.expect("ready")
         command = [*TAPEWIRE, "monitor", tmp / "bus", "--json", "--interval", "0.05"]
@@ -102,7 +102,7 @@ def test_json_streams_a_snapshot_a_line_until_interrupted(tmp):
 
 
 @pytest.mark.parametrize("command", [["monitor", "--web"], ["metrics", "--port", "0"]])
-def test_servers_say_where_they_are_and_end_with_ctrl_c(bus, command):
+def test_servers_print_their_url_and_end_with_ctrl_c(bus, command):
     with subprocess.Popen(
         [*TAPEWIRE, command[0], bus, *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -118,7 +118,7 @@ def test_servers_say_where_they_are_and_end_with_ctrl_c(bus, command):
             process.kill()
 
 
-def test_an_address_that_others_reach_is_warned_of(bus):
+def test_a_public_address_causes_a_warning(bus):
     command = [*TAPEWIRE, "metrics", bus, "--port", "0", "--bind", "0.0.0.0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
@@ -128,7 +128,7 @@ def test_an_address_that_others_reach_is_warned_of(bus):
             process.kill()
 
 
-def test_a_port_that_is_taken_is_said(bus, tapewire):
+def test_a_port_in_use_is_reported(bus, tapewire):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = tapewire("monitor", bus, "--web", "--port", port)
@@ -136,7 +136,7 @@ def test_a_port_that_is_taken_is_said(bus, tapewire):
     assert f"port={port}" in done.stderr
 
 
-def test_metrics_once_prints_the_exposition_and_json_a_sample_a_line(bus, tapewire):
+def test_metrics_once_prints_the_exposition_and_json_one_sample_per_line(bus, tapewire):
     queue = 'queue="streams/clean/binance_spot/BTCUSDT/book/queue"'
     done = tapewire("metrics", bus, "--once")
     assert (done.returncode, done.stderr) == (0, "")
@@ -147,13 +147,13 @@ def test_metrics_once_prints_the_exposition_and_json_a_sample_a_line(bus, tapewi
 
 
 @pytest.mark.parametrize("command", ["monitor", "metrics"])
-def test_a_bus_that_is_not_there_is_exit_code_4(tmp, command, tapewire):
+def test_a_missing_bus_exits_4(tmp, command, tapewire):
     done = tapewire(command, tmp / "nowhere", "--once")
     assert done.returncode == 4
     assert "nowhere" in done.stderr
 
 
-def test_the_live_view_without_a_terminal_says_what_to_use(bus, tapewire):
+def test_the_live_view_without_a_terminal_names_the_alternatives(bus, tapewire):
     done = tapewire("monitor", bus)
     assert done.returncode == 2
     assert "--once" in done.stderr

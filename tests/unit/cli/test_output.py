@@ -1,4 +1,4 @@
-"""What all commands have in common."""
+"""What all commands share."""
 
 import os
 import signal
@@ -8,19 +8,19 @@ import pytest
 from tapewire.cli.output import interruptible
 
 
-def test_an_error_of_cleaning_up_does_not_take_the_place_of_ctrl_c():
+def test_an_error_during_clean_up_does_not_replace_ctrl_c():
     def clean_up_badly():
         with interruptible():
             try:
                 os.kill(os.getpid(), signal.SIGINT)
             finally:
-                raise RuntimeError("what a library makes of it")
+                raise RuntimeError("raised by a library")
 
     with pytest.raises(SystemExit) as ended:
         clean_up_badly()
     assert ended.value.code == 128 + signal.SIGINT
 
 
-def test_an_error_that_nobody_interrupted_stays_one():
+def test_an_error_without_a_signal_is_raised():
     with pytest.raises(RuntimeError), interruptible():
         raise RuntimeError

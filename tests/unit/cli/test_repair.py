@@ -1,4 +1,4 @@
-"""`tapewire repair`: the dry run says what is then done, and changes nothing."""
+"""`tapewire repair`: the dry run prints what --yes then does, and changes nothing."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ from tests.support import queue_format as qf
 from tests.support.commands import tapewire
 
 
-def contents(folder):
-    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+def contents(directory):
+    return {p.relative_to(directory): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
 
 
 def crashed(tmp):
-    """A log in which somebody was killed in an append, with a segment left open below."""
+    """A queue whose writer was killed in an append, with an earlier segment not sealed."""
     queue = crafted.write(
         tmp, *(crafted.numbered(n, 3) for n in (0, 3, 6)), sealed=[False, True, False]
     )
@@ -40,7 +40,7 @@ def killed(tmp):
 
 
 def beyond(tmp):
-    """A reader has committed past the end: a loss of power took what it read."""
+    """A reader has committed past the end: a power failure lost the records that it had read."""
     queue = crafted.write(tmp, crafted.numbered(0, 3))
     (queue / "readers").mkdir()
     (queue / "readers" / "r.meta").write_bytes(qf.reader_meta(qf.reader_slot(0, 2048, 1)))
@@ -48,16 +48,16 @@ def beyond(tmp):
 
 
 @pytest.mark.parametrize("make", [crashed, damaged, killed, beyond])
-def test_a_dry_run_says_what_is_then_done_and_changes_nothing(tmp, make):
+def test_a_dry_run_prints_what_is_done_with_yes_and_changes_nothing(tmp, make):
     queue = make(tmp)
     before = contents(queue)
     dry = tapewire("repair", queue, "--json")
     assert dry.code == 1
     assert contents(queue) == before
     assert list(tmp.iterdir()) == [queue]  # the copy is gone
-    wet = tapewire("repair", queue, "--yes", "--json")
-    assert wet.code == 0
-    planned, done = dry.json[0], wet.json[0]
+    real = tapewire("repair", queue, "--yes", "--json")
+    assert real.code == 0
+    planned, done = dry.json[0], real.json[0]
     assert planned["actions"]
     assert (planned.pop("rehearsed"), done.pop("rehearsed")) == (True, False)
     assert planned == done
@@ -65,7 +65,7 @@ def test_a_dry_run_says_what_is_then_done_and_changes_nothing(tmp, make):
     assert (again.code, again.out.splitlines()[0]) == (0, "nothing to repair")
 
 
-def test_what_is_done_is_named(tmp):
+def test_every_action_is_printed(tmp):
     out = tapewire("repair", crashed(tmp), "--yes").out
     assert "removed the temporary file 000000003.q.tmp" in out
     assert "sealed segment 0" in out
@@ -73,7 +73,7 @@ def test_what_is_done_is_named(tmp):
     assert "the next record gets sequence number 9" in out
 
 
-def test_damage_is_fenced_off_and_a_copy_kept(tmp):
+def test_damage_becomes_padding_and_a_copy_is_kept(tmp):
     queue = damaged(tmp)
     (done,) = tapewire("repair", queue, "--yes", "--json").json
     assert (done["damaged"], done["next_seq"]) == (1, 5)
@@ -83,7 +83,7 @@ def test_damage_is_fenced_off_and_a_copy_kept(tmp):
     assert tapewire("verify", queue, "--json").json[0]["gaps_found"] == 1
 
 
-def test_a_dry_run_looks_at_every_segment(tmp, monkeypatch):
+def test_a_dry_run_examines_every_segment(tmp, monkeypatch):
     queue = faulty_bus.good(tmp / "q", records=60)
     (queue / "000000099.q.tmp").touch()
     copied = []
@@ -124,7 +124,7 @@ def test_the_control_file_of_another_queue_is_replaced(tmp):
 
 
 @pytest.mark.parametrize("flags", [[], ["--yes"]])
-def test_a_living_writer_is_left_alone(tmp, flags):
+def test_a_live_writer_is_left_alone(tmp, flags):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         ran = tapewire("repair", tmp / "q", *flags)
         assert ran.code == 2
@@ -146,7 +146,7 @@ def test_damage_of_control_file_and_all_segment_headers_exits_3(tmp, flags):
 
 
 @pytest.mark.parametrize("damage", ["zeroed", "cut", "missing"])
-def test_a_damaged_control_file_is_made_again_from_the_segments(tmp, damage):
+def test_a_damaged_control_file_is_rebuilt_from_the_segments(tmp, damage):
     queue = faulty_bus.good(tmp / "q")
     control = queue / "control.meta"
     before = control.read_bytes()
@@ -176,7 +176,7 @@ def test_nothing_is_copied_through_links_and_pipes(tmp, make):
     assert list(tmp.iterdir()) == [queue]
 
 
-def test_a_folder_in_the_place_of_a_file_is_named_and_leaves_nothing_open(tmp):
+def test_a_directory_in_place_of_a_file_is_reported_and_leaves_nothing_open(tmp):
     queue = faulty_bus.good(tmp / "q")
     (queue / "stats.meta").unlink()
     (queue / "stats.meta").mkdir()
@@ -186,7 +186,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_leaves_nothing_open(tmp):
     assert os.listdir("/proc/self/fd") == open_before
 
 
-def test_a_dry_run_does_not_fill_the_disk_of_living_queues(tmp, monkeypatch):
+def test_a_dry_run_does_not_fill_the_disk_of_live_queues(tmp, monkeypatch):
     queue = crashed(tmp)
     before = contents(tmp)
     real = os.statvfs

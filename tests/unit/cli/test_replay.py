@@ -27,13 +27,13 @@ from tests.support.commands import tapewire
 
 @pytest.fixture
 def log(tmp):
-    """60 records of two books, one diff of the first lost, good again by a snapshot."""
+    """60 records of two books; a diff of the first is lost, and a snapshot restores the book."""
     feeds = [L2Feed(BTC, 1), L2Feed(ETH, 2)]
     write_l2(tmp / "q", 60, feeds=feeds, lose={24}, snapshot_every=20)
     return tmp / "q"
 
 
-def test_a_change_of_the_top_is_a_line_and_a_summary_ends_it(log):
+def test_each_change_of_the_best_level_is_a_line_before_the_summary(log):
     done = tapewire("replay", log, "--symbol", "BTCUSDT")
     first, *_ = done.out.splitlines()
     assert (
@@ -44,7 +44,7 @@ def test_a_change_of_the_top_is_a_line_and_a_summary_ends_it(log):
     assert done.code == 1
 
 
-def test_json_is_a_line_for_each_and_a_summary(log):
+def test_json_is_one_line_per_step_and_a_summary(log):
     lines = tapewire("replay", log, "--levels", 2, "--json").json
     assert {line["what"] for line in lines} == {"book", "summary"}
     assert lines[0]["bids"] == [["100.00", "0.001"], ["99.99", "0.002"]]
@@ -81,8 +81,8 @@ def test_trades_are_shown(log):
         time = START_NS + 60 * STEP_NS
         writer.append(TRADE_TICK, trade(BTC, time, 10_001, 5, 77), timestamp_ns=time)
     assert "binance:BTCUSDT  trade 0.005 at 100.01" in tapewire("replay", log).out
-    told = tapewire("replay", log, "--json").json[-2]
-    assert (told["what"], told["price"], told["trade_id"]) == ("trade", "100.01", 77)
+    line = tapewire("replay", log, "--json").json[-2]
+    assert (line["what"], line["price"], line["trade_id"]) == ("trade", "100.01", 77)
 
 
 def test_damage_is_a_gap_and_exit_code_3(tmp):
@@ -98,15 +98,15 @@ def test_damage_is_a_gap_and_exit_code_3(tmp):
     ("arguments", "code"),
     [(["--symbol", "NONE"], 2), (["--from", "yesterday"], 2), (["--speed", "0"], 2)],
 )
-def test_replay_used_wrongly(log, arguments, code):
+def test_replay_usage_errors(log, arguments, code):
     assert tapewire("replay", log, *arguments).code == code
 
 
-def test_replay_of_nothing_is_not_found(tmp):
+def test_replay_of_a_missing_log_is_not_found(tmp):
     assert tapewire("replay", tmp / "none").code == 4
 
 
-def test_the_snapshotter_saves_to_the_end_and_tells_of_it(log):
+def test_the_snapshotter_saves_to_the_end_and_reports_it(log):
     done = tapewire("snapshotter", log, "--once", "--records", 20, "--json")
     assert done.code == 0
     assert [(line["what"], line["last_seq"]) for line in done.json] == [
@@ -119,7 +119,7 @@ def test_the_snapshotter_saves_to_the_end_and_tells_of_it(log):
     assert tapewire("snapshotter", log, "--once").out == "done  nothing new in the log\n"
 
 
-def test_the_snapshotter_says_for_people_when_a_round_saved_nothing(tmp):
+def test_the_snapshotter_prints_when_a_round_saved_nothing(tmp):
     diff = L2Feed().diff(START_NS)
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
         writer.append(BOOK_EVENT, diff, timestamp_ns=START_NS)
@@ -131,14 +131,14 @@ def test_the_snapshotter_says_for_people_when_a_round_saved_nothing(tmp):
     ]
 
 
-def test_the_snapshotter_reports_what_it_passed_over(log):
+def test_the_snapshotter_reports_skipped_snapshots(log):
     tapewire("snapshotter", log, "--once", "--records", 20)
     snapshots.files(log, BTC.venue_id, BTC.market_id)[-1].path.write_bytes(b"")
     done = tapewire("snapshotter", log, "--once")
-    assert (done.code, "passed over" in done.err) == (1, True)
+    assert (done.code, "skipped" in done.err) == (1, True)
 
 
-def test_a_snapshotter_follows_and_ends_well_at_sigterm(log, eventually):
+def test_a_snapshotter_follows_and_exits_0_at_sigterm(log, eventually):
     command = [sys.executable, "-m", "tapewire.cli", "snapshotter", str(log), "--records", "10"]
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""`tapewire verify`: what is right passes, and every kind of damage is found and placed."""
+"""`tapewire verify`: a valid log passes; every kind of damage is found and located."""
 
 import os
 import tarfile
@@ -21,10 +21,10 @@ def verify(queue):
     return ran.code, verdict
 
 
-def fingerprint(folder):
+def fingerprint(directory):
     return {
         path: (path.read_bytes(), path.stat().st_mtime_ns)
-        for path in folder.rglob("*")
+        for path in directory.rglob("*")
         if path.is_file()
     }
 
@@ -39,12 +39,13 @@ def test_a_good_queue_passes_and_is_not_touched(tmp):
     assert fingerprint(queue) == before
     ran = tapewire("verify", queue)
     assert ran.out == (
-        "queue q: 20 records, 0 … 19, 17.6 KiB of payload: every checksum and number is right\n"
+        "queue q: 20 records, 0 … 19, 17.6 KiB of payload: "
+        "all checksums and sequence numbers are valid\n"
     )
     assert "/s" in ran.err
 
 
-def test_a_live_queue_is_read_up_to_where_it_ended(tmp):
+def test_a_live_queue_is_read_up_to_its_end_at_the_start(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         writer.append_batch(1, [b"x"] * 500)
         code, verdict = verify(tmp / "q")
@@ -54,7 +55,7 @@ def test_a_live_queue_is_read_up_to_where_it_ended(tmp):
 def test_an_empty_queue_passes(tmp):
     tw.open_publisher(tmp / "q", segment_bytes=8192).close()
     assert verify(tmp / "q")[1]["records"] == 0
-    assert "q: 0 records, 0 B of payload: every" in tapewire("verify", tmp / "q").out
+    assert "q: 0 records, 0 B of payload: all" in tapewire("verify", tmp / "q").out
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def six(tmp):
     return crafted.write(tmp, crafted.numbered(0, 3), crafted.numbered(3, 3))
 
 
-def test_a_damaged_header_is_placed_and_what_was_lost_is_named(six):
+def test_a_damaged_header_is_located_and_the_lost_records_are_named(six):
     crafted.damage(six, 0, 64 + 128)
     code, verdict = verify(six)
     assert (code, verdict["records"], verdict["damaged_places"]) == (3, 5, 1)
@@ -114,7 +115,7 @@ def test_a_missing_segment_is_reported_and_read_past(tmp):
     assert (code, verdict["records"], verdict["complete"]) == (3, 6, True)
 
 
-def test_what_retention_removes_meanwhile_is_no_damage(tmp):
+def test_segments_that_retention_removes_meanwhile_are_not_damage(tmp):
     from tapewire.queue.verification import Verification
 
     queue = crafted.write(tmp, *(crafted.numbered(n, 3) for n in (0, 3, 6)))
@@ -125,10 +126,10 @@ def test_what_retention_removes_meanwhile_is_no_damage(tmp):
             pass
         verdict = check.verdict()
     assert (verdict.intact, verdict.retired) == (True, 1)
-    assert (verdict.records, verdict.last_seq) == (6, 8)  # the first is mapped still
+    assert (verdict.records, verdict.last_seq) == (6, 8)  # the first segment is still mapped
 
 
-def test_an_overtaken_reader_is_no_fault_of_the_log(tmp):
+def test_an_overtaken_reader_is_not_damage_of_the_log(tmp):
     queue = crafted.write(tmp, *(crafted.numbered(n, 3) for n in (0, 3, 6)))
     faulty_bus.add_dead_reader(queue)
     qf.segment_path(queue, 0).unlink()
@@ -144,21 +145,21 @@ def test_a_damaged_segment_header_is_reported_and_read_past(tmp):
     assert verdict["last_seq"] == 8
 
 
-def test_damage_that_nothing_right_follows_ends_the_reading(tmp):
+def test_damage_without_a_valid_record_after_it_ends_the_reading(tmp):
     queue = crafted.write(tmp, crafted.numbered(0, 3))
     crafted.damage(queue, 0, 64 + 256)
     code, verdict = verify(queue)
     assert (code, verdict["records"], verdict["complete"]) == (3, 2, False)
-    assert "what lies behind was not read" in tapewire("verify", queue).out
+    assert "the rest of the log was not read" in tapewire("verify", queue).out
 
 
-def test_a_commit_word_that_was_lost_at_the_end_is_found(tmp):
+def test_a_lost_commit_word_at_the_end_is_found(tmp):
     queue = crafted.write(tmp, crafted.numbered(0, 3))
     crafted.patch(queue, 0, 64 + 256, bytes(4))
     assert verify(queue)[0] == 3
 
 
-def test_a_damaged_seek_index_costs_no_record_and_exits_1(tmp):
+def test_a_damaged_seek_index_loses_no_record_and_exits_1(tmp):
     queue = faulty_bus.good(tmp / "q")
     index = qf.index_path(queue, 1)
     data = bytearray(index.read_bytes())
@@ -170,7 +171,7 @@ def test_a_damaged_seek_index_costs_no_record_and_exits_1(tmp):
 
 
 @pytest.mark.parametrize(("name", "restarts"), [("basic", 0), ("dense", 0), ("restart", 2)])
-def test_queues_that_chronicle_rs_wrote_pass_and_restarts_are_told(tmp, name, restarts):
+def test_queues_of_chronicle_rs_pass_and_restarts_are_reported(tmp, name, restarts):
     with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
         archive.extractall(tmp, filter="data")
     code, verdict = verify(tmp / name)
@@ -179,7 +180,7 @@ def test_queues_that_chronicle_rs_wrote_pass_and_restarts_are_told(tmp, name, re
     for restart in verdict["restarts"]:
         assert restart["to_seq"] == 0
     if restarts:
-        assert "restart: numbers begin anew behind" in tapewire("verify", tmp / name).out
+        assert "restart: sequence numbers start again after" in tapewire("verify", tmp / name).out
 
 
 def test_more_damage_than_can_be_listed_is_counted(tmp, monkeypatch):
@@ -187,11 +188,11 @@ def test_more_damage_than_can_be_listed_is_counted(tmp, monkeypatch):
     queue = crafted.write(tmp, [b"".join(crafted.numbered(n, 1)) for n in (0, 5, 10)])
     _, verdict = verify(queue)
     assert (verdict["gaps_found"], len(verdict["gaps"])) == (2, 1)
-    assert "and 1 gaps more" in tapewire("verify", queue).out
+    assert "and 1 more gaps" in tapewire("verify", queue).out
 
 
 def prepared(queue):
-    """The same queue and, as a killed writer may leave it, an empty segment ahead of its end."""
+    """Add an empty segment after the end, as a killed writer may leave one."""
     ahead = max(at for at, _ in qf.stored_records(queue)) + 1
     with tw.open_publisher(queue, require_prealloc=True) as writer:
         wait_until(qf.segment_path(queue, ahead).exists)
@@ -200,8 +201,8 @@ def prepared(queue):
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["", "with an empty segment ahead"])
 @pytest.mark.parametrize("segment", [1, 3])
-@pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
-def test_something_else_in_the_place_of_a_segment_is_damage_and_the_rest_is_read(
+@pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
+def test_another_kind_of_file_in_place_of_a_segment_is_damage_and_the_rest_is_read(
     queue, segment, kind, ahead
 ):
     if ahead:
@@ -211,7 +212,7 @@ def test_something_else_in_the_place_of_a_segment_is_damage_and_the_rest_is_read
     path = qf.segment_path(queue, segment)
     path.unlink()
     {
-        "folder": path.mkdir,
+        "directory": path.mkdir,
         "link": lambda: path.symlink_to("/etc/passwd"),
         "pipe": lambda: os.mkfifo(path),
     }[kind]()

@@ -1,4 +1,4 @@
-"""`tapewire export`: a log to Parquet, CSV, JSON lines or Arrow."""
+"""`tapewire export`: write a log as Parquet, CSV, JSON lines or Arrow."""
 
 from tapewire.cli.export.command import export
 

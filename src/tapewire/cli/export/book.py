@@ -1,4 +1,4 @@
-"""Book events as the columns of a file: a row for each level, or for each order's event."""
+"""Book events as columns of a file: one row per price level, or per order event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tapewire.protocol.market import BookEvent, levels_of
 
 __all__ = ["BookColumns"]
 
-# Name, Arrow type, and whether every row has it.
+# Name, Arrow type, and whether every row has a value.
 _COLUMNS = (
     ("seq", "uint64", True),
     ("timestamp_ns", "int64", True),
@@ -47,16 +47,16 @@ _NO_ORDER = (None,) * 8
 
 
 class BookColumns:
-    """One row a level: bids (side 1), then asks (side 2), as they stand in the event.
+    """One row per level: bids (side 1), then asks (side 2), in the order of the event.
 
-    An order's event is one row, with its `order_type` and ids. An event without levels, a reset or
-    a heartbeat, is one row too, with nothing behind its header: no event is lost.
+    An order event is one row, with its `order_type` and ids. An event without levels, such as a
+    reset or a heartbeat, is one row with the header's columns only, so no event is lost.
     """
 
     names: tuple[str, ...] = tuple(name for name, _, _ in _COLUMNS)
 
     def admit(self, batch: Batch, refused: Refused) -> Iterator[Batch]:
-        """Whole where all is right; else without the events that are refused."""
+        """The complete batch if all its events are valid, otherwise the valid ones one by one."""
         try:
             levels_of(batch)
         except (CorruptRecord, UnsupportedVersion):
@@ -71,12 +71,12 @@ class BookColumns:
             yield batch
 
     def text_rows(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
-        """Numbers; nothing for what a row does not have."""
+        """Integers, and None for columns that a row does not have."""
         for record in batch:
             yield from _rows(record)
 
     def arrow_schema(self) -> Any:
-        """Numbers as they lie in the events."""
+        """The integer types of the events."""
         import pyarrow as pa
 
         return pa.schema(

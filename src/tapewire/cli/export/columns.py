@@ -1,4 +1,4 @@
-"""How records become the columns of a file: as they are, or as the fields of a message."""
+"""Records as columns of a file: unchanged, or as the fields of a message."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "MessageColumns", "RawColumns", "sizes_of"]
 
-# Told of a record that cannot be written; raises, or returns to leave it out.
+# Called with the error of a record that cannot be written; raises, or returns to skip the record.
 Refused = Callable[[CorruptRecord], None]
 
 
 class Columns(Protocol):
-    """How a batch becomes columns."""
+    """Converts a batch into columns."""
 
     names: tuple[str, ...]
 
     def admit(self, batch: Batch, refused: Refused) -> Iterator[Batch]:
-        """The batch in pieces that the other methods take; what cannot be written is refused."""
+        """Split the batch into pieces for the other methods; refuse what cannot be written."""
         ...
 
     def text_rows(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
-        """The rows as CSV has them."""
+        """The rows for CSV."""
         ...
 
     def arrow_schema(self) -> Any:
@@ -38,7 +38,7 @@ class Columns(Protocol):
         ...
 
     def arrow(self, batch: Batch) -> Any:
-        """The rows as a `pyarrow.RecordBatch` of that schema, which holds nothing of the log."""
+        """The rows as a `pyarrow.RecordBatch` of that schema, copied from the log."""
         ...
 
 
@@ -48,12 +48,12 @@ def sizes_of(batch: Batch) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 class RawColumns:
-    """The record as it is: number, time, type, flags, bytes."""
+    """The record unchanged: sequence number, time, type, flags, bytes."""
 
     names: tuple[str, ...] = ("seq", "timestamp_ns", "type_id", "flags", "payload")
 
     def admit(self, batch: Batch, refused: Refused) -> Iterator[Batch]:
-        """Takes everything."""
+        """Admit every record."""
         yield batch
 
     def text_rows(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
@@ -64,7 +64,7 @@ class RawColumns:
             yield (*row, batch.payload(i).hex())
 
     def arrow_schema(self) -> Any:
-        """Payloads as plain `binary`, which every reader of Parquet and Arrow knows."""
+        """Payloads as plain `binary`, which every reader of Parquet and Arrow supports."""
         import pyarrow as pa
 
         kinds = (pa.uint64(), pa.int64(), pa.uint16(), pa.uint16(), pa.binary())
@@ -78,19 +78,19 @@ class RawColumns:
 
 
 class MessageColumns:
-    """The fields of one message; those that a version does not have are null.
+    """The fields of one message; fields that a version does not have are null.
 
-    Number, time and flags of the record come first; where the message has a field of that name,
-    the record's is called `record_…`.
+    Sequence number, time and flags of the record come first. If the message has a field of that
+    name, the record's column is called `record_…`.
 
     Raises:
-        InvalidMessage: Versions have fields of one name and different types.
+        InvalidMessage: Two versions have a field of the same name with different types.
     """
 
     def __init__(self, layouts: list[MessageLayout]) -> None:
         self._by_size = {layout.size: layout for layout in layouts}
         self._fields: dict[str, Field] = {}
-        for layout in reversed(layouts):  # the newest gives the order
+        for layout in reversed(layouts):  # the newest version determines the order
             for field in layout.fields:
                 known = self._fields.setdefault(field.name, field)
                 if known.type != field.type:
@@ -107,7 +107,7 @@ class MessageColumns:
         self.names: tuple[str, ...] = (*own, *self._fields)
 
     def admit(self, batch: Batch, refused: Refused) -> Iterator[Batch]:
-        """In runs of one version each; a payload of none, or text that is none, is refused."""
+        """Split into runs of one version; refuse payloads of no version and invalid text."""
         sizes = sizes_of(batch)
         starts = np.flatnonzero(np.diff(sizes, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(batch)], strict=True):
@@ -115,7 +115,7 @@ class MessageColumns:
             layout = self._by_size.get(int(sizes[start]))
             if layout is None:
                 for record in run:
-                    refused(_refusal(record.seq, f"no version of it has {len(record)} bytes"))
+                    refused(_refusal(record.seq, f"no version has this size: size={len(record)}"))
             else:
                 yield from self._readable(run, layout, refused)
 
@@ -140,7 +140,7 @@ class MessageColumns:
                 yield run[i : i + 1]
 
     def text_rows(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
-        """Bytes in hexadecimal, arrays as JSON lists, nothing for what a version does not have."""
+        """Bytes in hexadecimal, arrays as JSON lists, None for fields that a version lacks."""
         layout = self._layout_of(batch)
         rows = batch.view(layout.dtype)
         present = {field.name for field in layout.fields}
@@ -161,7 +161,7 @@ class MessageColumns:
         yield from zip(*columns, strict=True)
 
     def arrow_schema(self) -> Any:
-        """Numbers as they are; `char` as strings, `raw` and arrays of a fixed size."""
+        """Numbers in their own type, `char` as strings, `raw` and arrays of a fixed size."""
         import pyarrow as pa
 
         own = zip(self.names, (pa.uint64(), pa.int64(), pa.uint16()), strict=False)
@@ -197,7 +197,7 @@ class MessageColumns:
 
 
 def _refusal(seq: int, why: str) -> CorruptRecord:
-    return CorruptRecord(f"a record is not the message it says it is: seq={seq}, {why}")
+    return CorruptRecord(f"the payload does not match the record's type: seq={seq}, {why}")
 
 
 def _text_of(values: list[Any]) -> list[Any]:
@@ -228,7 +228,7 @@ def _arrow_column(field: Field, values: np.ndarray[Any, Any]) -> Any:
         data = pa.py_buffer(np.ascontiguousarray(values))
         return pa.FixedSizeBinaryArray.from_buffers(_arrow_type(field), len(values), [None, data])
     if field.type.name == "bool8":
-        values = values.view("u1") != 0  # any byte but 0, as `decode` has it
+        values = values.view("u1") != 0  # any byte but 0 is true, as in `decode`
     flat = pa.array(np.array(values).reshape(-1))
     if field.type.array:
         return pa.FixedSizeListArray.from_arrays(flat, field.type.count)

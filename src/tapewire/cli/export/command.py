@@ -1,4 +1,4 @@
-"""`tapewire export`: a log, or a part of it, as a file for other tools."""
+"""`tapewire export`: write a log, or a part of it, to a file for other tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
-# Formats, and the endings of file names that mean them.
+# Formats, and their file extensions.
 FORMATS = {
     "csv": (".csv",),
     "jsonl": (".jsonl", ".ndjson"),
@@ -43,9 +43,12 @@ STANDARD_OUTPUT = "-"
 
 
 def export(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="A log: the folder of a queue.")],
+    log: Annotated[
+        str, typer.Argument(metavar="LOG", help="A log, such as the directory of a queue.")
+    ],
     file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="The file to write; or give --to.")
+        str | None,
+        typer.Argument(metavar="FILE", help="File to write; - or none: text to standard output."),
     ] = None,
     to: Annotated[
         str | None,
@@ -54,7 +57,7 @@ def export(
             "-o",
             "--output",
             metavar="FILE",
-            help="The same. Neither, or -: text to standard output.",
+            help="Same as the argument FILE.",
         ),
     ] = None,
     format_: Annotated[
@@ -62,42 +65,47 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help=f"{', '.join(FORMATS)}; left out, by the ending of FILE (jsonl without).",
+            help=f"{', '.join(FORMATS)}; default: by the extension of FILE, or jsonl.",
         ),
     ] = None,
     from_seq: Annotated[
-        int | None, typer.Option(min=0, metavar="SEQ", help="From this number on.")
+        int | None, typer.Option(min=0, metavar="SEQ", help="First sequence number.")
     ] = None,
     to_seq: Annotated[
-        int | None, typer.Option(min=0, metavar="SEQ", help="Up to this number, it included.")
+        int | None, typer.Option(min=0, metavar="SEQ", help="Last sequence number.")
     ] = None,
     from_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="From then on: ISO with a zone, nanoseconds, or -5m."),
+        typer.Option(
+            metavar="TIME",
+            help="Start at this time: ISO 8601 with a zone, nanoseconds, or -5m (5 minutes ago).",
+        ),
     ] = None,
     to_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="What came before then.")
+        str | None, typer.Option(metavar="TIME", help="End before this time.")
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only this type: 8193, 0x2001 or a name."),
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="Only this type, 8193, 0x2001 or a message name; may be repeated.",
+        ),
     ] = None,
     decode: Annotated[
         str | None,
-        typer.Option(
-            metavar="TYPE", help="Only this message; its fields become the columns (types.json)."
-        ),
+        typer.Option(metavar="TYPE", help="Only this message type; its fields become columns."),
     ] = None,
     skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Report what is damaged and go on behind it.")
+        bool, typer.Option("--skip-damaged", help="Report and skip damage, and continue.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE where it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a log, or a part of it, into a file: Parquet, CSV, JSONL or Arrow IPC.
+    """Write a log, or a part of it, to a file: Parquet, CSV, JSONL or Arrow IPC.
 
-    The file appears under its name when it is complete; Ctrl-C leaves nothing.
-    A log that is being written is exported as far as it reached at the beginning.
+    The file appears when it is complete; an interrupted export leaves none. A
+    log that is being written is exported up to the end that it had at the start.
     """
     if file is not None and to is not None:
         fail(Exit.USAGE, "give FILE or --to, not both")
@@ -106,12 +114,12 @@ def export(
     if chosen not in FORMATS:
         fail(
             Exit.USAGE,
-            f"not a format: {format_}" if format_ else f"the ending of {to} is no known format",
+            f"unknown format: format={format_}" if format_ else f"unknown file extension: {to}",
             f"give --format with one of {', '.join(FORMATS)}",
         )
     if chosen in ("parquet", "arrow"):
         if to == STANDARD_OUTPUT:
-            fail(Exit.USAGE, f"standard output takes text, not {chosen}", "give a FILE")
+            fail(Exit.USAGE, f"cannot write to standard output: format={chosen}", "give a FILE")
         with needing(
             "pyarrow",
             "Parquet and Arrow need pyarrow, which is not installed",
@@ -124,11 +132,11 @@ def export(
         fail(Exit.USAGE, "give --to-seq or --to-time, not both")
     if to != STANDARD_OUTPUT and os.path.lexists(to):
         if not stat.S_ISREG(os.lstat(to).st_mode):
-            fail(Exit.USAGE, f"not a plain file: {to}", "give a name that is free")
+            fail(Exit.USAGE, f"not a regular file: {to}", "give another name")
         if not force:
-            fail(Exit.USAGE, f"there is a file already: {to}", "--force replaces it")
+            fail(Exit.USAGE, f"the file exists: {to}", "give --force to replace it")
     if decode and types:
-        fail(Exit.USAGE, "give --decode or --type, not both", "--decode takes one type only")
+        fail(Exit.USAGE, "give --decode or --type, not both", "--decode selects its type")
     since = None if from_time is None else parse_time(from_time)
     before = None if to_time is None else parse_time(to_time)
     started = time.monotonic()
@@ -136,15 +144,15 @@ def export(
         done = _write(
             log, to, chosen, (from_seq, since), (to_seq, before), types, decode, skip_damaged, force
         )
-    if to != STANDARD_OUTPUT:  # which holds the records, and nothing else
-        _conclude(to, chosen, time.monotonic() - started, done, json)
+    if to != STANDARD_OUTPUT:  # there only the records are printed
+        _print_summary(to, chosen, time.monotonic() - started, done, json)
 
 
 def _write(
     log: str,
     to: str,
     format_: str,
-    start: tuple[int | None, int | None],  # number or time, as is `stop`
+    start: tuple[int | None, int | None],  # sequence number, or time; as is `stop`
     stop: tuple[int | None, int | None],
     types: list[str] | None,
     decode: str | None,
@@ -152,10 +160,10 @@ def _write(
     force: bool,
 ) -> ExportDone:
     import tapewire as tw
-    from tapewire.cli.export.files import make_sink, standard_output, written_whole
+    from tapewire.cli.export.files import make_sink, new_file, standard_output
     from tapewire.cli.export.run import ExportDamage, ExportDone, ExportPart, ExportProgress
+    from tapewire.cli.log_walk import seek_near
     from tapewire.cli.records import Messages, Show
-    from tapewire.cli.walking import seek_near
 
     messages = Messages(log, warn)
     chosen_types = [decode] if decode else types or []
@@ -170,9 +178,9 @@ def _write(
             reader.seek_time(from_time_ns)
         elif from_seq is not None:
             seek_near(reader, from_seq)
-        output = standard_output() if to == STANDARD_OUTPUT else written_whole(to, force)
+        output = standard_output() if to == STANDARD_OUTPUT else new_file(to, force)
         with output as file, ExportProgress(part, done) as progress:
-            # Closed in any case: a writer of pyarrow's must not outlive its file.
+            # Closed in any case: a pyarrow writer must not outlive its file.
             with contextlib.closing(make_sink(format_, file, columns, messages, Show.AUTO)) as sink:
                 for batch in part.batches(reader, damage):
                     for piece in columns.admit(batch, damage.refused):
@@ -185,14 +193,14 @@ def _write(
 
 
 def _format_of(name: str) -> str | None:
-    """The format that a file's name ends with, or None.
+    """The format of a file's extension, or None.
 
     Example:
         >>> _format_of("trades.parquet"), _format_of("trades")
         ('parquet', None)
     """
-    ending = Path(name).suffix.lower()
-    return next((found for found, endings in FORMATS.items() if ending in endings), None)
+    extension = Path(name).suffix.lower()
+    return next((found for found, known in FORMATS.items() if extension in known), None)
 
 
 def _columns(messages: Messages, decode: str | None) -> Columns:
@@ -208,11 +216,11 @@ def _columns(messages: Messages, decode: str | None) -> Columns:
         return BookColumns()
     layouts = messages.layouts_of(type_id)
     if not layouts:
-        fail(Exit.USAGE, f"no message of this type is in the log's types.json: --decode {decode}")
+        fail(Exit.USAGE, f"the log's types.json has no message of this type: --decode {decode}")
     return MessageColumns(layouts)
 
 
-def _conclude(to: str, format_: str, seconds: float, done: ExportDone, as_json: bool) -> None:
+def _print_summary(to: str, format_: str, seconds: float, done: ExportDone, as_json: bool) -> None:
     def show() -> None:
         numbers = "" if done.records == 0 else f" ({done.first_seq} to {done.last_seq})"
         console.print(

@@ -19,7 +19,7 @@ from tapewire.cli.export.columns import Columns, sizes_of
 from tapewire.cli.records import Messages, Show, record_line
 from tapewire.log import Batch
 
-__all__ = ["Sink", "make_sink", "standard_output", "written_whole"]
+__all__ = ["Sink", "make_sink", "new_file", "standard_output"]
 
 # A row group of a Parquet file: large enough to scan well, small enough to hold in memory.
 _ROW_GROUP_ROWS = 1 << 18
@@ -34,14 +34,14 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what belongs at the end; the file itself stays open."""
+        """Write the end of the format; the file itself stays open."""
         ...
 
 
 def make_sink(
     format_: str, file: IO[bytes], columns: Columns, messages: Messages, show: Show
 ) -> Sink:
-    """What writes `format_` into an open file."""
+    """A sink that writes `format_` to an open file."""
     if format_ == "csv":
         return _Csv(file, columns)
     if format_ == "jsonl":
@@ -55,8 +55,9 @@ class _Csv:
     def __init__(self, file: IO[bytes], columns: Columns) -> None:
         self._columns = columns
         self._text = io.TextIOWrapper(file, "utf-8", newline="")
-        # The module quotes what holds a character of its line's end, and a lone carriage return
-        # ends a line for most who read CSV: so it is told of both, and `write` takes one away.
+        # The csv module quotes fields that contain a character of the line terminator. Most readers
+        # of CSV take a lone carriage return as the end of a line, so the terminator has both
+        # characters, and `write` removes the carriage return.
         self._rows = csv.writer(_UnixLines(self._text), lineterminator="\r\n")
         self._rows.writerow(columns.names)
 
@@ -137,9 +138,9 @@ class _Arrow:
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:
-    """The batch in slices whose payloads are copied into memory without harm.
+    """The batch in slices that are small enough for a column.
 
-    A column of `binary` ends at 2 GiB, and 65,536 records can be much more than that.
+    A column of `binary` holds at most 2 GiB, and 65,536 records can be much larger.
     """
     ends = np.cumsum(sizes_of(batch))
     start = 0
@@ -153,29 +154,28 @@ def _parts(batch: Batch) -> Iterator[Batch]:
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
-    """Standard output, for bytes; it stays open."""
+    """Standard output, for bytes; it is flushed, but stays open."""
     yield sys.stdout.buffer
     sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager
-def written_whole(path: str, force: bool) -> Iterator[IO[bytes]]:
-    """A file that appears under its name when the block has ended well, and not at all otherwise.
+def new_file(path: str, force: bool) -> Iterator[IO[bytes]]:
+    """A file that appears at `path` when the block has ended without an error, and otherwise not.
 
-    Until then it has a name of its own beside it; readable by its owner alone.
+    It is written under a temporary name in the same directory, and only its owner may read it.
 
     Raises:
-        FileExistsError: There is something under this name already, and `force` is not set; or it
-            is no plain file, which is never replaced.
-        FileNotFoundError: There is no such folder.
+        FileExistsError: `path` exists and `force` is not set, or it is not a regular file.
+        FileNotFoundError: The directory does not exist.
     """
-    folder, name = os.path.split(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
+    directory, name = os.path.split(os.path.abspath(path))
+    if not os.path.isdir(directory):
+        raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
     if os.path.lexists(path) and not (force and stat.S_ISREG(os.lstat(path).st_mode)):
-        raise FileExistsError(errno.EEXIST, "there is something already", path)
-    # A name nobody has: in a container every run has the process id of one that was killed.
-    descriptor, temporary = tempfile.mkstemp(".tmp", f".{name}.", folder)
+        raise FileExistsError(errno.EEXIST, "the file exists", path)
+    # A random name: in a container a process id is that of an earlier run, which may have left one.
+    descriptor, temporary = tempfile.mkstemp(".tmp", f".{name}.", directory)
     try:
         with os.fdopen(descriptor, "wb", buffering=1 << 20) as file:
             yield file
@@ -197,7 +197,7 @@ def _rename_without_replacing(old: str, new: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
-        # No hard links on this filesystem: what appeared there since we looked is replaced.
+        # The filesystem has no hard links: a file that was created there meanwhile is replaced.
         os.rename(old, new)
         return
     os.unlink(old)

@@ -1,4 +1,4 @@
-"""The work of an export: which records, how far it has come, and what to do about damage."""
+"""The parts of an export: the range of records, progress, and damage."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 import tapewire as tw
 from tapewire.cli.export.columns import sizes_of
+from tapewire.cli.log_walk import last_seq, walk
 from tapewire.cli.output import Exit, errors, fail, warn
-from tapewire.cli.walking import last_seq, walk
 from tapewire.damage import DAMAGE, pass_damage, said
 from tapewire.errors import CorruptRecord, TapewireError
 from tapewire.log import Batch, Reader
@@ -34,7 +34,7 @@ class ExportDone:
     damaged: list[str] = field(default_factory=list)
 
     def count(self, batch: Batch) -> None:
-        """A batch has been written."""
+        """Add a batch that was written."""
         self.records += len(batch)
         self.payload_bytes += int(sizes_of(batch).sum())
         self.first_seq = int(batch.seq[0]) if self.first_seq is None else self.first_seq
@@ -42,28 +42,28 @@ class ExportDone:
 
 
 class ExportDamage:
-    """Ends the export with what is damaged or, asked to skip it, notes it and goes on."""
+    """Ends the export at damage, or records and skips it if `skip` is set."""
 
     def __init__(self, done: ExportDone, skip: bool) -> None:
         self._done = done
         self._skip = skip
 
     def passed(self, reader: Reader, error: TapewireError) -> bool:
-        """Whether the reader stands behind the damage and can go on."""
+        """Move the reader past the damage; return whether it can continue."""
         if not self._skip:
             self._give_up(error)
-        told = pass_damage(reader, error)
-        self._note(told.what if told else f"{said(error)} (nothing right behind it)")
-        return told is not None
+        passed = pass_damage(reader, error)
+        self._note(passed.what if passed else f"{said(error)} (no valid record follows)")
+        return passed is not None
 
     def refused(self, error: CorruptRecord) -> None:
-        """A record is right, but cannot be written as was asked."""
+        """Handle a record that is valid, but cannot be written as requested."""
         if not self._skip:
             self._give_up(error)
         self._note(said(error))
 
     def _give_up(self, error: TapewireError) -> NoReturn:
-        fail(Exit.DAMAGED, said(error), "--skip-damaged goes on behind it")
+        fail(Exit.DAMAGED, said(error), "give --skip-damaged to skip it and continue")
 
     def _note(self, line: str) -> None:
         self._done.damaged.append(line)
@@ -72,39 +72,39 @@ class ExportDamage:
 
 @dataclass(frozen=True)
 class ExportPart:
-    """The part of a log to be exported."""
+    """The range of a log to export."""
 
-    start: int  # no record before this number
-    stop: int | None  # no record beyond this number
-    end: Any  # where the log ended when we began; None where a kind's positions have no order
-    to_the_end: bool  # no other place to end at was asked for
+    start: int  # first sequence number
+    stop: int | None  # last sequence number
+    end: Any  # end of the log at the start; None for a kind of log whose positions have no order
+    to_the_end: bool  # the user gave no end
 
     @classmethod
     def of(
         cls, log: str, from_seq: int | None, to_seq: int | None, to_time_ns: int | None
     ) -> ExportPart:
-        """Finds where to end: what is appended from now on is not part of it."""
-        with tw.open_log(log) as scout:
-            rising = "seek_seq" in scout.caps and not _numbers_begin_again(scout)
+        """Find the range; records that are appended from now on are not part of it."""
+        with tw.open_log(log) as reader:
+            rising = "seek_seq" in reader.caps and not _seq_restarts(reader)
             if not rising and (to_seq is not None or to_time_ns is not None):
                 fail(
                     Exit.USAGE,
-                    "the numbers of this log do not rise from its start: it has no place to end at",
+                    f"cannot select an end: sequence numbers do not rise from the start: log={log}",
                     "leave out --to-seq and --to-time",
                 )
-            stop = last_seq(scout) if rising else None
+            stop = last_seq(reader) if rising else None
             if to_seq is not None:
                 stop = to_seq if stop is None else min(stop, to_seq)
-            if to_time_ns is not None and scout.seek_time(to_time_ns):
-                beyond = next(walk(scout, _ignore), None)
-                stop = stop if beyond is None else beyond.seq - 1  # -1: nothing at all
-            scout.seek_end()
-            end = scout.position
+            if to_time_ns is not None and reader.seek_time(to_time_ns):
+                beyond = next(walk(reader, _ignore), None)
+                stop = stop if beyond is None else beyond.seq - 1  # may be -1: no records
+            reader.seek_end()
+            end = reader.position
         to_the_end = to_seq is None and to_time_ns is None
         return cls(from_seq or 0, stop, end if isinstance(end, tuple) else None, to_the_end)
 
     def batches(self, reader: Reader, damage: ExportDamage) -> Iterator[Batch]:
-        """From where the reader stands."""
+        """The batches of the range, from the reader's position on."""
         while self.end is None or reader.position < self.end:
             try:
                 batch = reader.read_batch(_BATCH)
@@ -115,13 +115,13 @@ class ExportPart:
             if len(batch) == 0:
                 return
             if int(batch.seq[0]) < self.start:
-                batch = batch[_place(batch, self.start, "left") :]
+                batch = batch[_index_of(batch, self.start, "left") :]
                 if len(batch) == 0:
                     continue
             if self.stop is None or int(batch.seq[-1]) <= self.stop:
                 yield batch
                 continue
-            kept = _place(batch, self.stop, "right") if self.stop >= 0 else 0
+            kept = _index_of(batch, self.stop, "right") if self.stop >= 0 else 0
             if kept:
                 yield batch[:kept]
             return
@@ -130,21 +130,21 @@ class ExportPart:
 
 
 def _check_end(reader: Reader, damage: ExportDamage) -> None:
-    """Report what is lost where the log seems to end. A record that came meanwhile is no part."""
+    """Report damage at the end of the log; ignore a record that was appended meanwhile."""
     try:
         reader.read_batch(1)
     except DAMAGE as error:
         damage.passed(reader, error)
 
 
-def _place(batch: Batch, seq: int, side: Literal["left", "right"]) -> int:
-    """Where a number has its place in the batch."""
-    # As the column's own type: beside a Python int numpy would compare in floats, which hold 2**53.
+def _index_of(batch: Batch, seq: int, side: Literal["left", "right"]) -> int:
+    """The index of a sequence number in the batch, as `numpy.searchsorted` gives it."""
+    # As uint64: with a Python int, numpy would compare as floats, which are exact up to 2**53 only.
     return int(np.searchsorted(batch.seq, np.uint64(min(seq, 2**64 - 1)), side))
 
 
-def _numbers_begin_again(reader: Reader) -> bool:
-    """Whether numbers fall somewhere: then 0 is sought in the newest run, not at the start."""
+def _seq_restarts(reader: Reader) -> bool:
+    """Whether sequence numbers start again in the log: then seeking 0 does not find its start."""
     if not reader.seek_start() or next(walk(reader, _ignore), None) is None:
         return False
     first = reader.position
@@ -153,11 +153,11 @@ def _numbers_begin_again(reader: Reader) -> bool:
 
 
 def _ignore(line: str) -> None:
-    """ExportDamage that a look around meets is told when the export itself comes there."""
+    """Ignore damage while finding the range: the export reports it when it gets there."""
 
 
 class ExportProgress:
-    """A bar on standard error, where that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
 
     def __init__(self, part: ExportPart, done: ExportDone) -> None:
         self._part = part
@@ -185,7 +185,7 @@ class ExportProgress:
         return self
 
     def update(self) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if self._bar is None:
             return
         done, part = self._done, self._part

@@ -1,8 +1,8 @@
-"""Jobs over tapes: each a function of a Spark session, a source and a target.
+"""Spark jobs over logs and archives: functions of a Spark session, a source and a target.
 
-Every job is done in parts (a venue, symbol and day). A part that is done is marked beside the
-target; a job that was killed goes on with the others when it is run again, and a part whose input
-or options have changed is done anew. `Summary` says what was done.
+A job consists of parts, mostly a venue, symbol and day. A finished part is recorded next to the
+target. Run again, a job builds the parts that are missing, and those whose input or options have
+changed. `Summary` reports what was done.
 """
 
 from tapewire.spark.jobs.bars import bars

@@ -1,4 +1,4 @@
-"""What commands that serve over HTTP share: their options, a warning, and an end by Ctrl-C."""
+"""Shared by commands that serve HTTP: options, a warning, and running until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,11 +15,20 @@ from tapewire.cli.output import Exit, answer, fail, say, warn
 __all__ = ["AllowHostOption", "BindOption", "serve_until_interrupted"]
 
 BindOption = Annotated[
-    str, typer.Option("--bind", help="Address to listen at. Anything but loopback is public.")
+    str,
+    typer.Option(
+        "--bind",
+        metavar="ADDRESS",
+        help="Address to listen on; addresses other than loopback are public.",
+    ),
 ]
 AllowHostOption = Annotated[
     list[str],
-    typer.Option("--allow-host", help="Another host name it may be asked for by (repeatable)."),
+    typer.Option(
+        "--allow-host",
+        metavar="HOST",
+        help="Additional host name to accept in requests; may be repeated.",
+    ),
 ]
 
 
@@ -41,18 +50,18 @@ def serve_until_interrupted(
     as_json: bool,
     ready: Callable[[str], object] = lambda url: None,
 ) -> None:
-    """Start it, say where it is (`ready` learns it too), and wait for Ctrl-C."""
+    """Start a server, print its URL, pass it to `ready`, and wait for Ctrl-C."""
     from tapewire.monitor.httpd import is_loopback
 
     if not is_loopback(bind):
-        warn(f"warning: --bind {bind} shows this bus to whoever can reach that address")
+        warn(f"warning: --bind {bind} shows this bus to everyone who can reach that address")
     try:
         with start() as serving:
             url = serving.url + path
             answer(
                 {"url": url},
                 as_json,
-                lambda: say(f"{what} at {url} (Ctrl-C ends)"),
+                lambda: say(f"{what} at {url} (Ctrl-C to quit)"),
             )
             ready(url)
             threading.Event().wait()
@@ -60,5 +69,5 @@ def serve_until_interrupted(
         return
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL):
-            fail(Exit.USAGE, f"cannot listen at bind={bind} port={port}: {error.strerror}")
+            fail(Exit.USAGE, f"cannot listen: bind={bind}, port={port}: {error.strerror}")
         raise

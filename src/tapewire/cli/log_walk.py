@@ -1,4 +1,4 @@
-"""Reading any log for a person: the last records without reading all, and past what is damaged."""
+"""Reading a log for a command: past damage, and its last records without reading all of it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = [
 
 Report = Callable[[str], None]
 
-# A damaged end stays until a writer opens the queue and mends it: how often a follower looks.
-_MENDED_YET_SECONDS = 0.05
-# How long a follower waits before it looks whether the log itself is still there.
-_STILL_THERE_SECONDS = 1.0
+# A damaged end stays until a writer opens the queue and repairs it: how often a follower retries.
+_DAMAGED_END_RETRY_SECONDS = 0.05
+# How long a follower waits between two calls of `idle`.
+_IDLE_SECONDS = 1.0
 
 
 def walk(
@@ -33,10 +33,9 @@ def walk(
     follow: bool = False,
     idle: Callable[[], None] = lambda: None,
 ) -> Iterator[Record]:
-    """Every record from here on; with `follow`, waits for more and never ends by itself.
+    """Yield every record from the reader's position on; with `follow`, wait for more, endlessly.
 
-    What is damaged is reported and skipped. `idle` is called before each wait, at least once a
-    second.
+    Damage is reported and skipped. `idle` is called before each wait, at least once a second.
     """
     stuck = False
     while True:
@@ -44,19 +43,19 @@ def walk(
             record = reader.next()
             if record is None and follow:
                 idle()
-                reader.wait(_STILL_THERE_SECONDS)
+                reader.wait(_IDLE_SECONDS)
         except DAMAGE as error:
-            told = pass_damage(reader, error)
-            if told is not None:
-                report(told.what)
+            passed = pass_damage(reader, error)
+            if passed is not None:
+                report(passed.what)
             elif not stuck:
-                report(f"{said(error)} (nothing right behind it)")
-            stuck = told is None
+                report(f"{said(error)} (no valid record follows)")
+            stuck = passed is None
             if stuck and not follow:
                 return
             if stuck:
                 idle()
-                time.sleep(_MENDED_YET_SECONDS)
+                time.sleep(_DAMAGED_END_RETRY_SECONDS)
             continue
         stuck = False
         if record is not None:
@@ -66,9 +65,9 @@ def walk(
 
 
 def seek_near(reader: Reader, seq: int) -> None:
-    """To the first record with at least this number; to the start where segments are missing there.
+    """Seek to the first record with at least this `seq`; to the start if segments are missing.
 
-    Then records before it come first, and the walk tells what is missing.
+    In that case records before `seq` come first, and the walk reports what is missing.
     """
     try:
         reader.seek_seq(seq)
@@ -77,7 +76,7 @@ def seek_near(reader: Reader, seq: int) -> None:
 
 
 def first_seq(reader: Reader) -> int | None:
-    """Number of the first record; None when there is none or it is damaged. Moves the reader."""
+    """`seq` of the first record; None if there is none or it is damaged. Moves the reader."""
     if not reader.seek_start():
         return None
     try:
@@ -88,25 +87,25 @@ def first_seq(reader: Reader) -> int | None:
 
 
 def last_seq(reader: Reader) -> int | None:
-    """Number of the last record, by seeking alone; None when there is none or it cannot be known.
+    """`seq` of the last record, found by seeking alone; None if there is none or it is unknown.
 
-    A segment may be gone, or the end of the log damaged.
+    It is unknown if a segment is missing or the end of the log is damaged.
 
-    `seek_seq(n)` says whether any record has at least number `n`: the last number is the
-    largest for which it does, found in twice its logarithm of seeks. Moves the reader.
+    `seek_seq(n)` returns whether a record with at least `n` exists: the last sequence number is
+    the largest `n` for which it does, found with 2 log2(n) seeks. Moves the reader.
     """
     try:
         last = _gallop(reader)
     except SegmentMissing:
         return None
-    # A seek that comes to damage says yes to every number: what is behind it may be of that one.
+    # A seek that meets damage returns true for every number, since any record may follow it.
     return None if last == 2**64 - 1 else last
 
 
 def _gallop(reader: Reader) -> int | None:
     low = first_seq(reader) or 0
     if not reader.seek_seq(low):
-        low = 0  # a log whose numbers have begun again
+        low = 0  # a log whose sequence numbers have started again
         if not reader.seek_seq(low):
             return None
     step = 1
@@ -123,10 +122,10 @@ def _gallop(reader: Reader) -> int | None:
 def last_records(
     reader: Reader, count: int, wanted: Callable[[Record], bool], report: Report
 ) -> deque[Record]:
-    """The last `count` records that are `wanted`; the reader stands behind the last one looked at.
+    """The last `count` records that are `wanted`; leaves the reader after the last one it read.
 
-    Goes back from the end by as many numbers as records are wanted, and by eight times as many each
-    time those were not enough; a log that cannot seek by number is read from its start.
+    Goes back from the end by `count` sequence numbers, and by eight times as many each time these
+    were not enough. A log that cannot seek by sequence number is read from its start.
     """
     kept: deque[Record] = deque(maxlen=count)
     if count == 0:
@@ -137,8 +136,8 @@ def last_records(
         first, last = first_seq(reader), last_seq(reader)
     span = count
     while True:
-        whole = first is None or last is None or last - span < first
-        if whole or last is None:
+        complete = first is None or last is None or last - span < first
+        if complete or last is None:
             reader.seek_start()
         else:
             seek_near(reader, last - span + 1)
@@ -147,9 +146,9 @@ def last_records(
         for record in walk(reader, damage.append):
             if wanted(record):
                 kept.append(record)
-            if not whole and last is not None and record.seq >= last:
+            if not complete and last is not None and record.seq >= last:
                 break
-        if whole or len(kept) == count:
+        if complete or len(kept) == count:
             for line in damage:
                 report(line)
             return kept
