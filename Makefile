@@ -44,21 +44,21 @@ build/sources.list: FORCE
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # ---- what people run -------------------------------------------------------------------------------
-.PHONY: demo bench bench-smoke bench-page bench-instructions book-rivals docs
+.PHONY: demo bench bench-smoke bench-page bench-instructions book-alternatives docs
 demo: setup ## a small trading system, four of its processes killed; archived, computed with by Spark; a page
 	tapewire demo
 
 bench: setup ## every row of the performance table, full size
-	@$(MAKE) book-rivals || echo "bench: their books will not be measured" >&2
+	@$(MAKE) book-alternatives || echo "bench: their books will not be measured" >&2
 	$(PYTHON_RUN) -m benchmarks
 
 # Not part of the set-up: 900 MB, and other versions of numpy and pandas than ours.
-BOOK_RIVALS := build/book-rivals
-book-rivals: $(BOOK_RIVALS)/.stamp ## the order books that ours is measured beside, in their own environment
-$(BOOK_RIVALS)/.stamp: benchmarks/books/rivals.txt | setup
-	@echo "book-rivals: installing hftbacktest and nautilus_trader"
-	$(PYTHON_RUN) -m venv --clear $(BOOK_RIVALS)
-	$(BOOK_RIVALS)/bin/python -m pip install --quiet --no-deps -r $<
+BOOK_ALTERNATIVES := build/book-alternatives
+book-alternatives: $(BOOK_ALTERNATIVES)/.stamp ## the order books that ours is measured beside, in their own environment
+$(BOOK_ALTERNATIVES)/.stamp: benchmarks/books/alternatives.txt | setup
+	@echo "book-alternatives: installing hftbacktest and nautilus_trader"
+	$(PYTHON_RUN) -m venv --clear $(BOOK_ALTERNATIVES)
+	$(BOOK_ALTERNATIVES)/bin/python -m pip install --quiet --no-deps -r $<
 	@touch $@
 
 bench-smoke: setup ## the same, tiny: shows only that it runs
@@ -97,22 +97,44 @@ test-long: setup ## the tests that take minutes: a thousand kills, soaks
 	@mkdir -p $(RESULTS)
 	$(PYTHON_RUN) -m pytest tests -m long $(BESIDE) --junit-xml=$(RESULTS)/long.xml
 
-.PHONY: test-native test-native-plain test-native-asan test-native-tsan
+.PHONY: test-native test-native-plain test-native-asan test-native-tsan test-native-coverage
 test-native: test-native-plain test-native-asan test-native-tsan ## C++ tests, plain and under the sanitizers
 # Optimised, with assertions: a sanitizer's own work hides most of what two cores can do to each other.
 test-native-plain: BUILD := -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O2
 test-native-asan: BUILD := -DTAPEWIRE_SANITIZE=address,undefined
+test-native-coverage: BUILD := -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=None \
+    -DCMAKE_CXX_FLAGS="-O1 -g --coverage -fprofile-update=atomic"
 test-native-tsan: BUILD := -DTAPEWIRE_SANITIZE=thread
 # ThreadSanitizer of older compilers cannot place its shadow memory under wide address
 # randomisation (vm.mmap_rnd_bits > 28), hence setarch -R where the container permits it.
 test-native-tsan: RUN := $(shell setarch -R true 2>/dev/null && echo setarch -R)
-test-native-plain test-native-asan test-native-tsan: test-native-%: setup
+test-native-plain test-native-asan test-native-tsan test-native-coverage: test-native-%: setup
 	@cmake -S . -B build/native-$* -G Ninja --log-level=WARNING -DTAPEWIRE_NATIVE_TESTS=ON \
 	    $(BUILD) -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 	cmake --build build/native-$*
 	@mkdir -p $(RESULTS)
 	$(RUN) ctest --test-dir build/native-$* -j $(JOBS) --output-on-failure --no-tests=error \
 	    --test-output-size-passed 65536 --output-junit $(CURDIR)/$(RESULTS)/native-$*.xml
+
+# Both reports are for reading, and set no limit: a failed test is shown and does not prevent them.
+COVERAGE_TESTS := tests
+.PHONY: coverage coverage-python coverage-native
+coverage: coverage-python coverage-native ## line coverage of Python and C++, into build/coverage
+
+coverage-python: setup
+	@rm -rf build/coverage/data.* build/coverage/python && mkdir -p build/coverage
+	-coverage run -m pytest $(COVERAGE_TESTS) -m "not long" $(BESIDE)
+	coverage combine --quiet
+	coverage html --quiet
+	coverage report --skip-covered --sort=cover | tee build/coverage/python.txt
+
+coverage-native:
+	@find build/native-coverage -name '*.gcda' -delete 2>/dev/null || true
+	-@$(MAKE) test-native-coverage
+	@mkdir -p build/coverage/native
+	gcovr --root . --filter native/include/ --filter native/src/ --exclude-throw-branches \
+	    --html-details build/coverage/native/index.html --txt build/coverage/native.txt \
+	    --print-summary build/native-coverage
 
 # One after the other, each from its corpus; what is new is kept in build/fuzz-corpus, not in the tree.
 FUZZ_SECONDS := 60

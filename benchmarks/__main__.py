@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, markdown, report
-from benchmarks.compare import RIVALS, tables
+from benchmarks.compare import ALTERNATIVES, tables
 from benchmarks.compare.measure import bars, better, identity, measured_or_failed
 from benchmarks.harness import Row, Scale
 
@@ -37,25 +37,25 @@ FAMILIES = {
     "books": "benchmarks.books.compare",
     "spark": "benchmarks.spark.rows",
 }
-EVERY_RIVAL = "compare"
+EVERY_ALTERNATIVE = "compare"
 
 
 def _arguments() -> argparse.Namespace:
-    names = [*FAMILIES, *RIVALS]
+    names = [*FAMILIES, *ALTERNATIVES]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="tiny: shows only that every row runs")
     parser.add_argument(
         "--only",
         action="append",
-        choices=[*names, EVERY_RIVAL],
-        help=f"this family or rival (repeatable); {EVERY_RIVAL}: every rival",
+        choices=[*names, EVERY_ALTERNATIVE],
+        help=f"this family or alternative (repeatable); {EVERY_ALTERNATIVE}: every alternative",
     )
     parser.add_argument("--child", choices=names, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def _child(name: str, scale: Scale) -> None:
-    if name in RIVALS:
+    if name in ALTERNATIVES:
         json.dump(measured_or_failed(name, scale), sys.stdout)
     else:
         rows = importlib.import_module(FAMILIES[name]).run(scale)
@@ -86,9 +86,9 @@ def _rows(name: str, scale: Scale) -> list[Row]:
     return [Row(**fields) for fields in found]
 
 
-def _rival(name: str, scale: Scale) -> dict[str, Any]:
+def _alternative(name: str, scale: Scale) -> dict[str, Any]:
     """Of one that fails, too: it must not cost the figures of all the others."""
-    if scale.smoke and not RIVALS[name].smoke:
+    if scale.smoke and not ALTERNATIVES[name].smoke:
         left_out = "only in the full run: starting it takes longer than all the others together"
         return identity(name) | {"missing": left_out}
     result = _in_child(name, scale) or identity(name) | {"failed": "its process was killed"}
@@ -97,12 +97,12 @@ def _rival(name: str, scale: Scale) -> dict[str, Any]:
     return result
 
 
-def _rivals(names: list[str], scale: Scale) -> list[dict[str, Any]]:
+def _alternatives(names: list[str], scale: Scale) -> list[dict[str, Any]]:
     """All of them, then the quick ones once more: a busy minute hits one round alone."""
-    results = {name: _rival(name, scale) for name in names}
+    results = {name: _alternative(name, scale) for name in names}
     for name in names:
-        if not scale.smoke and RIVALS[name].rounds > 1 and "version" in results[name]:
-            results[name] = better(results[name], _rival(name, scale))
+        if not scale.smoke and ALTERNATIVES[name].rounds > 1 and "version" in results[name]:
+            results[name] = better(results[name], _alternative(name, scale))
     return list(results.values())
 
 
@@ -112,16 +112,18 @@ def main() -> None:
     if arguments.child:
         _child(arguments.child, scale)
         return
-    chosen = arguments.only or [*FAMILIES, *RIVALS]
+    chosen = arguments.only or [*FAMILIES, *ALTERNATIVES]
     facts = machine.facts() | {"smoke": scale.smoke}
     print(report.header(facts))
     rows = [row for name in FAMILIES if name in chosen for row in _rows(name, scale)]
-    rivals = _rivals([n for n in RIVALS if n in chosen or EVERY_RIVAL in chosen], scale)
-    rows += bars(rivals)
+    alternatives = _alternatives(
+        [n for n in ALTERNATIVES if n in chosen or EVERY_ALTERNATIVE in chosen], scale
+    )
+    rows += bars(alternatives)
     if "books" in chosen:
-        rivals += importlib.import_module(FAMILIES["books"]).who_is_who(scale)
-    results = report.document(facts, rows, rivals)
-    _show(rows, rivals)
+        alternatives += importlib.import_module(FAMILIES["books"]).who_is_who(scale)
+    results = report.document(facts, rows, alternatives)
+    _show(rows, alternatives)
     if scale.smoke:
         with tempfile.TemporaryDirectory() as folder:
             _write(Path(folder), results, rows)
@@ -130,34 +132,34 @@ def main() -> None:
         print(report.summary(rows))
         # A part of the table must not pass for the whole.
         _write(HERE if not arguments.only else HERE / "plots" / "partial", results, rows)
-    failed = [rival["title"] for rival in rivals if "failed" in rival]
+    failed = [alternative["title"] for alternative in alternatives if "failed" in alternative]
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
 
-def _show(rows: list[Row], rivals: list[dict[str, Any]]) -> None:
+def _show(rows: list[Row], alternatives: list[dict[str, Any]]) -> None:
     if rows:
         print("", report.table(rows), sep="\n")
     if any("percentiles" in row.detail for row in rows):
         print("", report.percentile_table(rows), sep="\n")
-    if tables.with_latency(rivals):
-        lines = tables.latency_lines(rivals)
+    if tables.with_latency(alternatives):
+        lines = tables.latency_lines(alternatives)
         print("", report.aligned(lines, right=range(2, len(lines[0]))), sep="\n")
-    if tables.with_throughput(rivals):
-        print("", report.aligned(tables.throughput_lines(rivals), right=(1, 2)), sep="\n")
-    for title, reason in tables.absent(rivals):
+    if tables.with_throughput(alternatives):
+        print("", report.aligned(tables.throughput_lines(alternatives), right=(1, 2)), sep="\n")
+    for title, reason in tables.absent(alternatives):
         print(f"not measured: {title}: {reason}")
     print()
 
 
 def _write(folder: Path, results: dict[str, Any], rows: list[Row]) -> None:
-    from benchmarks import plots, rival_plots  # not in every child: Matplotlib takes its time
+    from benchmarks import alternative_plots, plots  # not in every child: Matplotlib takes its time
 
     folder.mkdir(parents=True, exist_ok=True)
     report.save(folder / "results.json", results)
     (folder / "RESULTS.md").write_text(markdown.results_page(results))
     drawn = plots.draw(folder / "plots", rows)
-    drawn += rival_plots.draw(folder / "plots", results["rivals"])
+    drawn += alternative_plots.draw(folder / "plots", results["alternatives"])
     names = ", ".join(path.name for path in drawn)
     print(f"wrote results.json, RESULTS.md and {names} in {folder}")
 

@@ -97,26 +97,27 @@ def machine(results: Results) -> str:
 
 
 def latency(results: Results) -> str:
-    return table(tables.latency_lines(results["rivals"]), right=range(2, 10))
+    return table(tables.latency_lines(results["alternatives"]), right=range(2, 10))
 
 
 def throughput(results: Results) -> str:
-    return table(tables.throughput_lines(results["rivals"]), right=(1, 2))
+    return table(tables.throughput_lines(results["alternatives"]), right=(1, 2))
 
 
 def kinds(results: Results) -> str:
-    """What each rival is: persisted or not, brokered or not, settings, version."""
+    """What each alternative is: persisted or not, brokered or not, settings, version."""
     lines = [("", "what it is, and how it was set", "version")]
     lines += [
-        (rival["title"], rival["what"], rival.get("version", "")) for rival in results["rivals"]
+        (alternative["title"], alternative["what"], alternative.get("version", ""))
+        for alternative in results["alternatives"]
     ]
     return table(lines)
 
 
 def absent(results: Results) -> str:
-    found = tables.absent(results["rivals"])
+    found = tables.absent(results["alternatives"])
     if not found:
-        return "Every rival was there."
+        return "Every alternative was there."
     return "\n".join(f"- **{title}**: {reason}" for title, reason in found)
 
 
@@ -145,12 +146,12 @@ def pictured_books(results: Results) -> str:
 
 
 def losses(results: Results) -> str:
-    """Where a rival was better, and the bars that were missed."""
+    """Where a alternative was better, and the bars that were missed."""
     beaten = [lines for lines in (tables.slower(results), tables.fewer(results)) if len(lines) > 1]
     missed = tables.missed(results)
     parts = [table(lines) for lines in beaten]
     if not beaten:
-        parts.append("In this run no rival was better in any figure of these tables.")
+        parts.append("In this run no alternative was better in any figure of these tables.")
     if missed:
         lines = (
             f"- {_what(row)}: {number(row['ratio'] if row['against'] else row['value'])}"

@@ -107,13 +107,13 @@ def summary(rows: list[Row]) -> str:
 
 
 def document(
-    facts: dict[str, Any], rows: list[Row], rivals: list[dict[str, Any]]
+    facts: dict[str, Any], rows: list[Row], alternatives: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """All that is known of a run: results.json."""
     return {
         **facts,
         "rows": [asdict(row) | {"ratio": row.ratio, "verdict": row.verdict} for row in rows],
-        "rivals": rivals,
+        "alternatives": alternatives,
     }
 
 

@@ -13,12 +13,12 @@ from benchmarks import markdown  # noqa: E402
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 PUBLISHED = ROOT / "docs/assets/benchmarks.json"
-PLOTS = ("bars.png", "books.png", "rivals-latency.png", "rivals-throughput.png")
+PLOTS = ("bars.png", "books.png", "alternatives-latency.png", "alternatives-throughput.png")
 
 
 def readme(text: str, results: dict[str, Any]) -> str:
     """README.md with the figures of these results between its two marks."""
-    plot = "![One-way latency by percentile, beside others](docs/assets/rivals-latency.png)"
+    plot = "![One-way latency by percentile, beside others](docs/assets/alternatives-latency.png)"
     more = (
         "Throughput, methods, and where Tapewire loses: [docs/benchmarks.md](docs/benchmarks.md)."
     )

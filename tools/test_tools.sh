@@ -40,4 +40,4 @@ for tool in "${!packages[@]}"; do
 done
 
 # Not installed here: 900 MB for a comparison that `make bench` makes.
-[[ -e build/book-rivals/.stamp ]] || echo "hftbacktest, nautilus_trader (make book-rivals)" >>"$1"
+[[ -e build/book-alternatives/.stamp ]] || echo "hftbacktest, nautilus_trader (make book-alternatives)" >>"$1"

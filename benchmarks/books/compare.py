@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.books import captures, events, rivals, tape
+from benchmarks.books import alternatives, captures, events, tape
 from benchmarks.books.replay import Ending, Job, Replayed
 from benchmarks.harness import Row, Scale, scratch
 from benchmarks.machine import ROOT
@@ -32,11 +32,11 @@ class Book:
     title: str
     module: str
     form: str = ""
-    package: str | None = None  # of the rivals' environment; None: Tapewire
+    package: str | None = None  # of the alternatives' environment; None: Tapewire
 
     @property
     def missing(self) -> str | None:
-        return None if self.package is None else rivals.missing(self.package)
+        return None if self.package is None else alternatives.missing(self.package)
 
 
 OURS = Book("Tapewire", "ours")
@@ -75,7 +75,7 @@ BARS = {"l2": {"hftbacktest": 2.0, "nautilus_trader": 5.0},
 
 def started(book: Book, job: Job) -> dict[str, Any]:
     """What the process of one book says."""
-    python = sys.executable if book.package is None else str(rivals.PYTHON)
+    python = sys.executable if book.package is None else str(alternatives.PYTHON)
     command = [python, "-m", f"benchmarks.books.{book.module}", json.dumps(asdict(job))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=False)
     if done.returncode != 0:
@@ -95,7 +95,7 @@ def prepared(folder: Path, market: Market, rounds: int) -> Job:
 
 
 def of(job: Job, book: Book) -> Job:
-    library = str(rivals.nautilus_library()) if book.form == "native" else ""
+    library = str(alternatives.nautilus_library()) if book.form == "native" else ""
     return Job(**asdict(job) | {"form": book.form, "library": library})
 
 
@@ -148,7 +148,7 @@ def _detail(replay: Replayed) -> dict[str, Any]:
 
 
 def rows_of(market: Market, found: dict[str, Replayed]) -> list[Row]:
-    """Ours against the fastest form of each rival, then everybody for themselves."""
+    """Ours against the fastest form of each alternative, then everybody for themselves."""
     ours = found[OURS.title]
     rate = {title: replay.best_rate / 1e6 for title, replay in found.items()}
     what = f"{market.kind.upper()}, {market.what}"
@@ -210,13 +210,13 @@ def markets(scale: Scale) -> list[Callable[[], Market]]:
 
 
 def who_is_who(scale: Scale) -> list[dict[str, Any]]:
-    """The rivals as `results.json` lists them, and captures that are not there."""
+    """The alternatives as `results.json` lists them, and captures that are not there."""
     wanted = {FUTURE_DAY: captures.FUTURE, STOCK_DAY: (captures.STOCK,)}
     absent = {
         title: "only in the full run" if scale.smoke else captures.missing(*names)
         for title, names in wanted.items()
     }
-    return rivals.who_is_who() + [
+    return alternatives.who_is_who() + [
         {"name": title, "title": f"books of {title}", "what": "events of a real market",
          "waits": "", "batched": True, "missing": reason}
         for title, reason in absent.items()

@@ -99,7 +99,9 @@ def l2_events(count: int, seed: int = 1) -> Events:
                 new_size = 0
                 rank = next((r for r in range(rank, rank - 64, -1) if r in side.sizes), rank)
         if not new_size and len(side.sizes) == 1:
-            new_size = size[i]  # a side is never empty: a rival has no price to tell of one that is
+            new_size = size[
+                i
+            ]  # a side is never empty: a alternative has no price to tell of one that is
         side.set(rank, new_size)
         rows.append((number, SELL if ask else BUY, side.sign * rank, new_size))
     return np.array(rows[:count], L2_DTYPE)

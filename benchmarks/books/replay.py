@@ -1,6 +1,6 @@
 """What the process of every book does: replay the events, round by round, and say how it ended.
 
-Needs numpy alone: the rivals' environment has neither Tapewire nor the rest of the benchmarks.
+Needs numpy alone: the alternatives' environment has neither Tapewire nor the rest of the benchmarks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tapewire beside what else there is: the same work through each, one process after the other.
 
-A rival is a module here with
+A alternative is a module here with
 
 - `TITLE`, and `WHAT` in a line: the transport, whether it is persisted, the settings;
 - `missing()`: None where it can run, else why it cannot;
@@ -9,7 +9,7 @@ A rival is a module here with
   sent (the message carries that time) until the other process has read it, as an int64 array;
 - `throughput(messages, size, folder)`: records a second from one process to another.
 
-Either of the last two may be None: another form of the same rival has it then.
+Either of the last two may be None: another form of the same alternative has it then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BROKER |= {"waits": "sleeps", "batched": True}
 
 
 @dataclass(frozen=True)
-class Rival:
+class Alternative:
     """What is asked of one module, and with what it may be compared."""
 
     module: str
@@ -43,20 +43,20 @@ class Rival:
         return importlib.import_module(f"{__name__}.{self.module}")
 
 
-RIVALS = {
-    "tapewire": Rival("tapewire_queue", flow=2_000_000),
-    "tapewire-parked": Rival("tapewire_parked", waits="sleeps"),
-    "tapewire-batch": Rival("tapewire_batch", flow=4_000_000, batched=True),
-    "pyzmq": Rival("pyzmq_ipc", **THREADS, waits="sleeps"),
-    "pyzmq-spinning": Rival("pyzmq_spinning", **THREADS),
-    "iceoryx2": Rival("iceoryx2_python"),
-    "lmdb": Rival("lmdb_python", flow=1_000_000, batched=True),
-    "redis": Rival("redis_streams", flow=100_000, **BROKER),
-    "nats": Rival("nats_jetstream", flow=50_000, **BROKER),
-    "mp-queue": Rival("mp_queue", **THREADS, flow=200_000, waits="sleeps"),
-    "mp-pipe": Rival("mp_pipe", waits="sleeps"),
-    "mp-shared-memory": Rival("mp_shared_memory"),
-    "chronicle-java": Rival("chronicle_java", flow=5_000_000, smoke=False),
-    "aeron-java": Rival("aeron_java", flow=5_000_000, smoke=False),
+ALTERNATIVES = {
+    "tapewire": Alternative("tapewire_queue", flow=2_000_000),
+    "tapewire-parked": Alternative("tapewire_parked", waits="sleeps"),
+    "tapewire-batch": Alternative("tapewire_batch", flow=4_000_000, batched=True),
+    "pyzmq": Alternative("pyzmq_ipc", **THREADS, waits="sleeps"),
+    "pyzmq-spinning": Alternative("pyzmq_spinning", **THREADS),
+    "iceoryx2": Alternative("iceoryx2_python"),
+    "lmdb": Alternative("lmdb_python", flow=1_000_000, batched=True),
+    "redis": Alternative("redis_streams", flow=100_000, **BROKER),
+    "nats": Alternative("nats_jetstream", flow=50_000, **BROKER),
+    "mp-queue": Alternative("mp_queue", **THREADS, flow=200_000, waits="sleeps"),
+    "mp-pipe": Alternative("mp_pipe", waits="sleeps"),
+    "mp-shared-memory": Alternative("mp_shared_memory"),
+    "chronicle-java": Alternative("chronicle_java", flow=5_000_000, smoke=False),
+    "aeron-java": Alternative("aeron_java", flow=5_000_000, smoke=False),
 }
 OURS = ("tapewire", "tapewire-parked", "tapewire-batch")

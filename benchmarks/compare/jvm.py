@@ -1,4 +1,4 @@
-"""The rivals written in Java: fetched and compiled once, run as two JVMs, which always end.
+"""The alternatives written in Java: fetched and compiled once, run as two JVMs, which always end.
 
 `java/` is a small Maven project. Maven fetches the jars that its pom.xml names, javac compiles the
 sources; both go into `build/bench-java/`, under a name made from their content.
@@ -32,7 +32,7 @@ OLDEST_JAVA = 17
 STAMP_BYTES = 8
 START_S = 120  # for two JVMs to start and warm up, on a busy machine
 
-# Two JVMs on two cores have none to spare: a collector without threads of its own (neither rival
+# Two JVMs on two cores have none to spare: a collector without threads of its own (neither alternative
 # makes garbage while it sends and receives), and no statistics file that the kernel may write back.
 FLAGS = (
     *("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
@@ -43,7 +43,7 @@ FLAGS = (
 
 # ---- is it there? --------------------------------------------------------------------------------
 def missing() -> str | None:
-    """Why the rivals cannot run here, or None; fetches and compiles them if that is yet to do."""
+    """Why the alternatives cannot run here, or None; fetches and compiles them if that is yet to do."""
     if shutil.which("java") is None:
         return "no java on PATH"
     version = java_version()
@@ -80,7 +80,7 @@ def _home() -> Path:
     return BUILT / digest.hexdigest()[:12]
 
 
-@functools.cache  # a Maven that found no network is not asked again by the next rival
+@functools.cache  # a Maven that found no network is not asked again by the next alternative
 def _build(home: Path) -> str | None:
     """Fetch and compile; None, or what stood in the way."""
     for tool in ("javac", "mvn"):
@@ -233,14 +233,14 @@ def _crew(flags: tuple[str, ...], seconds: float) -> Iterator[_Crew]:
 
 
 def _run_pair(
-    rival: str, flags: tuple[str, ...], folder: Path, size: int, messages: int, gap_ns: int
+    alternative: str, flags: tuple[str, ...], folder: Path, size: int, messages: int, gap_ns: int
 ) -> str:
     """Sender and receiver, see `Main.java`; the receiver's result line."""
     if size < STAMP_BYTES:
         raise ValueError(f"a message carries its stamp: size={size}, at least {STAMP_BYTES}")
     seconds = START_S + 3 * messages * max(gap_ns, 1_000) / 1e9
     with _crew(flags, seconds) as crew:
-        main = ("tapewire.compare.Main", rival)
+        main = ("tapewire.compare.Main", alternative)
         receiver = crew.start(1, *main, "receive", folder, size, messages, gap_ns)
         _expect("ready", crew.hear(receiver))
         sender = crew.start(0, *main, "send", folder, size, messages, gap_ns)
@@ -259,20 +259,22 @@ def _expect(word: str, said: str) -> None:
 
 
 def one_way(
-    rival: str, flags: tuple[str, ...], messages: int, size: int, gap_ns: int, folder: Path
+    alternative: str, flags: tuple[str, ...], messages: int, size: int, gap_ns: int, folder: Path
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Nanoseconds from when each message was due to when the other JVM had it."""
     if gap_ns <= 0:
         raise ValueError(f"a paced run needs a gap: gap_ns={gap_ns}")
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{rival}-") as own:
-        _expect("written", _run_pair(rival, flags, Path(own), size, messages, gap_ns))
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{alternative}-") as own:
+        _expect("written", _run_pair(alternative, flags, Path(own), size, messages, gap_ns))
         return read_latencies(Path(own) / "latencies", messages)
 
 
-def throughput(rival: str, flags: tuple[str, ...], messages: int, size: int, folder: Path) -> float:
+def throughput(
+    alternative: str, flags: tuple[str, ...], messages: int, size: int, folder: Path
+) -> float:
     """Records a second, from before the first is sent to behind the last one's arrival."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{rival}-") as own:
-        return float(_run_pair(rival, flags, Path(own), size, messages, gap_ns=0))
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{alternative}-") as own:
+        return float(_run_pair(alternative, flags, Path(own), size, messages, gap_ns=0))
 
 
 def alone(

@@ -1,4 +1,4 @@
-"""A rival's server: started for one measurement, and gone behind it."""
+"""A alternative's server: started for one measurement, and gone behind it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find(program: str) -> str | None:
 
 
 def missing(package: str, found: object, program: str) -> str | None:
-    """Why a rival with a client from the registries and a server from the system cannot run."""
+    """Why a alternative with a client from the registries and a server from the system cannot run."""
     lacking = [] if found else [f"the package {package} is not installed"]
     if find(program) is None:
         lacking.append(f"there is no program {program}")

@@ -1,4 +1,4 @@
-"""Tapewire with a reader that sleeps: what compares with rivals whose receiver blocks."""
+"""Tapewire with a reader that sleeps: what compares with alternatives whose receiver blocks."""
 
 from __future__ import annotations
 

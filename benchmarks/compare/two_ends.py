@@ -1,4 +1,4 @@
-"""Rivals with two simple ends: a call that sends one message, and a call that asks for one."""
+"""Alternatives with two simple ends: a call that sends one message, and a call that asks for one."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * One end of a rival, in a JVM of its own: {@code RIVAL receive|send FOLDER SIZE MESSAGES GAP_NS}. Gap
+ * One end of a alternative, in a JVM of its own: {@code ALTERNATIVE receive|send FOLDER SIZE MESSAGES GAP_NS}. Gap
  * 0 is "as fast as it goes". Both ends run the same phases, the parent stands between:
  *
  * <pre>

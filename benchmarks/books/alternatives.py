@@ -1,4 +1,4 @@
-"""Where the rivals are: an environment of their own, made by `make book-rivals`.
+"""Where the alternatives are: an environment of their own, made by `make book-alternatives`.
 
 They ask for an older numpy and pandas than the rest of the project has, and are 900 MB.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.compiled import compiled
 from benchmarks.machine import ROOT
 
-PYTHON = ROOT / "build" / "book-rivals" / "bin" / "python"
+PYTHON = ROOT / "build" / "book-alternatives" / "bin" / "python"
 PACKAGES = {
     "hftbacktest": (
         "hftbacktest",
@@ -55,11 +55,11 @@ def missing(package: str) -> str | None:
     """None where it can run, else why it cannot."""
     if package in installed()["found"]:
         return None
-    return f"the package {package} is not installed: make book-rivals"
+    return f"the package {package} is not installed: make book-alternatives"
 
 
 def who_is_who() -> list[dict[str, Any]]:
-    """Them as `results.json` lists rivals."""
+    """Them as `results.json` lists alternatives."""
     found = installed()["found"]
     return [
         {

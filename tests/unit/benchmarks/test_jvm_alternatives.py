@@ -1,4 +1,4 @@
-"""The JVM rivals' Python side, with programs that only pretend: no JVM is started here."""
+"""The JVM alternatives' Python side, with programs that only pretend: no JVM is started here."""
 
 import struct
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.compare import aeron_java, chronicle_java, jvm
 
-RIVALS = pytest.mark.parametrize("rival", [chronicle_java, aeron_java])
+ALTERNATIVES = pytest.mark.parametrize("alternative", [chronicle_java, aeron_java])
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 
 
@@ -30,15 +30,15 @@ def programs(tmp_path, monkeypatch):
 
 
 # ---- what is missing -----------------------------------------------------------------------------
-@RIVALS
-def test_without_java_that_is_the_reason(rival, programs):
-    assert rival.missing() == "no java on PATH"
+@ALTERNATIVES
+def test_without_java_that_is_the_reason(alternative, programs):
+    assert alternative.missing() == "no java on PATH"
 
 
-@RIVALS
-def test_an_old_java_is_named_with_its_version(rival, programs):
+@ALTERNATIVES
+def test_an_old_java_is_named_with_its_version(alternative, programs):
     programs("java", "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2")
-    assert rival.missing() == "Java 11.0.2 is too old: needs 17"
+    assert alternative.missing() == "Java 11.0.2 is too old: needs 17"
 
 
 def test_without_a_compiler_or_maven_that_is_the_reason(programs):
@@ -69,13 +69,13 @@ def test_what_is_built_needs_neither_compiler_nor_maven_again(programs):
 
 
 @pytest.mark.parametrize(
-    ("rival", "artifact"), [(chronicle_java, "chronicle-queue"), (aeron_java, "aeron-all")]
+    ("alternative", "artifact"), [(chronicle_java, "chronicle-queue"), (aeron_java, "aeron-all")]
 )
-def test_the_version_is_the_pinned_one(rival, artifact, programs):
+def test_the_version_is_the_pinned_one(alternative, artifact, programs):
     programs("java", JAVA_17)
     pom = (jvm.PROJECT / "pom.xml").read_text()
     named = pom.partition(f"<artifactId>{artifact}</artifactId>")[2].split("<version>")[1]
-    assert rival.version() == f"{named.partition('<')[0]}, Java 17.0.15"
+    assert alternative.version() == f"{named.partition('<')[0]}, Java 17.0.15"
 
 
 # ---- what it hands over --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tapewire and its rivals in two pictures: latency by percentile, and throughput."""
+"""Tapewire and its alternatives in two pictures: latency by percentile, and throughput."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from benchmarks.compare import OURS, RIVALS
+from benchmarks.compare import ALTERNATIVES, OURS
 from benchmarks.compare.tables import rate, with_latency, with_throughput
 from benchmarks.harness import PAYLOAD_BYTES, PERCENTILES
 from benchmarks.plots import INK, OURS_COLOR, THEIRS, percentile_axis, save
@@ -18,13 +18,13 @@ from benchmarks.plots import INK, OURS_COLOR, THEIRS, percentile_axis, save
 # Told apart by hue and by lightness, the same in every run; blue is Tapewire's alone.
 HUES = ("#57606a", "#a40e6b", "#bc4c00", "#8250df", "#1a7f37", "#6e40aa", "#7c5c00", "#0a7d91",
         "#bf8700", "#0d4429", "#cf222e")  # fmt: skip
-COLORS = dict(zip((name for name in RIVALS if name not in OURS), HUES, strict=True))
+COLORS = dict(zip((name for name in ALTERNATIVES if name not in OURS), HUES, strict=True))
 
 
-def draw(folder: Path, rivals: list[dict[str, Any]]) -> list[Path]:
+def draw(folder: Path, alternatives: list[dict[str, Any]]) -> list[Path]:
     """Both, where there is something to show; their paths."""
-    pictures = {"rivals-latency.png": _latency, "rivals-throughput.png": _throughput}
-    return save(folder, pictures, rivals)
+    pictures = {"alternatives-latency.png": _latency, "alternatives-throughput.png": _throughput}
+    return save(folder, pictures, alternatives)
 
 
 def spread(places: list[float], apart: float) -> list[float]:
@@ -54,27 +54,27 @@ def _inside(middle: float, members: int, apart: float) -> float:
     return min(max(middle, half), 1 - half)
 
 
-def _latency(rivals: list[dict[str, Any]]) -> Figure | None:
-    """A line per rival, named at its right end."""
-    found = with_latency(rivals)
+def _latency(alternatives: list[dict[str, Any]]) -> Figure | None:
+    """A line per alternative, named at its right end."""
+    found = with_latency(alternatives)
     if not found:
         return None
     figure, axes = plt.subplots(figsize=(10, 6.2))
     figure.subplots_adjust(right=0.74)
     ends, labels = [], []
-    for rival in found:
-        values = rival["one_way"]["percentiles"]
+    for alternative in found:
+        values = alternative["one_way"]["percentiles"]
         # A percentile beyond the number of samples would only repeat the maximum.
         drawn = [p for p in PERCENTILES if values["count"] * (100 - p) >= 100]
         nines = [100 / (100 - p) for p in drawn]
         heights = [values[f"p{p:g}"] for p in drawn]
-        ours = rival["name"] in OURS
-        color = OURS_COLOR if ours else COLORS[rival["name"]]
-        style = "-" if rival["waits"] == "spins" else (0, (5, 1.6))
+        ours = alternative["name"] in OURS
+        color = OURS_COLOR if ours else COLORS[alternative["name"]]
+        style = "-" if alternative["waits"] == "spins" else (0, (5, 1.6))
         axes.plot(nines, heights, ls=style, lw=2.6 if ours else 1.5, color=color,
                   marker="o", ms=3.6 if ours else 2.8, zorder=3 if ours else 2)  # fmt: skip
         ends.append((nines[-1], heights[-1]))
-        labels.append((rival["title"], color, ours))
+        labels.append((alternative["title"], color, ours))
     percentile_axis(axes)
     axes.text(0, 1.01, "lower is better; solid: the receiver spins, dashed: it sleeps until woken",
               transform=axes.transAxes, fontsize=9, color="#57606a", va="bottom")  # fmt: skip
@@ -112,20 +112,22 @@ def _name_lines(
         )
 
 
-def _throughput(rivals: list[dict[str, Any]]) -> Figure | None:
+def _throughput(alternatives: list[dict[str, Any]]) -> Figure | None:
     """Bars over four decades: the axis is logarithmic and the numbers are written out."""
-    found = with_throughput(rivals)
+    found = with_throughput(alternatives)
     if not found:
         return None
     figure, axes = plt.subplots(figsize=(9, 0.42 * len(found) + 1.3))
-    values = [rival["throughput"]["records_per_s"] for rival in found]
-    colors = [OURS_COLOR if rival["name"] in OURS else THEIRS for rival in found]
+    values = [alternative["throughput"]["records_per_s"] for alternative in found]
+    colors = [OURS_COLOR if alternative["name"] in OURS else THEIRS for alternative in found]
     axes.barh(range(len(found)), values, color=colors, height=0.66)
-    for place, (rival, value) in enumerate(zip(found, values, strict=True)):
-        batched = ", batched" if rival["batched"] and "batched" not in rival["title"] else ""
+    for place, (alternative, value) in enumerate(zip(found, values, strict=True)):
+        batched = (
+            ", batched" if alternative["batched"] and "batched" not in alternative["title"] else ""
+        )
         axes.text(value * 1.06, place, f"{rate(value)}{batched}", va="center", fontsize=9.5,
                   color=INK)  # fmt: skip
-    axes.set_yticks(range(len(found)), [rival["title"] for rival in found])
+    axes.set_yticks(range(len(found)), [alternative["title"] for alternative in found])
     axes.invert_yaxis()
     axes.set_xscale("log")
     lowest = 10 ** int(f"{min(values):e}".partition("e")[2])
