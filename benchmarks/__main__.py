@@ -20,8 +20,8 @@ from benchmarks.harness import Row, Scale
 
 HERE = Path(__file__).parent
 
-# Name for --only, and the module whose run(scale) gives its rows. Each runs in a process of its
-# own: what one leaves behind (heap, mappings, threads) must not speed up or slow down the next.
+# Name for --only, and the module whose run(scale) returns its rows. Each runs in its own process,
+# so that its heap, mappings and threads do not affect the next.
 FAMILIES = {
     "append": "benchmarks.micro.append",
     "batch": "benchmarks.micro.batch",
@@ -48,7 +48,7 @@ def _arguments() -> argparse.Namespace:
         "--only",
         action="append",
         choices=[*names, EVERY_ALTERNATIVE],
-        help=f"this family or alternative (repeatable); {EVERY_ALTERNATIVE}: every alternative",
+        help=f"only this family or alternative (repeatable); {EVERY_ALTERNATIVE}: all alternatives",
     )
     parser.add_argument("--child", choices=names, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -63,33 +63,33 @@ def _child(name: str, scale: Scale) -> None:
 
 
 def _in_child(name: str, scale: Scale) -> Any:
-    """What the child says, or None when it failed: it has said why."""
+    """The child's result, or None if it failed; the child has printed the reason."""
     command = [sys.executable, "-m", "benchmarks", "--child", name]
     command += ["--smoke"] if scale.smoke else []
     started = time.monotonic()
     print(f"{name} …", end=" ", flush=True)
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=machine.ROOT)
     try:
-        said, _ = child.communicate()
+        output, _ = child.communicate()
     except KeyboardInterrupt:
-        child.wait(30)  # Ctrl-C is for it as well: it stops its servers and removes its files
+        child.wait(30)  # Ctrl-C reaches it too: it stops its servers and removes its files
         raise
     print(f"{time.monotonic() - started:.1f} s", end="", flush=True)
-    return json.loads(said) if child.returncode == 0 else None
+    return json.loads(output) if child.returncode == 0 else None
 
 
 def _rows(name: str, scale: Scale) -> list[Row]:
     found = _in_child(name, scale)
     print()
     if not found:
-        raise SystemExit(f"benchmark {name!r} {'failed' if found is None else 'gave no row'}")
+        raise SystemExit(f"benchmark {name!r} {'failed' if found is None else 'returned no row'}")
     return [Row(**fields) for fields in found]
 
 
 def _alternative(name: str, scale: Scale) -> dict[str, Any]:
-    """Of one that fails, too: it must not cost the figures of all the others."""
+    """The result of one alternative; a failure is a result too, so that the others are measured."""
     if scale.smoke and not ALTERNATIVES[name].smoke:
-        left_out = "only in the full run: starting it takes longer than all the others together"
+        left_out = "only in the full run: it takes longer to start than all others together"
         return identity(name) | {"missing": left_out}
     result = _in_child(name, scale) or identity(name) | {"failed": "its process was killed"}
     reason = result["missing"] or result.get("failed")
@@ -98,7 +98,7 @@ def _alternative(name: str, scale: Scale) -> dict[str, Any]:
 
 
 def _alternatives(names: list[str], scale: Scale) -> list[dict[str, Any]]:
-    """All of them, then the quick ones once more: a busy minute hits one round alone."""
+    """Measure all, then the quick ones again: a busy minute affects only one round."""
     results = {name: _alternative(name, scale) for name in names}
     for name in names:
         if not scale.smoke and ALTERNATIVES[name].rounds > 1 and "version" in results[name]:
@@ -127,10 +127,10 @@ def main() -> None:
     if scale.smoke:
         with tempfile.TemporaryDirectory() as folder:
             _write(Path(folder), results, rows)
-        print("smoke: every row runs; numbers this small mean nothing")
+        print("smoke: every row runs; the numbers mean nothing at this size")
     else:
         print(report.summary(rows))
-        # A part of the table must not pass for the whole.
+        # A part of the table is stored elsewhere, so that it is not taken for a complete run.
         _write(HERE if not arguments.only else HERE / "plots" / "partial", results, rows)
     failed = [alternative["title"] for alternative in alternatives if "failed" in alternative]
     if failed:
@@ -153,7 +153,10 @@ def _show(rows: list[Row], alternatives: list[dict[str, Any]]) -> None:
 
 
 def _write(folder: Path, results: dict[str, Any], rows: list[Row]) -> None:
-    from benchmarks import alternative_plots, plots  # not in every child: Matplotlib takes its time
+    from benchmarks import (
+        alternative_plots,
+        plots,
+    )  # not in every child: Matplotlib is slow to import
 
     folder.mkdir(parents=True, exist_ok=True)
     report.save(folder / "results.json", results)

@@ -1,4 +1,4 @@
-"""Tapewire and its alternatives in two pictures: latency by percentile, and throughput."""
+"""Tapewire and its alternatives in two plots: latency by percentile, and throughput."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from benchmarks.compare.tables import rate, with_latency, with_throughput
 from benchmarks.harness import PAYLOAD_BYTES, PERCENTILES
 from benchmarks.plots import INK, OURS_COLOR, THEIRS, percentile_axis, save
 
-# Told apart by hue and by lightness, the same in every run; blue is Tapewire's alone.
+# They differ in hue and lightness and are the same in every run; only Tapewire is blue.
 HUES = ("#57606a", "#a40e6b", "#bc4c00", "#8250df", "#1a7f37", "#6e40aa", "#7c5c00", "#0a7d91",
         "#bf8700", "#0d4429", "#cf222e")  # fmt: skip
 COLORS = dict(zip((name for name in ALTERNATIVES if name not in OURS), HUES, strict=True))
 
 
 def draw(folder: Path, alternatives: list[dict[str, Any]]) -> list[Path]:
-    """Both, where there is something to show; their paths."""
+    """Draw both, if there is something to show; returns their paths."""
     pictures = {"alternatives-latency.png": _latency, "alternatives-throughput.png": _throughput}
     return save(folder, pictures, alternatives)
 
@@ -49,7 +49,7 @@ def spread(places: list[float], apart: float) -> list[float]:
 
 
 def _inside(middle: float, members: int, apart: float) -> float:
-    """The middle of a block that neither begins below 0 nor ends above 1."""
+    """The middle of a block, moved so that the block is between 0 and 1."""
     half = (members - 1) / 2 * apart
     return min(max(middle, half), 1 - half)
 
@@ -87,8 +87,8 @@ def _latency(alternatives: list[dict[str, Any]]) -> Figure | None:
 def _name_lines(
     axes: Axes, ends: list[tuple[float, float]], labels: list[tuple[str, str, bool]]
 ) -> None:
-    """Names to the right of the axes, each at the height of its line or as near as it fits."""
-    axes.autoscale_view()  # now, not when it is drawn: the next lines ask where things are
+    """Names to the right of the axes, each as near to the height of its line as possible."""
+    axes.autoscale_view()  # now, not when drawing: the next lines need the positions
     to_axes = axes.transData + axes.transAxes.inverted()
     heights = spread([to_axes.transform(end)[1] for end in ends], 0.047)
     for end, height, (title, color, ours) in zip(ends, heights, labels, strict=True):
@@ -113,7 +113,7 @@ def _name_lines(
 
 
 def _throughput(alternatives: list[dict[str, Any]]) -> Figure | None:
-    """Bars over four decades: the axis is logarithmic and the numbers are written out."""
+    """Bars over four decades: a logarithmic axis, with the numbers next to the bars."""
     found = with_throughput(alternatives)
     if not found:
         return None
@@ -134,14 +134,14 @@ def _throughput(alternatives: list[dict[str, Any]]) -> Figure | None:
     axes.set_xlim(lowest / 2, max(values) * 6)
     axes.xaxis.set_major_formatter(FuncFormatter(_decade))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(f"records of {PAYLOAD_BYTES} B a second between two processes (logarithmic)")
+    axes.set_xlabel(f"records of {PAYLOAD_BYTES} B per second between two processes (logarithmic)")
     axes.set_title("Throughput")
     axes.grid(axis="x")
     return figure
 
 
 def _decade(records_per_s: float, _: object = None) -> str:
-    """As `rate`, without digits that say nothing: 10 k/s."""
+    """As `rate`, without zero digits: 10 k/s."""
     for size, unit in ((1e6, "M/s"), (1e3, "k/s")):
         if records_per_s >= size:
             return f"{records_per_s / size:g} {unit}"

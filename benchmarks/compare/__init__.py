@@ -1,15 +1,15 @@
-"""Tapewire beside what else there is: the same work through each, one process after the other.
+"""Tapewire and its alternatives: the same work through each, one after the other.
 
-A alternative is a module here with
+An alternative is a module of this package with
 
-- `TITLE`, and `WHAT` in a line: the transport, whether it is persisted, the settings;
-- `missing()`: None where it can run, else why it cannot;
+- `TITLE`, and `WHAT` in one line: the transport, whether it is persisted, the settings;
+- `missing()`: None if it can run, else the reason why not;
 - `version()`;
 - `one_way(messages, size, gap_ns, folder)`: nanoseconds per message, from when it was due to be
   sent (the message carries that time) until the other process has read it, as an int64 array;
-- `throughput(messages, size, folder)`: records a second from one process to another.
+- `throughput(messages, size, folder)`: records per second from one process to another.
 
-Either of the last two may be None: another form of the same alternative has it then.
+Either of the last two may be None; another form of the same alternative has it then.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-# For `one_way`, a rate that each keeps up with: threads behind a socket need longer, a server more
-# so. The number of messages leaves at least two samples beyond the 99.99th percentile.
+# For `one_way`, a rate that each keeps up with: threads behind a socket need more time, a server
+# even more. The number of messages leaves at least two samples beyond the 99.99th percentile.
 SPIN_GAP_NS, SPIN_MESSAGES = 100_000, 50_000
 THREADS: dict[str, Any] = {"gap_ns": 250_000, "messages": 22_500}
 BROKER: dict[str, Any] = {"gap_ns": 800_000, "messages": 22_500, "rounds": 1}
@@ -28,16 +28,16 @@ BROKER |= {"waits": "sleeps", "batched": True}
 
 @dataclass(frozen=True)
 class Alternative:
-    """What is asked of one module, and with what it may be compared."""
+    """How one module is measured, and which others it may be compared with."""
 
     module: str
     gap_ns: int = SPIN_GAP_NS
     messages: int = SPIN_MESSAGES  # of `one_way`
-    rounds: int = 2  # of which the one with the best median is shown
+    rounds: int = 2  # the one with the best median is shown
     flow: int = 300_000  # messages of `throughput`
     waits: str = "spins"  # or "sleeps": how the receiver waits for a message
-    batched: bool = False  # many records a call, in `throughput`
-    smoke: bool = True  # small enough to be run by the tests
+    batched: bool = False  # many records per call, in `throughput`
+    smoke: bool = True  # small enough for the tests
 
     def load(self) -> Any:
         return importlib.import_module(f"{__name__}.{self.module}")

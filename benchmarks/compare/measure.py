@@ -1,4 +1,4 @@
-"""One alternative, measured: what results.json says of it."""
+"""Measurement of one alternative: its entry in results.json."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.compare import ALTERNATIVES, Alternative
 from benchmarks.harness import PAYLOAD_BYTES, Row, Scale, percentiles, scratch
 
 SMOKE_MESSAGES = 200
-FLOWS = 2  # runs of `throughput` in a round, of which the best is shown
+FLOWS = 2  # runs of `throughput` per round; the best is shown
 
 
 def identity(name: str) -> dict[str, Any]:
-    """Who it is, measured or not."""
+    """The fields that describe it, measured or not."""
     alternative = ALTERNATIVES[name]
     module = alternative.load()
     return {
@@ -43,7 +43,7 @@ def measure(name: str, scale: Scale) -> dict[str, Any]:
 
 
 def measured_or_failed(name: str, scale: Scale) -> dict[str, Any]:
-    """The same; of a alternative that fails the reason, for one must not cost all the others."""
+    """The same, or the reason if it fails: one failure must not end the run."""
     try:
         return measure(name, scale)
     except Exception as error:
@@ -77,7 +77,7 @@ def _throughput(alternative: Alternative, module: Any, scale: Scale) -> dict[str
 
 
 def better(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Two rounds of a alternative in one: its lower median, its higher throughput, and all runs."""
+    """Two rounds of an alternative as one: lower median, higher throughput, and all runs."""
     if "failed" in first or first["missing"]:
         return first
     if "failed" in second:
@@ -98,7 +98,7 @@ def better(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """An exception, so that everything is still tidied up, when something hangs."""
+    """Raise an exception after a time limit, so that everything is still cleaned up."""
 
     def stop(*_: object) -> None:
         raise TimeoutError(f"not done within {seconds:.0f} s")
@@ -110,11 +110,11 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, left)  # that of a test, say
+        signal.setitimer(signal.ITIMER_REAL, left)  # for example that of a test
 
 
 def bars(results: list[dict[str, Any]]) -> list[Row]:
-    """The rows of the performance table that hold Tapewire against a alternative of the same run."""
+    """The rows of the performance table that compare Tapewire with an alternative of this run."""
     p50 = {
         alternative["name"]: alternative["one_way"]["percentiles"]["p50"] / 1e3
         for alternative in results

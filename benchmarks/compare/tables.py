@@ -1,4 +1,4 @@
-"""What the alternatives' results say, as lines of cells: for the terminal and for Markdown."""
+"""The results of the alternatives as lines of cells, for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def rate(records_per_s: float) -> str:
 
 
 def with_latency(alternatives: Iterable[Result]) -> list[Result]:
-    """Those that have it, the quickest first."""
+    """Those with a latency, the lowest first."""
     found = [alternative for alternative in alternatives if "one_way" in alternative]
     return sorted(found, key=lambda alternative: alternative["one_way"]["percentiles"]["p50"])
 
 
 def with_throughput(alternatives: Iterable[Result]) -> list[Result]:
-    """Those that have it, the fastest first."""
+    """Those with a throughput, the highest first."""
     found = [alternative for alternative in alternatives if "throughput" in alternative]
     return sorted(found, key=lambda alternative: -alternative["throughput"]["records_per_s"])
 
@@ -74,9 +74,9 @@ def absent(alternatives: Iterable[Result]) -> list[tuple[str, str]]:
 
 
 def slower(results: dict[str, Any]) -> Lines:
-    """The latencies in which a alternative was better, a line per alternative; a head alone if there is none.
+    """The latencies in which an alternative was better, one line each; only a head if none was.
 
-    A reader that spins is held against everybody, one that sleeps against those that sleep.
+    A spinning reader is compared with all, a sleeping one with those that sleep.
     """
     ours, others = _sides(results)
     lines: Lines = [("Tapewire", "better", *SHOWN)]
@@ -105,9 +105,9 @@ def _behind(mine: Result, theirs: Result, percentile: str) -> str:
 
 
 def fewer(results: dict[str, Any]) -> Lines:
-    """The throughputs in which a alternative was better; a head alone if there is none.
+    """The throughputs in which an alternative was better; only a head if none was.
 
-    A record a call is held against the same, and batches against batches.
+    One record per call is compared with the same, and batches with batches.
     """
     ours, others = _sides(results)
     lines: Lines = [("Tapewire", "better", "throughput")]
@@ -123,7 +123,7 @@ def fewer(results: dict[str, Any]) -> Lines:
 
 
 def _sides(results: dict[str, Any]) -> tuple[dict[str, list[Result]], list[Result]]:
-    """Ours by name, and the others."""
+    """Tapewire's results by name, and the alternatives'."""
     ours = {
         alternative["name"]: [alternative]
         for alternative in results["alternatives"]
@@ -135,5 +135,5 @@ def _sides(results: dict[str, Any]) -> tuple[dict[str, list[Result]], list[Resul
 
 
 def missed(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows whose bar was not held."""
+    """The rows that missed their bar."""
     return [row for row in results["rows"] if row["verdict"] == "miss"]

@@ -1,4 +1,4 @@
-"""Alternatives: the contract of their modules, two processes that always end, servers that are gone."""
+"""Alternatives: the contract of their modules; their processes and servers always end."""
 
 import importlib.util
 import os
@@ -78,7 +78,7 @@ def test_messages_lost_doubled_or_out_of_order_are_found(stamp):
 
 
 def run(program, *, status=0):
-    """In a process of its own: a fork is safe only where there are no other threads."""
+    """Run in a separate process: a fork is safe only without other threads."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Books beside the alternatives': the events are reproducible and sane, and everybody ends alike."""
+"""Benchmarks of books: reproducible, sane events, and the same final book for all."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ MAKERS = {"l2": events.l2_events, "l3": events.l3_events}
 
 
 def naive(kind, rows):
-    """The plainest book there is; also checks that no event leaves it crossed."""
+    """The simplest book; also checks that no event leaves it crossed."""
     orders = {}
     levels = {events.BUY: Counter(), events.SELL: Counter()}
     bid_sum = ask_sum = 0

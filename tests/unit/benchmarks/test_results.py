@@ -1,4 +1,4 @@
-"""What is made of results: percentiles, bars, tables, losses, and the published page."""
+"""Output made from results: percentiles, bars, tables, losses, and the published page."""
 
 import json
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_what_was_not_measured_is_listed_with_its_reason():
     assert "- **Absent**: not installed" in markdown.absent({"alternatives": alternatives})
 
 
-def test_each_percentile_in_which_a_alternative_is_better_is_a_loss():
+def test_each_percentile_in_which_an_alternative_is_better_is_a_loss():
     quick = alternative("quick", 100)
     quick["one_way"]["percentiles"]["max"] = 10_000
     assert tables.slower(run_of(alternative("tapewire", 200), quick))[1:] == [
