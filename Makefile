@@ -8,16 +8,16 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
 JOBS := $(shell nproc)
-# The virtual environment's cmake, ninja, ruff … come first in every recipe.
+# The virtual environment's cmake, ninja, ruff … take precedence in every recipe.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .PHONY: help
-help: ## this list
+help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 # ---- set-up ----------------------------------------------------------------------------------------
-# Two stamps: tools change rarely, native code often, and Python code needs nothing at all, because
-# the package is installed editable.
+# Two stamps: tools change rarely, native code often. Python code needs no stamp, because the package
+# is installed editable.
 DEPS_STAMP := $(VENV)/.deps-stamp
 BUILD_STAMP := $(VENV)/.build-stamp
 NATIVE_FILES := $(shell find native src -type f \
@@ -35,8 +35,8 @@ $(BUILD_STAMP): $(DEPS_STAMP) CMakeLists.txt build/sources.list $(NATIVE_FILES)
 	$(PYTHON_RUN) -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench,monitor,spark,web]'
 	@touch $@
 
-# The names of all sources. Written only when it differs, so that a file added, moved or deleted
-# (which an editable install must learn of) rebuilds, and nothing else does.
+# The names of all sources, written only if they changed: an editable install must be rebuilt when a
+# file is added, moved or deleted.
 .PHONY: FORCE
 build/sources.list: FORCE
 	@mkdir -p build
@@ -44,45 +44,45 @@ build/sources.list: FORCE
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # ---- what people run -------------------------------------------------------------------------------
-.PHONY: demo bench bench-smoke bench-page bench-instructions book-rivals docs
-demo: setup ## a small trading system, four of its processes killed; archived, computed with by Spark; a page
+.PHONY: demo bench bench-smoke bench-page bench-instructions book-alternatives docs
+demo: setup ## a small trading system, four of its processes killed; then Spark, and a report page
 	tapewire demo
 
-bench: setup ## every row of the performance table, full size
-	@$(MAKE) book-rivals || echo "bench: their books will not be measured" >&2
+bench: setup ## measure every row of the performance table, full size
+	@$(MAKE) book-alternatives || echo "bench: the books of the alternatives will not be measured" >&2
 	$(PYTHON_RUN) -m benchmarks
 
-# Not part of the set-up: 900 MB, and other versions of numpy and pandas than ours.
-BOOK_RIVALS := build/book-rivals
-book-rivals: $(BOOK_RIVALS)/.stamp ## the order books that ours is measured beside, in their own environment
-$(BOOK_RIVALS)/.stamp: benchmarks/books/rivals.txt | setup
-	@echo "book-rivals: installing hftbacktest and nautilus_trader"
-	$(PYTHON_RUN) -m venv --clear $(BOOK_RIVALS)
-	$(BOOK_RIVALS)/bin/python -m pip install --quiet --no-deps -r $<
+# Not part of the set-up: 900 MB, and other versions of numpy and pandas.
+BOOK_ALTERNATIVES := build/book-alternatives
+book-alternatives: $(BOOK_ALTERNATIVES)/.stamp ## install the order books that Tapewire's is compared with
+$(BOOK_ALTERNATIVES)/.stamp: benchmarks/books/alternatives.txt | setup
+	@echo "book-alternatives: installing hftbacktest and nautilus_trader"
+	$(PYTHON_RUN) -m venv --clear $(BOOK_ALTERNATIVES)
+	$(BOOK_ALTERNATIVES)/bin/python -m pip install --quiet --no-deps -r $<
 	@touch $@
 
-bench-smoke: setup ## the same, tiny: shows only that it runs
+bench-smoke: setup ## the same, tiny: shows only that every row runs
 	$(PYTHON_RUN) -m benchmarks --smoke
 
-bench-instructions: setup ## instructions per hot call, as the new baseline
+bench-instructions: setup ## count instructions per hot call, as the new baseline
 	$(PYTHON_RUN) -m benchmarks.instructions --write
 
-bench-page: setup ## the last `make bench` into README.md and docs/
+bench-page: setup ## write the results of the last `make bench` to README.md and docs/
 	$(PYTHON_RUN) tools/readme_numbers.py
 
-docs: setup ## the documentation, into site/
+docs: setup ## build the documentation into site/
 	mkdocs build --strict
 
 # ---- tests -----------------------------------------------------------------------------------------
 RESULTS := build/results
-# As many files of tests at a time as there are cores; four at most, as each may start a Spark. In the
-# order of conftest.py, the longest first: xdist would take those with the most tests.
+# One test file at a time per core, at most four, as each may start a Spark. In the order of
+# conftest.py, longest first: xdist would start with the files that have the most tests.
 WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 CXX_FILES = $(shell find native src -name '*.hpp' -o -name '*.cpp')
 
 .PHONY: test
-test: setup ## everything but the long tests; ends with the count
+test: setup ## run everything but the long tests; ends with the count
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	tools/test_tools.sh $(RESULTS)/missing-tools.txt
 	@$(MAKE) lint
@@ -93,20 +93,22 @@ test: setup ## everything but the long tests; ends with the count
 	@$(PYTHON_RUN) tools/test_summary.py $(RESULTS)
 
 .PHONY: test-long
-test-long: setup ## the tests that take minutes: a thousand kills, soaks
+test-long: setup ## run the tests that take minutes: a thousand kills, soaks
 	@mkdir -p $(RESULTS)
 	$(PYTHON_RUN) -m pytest tests -m long $(BESIDE) --junit-xml=$(RESULTS)/long.xml
 
-.PHONY: test-native test-native-plain test-native-asan test-native-tsan
-test-native: test-native-plain test-native-asan test-native-tsan ## C++ tests, plain and under the sanitizers
-# Optimised, with assertions: a sanitizer's own work hides most of what two cores can do to each other.
+.PHONY: test-native test-native-plain test-native-asan test-native-tsan test-native-coverage
+test-native: test-native-plain test-native-asan test-native-tsan ## run the C++ tests, plain and under the sanitizers
+# Optimised, with assertions: the overhead of a sanitizer hides most races between two cores.
 test-native-plain: BUILD := -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O2
 test-native-asan: BUILD := -DTAPEWIRE_SANITIZE=address,undefined
+test-native-coverage: BUILD := -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=None \
+    -DCMAKE_CXX_FLAGS="-O1 -g --coverage -fprofile-update=atomic"
 test-native-tsan: BUILD := -DTAPEWIRE_SANITIZE=thread
 # ThreadSanitizer of older compilers cannot place its shadow memory under wide address
 # randomisation (vm.mmap_rnd_bits > 28), hence setarch -R where the container permits it.
 test-native-tsan: RUN := $(shell setarch -R true 2>/dev/null && echo setarch -R)
-test-native-plain test-native-asan test-native-tsan: test-native-%: setup
+test-native-plain test-native-asan test-native-tsan test-native-coverage: test-native-%: setup
 	@cmake -S . -B build/native-$* -G Ninja --log-level=WARNING -DTAPEWIRE_NATIVE_TESTS=ON \
 	    $(BUILD) -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 	cmake --build build/native-$*
@@ -114,7 +116,27 @@ test-native-plain test-native-asan test-native-tsan: test-native-%: setup
 	$(RUN) ctest --test-dir build/native-$* -j $(JOBS) --output-on-failure --no-tests=error \
 	    --test-output-size-passed 65536 --output-junit $(CURDIR)/$(RESULTS)/native-$*.xml
 
-# One after the other, each from its corpus; what is new is kept in build/fuzz-corpus, not in the tree.
+# Reports only: there is no minimum, and a failed test does not prevent them.
+COVERAGE_TESTS := tests
+.PHONY: coverage coverage-python coverage-native
+coverage: coverage-python coverage-native ## measure line coverage of Python and C++, into build/coverage
+
+coverage-python: setup
+	@rm -rf build/coverage/data.* build/coverage/python && mkdir -p build/coverage
+	-coverage run -m pytest $(COVERAGE_TESTS) -m "not long" $(BESIDE)
+	coverage combine --quiet
+	coverage html --quiet
+	coverage report --skip-covered --sort=cover | tee build/coverage/python.txt
+
+coverage-native:
+	@find build/native-coverage -name '*.gcda' -delete 2>/dev/null || true
+	-@$(MAKE) test-native-coverage
+	@mkdir -p build/coverage/native
+	gcovr --root . --filter native/include/ --filter native/src/ --exclude-throw-branches \
+	    --html-details build/coverage/native/index.html --txt build/coverage/native.txt \
+	    --print-summary build/native-coverage
+
+# One after the other, each from its corpus; new inputs go to build/fuzz-corpus, not to the tree.
 FUZZ_SECONDS := 60
 FUZZ_TARGETS = $(patsubst native/fuzz/%_fuzz.cpp,%,$(wildcard native/fuzz/*_fuzz.cpp))
 .PHONY: fuzz fuzz-build
@@ -123,7 +145,7 @@ fuzz-build: setup
 	    -DCMAKE_CXX_COMPILER=clang++
 	cmake --build build/fuzz
 
-fuzz: fuzz-build ## libFuzzer on everything the engine reads from disk, FUZZ_SECONDS each
+fuzz: fuzz-build ## fuzz everything that the engine reads from disk, FUZZ_SECONDS each
 	@for target in $(FUZZ_TARGETS); do \
 	    mkdir -p build/fuzz-corpus/$$target; \
 	    build/fuzz/native/fuzz/$${target}_fuzz build/fuzz-corpus/$$target native/fuzz/corpus/$$target \
@@ -132,20 +154,20 @@ fuzz: fuzz-build ## libFuzzer on everything the engine reads from disk, FUZZ_SEC
 	done
 
 .PHONY: lint
-lint: setup ## ruff, mypy, import-linter, clang-format; changes nothing
+lint: setup ## run ruff, mypy, import-linter, clang-format; changes nothing
 	ruff check
 	ruff format --check
 	mypy
 	python tools/lint_layers.py
 	clang-format --dry-run -Werror $(CXX_FILES)
 
-# Not part of lint: it takes minutes. Checks: .clang-tidy.
+# Not part of lint: takes minutes. The checks are in .clang-tidy.
 .PHONY: tidy-cpp
-tidy-cpp: setup ## clang-tidy on native/src and the headers that it includes
+tidy-cpp: setup ## run clang-tidy on native/src and the headers that it includes
 	@cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DTAPEWIRE_NATIVE_TESTS=ON \
 	    -DCMAKE_CXX_COMPILER=clang++
 	find native/src -name '*.cpp' -print0 | xargs -0 -n 1 -P $(JOBS) clang-tidy --quiet -p build/tidy
 
 .PHONY: clean
-clean: ## remove whatever was built, .venv included
+clean: ## remove all build output, and .venv
 	rm -rf $(VENV) build site .mypy_cache .pytest_cache .ruff_cache .hypothesis

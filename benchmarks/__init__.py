@@ -1,1 +1,1 @@
-"""The performance table of Tapewire, measured: `python -m benchmarks`; see README.md here."""
+"""The benchmarks of Tapewire: `python -m benchmarks`; see README.md in this directory."""

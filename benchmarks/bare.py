@@ -1,4 +1,4 @@
-"""The machine's own limits, by a small C++ program that is compiled when it is first needed."""
+"""The limits of the machine, measured by a small C++ program that is compiled on first use."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _two_cpus() -> tuple[int, int]:
 def line_ns(scale: harness.Scale) -> float:
     """One way of a cache line between the two cores: the median of batches of 1,000 round trips."""
     if len(harness.ALL_CPUS) < 2:
-        raise RuntimeError("a cache line crosses cores only where there are two")
+        raise RuntimeError("needs two cores")
     return statistics.median(_run("line", *_two_cpus(), scale.pick(300, 20)))
 
 
 def futex_wake_ns(scale: harness.Scale, gap_us: int) -> dict[str, float]:
-    """From before FUTEX_WAKE to behind FUTEX_WAIT in a process that sleeps, `gap_us` apart."""
+    """From before FUTEX_WAKE to after FUTEX_WAIT in a sleeping process; one wake per `gap_us`."""
     values = _run("futex", *_two_cpus(), scale.pick(5_000, 100), gap_us)
     return harness.percentiles([int(value) for value in values])
 
@@ -39,5 +39,5 @@ def clock_ns(scale: harness.Scale) -> float:
 
 
 def memcpy_bytes_per_s(scale: harness.Scale) -> float:
-    """Of a copy far larger than the caches; the best of several."""
+    """The rate of a copy far larger than the caches, the best of several."""
     return max(_run("memcpy", scale.pick(256 << 20, 16 << 20), scale.pick(8, 2)))

@@ -1,4 +1,4 @@
-"""The C++ of the benchmarks, compiled when it is first needed, and again when it has changed."""
+"""Compiles the C++ of the benchmarks on first use, and again after a change."""
 
 from __future__ import annotations
 
@@ -31,5 +31,7 @@ def compiled(name: str, *flags: str, depends: tuple[Path, ...] = ()) -> Path:
         program.parent.mkdir(parents=True, exist_ok=True)
         made = program.with_suffix(f".{os.getpid()}")
         subprocess.run([compiler, "-std=c++20", source, *flags, "-o", made], check=True)
-        made.replace(program)  # two runs at once may both compile: the last one wins, whole
+        made.replace(
+            program
+        )  # two runs may compile at once: the last one wins, with a complete file
     return program

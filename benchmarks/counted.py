@@ -1,6 +1,6 @@
 """Runs under callgrind: every operation for N records and for 2 N, in the order of OPERATIONS.
 
-A script of its own, without the rest of the benchmarks: each import costs seconds under valgrind.
+A separate script without the rest of the benchmarks: each import takes seconds under valgrind.
 Usage: python benchmarks/counted.py LIBRARY FOLDER, where LIBRARY is native/counted.cpp compiled.
 """
 
@@ -12,7 +12,7 @@ SEGMENT_BYTES = 16 << 20
 PAYLOAD = bytes(range(64))
 TYPE_ID = 0x1001
 
-# Reading follows appending: there must be something to read.
+# Reading comes after appending, which writes the records to read.
 OPERATIONS = (
     "native append",
     "native next",
@@ -38,7 +38,7 @@ def main(library, folder):
 
     lib.open_queue(f"{folder}/native".encode(), SEGMENT_BYTES)
     lib.open_books()
-    # All of the segment beforehand: no call takes a step of its own.
+    # The complete segment is prepared beforehand, so that no call prepares a part of it.
     options = {"segment_bytes": SEGMENT_BYTES, "require_prealloc": True}
     writer = tw.open_publisher(f"{folder}/python", **options)
     reader = tw.open_log(f"{folder}/python")
@@ -57,7 +57,7 @@ def main(library, folder):
 
         return work_type(work)
 
-    # Empty native methods: what Python takes to call anything at all.
+    # Empty native methods: the cost of any call from Python.
     empty = _native.Yardstick()
     works = {
         "python append": append_by(writer.append),

@@ -1,4 +1,4 @@
-"""What every benchmark shares: rows, bars, repetition, timing, pinning, a scratch folder."""
+"""Shared by all benchmarks: rows, bars, repetition, timing, pinning, a scratch directory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PERCENTILES = (50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
 
 @dataclass(frozen=True)
 class Scale:
-    """How much to do: all of it, or just enough to show that it runs."""
+    """How much to measure: the full size, or just enough to show that it runs."""
 
     smoke: bool = False
 
@@ -70,9 +70,9 @@ class Scale:
 
 @dataclass
 class Row:
-    """One line of the table: a number, what it is held against, and the bar on their ratio.
+    """One line of the table: a number, what it is compared with, and the bar on their ratio.
 
-    Without `against` the bar is on the number itself; without `bar` the row is there to be read.
+    Without `against`, the bar is on the number itself; without `bar`, the row is informative.
     """
 
     family: str
@@ -101,7 +101,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Series:
-    """One measurement several times: the best is the least disturbed, the median the usual."""
+    """One measurement repeated: the best is the least disturbed, the median the usual one."""
 
     values: tuple[float, ...]
 
@@ -133,7 +133,7 @@ def against(
     bar: tuple[str, float],
     **detail: Any,
 ) -> Row:
-    """A row from two series of the same rounds: the ratio of the bests, and of the medians."""
+    """A row from two series of the same rounds, with the ratios of the bests and of the medians."""
     return Row(
         family,
         what,
@@ -152,7 +152,7 @@ def against(
 
 
 def timer_cost(n: int = 100_000) -> dict[str, float]:
-    """What two readings of the clock around nothing cost: part of every single-call timing."""
+    """The cost of two clock readings around nothing: part of every timing of a single call."""
     now = time.perf_counter_ns
     took = [0] * n
     for i in range(n):

@@ -1,10 +1,10 @@
-"""Instructions per record of the hot calls, by callgrind, held against a baseline in the tree.
+"""Instructions per record of the hot calls, by callgrind, compared with a committed baseline.
 
     python -m benchmarks.instructions            # count and compare
-    python -m benchmarks.instructions --write    # count and make that the baseline
+    python -m benchmarks.instructions --write    # count and write the baseline
 
-Unlike time, the count is the same on every run, so that it shows a change of a few per cent. It is
-as much the compiler's as the source's doing: each compiler has a baseline of its own.
+Unlike time, the count is the same on every run, so it shows a change of a few per cent. It depends
+on the compiler as much as on the source, so each compiler has its own baseline.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ CALLGRIND = (
     "--collect-atstart=no",
     "--toggle-collect=measured",
     "--dump-after=measured",
-    "--separate-threads=yes",  # the service threads are none of it
+    "--separate-threads=yes",  # the service threads do not count
 )
 
 
 class NotCompared(Exception):
-    """There is nothing to hold the counts against; says why."""
+    """The counts cannot be compared with a baseline; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Instructions per record of the operations of one kind, and what they depend on."""
+    """Instructions per record for the operations of one kind, and what they depend on."""
 
     built_by: str
     per_record: dict[str, float]
 
 
 def compiler_of(binary: Path) -> str:
-    """Name and major version of the compiler, as it has noted them in what it made."""
+    """Name and major version of the compiler, from the comment section of its output."""
     data = binary.read_bytes()
-    # What clang made is linked with start-up code by gcc, so clang is looked for first.
+    # Output of clang is linked with start-up code from gcc, so look for clang first.
     for name, pattern in (
         ("clang", rb"clang version (\d+)\."),
         ("gcc", rb"GCC: \([^)]*\) (\d+)\."),
@@ -89,7 +89,7 @@ def _library(core: Path) -> Path:
 
 
 def _totals(folder: Path) -> list[int]:
-    """What each part of the main thread collected, in order."""
+    """The counts of each part of the main thread, in order."""
     totals = []
     for part in range(1, 2 * len(OPERATIONS) + 1):
         text = (folder / f"out.{part}-01").read_text()
@@ -119,16 +119,16 @@ def count() -> dict[str, Counts]:
         if run.returncode != 0:
             raise RuntimeError(f"callgrind ended with {run.returncode}:\n{run.stderr}")
         totals = _totals(folder)
-    # The difference of N and 2 N records has no part of what a call costs once.
+    # The difference between N and 2 N records does not include costs that occur once.
     per_record = {
         operation: (totals[2 * i + 1] - totals[2 * i]) / RECORDS
         for i, operation in enumerate(OPERATIONS)
     }
-    # Python's own loop is most of a call from Python and would hide what is ours.
+    # Python's own loop is most of a call from Python and would hide Tapewire's part.
     for call in ("append", "next"):
         own = per_record[f"python {call}"] - per_record.pop(f"empty {call}")
         per_record[f"python {call}, beyond an empty call"] = own
-    # valgrind has no AVX-512: which checksum code was taken is part of what was counted.
+    # valgrind has no AVX-512: the counts depend on which checksum code was selected.
     native = f"{compiler_of(core)} {platform.machine()}, {run.stdout.strip()}"
     built_by = {"native": native, "python": f"{native}, {_interpreter()}"}
     return {
@@ -138,7 +138,7 @@ def count() -> dict[str, Counts]:
 
 
 def _interpreter() -> str:
-    """Version and make of this Python, whose own loop is part of what a call from Python takes."""
+    """Version and build of this Python, whose own loop is part of a call from Python."""
     version = ".".join(platform.python_version_tuple()[:2])
     maker = "-".join(platform.python_compiler().lower().split()[:2]).partition(".")[0]
     chosen = sysconfig.get_config_var("CONFIG_ARGS") or ""
@@ -162,7 +162,7 @@ def baseline(built_by: str, path: Path = BASELINE) -> dict[str, float]:
 
 
 def grown(now: dict[str, float], before: dict[str, float]) -> list[str]:
-    """A line for each operation that takes more than 5 % more instructions than it did."""
+    """A line for each operation that takes over 5 % more instructions than the baseline."""
     if now.keys() != before.keys():
         return [f"{sorted(now)} were counted, the baseline has {sorted(before)}; renew it: {RENEW}"]
     return [

@@ -1,4 +1,4 @@
-"""Where the numbers come from: machine, versions, commit."""
+"""The machine, versions and commit of a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _commit() -> str:
         return run.stdout.strip() if run.returncode == 0 else ""
 
     commit = git("rev-parse", "HEAD") or "none"
-    # Of what can change a figure; RESULTS.md is what an earlier run has written.
+    # Only files that can change a figure; RESULTS.md is the output of an earlier run.
     sources = ("src", "native", "benchmarks", "CMakeLists.txt", "pyproject.toml", "constraints.txt")
     changed = git("status", "--porcelain", "--", *sources, ":!benchmarks/RESULTS.md")
     return commit + ("+changes" if changed else "")

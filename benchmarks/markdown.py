@@ -1,6 +1,6 @@
 """Results as Markdown: RESULTS.md, the figures of README.md, and the page of the documentation.
 
-Everything here is a function of what results.json holds, and of nothing else.
+Everything here depends only on the content of results.json.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.compare import tables
 
-# Rows whose neighbours say the same.
+# Rows that repeat their neighbours.
 LEFT_OUT = ("1 segment", "10 segments", "100 segments, in the active")
 
 Results = dict[str, Any]
@@ -21,7 +21,7 @@ def number(value: float) -> str:
 
 
 def table(lines: Iterable[tuple[str, ...]], right: Iterable[int] = ()) -> str:
-    """The first line is the head; columns whose numbers are in `right` are aligned there."""
+    """The first line is the head; columns whose index is in `right` are right-aligned."""
     head, *rest = lines
     rule = ["--:" if i in set(right) else "---" for i in range(len(head))]
     rows = ("| " + " | ".join(line) + " |" for line in rest)
@@ -29,7 +29,7 @@ def table(lines: Iterable[tuple[str, ...]], right: Iterable[int] = ()) -> str:
 
 
 def where(results: Results) -> str:
-    """The machine in a line."""
+    """The machine in one line."""
     return (
         f"{results['cpu']}{' (virtual)' if results['virtual'] else ''}, {results['cpus']} CPUs, "
         f"Linux {results['kernel'].split('-')[0]}, Python {results['python']}, payload "
@@ -39,18 +39,18 @@ def where(results: Results) -> str:
 
 
 def busy(results: Results) -> str:
-    """A warning, if other things ran: nothing that spins has two cores to itself then."""
+    """A warning if the machine was busy: a spinning row had no two cores to itself then."""
     load, cpus = results["load_at_start"], results["cpus"]
     if load < cpus / 2:
         return ""
     return (
         f"**The machine was busy**, with a load of {load:.1f} on {cpus} CPUs before the run began. "
-        "These figures show that everything runs, and nothing about speed.\n\n"
+        "These figures show that everything runs; they are no measure of speed.\n\n"
     )
 
 
 def bars(results: Results) -> str:
-    """Every row with a bar, and what it was held against."""
+    """Every row with a bar, and what it was compared with."""
     lines = [("what", "measured", "against, in the same run", "ratio", "bar")]
     for row in results["rows"]:
         if row["bar"] is None or row["what"].lstrip().startswith(LEFT_OUT):
@@ -97,31 +97,32 @@ def machine(results: Results) -> str:
 
 
 def latency(results: Results) -> str:
-    return table(tables.latency_lines(results["rivals"]), right=range(2, 10))
+    return table(tables.latency_lines(results["alternatives"]), right=range(2, 10))
 
 
 def throughput(results: Results) -> str:
-    return table(tables.throughput_lines(results["rivals"]), right=(1, 2))
+    return table(tables.throughput_lines(results["alternatives"]), right=(1, 2))
 
 
 def kinds(results: Results) -> str:
-    """What each rival is: persisted or not, brokered or not, settings, version."""
-    lines = [("", "what it is, and how it was set", "version")]
+    """What each alternative is: persisted or not, with a broker or not, settings, version."""
+    lines = [("", "what it is, and its settings", "version")]
     lines += [
-        (rival["title"], rival["what"], rival.get("version", "")) for rival in results["rivals"]
+        (alternative["title"], alternative["what"], alternative.get("version", ""))
+        for alternative in results["alternatives"]
     ]
     return table(lines)
 
 
 def absent(results: Results) -> str:
-    found = tables.absent(results["rivals"])
+    found = tables.absent(results["alternatives"])
     if not found:
-        return "Every rival was there."
+        return "All alternatives were measured."
     return "\n".join(f"- **{title}**: {reason}" for title, reason in found)
 
 
 def books(results: Results) -> str:
-    """Every book with its rate in every market, and what an order takes in it."""
+    """Every book with its rate in every market, and its memory per order."""
     found = [
         row["detail"] | {"value": row["value"]}
         for row in results["rows"]
@@ -139,18 +140,18 @@ def books(results: Results) -> str:
 
 
 def pictured_books(results: Results) -> str:
-    picture = "![Events a second, one bar per book](assets/books.png)\n\n"
+    picture = "![Events per second, one bar per book](assets/books.png)\n\n"
     measured = any("book" in row["detail"] for row in results["rows"])
     return (picture if measured else "") + books(results)
 
 
 def losses(results: Results) -> str:
-    """Where a rival was better, and the bars that were missed."""
+    """The figures in which an alternative was better, and the bars that were missed."""
     beaten = [lines for lines in (tables.slower(results), tables.fewer(results)) if len(lines) > 1]
     missed = tables.missed(results)
     parts = [table(lines) for lines in beaten]
     if not beaten:
-        parts.append("In this run no rival was better in any figure of these tables.")
+        parts.append("In this run, no alternative was better in any figure of these tables.")
     if missed:
         lines = (
             f"- {_what(row)}: {number(row['ratio'] if row['against'] else row['value'])}"
@@ -176,15 +177,15 @@ def results_page(results: Results) -> str:
         "Bars": bars(results),
     }
     head = (
-        "# Results of one run\n\nWritten by `make bench`; the words are in "
-        "[README.md](README.md), pictures in `plots/`, every number in `results.json`.\n"
+        "# Results of one run\n\nWritten by `make bench`; explanations are in "
+        "[README.md](README.md), plots in `plots/`, all numbers in `results.json`.\n"
     )
     head += f"\n{busy(results)}".rstrip("\n") + "\n"
     return head + "".join(f"\n## {title}\n\n{text}\n" for title, text in sections.items())
 
 
 def documentation(results: Results, words: str) -> str:
-    """The page of the documentation: `words` with {names} where the run's own parts belong."""
+    """The page of the documentation: `words` with its {names} replaced by the parts of the run."""
     parts = {
         "where": where(results),
         "busy": busy(results),
@@ -201,7 +202,7 @@ def documentation(results: Results, words: str) -> str:
 
 
 def published(results: Results) -> Results:
-    """What is kept beside the page: all of it, but for every single repetition."""
+    """The results that are published with the page: without the single repetitions."""
     kept = ("percentiles", "percentiles_from_schedule", "ratio_of_medians", "book", "column")
     rows = [
         row | {"detail": {name: row["detail"][name] for name in kept if name in row["detail"]}}

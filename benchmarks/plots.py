@@ -1,4 +1,4 @@
-"""One picture per family of rows."""
+"""One plot per family of rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STYLE = {
 
 
 def draw(folder: Path, rows: list[Row]) -> list[Path]:
-    """Every picture for which there are rows; their paths."""
+    """Draw every plot that has rows; returns their paths."""
     pictures = {
         "bars.png": _bars,
         "throughput.png": _throughput,
@@ -51,7 +51,7 @@ def draw(folder: Path, rows: list[Row]) -> list[Path]:
 
 
 def save(folder: Path, pictures: dict[str, Callable[[Any], Any]], results: Any) -> list[Path]:
-    """Those that have something to show."""
+    """Save the plots that have something to show."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     with plt.rc_context(STYLE):
@@ -64,7 +64,7 @@ def save(folder: Path, pictures: dict[str, Callable[[Any], Any]], results: Any) 
 
 
 def _bars(rows: list[Row]):
-    """How much of each bar is used: 1 is the bar itself."""
+    """The used part of each bar: 1 is the bar itself."""
     judged = [
         row for row in rows if row.verdict and row.bar[1] > 0 and not row.family.startswith("seek")
     ]
@@ -80,7 +80,7 @@ def _bars(rows: list[Row]):
     figure, axes = plt.subplots(figsize=(9, 0.36 * len(judged) + 1.2))
     places = range(len(judged))
     colors = [MISS if value > 1 else OURS_COLOR for value in used]
-    used = [min(value, CUT) for value in used]  # a disturbed run must not flatten all the others
+    used = [min(value, CUT) for value in used]  # an outlier must not flatten all others
     axes.barh(places, used, color=colors, height=0.62)
     axes.axvline(1, color=INK, linewidth=1.2)
     axes.set_xlim(0, max(1.35, max(used) * 1.3))
@@ -91,14 +91,14 @@ def _bars(rows: list[Row]):
         )
     axes.set_yticks(places, [f"{row.family}: {row.what.strip()}" for row in judged], fontsize=8.5)
     axes.invert_yaxis()
-    axes.set_xlabel("part of the bar that is used (left of 1 is within it)")
+    axes.set_xlabel("used part of the bar (below 1: met)")
     axes.set_title("Bars of this run")
     axes.grid(axis="x")
     return figure
 
 
 def tick(ns: float, _: object = None) -> str:
-    """As `duration`, without digits that say nothing: 10 µs."""
+    """As `duration`, without zero digits: 10 µs."""
     for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if ns >= size:
             return f"{ns / size:g} {unit}"
@@ -112,7 +112,7 @@ def _used(row: Row) -> float:
 
 
 def _pairs(axes: Axes, rows: list[Row], label: str, title: str) -> None:
-    """Ours and what it is held against, side by side, with the bar as a mark."""
+    """Tapewire and the comparison, next to each other, with the bar as a mark."""
     reach = max(
         max(row.value, row.against_value, row.against_value * (row.bar[1] if row.bar else 0))
         for row in rows
@@ -152,10 +152,10 @@ def _pairs(axes: Axes, rows: list[Row], label: str, title: str) -> None:
 
 def _throughput(rows: list[Row]):
     panels = [
-        ("append", "ns a call", "One record a call (red: the bar)"),
-        ("next", "ns a call", ""),
-        ("append_batch", "ns a record", "Many records a call"),
-        ("read_batch", "GB/s of log (more is better)", ""),
+        ("append", "ns per call", "One record per call (red: the bar)"),
+        ("next", "ns per call", ""),
+        ("append_batch", "ns per record", "Many records per call"),
+        ("read_batch", "GB/s of log (higher is better)", ""),
     ]
     found = [([r for r in rows if r.family == f and r.against], x, t) for f, x, t in panels]
     found = [panel for panel in found if panel[0]]
@@ -249,7 +249,7 @@ def _limit(axes: Axes, ns: float, name: str) -> None:
 
 
 def _segments(rows: list[Row]):
-    """What a longer history costs: seeks and opening by the number of segments."""
+    """The cost of a longer history: seeks and opening by number of segments."""
     lines: dict[str, dict[int, float]] = {}
     for row in rows:
         if (segments := row.detail.get("segments")) is None:
@@ -285,7 +285,7 @@ def _segments(rows: list[Row]):
 
 
 def _books(rows: list[Row]):
-    """Events a second through every book, a panel for each market."""
+    """Events per second through every book, one panel per market."""
     markets: dict[str, list[Row]] = {}
     for row in rows:
         if "market" in row.detail:
@@ -313,5 +313,7 @@ def _books(rows: list[Row]):
         axes.margins(x=0.08)
         axes.set_title(f"{market}, {chosen[0].detail['events']:,} events", fontsize=10.5)
         axes.grid(axis="x")
-    axes.set_xlabel("million events a second, best bid and ask read after each (more is better)")
+    axes.set_xlabel(
+        "million events per second, best bid and ask read after each (higher is better)"
+    )
     return figure

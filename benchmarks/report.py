@@ -1,4 +1,4 @@
-"""What a run says: tables to read and results.json to compare."""
+"""The output of a run: tables to read, and results.json to compare."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bar(row: Row) -> str:
 
 
 def aligned(lines: list[tuple[str, ...]], right: Iterable[int] = ()) -> str:
-    """Columns by spaces; those whose numbers are in `right` end together."""
+    """Columns aligned by spaces; those whose index is in `right` are right-aligned."""
     ending = set(right)
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
@@ -73,7 +73,7 @@ def table(rows: list[Row]) -> str:
 
 
 def percentile_table(rows: list[Row]) -> str:
-    """The rows that are distributions."""
+    """The rows that have percentiles."""
     lines = [("single calls and trips", *SHOWN, "samples")]
     for row in rows:
         for key, suffix in (
@@ -102,18 +102,18 @@ def header(facts: dict[str, Any]) -> str:
 def summary(rows: list[Row]) -> str:
     judged = [row for row in rows if row.verdict]
     missed = [row for row in judged if row.verdict == "miss"]
-    text = f"{len(judged) - len(missed)} of {len(judged)} bars held"
+    text = f"{len(judged) - len(missed)} of {len(judged)} bars met"
     return text + "".join(f"\n  missed: {row.family}: {row.what.strip()}" for row in missed)
 
 
 def document(
-    facts: dict[str, Any], rows: list[Row], rivals: list[dict[str, Any]]
+    facts: dict[str, Any], rows: list[Row], alternatives: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """All that is known of a run: results.json."""
+    """The content of results.json."""
     return {
         **facts,
         "rows": [asdict(row) | {"ratio": row.ratio, "verdict": row.verdict} for row in rows],
-        "rivals": rivals,
+        "alternatives": alternatives,
     }
 
 

@@ -1,4 +1,4 @@
-# Sourced by setup.sh and test_tools.sh: what both need to know about a Debian or Ubuntu machine.
+# Functions for Debian and Ubuntu, sourced by setup.sh and test_tools.sh.
 
 can_install() { [[ $(id -u) -eq 0 ]] && command -v apt-get >/dev/null; }
 
@@ -11,8 +11,8 @@ apt_install() {
         env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
-# Runs a command. A package whose program is a daemon (redis-server) would have it started at once;
-# this file is where Debian asks whether it may. Containers have one already.
+# Runs a command without starting daemons: Debian starts the daemon of a newly installed package
+# (redis-server) unless this file forbids it. Containers already have the file.
 without_daemons() (
     policy=/usr/sbin/policy-rc.d
     if [[ ! -e $policy ]]; then

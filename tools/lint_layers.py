@@ -1,8 +1,8 @@
 """Run import-linter over the whole package, Cython modules included.
 
-import-linter reads .py files only: it would take `from tapewire._native import Record` for an
-import of `tapewire` itself, and would never see what a .pyx imports. So it is shown a mirror of the
-package in which every .pyx is a .py that holds just its imports and cimports.
+import-linter reads only .py files: it would treat `from tapewire._native import Record` as an
+import of `tapewire` itself, and would not see the imports of a .pyx. So it gets a mirror of the
+package in which every .pyx is a .py with only its imports and cimports.
 """
 
 import os
@@ -42,14 +42,14 @@ def mirror(source: Path, target: Path) -> None:
 def main() -> int:
     run = "from importlinter.cli import lint_imports_command as run; run()"
     options = ["--no-cache", "--no-logo", "--config", str(ROOT / "pyproject.toml")]
-    with tempfile.TemporaryDirectory() as folder:
-        mirror(ROOT / "src", Path(folder))
-        # -S leaves out the import hook of the editable install: the mirror is what is found.
-        path = os.pathsep.join([folder, sysconfig.get_path("purelib")])
+    with tempfile.TemporaryDirectory() as directory:
+        mirror(ROOT / "src", Path(directory))
+        # -S disables the import hook of the editable install, so that the mirror is found.
+        path = os.pathsep.join([directory, sysconfig.get_path("purelib")])
         return subprocess.run(
             [sys.executable, "-S", "-c", run, *options],
             env={**os.environ, "PYTHONPATH": path},
-            cwd=folder,
+            cwd=directory,
             check=False,
         ).returncode
 

@@ -1,10 +1,9 @@
-"""Runs a notebook without a kernel: its cells in order, in one namespace.
+"""Run a notebook without a kernel: its cells in order, in one namespace.
 
     python tools/notebook.py docs/notebooks/capture-to-features.ipynb --figures docs/assets
 
-writes every figure that it shows as `NOTEBOOK-NAME.png`, NAME being the id of the cell. The
-notebook itself is not changed: it is kept without outputs, so that a difference between two
-versions can be read.
+writes every figure that it shows as `NOTEBOOK-NAME.png`, where NAME is the id of the cell. The
+notebook itself is not changed: it is committed without outputs, so that diffs are readable.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ __all__ = ["code_cells", "run"]
 
 
 def code_cells(notebook: Path) -> list[tuple[str, str]]:
-    """(id, source) of the cells that are code, in order."""
+    """(id, source) of the code cells, in order."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     return [(c["id"], "".join(c["source"])) for c in cells if c["cell_type"] == "code"]
 
 
 def run(notebook: Path, on_figure: Callable[[str, Any], None]) -> dict[str, Any]:
-    """Run it; `on_figure` gets every figure that `plt.show()` shows, by the id of its cell.
+    """Run a notebook; `on_figure(id, figure)` gets every figure that `plt.show()` shows in a cell.
 
-    As in a notebook, what the last line of a cell gives is shown: here its `repr` is made.
+    The `repr` of the last expression of each cell is computed, as a notebook does.
     """
     import matplotlib as mpl
 
@@ -46,7 +45,7 @@ def run(notebook: Path, on_figure: Callable[[str, Any], None]) -> dict[str, Any]
             on_figure(here, figure)
             plt.close(figure)
 
-    plt.close("all")  # what others have left open is not the notebook's
+    plt.close("all")  # figures that were open before do not belong to the notebook
     plt.show = show
     try:
         for here, source in code_cells(notebook):

@@ -1,4 +1,4 @@
-"""Puts the last `make bench` into README.md and docs/: the figures, the machine, and the plots."""
+"""Write the results of the last `make bench` to README.md and docs/: figures, machine, plots."""
 
 import json
 import shutil
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # started as a script, it would find its own folder alone
+sys.path.insert(0, str(ROOT))  # as a script, only its own directory is on the path
 
 from benchmarks import markdown  # noqa: E402
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 PUBLISHED = ROOT / "docs/assets/benchmarks.json"
-PLOTS = ("bars.png", "books.png", "rivals-latency.png", "rivals-throughput.png")
+PLOTS = ("bars.png", "books.png", "alternatives-latency.png", "alternatives-throughput.png")
 
 
 def readme(text: str, results: dict[str, Any]) -> str:
-    """README.md with the figures of these results between its two marks."""
-    plot = "![One-way latency by percentile, beside others](docs/assets/rivals-latency.png)"
+    """The text of README.md with the figures of these results between its two marks."""
+    plot = "![One-way latency by percentile, with alternatives](docs/assets/alternatives-latency.png)"
     more = (
         "Throughput, methods, and where Tapewire loses: [docs/benchmarks.md](docs/benchmarks.md)."
     )
@@ -29,14 +29,14 @@ def readme(text: str, results: dict[str, Any]) -> str:
 
 
 def page(results: dict[str, Any]) -> str:
-    """docs/benchmarks.md."""
+    """The text of docs/benchmarks.md."""
     return markdown.documentation(results, (ROOT / "benchmarks/page.md").read_text())
 
 
 def main() -> None:
     results = json.loads((ROOT / "benchmarks/results.json").read_text())
     if results["smoke"]:
-        raise SystemExit("these are smoke figures: run `make bench`")
+        raise SystemExit("results.json has smoke figures: run `make bench`")
     results = markdown.published(results)
     PUBLISHED.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     path = ROOT / "README.md"

@@ -1,8 +1,8 @@
-"""A griffe extension for the reference pages: docstrings as mkdocstrings wants them.
+"""A griffe extension for the reference pages: adapts docstrings for mkdocstrings.
 
-griffe reads `_native.pyi`, which has types and no docstrings; those are in the `.pyx` and so in the
-compiled module. They are fetched from there. And a section "Example:" becomes "Examples:", the only
-name under which griffe shows `>>>` lines as code.
+griffe reads `_native.pyi`, which has types but no docstrings; this takes them from the compiled
+module. It also renames the section "Example:" to "Examples:", the only name under which griffe
+shows `>>>` lines as code.
 """
 
 import importlib
@@ -29,13 +29,13 @@ def _is_stub(obj):
 
 def _compiled_docstring(obj):
     if obj.name.startswith("__"):
-        return None  # what Python itself says about them is no help
+        return None  # Python's own docstrings of these do not help
     found = importlib.import_module(obj.module.path)
     for name in obj.path.removeprefix(obj.module.path).split("."):
         if name:
             found = getattr(found, name, None)
     if obj.is_attribute and not inspect.isdatadescriptor(found):
-        return None  # a value: its class has nothing to say about this name
+        return None  # a value: the docstring would be that of its class
     head, _, rest = (found.__doc__ or "").partition("\n")
     if head.startswith((f"{obj.name}(", f"{obj.parent.name}.{obj.name}(")):
         return inspect.cleandoc(rest)  # without the signature that Cython embeds

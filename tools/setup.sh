@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the system and fills .venv with the tools; `make setup` calls it when its inputs changed.
-# As root it installs what is missing, otherwise it names the command that would.
+# Checks the system and installs the tools into .venv; `make setup` calls it when its inputs changed.
+# As root, it installs missing packages; otherwise it prints the command.
 # PYTHON=python3.13 chooses the interpreter, CXX=clang++ the compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +22,7 @@ has_cxx20() {
         "${CXX:-c++}" -std=c++20 -x c++ -o /dev/null - 2>/dev/null
 }
 
-# Prints the Debian packages that are still needed, one a line.
+# Prints the missing Debian packages, one per line.
 missing_packages() {
     local python version
     has_cxx20 || echo g++
@@ -39,7 +39,7 @@ os.stat(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null ||
     fi
 }
 
-# Twice at most: Ubuntu 22.04 without any python3 first gets its 3.10, then learns that it is too old.
+# At most twice: Ubuntu 22.04 without python3 first gets 3.10, which then proves too old.
 for attempt in 1 2 3; do
     mapfile -t missing < <(missing_packages)
     ((${#missing[@]})) || break
@@ -48,7 +48,7 @@ for attempt in 1 2 3; do
         echo "setup: please run: sudo apt-get update && sudo apt-get install ${missing[*]}" >&2
         exit 1
     elif ((attempt == 3)); then
-        echo "setup: still missing after their installation: ${missing[*]}" >&2
+        echo "setup: still missing after installation: ${missing[*]}" >&2
         exit 1
     fi
     echo "setup: installing ${missing[*]}"
@@ -60,6 +60,6 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
     "$(find_python)" -m venv --clear .venv
 fi
 echo "setup: installing the tools pinned in constraints.txt"
-# First pip itself: the one of the system may be too old for --group.
+# pip first: the system's pip may be too old for --group.
 .venv/bin/python -m pip install --quiet -c constraints.txt --upgrade pip
 .venv/bin/python -m pip install --quiet -c constraints.txt --group dev

@@ -1,6 +1,6 @@
-"""Close a test run: which tools were missing, then how many tests passed, as the last line.
+"""Summarize a test run: the missing tools, then, as the last line, how many tests passed.
 
-Usage: python tools/test_summary.py FOLDER, with the JUnit files and missing-tools.txt of the run.
+Usage: python tools/test_summary.py RESULTS, the directory of the JUnit files and missing-tools.txt.
 """
 
 import sys
@@ -20,15 +20,15 @@ def count(report: Path) -> Counter[str]:
     return total
 
 
-def main(folder: Path) -> int:
+def main(results: Path) -> int:
     print()
     total: Counter[str] = Counter()
-    for report in sorted(folder.glob("*.xml")):
+    for report in sorted(results.glob("*.xml")):
         counts = count(report)
         total += counts
         print(f"{report.stem}: {counts['passed']} passed, {counts['skipped']} skipped")
-    missing = (folder / "missing-tools.txt").read_text().splitlines()
-    print("not tested, for lack of:", "; ".join(missing) if missing else "nothing")
+    missing = (results / "missing-tools.txt").read_text().splitlines()
+    print("not tested, because missing:", "; ".join(missing) if missing else "nothing")
     print(f"{total['passed']} passed, {total['failed']} failed")
     return 1 if total["failed"] or not total["passed"] else 0
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: tools/test_tools.sh FILE
-# Gets the programs that some tests drive (those tests stand aside without them): installs them when
-# root, else goes on. FILE lists what is still missing; `make test` prints it at the end.
+# Installs the programs that some tests use, if run as root. Without a program, its tests are skipped.
+# FILE lists the missing ones; `make test` prints it at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
@@ -21,7 +21,7 @@ declare -A packages=(
 
 has() {
     case $1 in
-        # Debian's clang comes without the sanitizer runtimes, so linking one is the check.
+        # Debian's clang lacks the sanitizer runtimes, so check that one links.
         clang) clang++ -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac
@@ -39,5 +39,5 @@ for tool in "${!packages[@]}"; do
     has "$tool" || echo "$tool (${packages[$tool]})" >>"$1"
 done
 
-# Not installed here: 900 MB for a comparison that `make bench` makes.
-[[ -e build/book-rivals/.stamp ]] || echo "hftbacktest, nautilus_trader (make book-rivals)" >>"$1"
+# Not installed here: 900 MB, used only by `make bench`.
+[[ -e build/book-alternatives/.stamp ]] || echo "hftbacktest, nautilus_trader (make book-alternatives)" >>"$1"

@@ -1,7 +1,7 @@
 """Order books: the same events through Tapewire, hftbacktest and nautilus_trader.
 
-`events` makes them, `tape` writes them into a queue, and each book replays them in a process of its
-own (`ours`, `hftbacktest_books`, `nautilus_books`), which says how long every round took and what
-the book is at the end. `compare` starts those and makes the rows; books that end differently
-fail the run. The rivals live in an environment of their own (`rivals`).
+`events` generates them, `tape` writes them into a queue, and each book replays them in its own
+process (`ours`, `hftbacktest_books`, `nautilus_books`), which reports the time of each round and
+the final book. `compare` starts these processes and makes the rows; if the final books differ, the
+run fails. The alternatives have an environment of their own (`alternatives`).
 """

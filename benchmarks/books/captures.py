@@ -1,4 +1,4 @@
-"""Real markets as events of the benchmark, where their captures are: see `folder`."""
+"""Real markets as events of the benchmark, from the captures in `folder()`, if any."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ STOCK = "sse/600519_20230207.zip"
 
 
 def folder() -> Path:
-    """Where captures would be."""
+    """The directory of the captures; it may not exist."""
     given = os.environ.get("TAPEWIRE_MARKETDATA")
     return Path(given) if given else ROOT.parent / "shared" / "marketdata"
 
 
 def missing(*names: str) -> str | None:
-    """None where these captures are there, else which is not."""
+    """None if all of these captures exist, else which one does not."""
     absent = [name for name in names if not (folder() / name).is_file()]
     return f"no {absent[0]} in {folder()}" if absent else None
 
 
 def _imported(format: str, names: tuple[str, ...], archive: Path) -> Iterator[Any]:
-    """The book events of these captures, day after day."""
+    """The book events of these captures, in order of days."""
     from tapewire import ingest
 
     summary = ingest.run(format, [folder() / name for name in names], archive)
@@ -42,16 +42,17 @@ def _imported(format: str, names: tuple[str, ...], archive: Path) -> Iterator[An
 
 
 def _least_scale(values: np.ndarray[Any, Any], scale: int) -> tuple[np.ndarray[Any, Any], int]:
-    """The same values without decimal places that none of them uses."""
+    """Remove the trailing decimal places that no value uses."""
     while scale and not np.any(values % 10):
         values, scale = values // 10, scale - 1
     return values, scale
 
 
 def future(archive: Path) -> tuple[Events, int, int]:
-    """A day of a perpetual future, from its first snapshot on; the scales of price and size.
+    """A day of a perpetual future from its first snapshot, with the scales of price and size.
 
-    Diffs that came before the snapshot and go beyond it follow it, as the venue prescribes.
+    Diffs that were received before the snapshot but end after it are applied to it, as the
+    venue prescribes.
     """
     snapshot, diffs = None, []
     for event in _imported("binance-usdm", FUTURE, archive):
@@ -77,9 +78,9 @@ def future(archive: Path) -> tuple[Events, int, int]:
 
 
 def stock(archive: Path) -> tuple[Events, int, int]:
-    """A day of a stock in Shanghai, order by order; the scales of price and size.
+    """A day of a stock in Shanghai, order by order, with the scales of price and size.
 
-    Up to the closing auction, whose orders cross: hftbacktest loses its best price over them.
+    Ends before the closing auction: its orders cross, and hftbacktest loses its best price.
     In continuous trading the aggressor's order was never in the book: a trade is one event, of the
     resting order. In an auction both rested: two events.
     """

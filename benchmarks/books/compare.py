@@ -1,7 +1,7 @@
-"""The rows of the books: every book in a process of its own, over the same events, in two passes.
+"""The rows of the books: each book in a process of its own, over the same events, in two passes.
 
-A book whose ladder at the end, or whose best prices on the way, are not those of the
-others fails the run: its speed would be that of something else.
+If the final levels or the best prices during the replay differ between books, the run fails: their
+speeds would not be comparable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.books import captures, events, rivals, tape
+from benchmarks.books import alternatives, captures, events, tape
 from benchmarks.books.replay import Ending, Job, Replayed
 from benchmarks.harness import Row, Scale, scratch
 from benchmarks.machine import ROOT
@@ -27,16 +27,16 @@ UNIT = "M events/s"
 
 @dataclass(frozen=True)
 class Book:
-    """Who replays: the module that is started, and the form of its book."""
+    """A contestant: the module to start and the form of its book."""
 
     title: str
     module: str
     form: str = ""
-    package: str | None = None  # of the rivals' environment; None: Tapewire
+    package: str | None = None  # of the alternatives' environment; None: Tapewire
 
     @property
     def missing(self) -> str | None:
-        return None if self.package is None else rivals.missing(self.package)
+        return None if self.package is None else alternatives.missing(self.package)
 
 
 OURS = Book("Tapewire", "ours")
@@ -44,7 +44,7 @@ HFT = tuple(
     Book(f"hftbacktest, {form}", "hftbacktest_books", form, "hftbacktest")
     for form in ("hash map", "vector")
 )
-# For comparison alone: what a back-test of hftbacktest does beside keeping the book.
+# Not part of a bar: a complete back-test of hftbacktest, which does more than keep the book.
 HFT_WHOLE = Book(
     "hftbacktest, vector, with its exchange", "hftbacktest_books", "vector, whole", "hftbacktest"
 )
@@ -64,8 +64,8 @@ class Market:
     events: events.Events
     price_scale: int = events.PRICE_SCALE
     size_scale: int = events.SIZE_SCALE
-    # Captured diffs cross for a moment, bids being before asks, and books differ in what they call
-    # the best price meanwhile.
+    # Captured diffs cross for a moment, because bids come before asks, and books define the best
+    # price of a crossed book differently.
     same_tops: bool = True
 
 
@@ -74,8 +74,8 @@ BARS = {"l2": {"hftbacktest": 2.0, "nautilus_trader": 5.0},
 
 
 def started(book: Book, job: Job) -> dict[str, Any]:
-    """What the process of one book says."""
-    python = sys.executable if book.package is None else str(rivals.PYTHON)
+    """The result that the process of one book prints."""
+    python = sys.executable if book.package is None else str(alternatives.PYTHON)
     command = [python, "-m", f"benchmarks.books.{book.module}", json.dumps(asdict(job))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=False)
     if done.returncode != 0:
@@ -85,7 +85,7 @@ def started(book: Book, job: Job) -> dict[str, Any]:
 
 
 def prepared(folder: Path, market: Market, rounds: int) -> Job:
-    """The events in a file and in a queue."""
+    """Write the events to a file and to a queue."""
     path, queue = folder / f"{market.what}.npy", folder / f"{market.what}.queue"
     np.save(path, market.events)
     write = tape.write_l2 if market.kind == "l2" else tape.write_l3
@@ -95,7 +95,7 @@ def prepared(folder: Path, market: Market, rounds: int) -> Job:
 
 
 def of(job: Job, book: Book) -> Job:
-    library = str(rivals.nautilus_library()) if book.form == "native" else ""
+    library = str(alternatives.nautilus_library()) if book.form == "native" else ""
     return Job(**asdict(job) | {"form": book.form, "library": library})
 
 
@@ -106,7 +106,7 @@ def replayed(book: Book, job: Job) -> Replayed:
 
 
 def differing(found: dict[str, Replayed], same_tops: bool) -> list[str]:
-    """A line for each book that did not end as the first one did."""
+    """A line for each book whose result differs from the first one's."""
     (name, first), *others = found.items()
     assert first.ending is not None
     lines = []
@@ -123,9 +123,9 @@ def differing(found: dict[str, Replayed], same_tops: bool) -> list[str]:
 
 
 def compared(job: Job, same_tops: bool, passes: int) -> dict[str, Replayed]:
-    """Every book that is there, by title; books that differ are an error."""
+    """The results of all available books, by title; raises an error if they differ."""
     found: dict[str, Replayed] = {}
-    for _ in range(passes):  # minutes apart when it is long: a busy one hits one pass alone
+    for _ in range(passes):  # minutes apart in a full run: a busy minute affects one pass
         for book in ALL:
             if book.missing is None:
                 new = replayed(book, job)
@@ -148,7 +148,7 @@ def _detail(replay: Replayed) -> dict[str, Any]:
 
 
 def rows_of(market: Market, found: dict[str, Replayed]) -> list[Row]:
-    """Ours against the fastest form of each rival, then everybody for themselves."""
+    """Tapewire against the fastest form of each alternative, then each book by itself."""
     ours = found[OURS.title]
     rate = {title: replay.best_rate / 1e6 for title, replay in found.items()}
     what = f"{market.kind.upper()}, {market.what}"
@@ -171,7 +171,7 @@ def rows_of(market: Market, found: dict[str, Replayed]) -> list[Row]:
 
 
 def memory_rows(folder: Path, orders: int) -> list[Row]:
-    """What an order that rests in the book takes."""
+    """Memory per resting order."""
     job = prepared(folder, Market("l3", "memory", events.resting_orders(orders)), 1)
     rows = []
     for book in (OURS, *HFT, NAUTILUS):
@@ -194,7 +194,7 @@ FUTURE_DAY, STOCK_DAY = "a captured future", "a captured stock"
 
 
 def markets(scale: Scale) -> list[Callable[[], Market]]:
-    """Made one after the other: each is some hundred megabytes."""
+    """The markets, created one at a time: each takes several hundred megabytes."""
     count = scale.pick(300_000, 5_000)
     found: list[Callable[[], Market]] = [
         lambda: Market("l2", "generated", events.l2_events(count)),
@@ -210,13 +210,13 @@ def markets(scale: Scale) -> list[Callable[[], Market]]:
 
 
 def who_is_who(scale: Scale) -> list[dict[str, Any]]:
-    """The rivals as `results.json` lists them, and captures that are not there."""
+    """The alternatives as `results.json` lists them, and the captures that are missing."""
     wanted = {FUTURE_DAY: captures.FUTURE, STOCK_DAY: (captures.STOCK,)}
     absent = {
         title: "only in the full run" if scale.smoke else captures.missing(*names)
         for title, names in wanted.items()
     }
-    return rivals.who_is_who() + [
+    return alternatives.who_is_who() + [
         {"name": title, "title": f"books of {title}", "what": "events of a real market",
          "waits": "", "batched": True, "missing": reason}
         for title, reason in absent.items()

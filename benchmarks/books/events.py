@@ -1,8 +1,8 @@
 """Seeded market events, the same on every machine: level changes (L2) and single orders (L3).
 
 Shaped after captures of a perpetual future (L2) and of a stock exchange's order feed (L3): how many
-levels a diff has, how far from the touch they are, how long orders live. The book never
-crosses, not even within a diff: a crossed book is where libraries rightly differ.
+levels a diff has, how far from the touch they are, how long orders live. The book never crosses,
+not even within a diff: libraries define a crossed book differently.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ADD, CANCEL, MODIFY, TRADE = 1, 2, 3, 4
 PRICE_SCALE, SIZE_SCALE = 1, 3  # a tick is 0.1, the least size 0.001
 MIDDLE = 600_000
 
-# `diff` numbers the messages that the changes came in; 0 is the snapshot. Size 0 removes the level.
+# `diff` is the message that a change belongs to; 0 is the snapshot. Size 0 removes the level.
 L2_DTYPE = np.dtype([("diff", "u4"), ("side", "u1"), ("price", "i8"), ("size", "i8")])
 # `price` is where the order rests afterwards, `size` what the event says (of an order added, its
 # size; modified, its new one; traded, how much; cancelled, 0), `left` the remainder after it.
@@ -35,12 +35,12 @@ L3_DTYPE = np.dtype(
 )
 
 SNAPSHOT_LEVELS = 1_000  # a side
-AT_TOUCH, INSIDE = 0.04, 0.02  # of all changes; the others are farther away
+AT_TOUCH, INSIDE = 0.04, 0.02  # share of all changes; the others are farther away
 REMOVED = 0.125
 
 
 class _Side:
-    """One side of a price book, seen so that a higher `rank` is a better price."""
+    """One side of a price book; a higher `rank` is a better price on both sides."""
 
     def __init__(self, sign: int) -> None:
         self.sign = sign
@@ -57,7 +57,7 @@ class _Side:
 
 
 def _snapshot(rng: np.random.Generator, side: _Side, first: int) -> list[int]:
-    """Its ranks, the best first."""
+    """The ranks, best first."""
     ranks = first - np.concatenate(([0], np.cumsum(rng.integers(1, 4, SNAPSHOT_LEVELS - 1))))
     side.best = first
     side.sizes = dict(
@@ -74,7 +74,7 @@ def l2_events(count: int, seed: int = 1) -> Events:
     for side, number in ((bids, BUY), (asks, SELL)):
         ranks = _snapshot(rng, side, side.sign * MIDDLE - 1)
         rows += [(0, number, side.sign * rank, side.sizes[rank]) for rank in ranks]
-    # Drawn as arrays: one call of the generator a change would be most of the time.
+    # Drawn as arrays: a call of the generator for each change would take most of the time.
     wanted = max(0, count - len(rows))
     sizes = np.clip(rng.lognormal(2.85, 0.75, wanted + 1).astype(np.int64), 1, 800)
     diff = np.repeat(np.arange(1, wanted + 2, dtype=np.int64), sizes)[:wanted]
@@ -99,13 +99,13 @@ def l2_events(count: int, seed: int = 1) -> Events:
                 new_size = 0
                 rank = next((r for r in range(rank, rank - 64, -1) if r in side.sizes), rank)
         if not new_size and len(side.sizes) == 1:
-            new_size = size[i]  # a side is never empty: a rival has no price to tell of one that is
+            new_size = size[i]  # no side may be empty: one of the books has no best price then
         side.set(rank, new_size)
         rows.append((number, SELL if ask else BUY, side.sign * rank, new_size))
     return np.array(rows[:count], L2_DTYPE)
 
 
-ORDERS = 20_000  # that rest at any time, about
+ORDERS = 20_000  # resting at any time, approximately
 OPENING = 2_000  # orders before anything else may happen
 
 
@@ -131,7 +131,7 @@ class _Orders:
 
 
 def _kind(drawn: float, resting: int) -> int:
-    """What happens next; the number of resting orders is drawn back to ORDERS."""
+    """The next kind of event; keeps the number of resting orders near ORDERS."""
     if drawn < 0.44 + 0.1 * (1 - resting / ORDERS):
         return ADD
     if drawn > 0.9:
@@ -161,7 +161,7 @@ def l3_events(count: int, seed: int = 1) -> Events:
             live[last][3] = place
 
     def price_near(i: int, number: int) -> int:
-        """A rank at a distance from the touch, now and then inside the spread."""
+        """A rank at a distance from the touch, sometimes inside the spread."""
         side, other = sides[number], sides[3 - number]
         room = -other.best - side.best - 1
         return side.best + 1 + away[i] % room if room > 0 and turn[i] < 0.1 else side.best - away[i]
@@ -187,7 +187,9 @@ def l3_events(count: int, seed: int = 1) -> Events:
             if not entry[2]:
                 forget(order)
         else:
-            order = number - recent[i]  # mostly one of the last few hundred: those live shortly
+            order = (
+                number - recent[i]
+            )  # mostly one of the last few hundred: most orders are short-lived
             if order not in live:
                 order = ids[int(pick[i] * len(ids))]
             entry = live[order]
@@ -198,7 +200,9 @@ def l3_events(count: int, seed: int = 1) -> Events:
             else:
                 moved = pick[i] < 0.5
                 less = max(1, entry[2] // 2)
-                if moved or less == entry[2]:  # a new price, or more of it: to the end of a queue
+                if (
+                    moved or less == entry[2]
+                ):  # a new price or a larger size: to the end of the queue
                     rank = price_near(i, entry[0]) if moved else entry[1]
                     side.remove(entry[1], order)
                     side.add(rank, order)
@@ -210,7 +214,7 @@ def l3_events(count: int, seed: int = 1) -> Events:
 
 
 def resting_orders(count: int, seed: int = 1) -> Events:
-    """Orders that are only added: what one takes in memory."""
+    """Orders that are only added, to measure memory per order."""
     rng = np.random.default_rng(seed)
     events = np.zeros(count, L3_DTYPE)
     events["type"], events["order"] = ADD, np.arange(1, count + 1)

@@ -1,12 +1,12 @@
 """hftbacktest's market depths, hash map and vector, fed as its back-test feeds a strategy.
 
-The package has no call that updates a depth by itself, so this is the least that reaches one: its
-own event array, already in memory, of events marked as local alone (the exchange's side, with its
-matching and a second depth, then does nothing), no order ever sent, in a loop compiled by numba.
-The form "vector, whole" has events for both sides, as its own converters write them: that is what
-a user's back-test does. Each event has a time of its own, so that `wait_next_feed` returns after
-each. In its feed of single orders a trade changes nothing: here it comes as what it leaves, the
-order modified or cancelled.
+The package has no call that updates a depth by itself, so this is the smallest simulation that
+reaches one: its own event array, already in memory, with events marked as local only (the
+exchange's side, with its matching and a second depth, then does nothing), no order ever sent, in a
+loop compiled by numba. The form "vector, whole" has events for both sides, as its own converters
+write them: that is what a user's back-test does. Each event has its own time, so that
+`wait_next_feed` returns after each. In its feed of single orders, a trade changes nothing; it is
+replaced by its result, the order modified or cancelled.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _ladder(best: int, step: int, size_at: Any, lots: int) -> Ladder:
 
 def run(job: Job, events: Events) -> Replayed:
     rows, both, loop = feed(job, events), replay.first_read(job.kind, events), _loop()
-    # The last event is the end of its data, at which it does not stop: one more, far away in time.
+    # It does not stop at the last event, which ends its data: add one more, far in the future.
     rows = np.concatenate((rows, rows[-1:]))
     rows["exch_ts"][-1] = rows["local_ts"][-1] = 10**15
 
@@ -114,7 +114,7 @@ def run(job: Job, events: Events) -> Replayed:
 
 def memory(job: Job, events: Events) -> float:
     rows, loop = feed(job, events), _loop()
-    loop(_open(job, rows[:100].copy()), 100, 100)  # numba's own memory is not the book's
+    loop(_open(job, rows[:100].copy()), 100, 100)  # allocate numba's own memory before measuring
     backtest = _open(job, rows)
     before = replay.private_bytes()
     loop(backtest, len(events), len(events))

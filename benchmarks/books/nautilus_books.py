@@ -1,12 +1,12 @@
 """nautilus_trader's OrderBook, two ways.
 
-- "native": its C interface in a loop of C++ (native/nautilus_books.cpp), faster than anything that
-  Python can write;
+- "native": its C interface in a loop of C++ (native/nautilus_books.cpp), faster than any
+  Python code;
 - "python": what its users write, `apply_delta`, `best_bid_price()`, `best_ask_price()` in a loop.
 
-The deltas are made before anything is timed. A level of size 0 is a DELETE, any other an UPDATE, as
-in its own Binance adapter. Its book of single orders knows no trade: that comes as what it leaves,
-the order updated or deleted.
+The deltas are created before anything is timed. A level of size 0 is a DELETE, any other an UPDATE,
+as in its own Binance adapter. Its book of single orders has no trades; a trade is replaced by its
+result, the order updated or deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Best(ctypes.Structure):
 
 
 def deltas_of(kind: str, events: Events) -> Events:
-    """Events as its actions."""
+    """The actions for these events."""
     rows = np.zeros(len(events), ROW)
     rows["price"], rows["side"] = events["price"], events["side"]
     if kind == "l2":
@@ -52,7 +52,7 @@ def deltas_of(kind: str, events: Events) -> Events:
 
 
 def _library(job: Job, rows: Events) -> Any:
-    """The compiled loop with these deltas."""
+    """The compiled loop over these deltas."""
     import nautilus_trader.model.book  # noqa: F401  what the loop is linked against
 
     library = ctypes.CDLL(job.library)
@@ -98,7 +98,7 @@ def _native(job: Job, events: Events) -> Replayed:
 
 
 def _objects(job: Job, rows: Events) -> tuple[list[Any], Any]:
-    """The deltas as its Python objects, and their instrument."""
+    """The deltas as Python objects of the package, and their instrument."""
     from nautilus_trader.model.data import BookOrder, OrderBookDelta
     from nautilus_trader.model.identifiers import InstrumentId
     from nautilus_trader.model.objects import Price, Quantity
@@ -140,7 +140,7 @@ def _python(job: Job, events: Events) -> Replayed:
         return [(round(float(at.price) * tick), round(at.size() * lot)) for at in levels]
 
     def ending(book: Any, _: None) -> Ending:
-        """The prices on the way are added up once more, outside the time."""
+        """Sums the best prices in a separate replay that is not timed."""
         again = OrderBook(instrument, BOOK_TYPES[job.kind])
         sums = [0, 0]
         for i, delta in enumerate(deltas):

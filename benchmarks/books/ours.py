@@ -16,7 +16,7 @@ BATCH = {
     "l2": 256,
     "l3": 4_096,
     "memory": 4_096,
-}  # records a call: the rows of tops stay in the cache
+}  # records per call: the rows of tops stay in the cache
 
 
 def _book(job: Job) -> Any:
@@ -34,13 +34,13 @@ def _replay(reader: Any, book: Any, batch: int) -> None:
 
 
 def _sums(job: Job, reader: Any, first: int) -> tuple[int, int]:
-    """The best prices of every event added up, in a replay of their own, outside the time."""
+    """The sum of the best prices after each event, from a separate replay that is not timed."""
     reader.seek_start()
     book, rows = _book(job), []
     while len(records := reader.read_batch(BATCH[job.kind])):
         rows.append(book.tops(records, per="level").copy())
     tops = np.concatenate(rows)
-    # The snapshot is one event to us, and the first `first` level changes to the others.
+    # The snapshot is one event here, but `first` level changes for the alternatives.
     tops = tops[1:] if job.kind == "l2" else tops[first:]
     return int(tops["bid_price"].sum()), int(tops["ask_price"].sum())
 
@@ -69,7 +69,7 @@ def run(job: Job, events: Events) -> Replayed:
 
 def memory(job: Job, events: Events) -> float:
     with tw.open_log(job.tape) as reader:
-        reader.read_batch(BATCH["memory"])  # what a reader takes is not the book's
+        reader.read_batch(BATCH["memory"])  # the memory of a reader does not count for the book
         reader.seek_start()
         book = _book(job)
         before = replay.private_bytes()

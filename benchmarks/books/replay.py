@@ -1,6 +1,7 @@
-"""What the process of every book does: replay the events, round by round, and say how it ended.
+"""The work of each book's process: replay the events, round by round, and report the result.
 
-Needs numpy alone: the rivals' environment has neither Tapewire nor the rest of the benchmarks.
+Needs only numpy: the environment of the alternatives has neither Tapewire nor the rest of the
+benchmarks.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ Ladder = list[tuple[int, int]]
 
 @dataclass
 class Ending:
-    """What must be the same for everybody, at the scales of the events."""
+    """The result that must be the same for all books, at the scales of the events."""
 
-    bids: Ladder  # price and size, the best first
+    bids: Ladder  # price and size, best first
     asks: Ladder
-    # All best prices on the way, added up, from event `first_read` on.
+    # The sum of the best prices after each event, from event `first_read`.
     bid_sum: int
     ask_sum: int
 
 
 @dataclass
 class Replayed:
-    """Seconds of each round over all events, by the clock and of the thread's processor time."""
+    """Seconds of each round over all events, as wall time and as CPU time of the thread."""
 
     events: int
     wall_s: list[float] = field(default_factory=list)
@@ -43,10 +44,10 @@ class Replayed:
 
     @property
     def best_rate(self) -> float:
-        """Events a second of the processor: a replay is one thread that waits for nothing.
+        """Events per second of CPU time: a replay is one thread that waits for nothing.
 
-        By the clock, whoever has the shorter rounds would win on a busy machine: they fit between
-        two turns of others.
+        By wall time, the book with the shorter rounds would win on a busy machine: a short round
+        may run without being preempted.
         """
         return self.events / min(self.cpu_s)
 
@@ -55,18 +56,18 @@ class Replayed:
 class Job:
     """One process's work, as its only argument in JSON."""
 
-    kind: str  # "l2", "l3", "memory": the last for what resting orders take
+    kind: str  # "l2", "l3", or "memory" for the memory of resting orders
     events: str  # a .npy file of `events.L2_DTYPE` or `L3_DTYPE`
     rounds: int
     price_scale: int
     size_scale: int
-    form: str = ""  # which of a library's books
+    form: str = ""  # which book of the library
     tape: str = ""  # the same events as a queue
     library: str = ""  # native/nautilus_books.cpp, compiled
 
 
 def first_read(kind: str, events: np.ndarray[Any, Any]) -> int:
-    """The first event after which the best prices are read: behind the snapshot, or both there."""
+    """The first event whose best prices are read: after the snapshot, or with both sides."""
     if kind == "l2":
         return int(np.count_nonzero(events["diff"] == 0))
     return int(max(np.argmax(events["side"] == 1), np.argmax(events["side"] == 2)))
@@ -74,7 +75,7 @@ def first_read(kind: str, events: np.ndarray[Any, Any]) -> int:
 
 def rounds(events: int, count: int, prepare: Callable[[], Any], run: Callable[[Any], Any],
            ending: Callable[[Any, Any], Ending]) -> Replayed:  # fmt: skip
-    """`run` of what `prepare` gives, timed, `count` times after one that warms up."""
+    """Time `run(prepare())` `count` times, after one warm-up."""
     replayed = Replayed(events)
     gc.disable()
     for i in range(count + 1):
@@ -92,7 +93,7 @@ def rounds(events: int, count: int, prepare: Callable[[], Any], run: Callable[[A
 
 
 def private_bytes() -> int:
-    """Memory of this process alone, in pages that are there; a mapped file is not part of it."""
+    """Private resident memory of this process; mapped files do not count."""
     lines = Path("/proc/self/status").read_text().splitlines()
     (kilobytes,) = (line.split()[1] for line in lines if line.startswith("RssAnon:"))
     return int(kilobytes) * 1024
@@ -102,7 +103,7 @@ def main(
     replay: Callable[[Job, np.ndarray[Any, Any]], Replayed],
     memory: Callable[[Job, np.ndarray[Any, Any]], float],
 ) -> None:
-    """Do the job that was given as the argument; what is found goes to standard output."""
+    """Run the job given as the argument; the result is printed to standard output."""
     job = Job(**json.loads(sys.argv[1]))
     events = np.load(job.events)
     found = {"bytes": memory(job, events)} if job.kind == "memory" else asdict(replay(job, events))

@@ -16,7 +16,7 @@ FIRST_NS = 1_700_000_000_000_000_000
 LEVELS_BYTES, EVENT_BYTES = (
     16,
     192,
-)  # of a level; of a record with one L3 event, its header included
+)  # of a level, and of a record with one L3 event, header included
 
 
 def write_l2(path: Path, events: Events, price_scale: int, size_scale: int) -> None:
@@ -42,7 +42,7 @@ def write_l2(path: Path, events: Events, price_scale: int, size_scale: int) -> N
 
 
 def write_l3(path: Path, events: Events, price_scale: int, size_scale: int) -> None:
-    """A record an event; a trade names the resting order by its side."""
+    """One record per event; a trade names the resting order by its side."""
     instrument = Instrument.of("bench", "L3", price_scale, size_scale, book_mode="l3")
     rows = market.l3_rows(instrument, len(events))
     times = FIRST_NS + np.arange(len(events), dtype=np.int64) * 1_000
@@ -63,5 +63,5 @@ def write_l3(path: Path, events: Events, price_scale: int, size_scale: int) -> N
 
 
 def _segment(size: int) -> int:
-    """One that holds all of it: what rolls is measured elsewhere."""
+    """A segment that holds everything: rolls are measured elsewhere."""
     return (size // 4096 + 16) * 4096

@@ -1,4 +1,4 @@
-"""Chronicle Queue for Java, open-source edition: persisted and mapped, as Tapewire is."""
+"""Chronicle Queue for Java, open-source edition: persisted and mapped, like Tapewire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHAT = (
 )
 
 _FLAGS = (
-    # What its documentation asks for from Java 17 on.
+    # Required by its documentation from Java 17 on.
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=jdk.unsupported/sun.misc=ALL-UNNAMED",
@@ -28,7 +28,7 @@ _FLAGS = (
     "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
     "--add-opens=java.base/java.io=ALL-UNNAMED",
     "--add-opens=java.base/java.util=ALL-UNNAMED",
-    # Else it reports its use to its makers, prints a banner and watches the disk from a thread.
+    # Otherwise it reports its use to its vendor, prints a banner and runs a disk space monitor.
     "-Dchronicle.analytics.disable=true",
     "-Dchronicle.announcer.disable=true",
     "-Dchronicle.disk.monitor.disable=true",
@@ -56,7 +56,7 @@ def throughput(messages: int, size: int, folder: Path) -> float:
 
 
 def calls(messages: int, size: int, folder: Path) -> dict[str, dict[str, Any]]:
-    """What one `append` and one `tail` cost, each alone, in one warm thread.
+    """The cost of one `append` and of one `tail`, each by itself, in one warm thread.
 
     `series` are means of rounds with no clock inside, `percentiles` those of single calls with
     the two clock readings around them.

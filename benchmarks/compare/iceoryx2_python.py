@@ -40,7 +40,7 @@ def _prefix(folder: Path) -> str:
 
 @contextlib.contextmanager
 def _service(folder: Path, size: int) -> Iterator[Any]:
-    """The service of this folder; the same in both processes, and unlike any other's."""
+    """The service of this directory: the same in both processes, and different from any other."""
     import iceoryx2 as iox2
 
     iox2.set_log_level_from_env_or(iox2.LogLevel.Error)
@@ -88,7 +88,7 @@ def _receiver(folder: Path, size: int) -> Iterator[Callable[[], object]]:
     with _service(folder, size) as service:
         subscriber = service.subscriber_builder().create()
         receive, view = subscriber.receive, _message(size).from_address
-        held = None  # a sample is given back when nothing refers to it
+        held = None  # a sample is returned when nothing refers to it
 
         def poll() -> object:
             nonlocal held
@@ -105,7 +105,7 @@ def _receiver(folder: Path, size: int) -> Iterator[Callable[[], object]]:
 
 @contextlib.contextmanager
 def _nothing_left(folder: Path) -> Iterator[None]:
-    """A node's management segment stays behind even when everything was closed."""
+    """A node's management segment remains even after everything was closed."""
     try:
         yield
     finally:
@@ -125,7 +125,7 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """One message a call: the API has no other."""
+    """One message per call; the API offers nothing else."""
     with _nothing_left(folder):
         return two_ends.throughput(
             messages, size, lambda: _sender(folder, size), lambda: _receiver(folder, size)

@@ -1,7 +1,7 @@
-"""The rivals written in Java: fetched and compiled once, run as two JVMs, which always end.
+"""The alternatives written in Java: downloaded and compiled once, run as two JVMs that always end.
 
-`java/` is a small Maven project. Maven fetches the jars that its pom.xml names, javac compiles the
-sources; both go into `build/bench-java/`, under a name made from their content.
+`java/` is a small Maven project. Maven downloads the jars named in its pom.xml, javac compiles the
+sources; both are stored in `build/bench-java/`, under a name derived from their content.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ OLDEST_JAVA = 17
 STAMP_BYTES = 8
 START_S = 120  # for two JVMs to start and warm up, on a busy machine
 
-# Two JVMs on two cores have none to spare: a collector without threads of its own (neither rival
-# makes garbage while it sends and receives), and no statistics file that the kernel may write back.
+# Two JVMs on two cores have no core to spare: a collector without threads of its own (neither
+# alternative makes garbage while it sends and receives), and no statistics file to be written back.
 FLAGS = (
     *("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
-    # The JVM's own warnings go to stderr: stdout is for what our programs say.
+    # The JVM's own warnings go to stderr: stdout is for the output of the programs.
     *("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr"),
 )
 
 
-# ---- is it there? --------------------------------------------------------------------------------
+# ---- availability --------------------------------------------------------------------------------
 def missing() -> str | None:
-    """Why the rivals cannot run here, or None; fetches and compiles them if that is yet to do."""
+    """Why the alternatives cannot run here, or None; downloads and compiles them if necessary."""
     if shutil.which("java") is None:
         return "no java on PATH"
     version = java_version()
@@ -53,11 +53,11 @@ def missing() -> str | None:
 
 
 def java_version() -> str:
-    """As `java -version` gives it: 17.0.15, or 1.8.0_402 of a very old one."""
+    """The version that `java -version` prints: 17.0.15, or 1.8.0_402 for Java 8."""
     run = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "([\d.]+)', run.stderr)
     if found is None:
-        raise RuntimeError(f"java -version says nothing of a version: {_tail(run.stderr)}")
+        raise RuntimeError(f"java -version printed no version: {_tail(run.stderr)}")
     return found[1]
 
 
@@ -80,17 +80,18 @@ def _home() -> Path:
     return BUILT / digest.hexdigest()[:12]
 
 
-@functools.cache  # a Maven that found no network is not asked again by the next rival
+@functools.cache  # after a failure (no network), the next alternative does not try again
 def _build(home: Path) -> str | None:
-    """Fetch and compile; None, or what stood in the way."""
+    """Download and compile; None, or the reason why that failed."""
     for tool in ("javac", "mvn"):
         if shutil.which(tool) is None:
             return f"no {tool} on PATH"
     home.parent.mkdir(parents=True, exist_ok=True)
-    # Made aside: two runs at once may both build, and a build cut short must not look whole.
+    # Built in a temporary directory: two runs may build at once, and an interrupted build must not
+    # look complete.
     made = Path(tempfile.mkdtemp(dir=home.parent, prefix="new-"))
     pom, libraries = PROJECT / "pom.xml", made / "lib"
-    # The goal in full: by its short name Maven would first have to ask the network what it means.
+    # The full name of the goal: Maven looks up a short name on the network.
     fetch = ["mvn", "--quiet", "--batch-mode", "--file", str(pom)]
     fetch += ["org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies"]
     fetch += ["-DincludeScope=runtime", f"-DoutputDirectory={libraries}"]
@@ -111,7 +112,7 @@ def _build(home: Path) -> str | None:
 
 
 def _first_error(output: str) -> str:
-    plain = re.sub(r"\x1b\[[\d;]*m", "", output)  # Maven colours even what goes into a pipe
+    plain = re.sub(r"\x1b\[[\d;]*m", "", output)  # Maven colours its output even in a pipe
     lines = [line.strip() for line in plain.splitlines()]
     return next((line for line in lines if "error" in line.lower()), "no message")[:300]
 
@@ -146,11 +147,11 @@ class _Jvm:
 
     def go(self) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended: the next wait tells why
+        with contextlib.suppress(BrokenPipeError):  # it has ended: the next wait reports why
             self.process.stdin.write(b"go\n")
 
     def read(self) -> bool:
-        """Take what it said; False when it has closed its mouth."""
+        """Read its output; False at the end."""
         said = os.read(self.fileno(), 65536)
         self._heard += said
         return bool(said)
@@ -176,7 +177,7 @@ class _Jvm:
 
 
 class _Crew:
-    """The JVMs of one measurement and the time they have."""
+    """The JVMs of one measurement, and their deadline."""
 
     def __init__(self, flags: tuple[str, ...], seconds: float) -> None:
         home = _home()
@@ -194,7 +195,7 @@ class _Crew:
         return jvm
 
     def hear(self, speaker: _Jvm) -> str:
-        """Its next line. The others are watched meanwhile: one that fails ends the wait."""
+        """Its next line. Fails if another of the JVMs fails meanwhile."""
         while (line := speaker.line()) is None:
             self._wait()
             if speaker not in self._running and speaker.line() is None:
@@ -202,7 +203,7 @@ class _Crew:
         return line
 
     def join(self, jvm: _Jvm) -> None:
-        """Wait until it has ended well."""
+        """Wait until it has ended with exit code 0."""
         while jvm in self._running:
             self._wait()
 
@@ -233,14 +234,14 @@ def _crew(flags: tuple[str, ...], seconds: float) -> Iterator[_Crew]:
 
 
 def _run_pair(
-    rival: str, flags: tuple[str, ...], folder: Path, size: int, messages: int, gap_ns: int
+    alternative: str, flags: tuple[str, ...], folder: Path, size: int, messages: int, gap_ns: int
 ) -> str:
-    """Sender and receiver, see `Main.java`; the receiver's result line."""
+    """Run sender and receiver, see `Main.java`; the receiver's result line."""
     if size < STAMP_BYTES:
         raise ValueError(f"a message carries its stamp: size={size}, at least {STAMP_BYTES}")
     seconds = START_S + 3 * messages * max(gap_ns, 1_000) / 1e9
     with _crew(flags, seconds) as crew:
-        main = ("tapewire.compare.Main", rival)
+        main = ("tapewire.compare.Main", alternative)
         receiver = crew.start(1, *main, "receive", folder, size, messages, gap_ns)
         _expect("ready", crew.hear(receiver))
         sender = crew.start(0, *main, "send", folder, size, messages, gap_ns)
@@ -259,20 +260,22 @@ def _expect(word: str, said: str) -> None:
 
 
 def one_way(
-    rival: str, flags: tuple[str, ...], messages: int, size: int, gap_ns: int, folder: Path
+    alternative: str, flags: tuple[str, ...], messages: int, size: int, gap_ns: int, folder: Path
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Nanoseconds from when each message was due to when the other JVM had it."""
+    """Nanoseconds from when each message was due until the other JVM received it."""
     if gap_ns <= 0:
         raise ValueError(f"a paced run needs a gap: gap_ns={gap_ns}")
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{rival}-") as own:
-        _expect("written", _run_pair(rival, flags, Path(own), size, messages, gap_ns))
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{alternative}-") as own:
+        _expect("written", _run_pair(alternative, flags, Path(own), size, messages, gap_ns))
         return read_latencies(Path(own) / "latencies", messages)
 
 
-def throughput(rival: str, flags: tuple[str, ...], messages: int, size: int, folder: Path) -> float:
-    """Records a second, from before the first is sent to behind the last one's arrival."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{rival}-") as own:
-        return float(_run_pair(rival, flags, Path(own), size, messages, gap_ns=0))
+def throughput(
+    alternative: str, flags: tuple[str, ...], messages: int, size: int, folder: Path
+) -> float:
+    """Records per second, from before the first is sent until the last has arrived."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{alternative}-") as own:
+        return float(_run_pair(alternative, flags, Path(own), size, messages, gap_ns=0))
 
 
 def alone(
@@ -291,7 +294,7 @@ def alone(
 
 
 def read_latencies(path: Path, expected: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A file of little-endian 64-bit integers, as `Main.write` leaves it."""
+    """Read a file of little-endian 64-bit integers, as written by `Main.write`."""
     values = np.fromfile(path, "<i8").astype(np.int64)
     if len(values) * 8 != path.stat().st_size or len(values) != expected:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {expected} integers")

@@ -1,4 +1,4 @@
-"""LMDB as a queue: numbered keys in a memory-mapped B-tree, the reader polling for the next one."""
+"""LMDB as a queue: ascending keys in a memory-mapped B-tree; the reader polls for the next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHAT = (
     "persisted B-tree in a mapped file, sync off; the reader polls; a transaction is one record "
     f"(latency) or {BATCH:,} (throughput)"
 )
-KEY = struct.Struct(">Q")  # keys sort as the numbers do
+KEY = struct.Struct(">Q")  # big-endian, so that keys sort as numbers
 
 
 def missing() -> str | None:
@@ -39,7 +39,7 @@ def version() -> str:
 def _open(folder: Path) -> Any:
     import lmdb
 
-    # What outlives the process but not a loss of power, as Tapewire between two flushes.
+    # Survives the death of the process but not a power failure, as Tapewire between two flushes.
     return lmdb.open(str(folder), map_size=4 << 30, sync=False, metasync=False, writemap=True)
 
 
@@ -64,7 +64,7 @@ def _receiver(folder: Path) -> Iterator[Callable[[], bytes | None]]:
 
         def poll() -> bytes | None:
             nonlocal number
-            with begin() as transaction:  # a renewed one: the environment keeps it for us
+            with begin() as transaction:  # renewed, not created: the environment keeps it
                 message = transaction.get(pack(number))
             if message is not None:
                 number += 1
@@ -74,14 +74,14 @@ def _receiver(folder: Path) -> Iterator[Callable[[], bytes | None]]:
 
 
 def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
-    """A transaction per message."""
+    """One transaction per message."""
     return two_ends.one_way(
         messages, size, gap_ns, lambda: _sender(folder), lambda: _receiver(folder)
     )
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """1,000 records a transaction; the reader walks over all that each look shows."""
+    """1,000 records per transaction; the reader reads all records that each transaction shows."""
 
     @contextlib.contextmanager
     def flow() -> Iterator[Callable[[], object]]:

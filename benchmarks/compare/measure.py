@@ -1,4 +1,4 @@
-"""One rival, measured: what results.json says of it."""
+"""Measurement of one alternative: its entry in results.json."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.compare import RIVALS, Rival
+from benchmarks.compare import ALTERNATIVES, Alternative
 from benchmarks.harness import PAYLOAD_BYTES, Row, Scale, percentiles, scratch
 
 SMOKE_MESSAGES = 200
-FLOWS = 2  # runs of `throughput` in a round, of which the best is shown
+FLOWS = 2  # runs of `throughput` per round; the best is shown
 
 
 def identity(name: str) -> dict[str, Any]:
-    """Who it is, measured or not."""
-    rival = RIVALS[name]
-    module = rival.load()
+    """The fields that describe it, measured or not."""
+    alternative = ALTERNATIVES[name]
+    module = alternative.load()
     return {
         "name": name,
         "title": module.TITLE,
         "what": module.WHAT,
-        "waits": rival.waits,
-        "batched": rival.batched,
+        "waits": alternative.waits,
+        "batched": alternative.batched,
         "missing": None,
     }
 
 
 def measure(name: str, scale: Scale) -> dict[str, Any]:
-    rival = RIVALS[name]
-    module = rival.load()
+    alternative = ALTERNATIVES[name]
+    module = alternative.load()
     result = identity(name) | {"missing": module.missing()}
     if result["missing"] is None:
         result["version"] = module.version()
         if module.one_way is not None:
-            result["one_way"] = _one_way(rival, module, scale)
+            result["one_way"] = _one_way(alternative, module, scale)
         if module.throughput is not None:
-            result["throughput"] = _throughput(rival, module, scale)
+            result["throughput"] = _throughput(alternative, module, scale)
     return result
 
 
 def measured_or_failed(name: str, scale: Scale) -> dict[str, Any]:
-    """The same; of a rival that fails the reason, for one must not cost all the others."""
+    """The same, or the reason if it fails: one failure must not end the run."""
     try:
         return measure(name, scale)
     except Exception as error:
@@ -52,18 +52,18 @@ def measured_or_failed(name: str, scale: Scale) -> dict[str, Any]:
         return identity(name) | {"failed": f"{type(error).__name__}: {reason}"}
 
 
-def _one_way(rival: Rival, module: Any, scale: Scale) -> dict[str, Any]:
-    messages = scale.pick(rival.messages, SMOKE_MESSAGES)
-    with scratch() as folder, time_limit(180 + 3 * messages * rival.gap_ns / 1e9):
-        trips = module.one_way(messages, PAYLOAD_BYTES, rival.gap_ns, folder)
+def _one_way(alternative: Alternative, module: Any, scale: Scale) -> dict[str, Any]:
+    messages = scale.pick(alternative.messages, SMOKE_MESSAGES)
+    with scratch() as folder, time_limit(180 + 3 * messages * alternative.gap_ns / 1e9):
+        trips = module.one_way(messages, PAYLOAD_BYTES, alternative.gap_ns, folder)
     if len(trips) != messages:
         raise RuntimeError(f"{module.TITLE}: {messages} sent, {len(trips)} received")
     found = percentiles(trips[messages // 10 :])
-    return {"gap_ns": rival.gap_ns, "percentiles": found, "p50_of_each_run": [found["p50"]]}
+    return {"gap_ns": alternative.gap_ns, "percentiles": found, "p50_of_each_run": [found["p50"]]}
 
 
-def _throughput(rival: Rival, module: Any, scale: Scale) -> dict[str, Any]:
-    messages = scale.pick(rival.flow, SMOKE_MESSAGES)
+def _throughput(alternative: Alternative, module: Any, scale: Scale) -> dict[str, Any]:
+    messages = scale.pick(alternative.flow, SMOKE_MESSAGES)
     rates = []
     for _ in range(scale.pick(FLOWS, 1)):
         with scratch() as folder, time_limit(180):
@@ -77,7 +77,7 @@ def _throughput(rival: Rival, module: Any, scale: Scale) -> dict[str, Any]:
 
 
 def better(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Two rounds of a rival in one: its lower median, its higher throughput, and all runs."""
+    """Two rounds of an alternative as one: lower median, higher throughput, and all runs."""
     if "failed" in first or first["missing"]:
         return first
     if "failed" in second:
@@ -98,7 +98,7 @@ def better(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """An exception, so that everything is still tidied up, when something hangs."""
+    """Raise an exception after a time limit, so that everything is still cleaned up."""
 
     def stop(*_: object) -> None:
         raise TimeoutError(f"not done within {seconds:.0f} s")
@@ -110,15 +110,15 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, left)  # that of a test, say
+        signal.setitimer(signal.ITIMER_REAL, left)  # for example that of a test
 
 
 def bars(results: list[dict[str, Any]]) -> list[Row]:
-    """The rows of the performance table that hold Tapewire against a rival of the same run."""
+    """The rows of the performance table that compare Tapewire with an alternative of this run."""
     p50 = {
-        rival["name"]: rival["one_way"]["percentiles"]["p50"] / 1e3
-        for rival in results
-        if "one_way" in rival
+        alternative["name"]: alternative["one_way"]["percentiles"]["p50"] / 1e3
+        for alternative in results
+        if "one_way" in alternative
     }
     rows = []
     for what, names, against, limit in (

@@ -1,4 +1,4 @@
-"""`multiprocessing.Pipe`: what the standard library offers for bytes between two processes."""
+"""`multiprocessing.Pipe`: the standard library's pipe for bytes between two processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def version() -> str:
 
 
 def _ends() -> tuple[two_ends.OpenSender, two_ends.OpenReceiver]:
-    """The pipe is made before the fork: both processes have it."""
+    """A pipe, created before the fork so that both processes have it."""
     receiving, sending = multiprocessing.Pipe(duplex=False)
 
     @contextlib.contextmanager
@@ -49,5 +49,5 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """One message a call."""
+    """One message per call."""
     return two_ends.throughput(messages, size, *_ends())

@@ -20,7 +20,7 @@ WHAT = "a pipe behind a feeding thread, pickled bytes, put and blocking get; in 
 
 
 def _ends() -> tuple[two_ends.OpenSender, two_ends.OpenReceiver]:
-    """The queue is made before the fork: both processes have it."""
+    """A queue, created before the fork so that both processes have it."""
     queue = multiprocessing.get_context("fork").Queue()
 
     @contextlib.contextmanager
@@ -28,7 +28,7 @@ def _ends() -> tuple[two_ends.OpenSender, two_ends.OpenReceiver]:
         try:
             yield queue.put
         except BaseException:
-            queue.cancel_join_thread()  # what nobody will take must not hold this process up
+            queue.cancel_join_thread()  # unread messages must not keep this process from ending
             raise
         finally:
             queue.close()
@@ -42,10 +42,10 @@ def _ends() -> tuple[two_ends.OpenSender, two_ends.OpenReceiver]:
 
 
 def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
-    # A sender that spins would keep the GIL from the feeding thread.
+    # A spinning sender would keep the GIL from the feeder thread.
     return two_ends.one_way(messages, size, gap_ns, *_ends(), patient=True)
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """One message a call."""
+    """One message per call."""
     return two_ends.throughput(messages, size, *_ends())

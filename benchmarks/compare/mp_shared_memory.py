@@ -1,8 +1,8 @@
 """A ring by hand over `multiprocessing.shared_memory`: what a careful Python user would build.
 
 Each slot has a sequence word in front of its payload. The writer stores the payload, then the word;
-the reader waits for the word, then copies the payload. Nothing in Python orders the two stores for
-the other core: this leans on x86, which keeps them in order, and would be wrong on ARM.
+the reader waits for the word, then copies the payload. Python does not order the two stores for the
+other core: this relies on x86, which keeps them in order, and would be incorrect on ARM.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WHAT = (
     "in memory, no broker; ordering leans on x86"
 )
 SLOTS = 4096
-TAKEN = 0  # the word that says how many messages the reader is done with
+TAKEN = 0  # the number of messages that the reader has finished
 FIRST = 64  # bytes before the first slot: the reader's word has a cache line of its own
 
 
@@ -39,7 +39,7 @@ def missing() -> str | None:
 
 @contextlib.contextmanager
 def _ring(size: int) -> Iterator[tuple[two_ends.OpenSender, two_ends.OpenReceiver]]:
-    """Both ends of a ring; the memory exists before the fork and is removed behind it."""
+    """Both ends of a ring, whose memory is created before the fork and removed at the end."""
     slot = (8 + size + 63) // 64 * 64
     memory = SharedMemory(create=True, size=FIRST + SLOTS * slot)
     data = memory.buf
@@ -92,6 +92,6 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """One message a call."""
+    """One message per call."""
     with _ring(size) as ends:
         return two_ends.throughput(messages, size, *ends)

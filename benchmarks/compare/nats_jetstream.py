@@ -35,9 +35,9 @@ def version() -> str:
 
 
 def _address(folder: Path) -> str | None:
-    """What the server says of the port it was given, once it does."""
+    """The port that the server reports, once it has started."""
     for path in folder.glob("*.ports"):
-        with contextlib.suppress(json.JSONDecodeError):  # half-written
+        with contextlib.suppress(json.JSONDecodeError):  # partly written
             return json.loads(path.read_text())["nats"][0]
     return None
 
@@ -53,7 +53,7 @@ def _server(folder: Path) -> Iterator[None]:
 
 
 class _Client:
-    """The asynchronous client, driven from plain calls: its loop runs inside them."""
+    """The asynchronous client behind synchronous calls, which run its event loop."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,7 +75,7 @@ class _Client:
         self.run(self.stream.add_stream(name=STREAM, subjects=[SUBJECT], storage="file"))
 
     def consume(self, shared: pair.Shared, note: Callable[[int, bytes], object]) -> None:
-        """Every message to `note`, with its number, until all have come."""
+        """Pass each message to `note`, with its position, until all have arrived."""
         from nats.js.api import AckPolicy, ConsumerConfig
 
         done = self._loop.create_future()

@@ -1,4 +1,4 @@
-"""pyzmq over ipc://, PUSH to PULL, the receiver blocking; also what its spinning form shares."""
+"""pyzmq over ipc://, PUSH to PULL, a blocking receiver; shared with the spinning form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.compare import two_ends
 
 TITLE = "pyzmq ipc://"
 WHAT = "unix socket, PUSH to PULL, blocking recv; in memory, no broker; high-water marks 100,000"
-HIGH_WATER = 100_000  # the default of 1,000 would stall a flow at every turn
+HIGH_WATER = 100_000  # the default of 1,000 would stall the sender all the time
 
 
 def missing() -> str | None:
@@ -74,5 +74,5 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """One message a call; libzmq gathers them on its way by itself."""
+    """One message per call; libzmq batches them internally."""
     return two_ends.throughput(messages, size, lambda: sender(folder), lambda: _blocking(folder))

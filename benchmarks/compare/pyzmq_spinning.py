@@ -23,8 +23,8 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
         gap_ns,
         lambda: pyzmq_ipc.sender(folder),
         lambda: pyzmq_ipc.spinning(folder),
-        patient=True,  # the receiver has a core; the threads of libzmq need the other
+        patient=True,  # the receiver uses one core; the threads of libzmq need the other
     )
 
 
-throughput = None  # a receiver that is behind never blocks: see "pyzmq ipc://"
+throughput = None  # a receiver with a backlog never blocks: see "pyzmq ipc://"

@@ -74,10 +74,10 @@ def _sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 def _take(client: Any, last: bytes, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
-    """What is behind `last`, at most `count`; waits for something."""
+    """The entries after `last`, at most `count`; waits until there is one."""
     answer = client.xread({STREAM: last}, count=count, block=30_000)
     if not answer:
-        raise TimeoutError("nothing came within 30 s")
+        raise TimeoutError("no message within 30 s")
     # RESP2 gives a list of pairs, RESP3 a dictionary of lists of pages.
     return answer[STREAM][0] if isinstance(answer, dict) else answer[0][1]
 

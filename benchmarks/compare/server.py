@@ -1,4 +1,4 @@
-"""A rival's server: started for one measurement, and gone behind it."""
+"""The server of an alternative: started for one measurement, stopped after it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PLACES = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr
 
 
 def find(program: str) -> str | None:
-    """Its path; Debian has some servers where the PATH of a user does not look."""
+    """Its path; Debian installs some servers outside of a user's PATH."""
     return shutil.which(program, path=PLACES)
 
 
 def missing(package: str, found: object, program: str) -> str | None:
-    """Why a rival with a client from the registries and a server from the system cannot run."""
+    """Why an alternative with a client package and a system server cannot run, or None."""
     lacking = [] if found else [f"the package {package} is not installed"]
     if find(program) is None:
         lacking.append(f"there is no program {program}")
@@ -28,7 +28,7 @@ def missing(package: str, found: object, program: str) -> str | None:
 
 
 def version(program: str) -> str:
-    """The first word with a dot and digits of what `--version` prints."""
+    """The first word with digits and a dot in the output of `--version`."""
     path = find(program)
     assert path is not None
     said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
@@ -40,7 +40,7 @@ def version(program: str) -> str:
 def running(
     program: str, *arguments: str, folder: Path, answers: Callable[[], bool]
 ) -> Iterator[None]:
-    """Until the end of the block, from when it answers; it does not outlive this process."""
+    """A server that accepts connections; stopped at the end of the block or of this process."""
     path = find(program)
     assert path is not None
     said = folder / f"{program}.out"
@@ -65,4 +65,4 @@ def running(
             until(up, f"{program} answers")
             yield
         finally:
-            process.kill()  # what it would save is of no use to anybody
+            process.kill()  # there is no state worth saving

@@ -1,4 +1,4 @@
-"""What the rivals' results say, as lines of cells: for the terminal and for Markdown."""
+"""The results of the alternatives as lines of cells, for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ def rate(records_per_s: float) -> str:
     return f"{number(records_per_s)} /s"
 
 
-def with_latency(rivals: Iterable[Result]) -> list[Result]:
-    """Those that have it, the quickest first."""
-    found = [rival for rival in rivals if "one_way" in rival]
-    return sorted(found, key=lambda rival: rival["one_way"]["percentiles"]["p50"])
+def with_latency(alternatives: Iterable[Result]) -> list[Result]:
+    """Those with a latency, the lowest first."""
+    found = [alternative for alternative in alternatives if "one_way" in alternative]
+    return sorted(found, key=lambda alternative: alternative["one_way"]["percentiles"]["p50"])
 
 
-def with_throughput(rivals: Iterable[Result]) -> list[Result]:
-    """Those that have it, the fastest first."""
-    found = [rival for rival in rivals if "throughput" in rival]
-    return sorted(found, key=lambda rival: -rival["throughput"]["records_per_s"])
+def with_throughput(alternatives: Iterable[Result]) -> list[Result]:
+    """Those with a throughput, the highest first."""
+    found = [alternative for alternative in alternatives if "throughput" in alternative]
+    return sorted(found, key=lambda alternative: -alternative["throughput"]["records_per_s"])
 
 
-def latency_lines(rivals: Iterable[Result]) -> Lines:
+def latency_lines(alternatives: Iterable[Result]) -> Lines:
     lines: Lines = [("one way", "receiver", *SHOWN, "n", "one every")]
-    for rival in with_latency(rivals):
-        found = rival["one_way"]["percentiles"]
+    for alternative in with_latency(alternatives):
+        found = alternative["one_way"]["percentiles"]
         lines.append(
             (
-                rival["title"],
-                rival["waits"],
+                alternative["title"],
+                alternative["waits"],
                 *(duration(found[name]) for name in SHOWN),
                 f"{found['count']:,}",
-                duration(rival["one_way"]["gap_ns"]),
+                duration(alternative["one_way"]["gap_ns"]),
             )
         )
     return lines
 
 
-def throughput_lines(rivals: Iterable[Result]) -> Lines:
+def throughput_lines(alternatives: Iterable[Result]) -> Lines:
     lines: Lines = [("throughput", "records", "n", "how")]
-    for rival in with_throughput(rivals):
-        found = rival["throughput"]
+    for alternative in with_throughput(alternatives):
+        found = alternative["throughput"]
         lines.append(
             (
-                rival["title"],
+                alternative["title"],
                 rate(found["records_per_s"]),
                 f"{found['messages']:,}",
                 found["how"],
@@ -64,25 +64,31 @@ def throughput_lines(rivals: Iterable[Result]) -> Lines:
     return lines
 
 
-def absent(rivals: Iterable[Result]) -> list[tuple[str, str]]:
+def absent(alternatives: Iterable[Result]) -> list[tuple[str, str]]:
     """Title and reason of those that were not measured."""
-    found = ((rival["title"], rival["missing"] or rival.get("failed")) for rival in rivals)
+    found = (
+        (alternative["title"], alternative["missing"] or alternative.get("failed"))
+        for alternative in alternatives
+    )
     return [(title, reason) for title, reason in found if reason]
 
 
 def slower(results: dict[str, Any]) -> Lines:
-    """The latencies in which a rival was better, a line per rival; a head alone if there is none.
+    """The latencies in which an alternative was better, one line each; only a head if none was.
 
-    A reader that spins is held against everybody, one that sleeps against those that sleep.
+    A spinning reader is compared with all, a sleeping one with those that sleep.
     """
     ours, others = _sides(results)
     lines: Lines = [("Tapewire", "better", *SHOWN)]
-    for name, rivals in (
+    for name, alternatives in (
         ("tapewire", others),
-        ("tapewire-parked", [rival for rival in others if rival["waits"] == "sleeps"]),
+        (
+            "tapewire-parked",
+            [alternative for alternative in others if alternative["waits"] == "sleeps"],
+        ),
     ):
         for mine in with_latency(ours.get(name, ())):
-            for theirs in with_latency(rivals):
+            for theirs in with_latency(alternatives):
                 cells = [_behind(mine, theirs, percentile) for percentile in SHOWN]
                 if any(cells):
                     lines.append((mine["title"], theirs["title"], *cells))
@@ -90,7 +96,7 @@ def slower(results: dict[str, Any]) -> Lines:
 
 
 def _behind(mine: Result, theirs: Result, percentile: str) -> str:
-    """The rival's figure and how many times it is better; nothing if it is not."""
+    """The alternative's figure and how many times it is better; nothing if it is not."""
     ours = mine["one_way"]["percentiles"][percentile]
     better = theirs["one_way"]["percentiles"][percentile]
     if better >= ours:
@@ -99,9 +105,9 @@ def _behind(mine: Result, theirs: Result, percentile: str) -> str:
 
 
 def fewer(results: dict[str, Any]) -> Lines:
-    """The throughputs in which a rival was better; a head alone if there is none.
+    """The throughputs in which an alternative was better; only a head if none was.
 
-    A record a call is held against the same, and batches against batches.
+    One record per call is compared with the same, and batches with batches.
     """
     ours, others = _sides(results)
     lines: Lines = [("Tapewire", "better", "throughput")]
@@ -117,11 +123,17 @@ def fewer(results: dict[str, Any]) -> Lines:
 
 
 def _sides(results: dict[str, Any]) -> tuple[dict[str, list[Result]], list[Result]]:
-    """Ours by name, and the others."""
-    ours = {rival["name"]: [rival] for rival in results["rivals"] if rival["name"] in OURS}
-    return ours, [rival for rival in results["rivals"] if rival["name"] not in OURS]
+    """Tapewire's results by name, and the alternatives'."""
+    ours = {
+        alternative["name"]: [alternative]
+        for alternative in results["alternatives"]
+        if alternative["name"] in OURS
+    }
+    return ours, [
+        alternative for alternative in results["alternatives"] if alternative["name"] not in OURS
+    ]
 
 
 def missed(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows whose bar was not held."""
+    """The rows that missed their bar."""
     return [row for row in results["rows"] if row["verdict"] == "miss"]

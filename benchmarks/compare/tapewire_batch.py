@@ -1,4 +1,4 @@
-"""Tapewire, many records a call."""
+"""Tapewire, many records per call."""
 
 from __future__ import annotations
 

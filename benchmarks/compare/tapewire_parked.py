@@ -1,4 +1,4 @@
-"""Tapewire with a reader that sleeps: what compares with rivals whose receiver blocks."""
+"""Tapewire with a sleeping reader, for comparison with alternatives whose receiver blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["TITLE", "WHAT", "missing", "one_way", "throughput", "version"]
 TITLE = "Tapewire, parked"
 WHAT = "the same queue; follow() with SpinThenPark, the default: the reader sleeps on a futex"
 
-throughput = None  # a reader that is behind never sleeps: see "Tapewire"
+throughput = None  # a reader with a backlog never sleeps: see "Tapewire"
 
 
 def _receive(folder: Path, shared: pair.Shared) -> None:

@@ -1,4 +1,4 @@
-"""Tapewire, a record a call, the reader spinning."""
+"""Tapewire, one record per call, the reader spinning."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _receiver(folder: Path) -> Iterator[Callable[[], object]]:
 
 
 def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
-    """All messages fit one segment, its pages in place before the first."""
+    """One segment that holds all messages; its pages are mapped before the first."""
     return pair.run_pair(
         messages,
         size,
@@ -79,5 +79,5 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
 
 
 def throughput(messages: int, size: int, folder: Path) -> float:
-    """`append` and `next`, one record a call; every option as it is by default."""
+    """`append` and `next`, one record per call, with default options."""
     return two_ends.throughput(messages, size, lambda: sender(folder), lambda: _receiver(folder))

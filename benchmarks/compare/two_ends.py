@@ -1,4 +1,4 @@
-"""Rivals with two simple ends: a call that sends one message, and a call that asks for one."""
+"""Alternatives with one call that sends a message and one call that receives a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.latency.pair import (
     run_pair,
 )
 
-# Inside the context is what gives the next message (bytes or a view), None while there is none.
+# The context yields a function: the next message (bytes or a view), or None if there is none.
 OpenReceiver = Callable[[], AbstractContextManager[Callable[[], Any]]]
 
 
@@ -40,7 +40,7 @@ def one_way(
 
 
 def _note_each(shared: Shared, poll: Callable[[], Any]) -> None:
-    """The time is taken when the stamp has been read: the message is in hand, not announced."""
+    """The clock is read after the stamp: the message has been received, not only announced."""
     now, unpack, count = time.perf_counter_ns, STAMP.unpack_from, shared.count
     stamp, got = shared.stamp, shared.got
     begin_receiving(shared)
@@ -58,7 +58,7 @@ def _note_each(shared: Shared, poll: Callable[[], Any]) -> None:
 def throughput(
     messages: int, size: int, open_sender: OpenSender, open_receiver: OpenReceiver
 ) -> float:
-    """One message a call on both sides."""
+    """One message per call on both sides."""
 
     @contextlib.contextmanager
     def flow() -> Iterator[Callable[[], object]]:

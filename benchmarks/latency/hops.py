@@ -1,4 +1,4 @@
-"""A price on its way: feed → strategy → router → strategy, three processes, a queue a hop."""
+"""The way of a price: feed → strategy → router → strategy; three processes, one queue per hop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tapewire import bus
 
 GAP_NS = 250_000
 NUMBER = struct.Struct("<q56x")  # 64 bytes, as everywhere else
-# When the message with this number was sent, and had, by whom.
+# When the message with this number was sent and received, and by which process.
 FED, AT_STRATEGY, ORDERED, AT_ROUTER, FILLED, BACK = range(6)
 READY, HEADER = 0, 8
 HOPS = {
@@ -43,7 +43,7 @@ WAIT: Any = tw.BusySpin() if len(ALL_CPUS) > 3 else tw.SpinThenPark()
 
 
 class Times:
-    """Memory of all processes: a row of times for each stage, and how many are ready."""
+    """Memory of all processes: a row of times per stage, and the number of ready processes."""
 
     def __init__(self, count: int) -> None:
         words = np.frombuffer(mmap.mmap(-1, 8 * (HEADER + 6 * count)), np.int64)
@@ -52,7 +52,7 @@ class Times:
 
 
 def _strategy(folder: Path, times: Times, count: int) -> None:
-    """Answers each price with an order, and notes each fill: both come by one fan-in."""
+    """Answers each price with an order and records each fill; reads both through one fan-in."""
     prices = tw.open_subscriber(folder / "prices", "strategy", create_timeout=30)
     fills = tw.open_subscriber(folder / "orders_in", "strategy", create_timeout=30)
     now, rows = time.perf_counter_ns, times.rows
@@ -77,7 +77,7 @@ def _strategy(folder: Path, times: Times, count: int) -> None:
 
 
 def _router(folder: Path, times: Times, count: int) -> None:
-    """Passes orders back as fills; it reads them by a fan-in, as one with many strategies does."""
+    """Returns orders as fills; reads through a fan-in, as a router of many strategies does."""
     now, rows = time.perf_counter_ns, times.rows
     with tw.open_publisher(folder / "orders_in") as fills:
         orders = tw.open_subscriber(folder / "orders_out", "router", create_timeout=30)

@@ -33,15 +33,15 @@ from tapewire.bench.work import (
 )
 
 SPIN_GAP_NS = 10_000
-PARK_GAP_NS = 200_000  # well beyond the 10 µs that SpinThenPark spins
+PARK_GAP_NS = 200_000  # well above the 10 µs that SpinThenPark spins
 
 
 @dataclass(frozen=True)
 class OneWay:
-    """Percentiles in nanoseconds from before the sending call to behind the receiving one."""
+    """Percentiles in nanoseconds, from before the sending call until after the receiving call."""
 
     from_send: dict[str, float]
-    from_schedule: dict[str, float]  # from when it was due: a sender held up is not forgiven
+    from_schedule: dict[str, float]  # from when it was due, so that a delayed sender counts
 
 
 def _run(path: Path, count: int, gap_ns: int, receive: Callable[[Path, Shared], None]) -> OneWay:
@@ -72,7 +72,7 @@ def _detail(best: OneWay, runs: list[OneWay]) -> dict[str, object]:
 
 
 def _cost_of_the_calls(folder: Path, scale: Scale) -> tuple[float, float]:
-    """Means of append and next, as their own rows measure them, in this process and now."""
+    """Means of append and next, measured as in their own rows, in this process."""
     n, rounds = scale.pick(15_000, 1_000), scale.rounds
     with open_prefaulted(folder / "calls", n * rounds) as writer:
         pin(0)

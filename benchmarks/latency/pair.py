@@ -1,4 +1,4 @@
-"""Two processes on two cores: the package's, since `tapewire bench` measures by them too."""
+"""Two processes on two cores, from the package: `tapewire bench` uses them as well."""
 
 from tapewire.bench.pair import (
     STAMP,

@@ -17,7 +17,7 @@ SOURCES = 8
 
 
 def fill(folder: Path, records: int) -> None:
-    """So many records in each of the queues, whose times take turns at random."""
+    """Write so many records to each queue; their times interleave at random."""
     whose = np.random.default_rng(8).permutation(np.repeat(np.arange(SOURCES), records))
     for i in range(SOURCES):
         path = folder / f"source{i}"
@@ -32,7 +32,7 @@ def open_fan(folder: Path, max_skew: float | None) -> bus.FanInReader:
 
 
 def _drain(fan: bus.FanInReader) -> float:
-    """Million records a second, to columns, over all there is."""
+    """Million records per second, to columns, over the complete log."""
     fan.seek_start()
     records = 0
     start = time.perf_counter_ns()
@@ -47,7 +47,7 @@ def _batched(folder: Path, max_skew: float | None, rounds: int) -> tuple[float, 
         rates = tuple(_drain(fan) for _ in range(rounds))
         if fan.late:
             raise RuntimeError(f"out of order: late={fan.late}")
-    return max(rates), Series(rates)  # here more is better
+    return max(rates), Series(rates)  # a higher value is better here
 
 
 def run(scale: Scale) -> list[Row]:

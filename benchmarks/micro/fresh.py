@@ -1,4 +1,4 @@
-"""Memory that was never touched: long runs of appends, and the first reading of a log."""
+"""Memory that was never touched: long runs of appends, and the first pass over a log."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tapewire.bench.work import BATCH, append_ns, next_ns, open_prefaulted
 
 FAMILY = "fresh memory"
 SEGMENT_BYTES = 128 << 20
-RECORDS = SEGMENT_BYTES // 128 - 1  # what one segment of the default size holds
+RECORDS = SEGMENT_BYTES // 128 - 1  # fits one segment of the default size
 
 
 def _sustained(folder: Path, scale: Scale) -> Row:
-    """Over four rolls with default options, beside a loop whose pages are all in place."""
+    """Appends over four rolls with default options, compared with a loop whose pages are mapped."""
     n = scale.pick(5_000_000, 20_000)
     hot_n, hot_rounds = scale.pick(15_000, 1_000), scale.pick(9, 1)
 
     def long_run() -> float:
         with tw.open_publisher(folder / "sustained") as writer:
-            append_ns(writer, n // 100)  # the writer's own rate is known from here on
+            append_ns(writer, n // 100)  # from here on, the writer knows its rate
             took = append_ns(writer, n)
         _remove(folder / "sustained")
         return took
@@ -63,7 +63,7 @@ def _batches_ns(reader: tw.Reader, n: int) -> float:
 
 
 def _readings(folder: Path, scale: Scale) -> list[Row]:
-    """A log read once by a reader that has just opened it, then once more by the same."""
+    """A log read once by a reader that has just opened it, then again by the same reader."""
     n = scale.pick(RECORDS, 20_000)
     with tw.open_publisher(folder / "log", segment_bytes=SEGMENT_BYTES) as writer:
         writer.append_batch(TYPE_ID, rows_of(n))

@@ -1,4 +1,4 @@
-"""What a writer costs that nobody appends to: memory, opening, and the threads beside it."""
+"""The cost of an idle writer: memory, opening, and its threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tapewire as tw
 from benchmarks.harness import Row, Scale, Series, scratch
 
 FAMILY = "idle writer"
-SETTLED_S = 3.0  # by then the threads look at the longest intervals
+SETTLED_S = 3.0  # by then, the threads run at their longest interval
 
 
 def _open_ms(path: Path) -> float:
@@ -20,13 +20,13 @@ def _open_ms(path: Path) -> float:
 
 
 def _taken_mib(queue: Path) -> float:
-    """Memory that the files of a queue on tmpfs take."""
+    """Memory used by the files of a queue on tmpfs."""
     files = (path for path in queue.rglob("*") if path.is_file())
     return sum(os.stat(path).st_blocks * 512 for path in files) / (1 << 20)
 
 
 def _core_share(folder: Path, writers: int, seconds: float) -> float:
-    """Percent of one core that the threads of so many idle writers take."""
+    """Percent of one core used by the threads of so many idle writers."""
     opened = [tw.open_publisher(folder / f"{n}") for n in range(writers)]
     try:
         time.sleep(SETTLED_S)

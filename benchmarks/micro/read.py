@@ -63,7 +63,9 @@ def _columns(path: Path, scale: Scale) -> list[Row]:
     copies: dict[str, list[float]] = {"cold": [], "warm": []}
     into = np.zeros(BATCH * RECORD_BYTES, np.uint8)
     for _ in range(scale.pick(7, 1)):
-        log = np.memmap(next(path.glob("*.q")), np.uint8, "r")  # new: its pages are not mapped
+        log = np.memmap(
+            next(path.glob("*.q")), np.uint8, "r"
+        )  # a new reader: its pages are not mapped
         with tw.open_log(path) as reader, quiet():
             for state in ("cold", "warm"):
                 reader.seek_start()
@@ -71,7 +73,7 @@ def _columns(path: Path, scale: Scale) -> list[Row]:
                 copies[state] += copy_out(log, into)
 
     def row(what: str, state: str, bar: tuple[str, float] | None) -> Row:
-        # Here more is better: the best is the highest.
+        # A higher value is better here.
         mine, theirs = ours[state], copies[state]
         ratio = statistics.median(mine) / statistics.median(theirs)
         detail = {"series": mine, "against_series": theirs, "ratio_of_medians": ratio}
@@ -84,7 +86,7 @@ def _columns(path: Path, scale: Scale) -> list[Row]:
 
 
 def _skipping(path: Path, rounds: int) -> list[Row]:
-    """Each `next` passes over SKIPPED records to the one wanted."""
+    """Each `next` skips SKIPPED records."""
     took = []
     with tw.open_log(path, types={TYPE_ID + 1}) as reader, quiet():
         for _ in range(rounds):

@@ -25,7 +25,7 @@ def _open_ms(path: Path) -> float:
 
 
 def _die_appending(path: Path, records: int) -> None:
-    """A writer of another process, killed: no close, no checkpoint of what it appended last."""
+    """Kill a writer in another process: no close, no checkpoint of its last records."""
     child = os.fork()
     if child == 0:
         writer = tw.open_publisher(path)
@@ -45,7 +45,7 @@ def run(scale: Scale) -> list[Row]:
         for n in segments:
             fill(folder / str(n), n, segment_bytes).close()
             _open_ms(folder / str(n))
-        # All sizes in each round, so that a busy minute hits them alike.
+        # All sizes in each round, so that a busy minute affects them equally.
         for _ in range(scale.pick(15, 2)):
             for n in segments:
                 clean[n].append(_open_ms(folder / str(n)))

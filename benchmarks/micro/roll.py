@@ -1,4 +1,4 @@
-"""The append that rolls, the next segment being prepared: what the writer's thread pays for it."""
+"""The append that rolls to a prepared segment: its cost in the writer's thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SYNCS = "fsync,fdatasync,msync,sync_file_range,syncfs,sync"
 
 
 def _syncs_of_the_appending_thread(folder: Path, count: int) -> int | None:
-    """By strace, over another run; None where there is no strace."""
+    """Counted by strace in a separate run; None if strace is not installed."""
     if shutil.which("strace") is None:
         return None
     trace = folder / "trace"
@@ -62,7 +62,7 @@ def _syncs_of_the_appending_thread(folder: Path, count: int) -> int | None:
 
 
 def traced(path: str, count: int) -> None:
-    """Many rolls, then gone without close(). Opening and closing do sync, and are meant to."""
+    """Roll many times, then exit without close(): opening and closing sync, as they should."""
     Path(f"{path}.pid").write_text(str(os.getpid()))
     with tw.open_publisher(path, segment_bytes=8192) as writer:
         os.getppid()  # a mark in the trace
@@ -75,7 +75,7 @@ def run(scale: Scale) -> list[Row]:
     count = scale.pick(400, 5)
     with scratch() as folder:
         took, faults, unprepared = rolls(folder / "rolls", count)
-        if not took:  # so busy a machine that no worker was ever in time
+        if not took:  # the machine was so busy that no segment was prepared in time
             return [Row(FAMILY, f"of {count} rolls, not prepared in time", unprepared, "rolls")]
         plain = _plain(folder / "plain", scale.pick(200_000, 2_000))
         syncs = _syncs_of_the_appending_thread(folder, scale.pick(200, 20))

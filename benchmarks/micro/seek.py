@@ -1,4 +1,4 @@
-"""Seeking by number and by time in queues of 1, 10 and 100 segments, the active one included."""
+"""Seeks by sequence number and time in queues of 1, 10 and 100 segments, active one included."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEGMENTS = (1, 10, 100)
 
 
 def fill(path: Path, segments: int, segment_bytes: int) -> tw.queue.Writer:
-    """A queue of so many segments, the last one half full and open; times are 1,000 ns a record."""
+    """A queue of so many segments, the last one half full and open; 1,000 ns between records."""
     import numpy as np
 
     per_segment = (segment_bytes - 64) // RECORD_BYTES

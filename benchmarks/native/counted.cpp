@@ -1,6 +1,6 @@
-// What benchmarks/counted.py counts the instructions of, under callgrind: the native calls for one
-// record of 64 bytes, as the Python binding makes them, and what a change of a book takes. Collection is
-// on inside `measured` alone.
+// The code whose instructions benchmarks/counted.py counts under callgrind: the native calls for one
+// record of 64 bytes, as the Python binding makes them, and a change of a book. Collection is on
+// only inside `measured`.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -32,12 +32,12 @@ std::unique_ptr<Writer> writer;
 std::unique_ptr<Reader> reader;
 std::vector<std::byte> batch_payloads;
 
-// A count of something else than was meant must not become a baseline.
+// A count of anything else must not become a baseline.
 void require(bool right) {
     if (!right) std::abort();
 }
 
-// Numbers that look random and are the same everywhere.
+// Pseudo-random numbers, the same everywhere.
 struct Sequence {
     std::uint64_t state = 1;
     std::uint64_t below(std::uint64_t limit) {
@@ -80,7 +80,7 @@ void put_side(std::byte*& at, int sign) {
     }
 }
 
-// One event for an order: added near the middle, or the one cancelled that came kLiveOrders before.
+// One event of an order: adds one near the middle, or cancels the one added kLiveOrders before.
 void order_event(std::vector<std::byte>& payload, bool add) {
     tapewire::format::L3Event order{};
     order.event_type = static_cast<std::uint8_t>(add ? tapewire::format::L3Type::add
@@ -100,29 +100,30 @@ extern "C" {
 
 void native_l2_level(long levels);
 
-// The barriers keep both from becoming jumps: callgrind must see a call and a return.
+// The barriers prevent tail calls: callgrind must see a call and a return.
 __attribute__((noinline)) void measured(void (*work)(long), long records) {
     work(records);
     asm volatile("" ::: "memory");
 }
 
-// For ctypes, whose libffi comes without the call frames by which callgrind knows a function.
+// For ctypes: its libffi lacks the call frames by which callgrind recognises a function.
 void measure(void (*work)(long), long records) {
     measured(work, records);
     asm volatile("" ::: "memory");
 }
 
-// One segment holds everything: a roll is no part of what is counted.
+// One segment holds everything: rolls are not counted.
 void open_queue(const char* root, std::uint64_t segment_bytes) {
     batch_payloads.resize(segment_bytes);
     WriterOptions options;
     options.segment_bytes = segment_bytes;
-    options.require_prealloc = true;  // all of the segment: no call takes a step of its own
+    options.require_prealloc =
+        true;  // the complete segment is prepared: no call prepares a part of it
     writer = std::make_unique<Writer>(root, options);
     reader = std::make_unique<Reader>(root, ReaderOptions{});
 }
 
-// Both books at the size that they keep.
+// Fill both books to their steady size.
 void open_books() {
     levels_book = open_book(tapewire::format::BookMode::l2);
     orders_book = open_book(tapewire::format::BookMode::l3);
@@ -174,8 +175,7 @@ void native_read_batch(long records) {
             static_cast<std::size_t>(records));
 }
 
-// Encoded (a few stores), decoded and checked, applied, the top of the book after each: by level, in
-// diffs of sixteen.
+// Per level, in diffs of sixteen: encode (a few stores), decode and check, apply, read the top.
 void native_l2_level(long levels) {
     constexpr std::size_t kBytes = 2 * kLevelsPerSide * sizeof(tapewire::format::Level);
     std::vector<std::byte> payload(tapewire::market::kDiffHeadBytes + kBytes);
@@ -188,7 +188,7 @@ void native_l2_level(long levels) {
     }
 }
 
-// The same of orders: one added, one cancelled, in turn.
+// The same for orders: one added, one cancelled, in turn.
 void native_l3_event(long events) {
     std::vector<std::byte> payload(tapewire::market::kOrderBytes);
     for (long i = 0; i < events; ++i) order_event(payload, i % 2 == 0);

@@ -14,7 +14,7 @@ extern "C" {
 
 namespace {
 
-// As numpy has it: events.L2_DTYPE and L3_DTYPE as one, by nautilus_books.py.
+// The layout that nautilus_books.py makes of events.L2_DTYPE and L3_DTYPE.
 struct Event {
     std::int64_t price;
     std::int64_t size;
@@ -43,7 +43,7 @@ PriceRaw power_of_ten(int exponent) {
 
 extern "C" {
 
-// All deltas, built before anything is timed.
+// All deltas, created before anything is timed.
 void prepare(const Event* events, long count, int price_scale, int size_scale) {
     instrument = instrument_id_new(symbol_new("BOOK"), venue_new("BENCH"));
     raw_tick = power_of_ten(FIXED_PRECISION - price_scale);
@@ -66,7 +66,7 @@ OrderBook* open_book(int type) { return orderbook_new(instrument, static_cast<Bo
 
 void close_book(OrderBook* book) { orderbook_drop(OrderBook_API{book}); }
 
-// Applies all deltas; both best prices are read after each from number `both` on.
+// Applies all deltas; from delta `both` on, reads both best prices after each.
 Best replay(OrderBook* opened, long both) {
     OrderBook_API book{opened};
     PriceRaw bids = 0, asks = 0;
@@ -81,7 +81,7 @@ Best replay(OrderBook* opened, long both) {
     return {static_cast<std::int64_t>(bids / raw_tick), static_cast<std::int64_t>(asks / raw_tick)};
 }
 
-// Up to `count` levels of one side, the best first, as ticks and sizes; how many there are.
+// Writes up to `count` levels of one side, best first, as ticks and sizes; returns their number.
 long ladder(OrderBook* opened, int side, long count, std::int64_t* prices, double* sizes) {
     OrderBook_API book{opened};
     const CVec levels = side == 1 ? orderbook_bids(&book) : orderbook_asks(&book);

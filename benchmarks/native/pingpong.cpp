@@ -1,8 +1,8 @@
-// What this machine can do at best, without Python and without Tapewire; benchmarks/bare.py compiles
-// and runs it. Each mode prints its numbers in nanoseconds (or bytes per second), one per line.
+// The limits of this machine, without Python and without Tapewire; compiled and run by
+// benchmarks/bare.py. Each mode prints its numbers in nanoseconds (or bytes per second), one per line.
 //
 //   pingpong line  CPU_A CPU_B BATCHES        one way of a cache line, mean of each batch
-//   pingpong futex CPU_A CPU_B COUNT GAP_US   from before FUTEX_WAKE to behind FUTEX_WAIT, each
+//   pingpong futex CPU_A CPU_B COUNT GAP_US   from before FUTEX_WAKE to after FUTEX_WAIT, each
 //   pingpong clock COUNT                      clock_gettime(CLOCK_REALTIME), mean
 //   pingpong memcpy BYTES COUNT               bytes per second of each copy
 #include <linux/futex.h>
@@ -55,7 +55,8 @@ struct Shared {
 };
 
 Shared* shared_memory() {
-    void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    constexpr int kFlags = MAP_SHARED | MAP_ANONYMOUS;
+    void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, kFlags, -1, 0);
     if (at == MAP_FAILED) std::exit(1);
     return new (at) Shared;
 }
@@ -68,7 +69,8 @@ void line(char** args) {
     if (const pid_t child = fork(); child == 0) {
         pin(args[1]);
         for (std::uint32_t i = 1; i <= batches * kBatch; ++i) {
-            while (shared->ping.load(std::memory_order_acquire) != i) {}
+            while (shared->ping.load(std::memory_order_acquire) != i) {
+            }
             shared->pong.store(i, std::memory_order_release);
         }
         _exit(0);
@@ -80,7 +82,8 @@ void line(char** args) {
         const std::int64_t begin = now_ns();
         for (std::uint32_t n = 0; n < kBatch; ++n) {
             shared->ping.store(++i, std::memory_order_release);
-            while (shared->pong.load(std::memory_order_acquire) != i) {}
+            while (shared->pong.load(std::memory_order_acquire) != i) {
+            }
         }
         means.push_back(static_cast<double>(now_ns() - begin) / (2.0 * kBatch));
     }
@@ -134,7 +137,8 @@ void copy(char** args) {
         const std::int64_t begin = now_ns();
         std::memcpy(to.data(), from.data(), bytes);
         asm volatile("" : : "r"(to.data()) : "memory");
-        std::printf("%.0f\n", static_cast<double>(bytes) * 1e9 / static_cast<double>(now_ns() - begin));
+        const auto took_ns = static_cast<double>(now_ns() - begin);
+        std::printf("%.0f\n", static_cast<double>(bytes) * 1e9 / took_ns);
     }
 }
 
@@ -146,13 +150,16 @@ int main(int argc, char** argv) {
         int arguments;
         void (*run)(char**);
     };
-    constexpr Mode modes[] = {{"line", 3, line}, {"futex", 4, futex}, {"clock", 1, clock}, {"memcpy", 2, copy}};
+    constexpr Mode modes[] = {
+        {"line", 3, line}, {"futex", 4, futex}, {"clock", 1, clock}, {"memcpy", 2, copy}};
     for (const Mode& mode : modes) {
         if (argc == mode.arguments + 2 && std::strcmp(argv[1], mode.name) == 0) {
             mode.run(argv + 2);
             return 0;
         }
     }
-    std::fputs("pingpong line A B BATCHES | futex A B COUNT GAP_US | clock COUNT | memcpy BYTES COUNT\n", stderr);
+    std::fputs(
+        "pingpong line A B BATCHES | futex A B COUNT GAP_US | clock COUNT | memcpy BYTES COUNT\n",
+        stderr);
     return 2;
 }

@@ -1,7 +1,7 @@
-"""Spark over the tape: what a row costs, and how a job grows with cores and with data.
+"""Spark over logs: the cost of a row, and how a job scales with cores and with data.
 
-`read` holds the source against Parquet, `speedup` one core against two, `writing` has the sink and
-a streaming query; `rows` runs them for `make bench`, each in a process of its own, since a process
+`read` compares the source with Parquet, `speedup` one core with two, `writing` measures the sink
+and a streaming query. `rows` runs them for `make bench`, each in its own process, since a process
 has one Spark. `scale` measures time and memory as data grows and writes the table of
-`docs/internals/spark-scale.md`: it takes gigabytes and is run by hand.
+`docs/internals/spark-scale.md`; it needs gigabytes and is run manually.
 """

@@ -1,4 +1,4 @@
-"""The most memory that Spark's processes took: its JVM, and each Python worker by itself."""
+"""Peak memory of Spark's processes: its JVM, and each Python worker by itself."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _EVERY_SECONDS = 0.05
 
 @dataclass
 class Peaks:
-    """In bytes. A worker's pages are told apart: its own, and those of the mapped tape."""
+    """In bytes. Of a worker, private pages and pages of the mapped log are counted separately."""
 
-    worker: int = 0  # VmHWM of the largest: all that was ever in memory at once
+    worker: int = 0  # VmHWM of the largest: its peak resident memory
     worker_own: int = 0  # RssAnon of the largest, sampled
     jvm: int = 0  # VmHWM
     workers: set[int] = field(default_factory=set)
@@ -32,7 +32,7 @@ class Peaks:
 
 @contextlib.contextmanager
 def watched() -> Iterator[Peaks]:
-    """Peaks of what runs below this process while the block does; right behind its end."""
+    """The peaks of all descendants of this process during the block; valid after its end."""
     peaks, stop = Peaks(), threading.Event()
 
     def watch() -> None:
@@ -58,7 +58,7 @@ def _look(peaks: Peaks) -> None:
             continue  # it has just ended
         facts = dict(line.split(":", 1) for line in lines)
         if "VmHWM" not in facts:
-            continue  # ended, and not yet waited for
+            continue  # has ended but was not waited for
         peak, own = (int(facts[name].split()[0]) * 1024 for name in ("VmHWM", "RssAnon"))
         if b"pyspark.daemon" in command or b"pyspark/daemon" in command:
             peaks.workers.add(pid)

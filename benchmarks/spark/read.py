@@ -13,7 +13,7 @@ NUMBERS = "seq,timestamp_ns,type_id"
 
 
 def _as_parquet(log: Path, folder: Path, files: int) -> None:
-    """As many files as Spark has tasks for the queue; dictionaries where they help, as is usual."""
+    """One file per task that Spark has for the queue; dictionaries as by default."""
     import pyarrow.parquet as pq
 
     from tapewire.scan import logs, options

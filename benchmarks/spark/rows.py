@@ -1,4 +1,4 @@
-"""The rows of the performance table about Spark."""
+"""The rows about Spark in the performance table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAMILY = "spark"
 
 
 def run(scale: Scale) -> list[Row]:
-    if scale.smoke:  # starting a Spark takes longer than all of it
+    if scale.smoke:  # starting Spark takes longer than the measurement
         with sessions.session() as spark:
             reading, written = read.measure(spark, scale), writing.measure(spark, scale)
             faster = speedup.smoke(spark)

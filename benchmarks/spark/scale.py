@@ -1,11 +1,11 @@
-"""What Spark over a tape costs as the tape grows: time, and the memory of its processes.
+"""The cost of Spark over a log as the log grows: time, and the memory of its processes.
 
-    python -m benchmarks.spark.scale --gb 1 8            # measures, and keeps scale.json
+    python -m benchmarks.spark.scale --gb 1 8            # measure, and write scale.json
     python -m benchmarks.spark.scale --page              # scale.json into docs/internals/
     python -m benchmarks.spark.scale --gb 1 8 --page     # both
 
-Tapes are written below --folder (on a disk: a size and as much again for what `refine` writes) and
-removed behind each run. Every run has a Spark of its own, two cores and a heap of 1 GiB.
+Logs are written below --folder and removed after each run; that takes the size twice, because
+`refine` writes as much again. Every run has its own Spark with two cores and a heap of 1 GiB.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BEGIN, END = "<!-- scale: begin -->", "<!-- scale: end -->"
 
 @dataclass(frozen=True)
 class Run:
-    """One job over one tape."""
+    """One job over one log."""
 
     work: str
     gigabytes: float
@@ -63,7 +63,7 @@ def _refine(spark: Any, path: Path) -> int:
 
 
 def work(name: str, spark: Any, path: Path) -> int:
-    """How many rows there were."""
+    """The number of rows."""
     if name == "records":
         return _read(spark, path, view="records")
     if name == "features":
@@ -72,7 +72,7 @@ def work(name: str, spark: Any, path: Path) -> int:
 
 
 def measure_here(name: str, path: Path) -> dict[str, Any]:
-    """In this process: a Spark that has done nothing before but start."""
+    """Run the job in this process, with a Spark that has only been started."""
     from tapewire import spark as tws
 
     master = f"local[{sessions.CORES}]"
@@ -87,11 +87,11 @@ def measure_here(name: str, path: Path) -> dict[str, Any]:
 
 
 def measure(name: str, size: int, folder: Path) -> Run:
-    """A tape of so many bytes, read through once so that the disk is not what is timed; the job."""
+    """Write a log of so many bytes, read it once so that the disk is not timed, and run the job."""
     needed = size * (2 if name == "refine" else 1)
     free = shutil.disk_usage(folder).free
     if free < needed * 1.1:
-        raise SystemExit(f"{folder} has too little room: free={free}, needed={needed}")
+        raise SystemExit(f"{folder} has too little space: free={free}, needed={needed}")
     with scratch(folder) as place:
         write = tape.write_raw if name == "refine" else tape.write_books
         made = write(place / "archive", size)
@@ -101,7 +101,7 @@ def measure(name: str, size: int, folder: Path) -> Run:
 
 
 def bounded(runs: list[Run]) -> dict[str, float]:
-    """How much more the worker of the largest tape took than that of the smallest, by job."""
+    """By job, how much more memory the worker took for the largest log than for the smallest."""
     growth = {}
     for name in dict.fromkeys(run.work for run in runs):
         of = sorted((run for run in runs if run.work == name), key=lambda run: run.gigabytes)
@@ -110,7 +110,7 @@ def bounded(runs: list[Run]) -> dict[str, float]:
 
 
 def page(kept: dict[str, Any]) -> str:
-    """The tables between the marks of the page, from what was measured."""
+    """The tables between the marks of the page, from the measurements."""
     runs = [Run(**run) for run in kept["runs"]]
     lines = [
         f"Measured with {kept['cores']} cores ({kept['cpu']}), a heap of {HEAP}, commit "
@@ -138,7 +138,7 @@ def page(kept: dict[str, Any]) -> str:
 
 
 def _costs(name: str, runs: list[Run]) -> str:
-    """Seconds at each size; a line through the smallest and the largest that were measured."""
+    """Seconds at each size, and a line through the smallest and the largest measured size."""
     runs = sorted(runs, key=lambda run: run.gigabytes)
     low, high = runs[0], runs[-1]
     if low is high:
@@ -167,9 +167,13 @@ def _write_page(kept: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark.scale", description=__doc__)
-    parser.add_argument("--gb", nargs="+", type=float, default=[], help="sizes of tape to measure")
+    parser.add_argument(
+        "--gb", nargs="+", type=float, default=[], help="sizes of the log to measure, in GB"
+    )
     parser.add_argument("--work", nargs="+", choices=WORK, default=list(WORK))
-    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="where tapes go")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("/var/tmp"), help="directory of the logs"
+    )
     parser.add_argument("--page", action="store_true", help="write the tables of the page")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

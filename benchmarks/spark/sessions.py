@@ -1,4 +1,4 @@
-"""Sessions of benchmarks, and how to read all of a DataFrame."""
+"""Sessions for benchmarks, and a way to read every value of a DataFrame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CORES = min(2, os.cpu_count() or 1)
 
 @contextlib.contextmanager
 def session(cores: int = CORES) -> Iterator[SparkSession]:
-    """Local, with so many cores; stopped at the end."""
+    """A local session with so many cores, stopped at the end."""
     from tapewire import spark as tws
 
     spark = tws.session("benchmark", master=f"local[{cores}]")
@@ -38,9 +38,9 @@ def seconds(act: Callable[[], Any]) -> float:
 
 
 def everything(frame: DataFrame) -> list[int | None]:
-    """A number from every value of every column: no column is left unread, no row skipped.
+    """A number computed from every value of every column, so that no column and no row is skipped.
 
-    Whole numbers, and exact: sides that read the same rows say the same, in whatever order.
+    Exact integers: sides that read the same rows give the same number, in any order.
     """
     from pyspark.sql import functions as F
 
@@ -60,7 +60,7 @@ def everything(frame: DataFrame) -> list[int | None]:
 
 
 def in_process(module: str, *arguments: object) -> Any:
-    """What `python -m module` says, in JSON, as the last line of its output."""
+    """The JSON that `python -m module` prints as its last line."""
     done = subprocess.run(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=machine.ROOT,

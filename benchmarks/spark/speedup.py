@@ -1,9 +1,9 @@
 """Books replayed and features computed by Spark with one core and with two.
 
-The job: features of one symbol's day at several spans, one DataFrame each, united, so that it is a
-minute's work on one core with a tape that fits in memory. Each number of cores has a process of its
-own, which is kept to as many: with `local[1]` alone, Java works on a second core while Python
-replays on the first. Two rounds over the tape first start Python workers and compilers.
+The job: features of one symbol's day at several spans, as a union of one DataFrame each, so that it
+takes a minute on one core with a log that fits in memory. Each number of cores has its own process,
+pinned to that many: with only `local[1]`, Java runs on a second core while Python replays on the
+first. Two warm-up rounds start Python workers and compilers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TAPE_BYTES = 6 << 30
 
 
 def job(spark: Any, path: str, passes: int) -> list[int | None]:
-    """As many passes over the tape, each at a span of its own."""
+    """So many passes over the log, each at a different span."""
     frames = []
     for i in range(passes):
         span = SPANS_MS[i % len(SPANS_MS)] * (1 + i // len(SPANS_MS))
@@ -39,7 +39,7 @@ def job(spark: Any, path: str, passes: int) -> list[int | None]:
 
 
 def measure(spark: Any, path: Path | str, passes: int) -> dict[str, Any]:
-    """Seconds of the job, warm; `passes` 0: as many as make it long enough."""
+    """Seconds of the job after warm-up; with `passes=0`, as many passes as make it long enough."""
     for _ in range(2):
         once = sessions.seconds(lambda: job(spark, str(path), 1))
     chosen = passes or math.ceil(AIM_S / once)
@@ -48,13 +48,13 @@ def measure(spark: Any, path: Path | str, passes: int) -> dict[str, Any]:
         took = sessions.seconds(lambda: told.extend(job(spark, str(path), chosen)))  # noqa: B023
         if passes or took >= LONG_ENOUGH_S:
             break
-        chosen = math.ceil(chosen * AIM_S / took)  # warmer than it was when it was tried
+        chosen = math.ceil(chosen * AIM_S / took)  # margin: it is warmer now than in the trial
     cores = spark.sparkContext.defaultParallelism
     return {"cores": cores, "passes": chosen, "seconds": [took], "told": told}
 
 
 def compare() -> dict[str, Any]:
-    """One core, then two, then each again: a busy minute hits one of them alone."""
+    """One core, then two, then each again: a busy minute affects only one run."""
     with scratch(Path("/var/tmp")) as folder:
         made = tape.write_books(folder / "archive", TAPE_BYTES)
         one = _in_process(made.path, 1, 0)
@@ -69,7 +69,7 @@ def _in_process(path: Path, cores: int, passes: int) -> Any:
 
 
 def smoke(spark: Any) -> dict[str, Any]:
-    """The same in one session, tiny: both sides have its cores."""
+    """The same, tiny and in one session: both sides use its cores."""
     with scratch() as folder:
         made = tape.write_books(folder / "archive", 4 << 20)
         one, two = (measure(spark, made.path, 1) for _ in range(2))
@@ -78,7 +78,7 @@ def smoke(spark: Any) -> dict[str, Any]:
 
 def result(made: tape.Tape, one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
     if one["told"] != two["told"]:
-        raise RuntimeError(f"features differ with the cores: {one['told']}, {two['told']}")
+        raise RuntimeError(f"features depend on the number of cores: {one['told']}, {two['told']}")
     return {"records": made.records, "bytes": made.bytes, "one": one, "two": two}
 
 

@@ -1,8 +1,8 @@
-"""Synthetic tapes of any size, written as fast as the disk takes them.
+"""Synthetic logs of any size, written as fast as the disk accepts them.
 
-A block of diffs is made once. Each time it is written it gets new times and update ids: levels are
-set to absolute sizes at a bounded number of prices, so the book stays of one size, however long the
-tape. Every record is whole: header, chain of update ids, checksums.
+A block of diffs is created once. Each time it is written, it gets new times and update ids. Levels
+are set to absolute sizes at a bounded number of prices, so the book has the same size however long
+the log is. Every record is complete: header, chain of update ids, checksums.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Rows = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Tape:
-    """What was written: `path` is an archive, `bytes` what its records take."""
+    """The written log: `path` is an archive, `bytes` the size of its records."""
 
     path: Path
     records: int
@@ -82,7 +82,7 @@ def write_books(
 
 
 def write_raw(root: Path, size: int, symbols: int = 4) -> Tape:
-    """An archive with one day of a whole venue in one log, the events of its symbols in turn."""
+    """An archive with one day of a venue in one log, with the events of its symbols in turn."""
     names = tuple(f"S{i}" for i in range(symbols))
     instruments = [Instrument.of(VENUE, name, 2, 3) for name in names]
     records = max(size // RECORD_BYTES // symbols, 1) * symbols
@@ -98,7 +98,7 @@ def write_raw(root: Path, size: int, symbols: int = 4) -> Tape:
 
 
 def write_records(path: Path, count: int, payload_bytes: int = 64) -> None:
-    """A queue of plain records, their payloads all different."""
+    """A queue of plain records with different payloads."""
     rng = np.random.default_rng(1)
     rows = rng.integers(0, 256, (65_536, payload_bytes), dtype=np.uint8)
     with tw.open_publisher(path, segment_bytes=SEGMENT_BYTES) as writer:
@@ -111,11 +111,11 @@ def write_records(path: Path, count: int, payload_bytes: int = 64) -> None:
 
 def _fits(records: int) -> None:
     if records * EVENT_NS > DAY_NS:
-        raise ValueError(f"a day has no room for so many events: records={records}")
+        raise ValueError(f"too many events for a day: records={records}")
 
 
 def _open_books(writer: Any, instruments: list[Instrument]) -> None:
-    """The snapshots that the diffs follow on."""
+    """The snapshots that the diffs continue."""
     away = np.arange(DEPTH)
     for instrument in instruments:
         payload = market.l2_snapshot(
@@ -130,7 +130,7 @@ def _open_books(writer: Any, instruments: list[Instrument]) -> None:
 
 def _blocks(instruments: list[Instrument], records: int, seed: int) -> Any:
     """Rows and times, block by block; instruments take turns."""
-    # a0 b0 a1 b1 …; as bytes, since numpy would pack a dtype with holes.
+    # a0 b0 a1 b1 …, as bytes: numpy would pack a dtype with holes.
     whole = f"V{_DIFF.itemsize}"
     each = [_block(instrument, seed + i).view(whole) for i, instrument in enumerate(instruments)]
     block = np.stack(each, axis=1).reshape(-1).view(_DIFF)
@@ -138,7 +138,7 @@ def _blocks(instruments: list[Instrument], records: int, seed: int) -> Any:
     numbers = np.arange(len(block), dtype=np.int64)
     for done in range(0, records, len(block)):
         rows = block[: min(len(block), records - done)]
-        ids = (done + numbers[: len(rows)]) // turns + 2  # of each instrument's own chain
+        ids = (done + numbers[: len(rows)]) // turns + 2  # in the chain of each instrument
         times = start_ns() + (done + numbers[: len(rows)]) * EVENT_NS
         rows["head"]["ingest_ts_ns"] = times
         rows["head"]["exchange_ts_ns"] = times
@@ -148,11 +148,11 @@ def _blocks(instruments: list[Instrument], records: int, seed: int) -> Any:
 
 
 def _block(instrument: Instrument, seed: int) -> Rows:
-    """Diffs around one price; the touch moves, and neither side is ever empty."""
+    """Diffs around one price; the touch moves, and no side becomes empty."""
     rng = np.random.default_rng(seed)
     away = rng.integers(0, DEPTH, (BLOCK, 2, LEVELS))
     size = rng.integers(0, 1_000, (BLOCK, 2, LEVELS))
-    size[away >= DEPTH - 2] = 1  # the last two prices always have something
+    size[away >= DEPTH - 2] = 1  # the last two prices always have a size
     rows = [
         market.l2_diff(
             instrument,

@@ -1,4 +1,4 @@
-"""What the sink writes in a second, and how long a streaming query takes for a micro-batch."""
+"""The rate of the sink, and the latency of a streaming query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _sink(spark: Any, folder: Path, scale: Scale) -> dict[str, Any]:
     rows = spark.read.format("tapewire").load(str(folder / "queue")).drop("timestamp", "queue")
     rows = rows.withColumns({n: F.lit(n) for n in ("venue", "symbol", "stream")}).cache()
     if rows.count() != count:
-        raise RuntimeError("the rows to be written are not all there")
+        raise RuntimeError("rows to write are missing")
     targets = iter(range(1_000))
 
     def write() -> float:
@@ -38,7 +38,7 @@ def _sink(spark: Any, folder: Path, scale: Scale) -> dict[str, Any]:
 
 
 def _stream(spark: Any, folder: Path, scale: Scale) -> dict[str, Any]:
-    """One record after the other, each when the one before has come out: nothing waits in line."""
+    """One record at a time, each after the previous one has come out: no record waits in line."""
     arrived: list[int] = []
 
     def take(frame: Any, _: int) -> None:

@@ -4,12 +4,13 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
 import tapewire
+from tests.tidy.texts import ROOT, tracked_files
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = {
     ".py",
     ".pyx",
@@ -26,21 +27,6 @@ TEXT = {
     ".java",
     ".xml",
 }
-
-
-def tracked_files():
-    """Files of the repository, or of the tree where there is no repository (an sdist)."""
-    try:
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.splitlines()
-        return [ROOT / name for name in listed if (ROOT / name).is_file()]
-    except (OSError, subprocess.CalledProcessError):
-        return [path for path in ROOT.rglob("*") if path.is_file()]
 
 
 def test_no_file_names_a_registry_or_a_path_of_one_machine():
@@ -124,8 +110,39 @@ def test_a_class_name_means_one_thing():
     assert found.keys() == KNOWN_TWINS, found
 
 
-# Of orders and of market data, whose messages store other values for it.
+# One for orders, one for market data: their messages store other values for it.
 KNOWN_TWINS = {"Side"}
+
+
+def test_a_name_of_a_test_file_means_one_thing():
+    """`tests/unit` mirrors the packages of `src`, and may repeat a name; the others may not."""
+    places = defaultdict(list)
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        if "unit" not in path.relative_to(ROOT).parts:
+            places[path.name].append(str(path.relative_to(ROOT)))
+    assert [paths for paths in places.values() if len(paths) > 1] == []
+
+
+def test_the_smoke_test_of_the_wheels_imports_every_extension_module():
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    imported = set(
+        re.findall(r"tapewire(?:\.\w+)+", config["tool"]["cibuildwheel"]["test-command"])
+    )
+    source = ROOT / "src"
+    modules = {
+        ".".join(path.relative_to(source).with_suffix("").parts) for path in source.rglob("*.pyx")
+    }
+    assert modules
+    assert imported == modules
+
+
+def test_every_decision_is_in_the_navigation_and_on_the_page_that_lists_them():
+    folder = ROOT / "docs/internals/decisions"
+    pages = {path.name for path in folder.glob("*.md")} - {"index.md"}
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text()))
+    shown = re.findall(r"internals/decisions/([\w-]+\.md)", (ROOT / "mkdocs.yml").read_text())
+    assert pages
+    assert listed == pages == set(shown) - {"index.md"}
 
 
 def test_the_map_of_the_architecture_names_every_package_and_nothing_else():
@@ -140,35 +157,6 @@ def test_the_map_of_the_architecture_names_every_package_and_nothing_else():
     sections = re.findall(r"^### (.*)$", page, re.MULTILINE)
     for folder in re.findall(r"`src/tapewire/(\w+)/`", "\n".join(sections)):
         assert (package / folder).is_dir(), folder
-
-
-# What pages say instead is in docs/glossary.md and in the guide for contributors.
-ODD_WORDS = re.compile(
-    r"\b(?:anew|are told|folders?|for ever|in earnest|is told|kept aside|mend(?:ed|ing|s)?|nobody"
-    r"|not to be believed|stands? aside|to heed)\b",
-    re.IGNORECASE,
-)
-
-
-def prose(page):
-    """``(number, line)`` of a page's lines, without code, links' targets and directives."""
-    in_code = False
-    for number, line in enumerate(page.read_text().splitlines(), 1):
-        if line.lstrip().startswith("```"):
-            in_code = not in_code
-        elif not in_code and not line.startswith(":::"):
-            yield number, re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)
-
-
-def test_pages_are_in_plain_english():
-    found = [
-        f"{page.relative_to(ROOT)}:{number}: {word[0]}"
-        for page in tracked_files()
-        if page.suffix == ".md"
-        for number, line in prose(page)
-        if (word := ODD_WORDS.search(line))
-    ]
-    assert found == []
 
 
 def test_every_public_name_is_documented():

@@ -1,4 +1,4 @@
-"""The documentation tells the truth: its code runs, and its tables are complete."""
+"""The documentation is true: its code runs, and its tables are complete."""
 
 import doctest
 import gc
@@ -22,7 +22,7 @@ FENCE = re.compile(
 TITLE = re.compile(r'title="([^"]+)"')
 
 PAGES = [
-    ROOT / "README.md",
+    ROOT / "README.md",  # its commands run too, in tests/spark/test_readme.py
     DOCS / "index.md",
     *sorted((DOCS / "tutorial").glob("*.md")),
     *sorted((DOCS / "howto").glob("*.md")),
@@ -51,7 +51,7 @@ def run_examples(code, namespace, page, line):
 
 @pytest.fixture
 def process_as_before():
-    """A page may tune the process; what fails half-way must not leave it so for other tests."""
+    """A page may tune the process; restore it for the other tests, also after a failure."""
     cores = os.sched_getaffinity(0)
     yield
     os.sched_setaffinity(0, cores)
@@ -60,7 +60,7 @@ def process_as_before():
 
 
 @pytest.mark.usefixtures("process_as_before", "own_messages", "no_spark")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_runs_in_order(page, tmp, monkeypatch):
     monkeypatch.chdir(tmp)
     namespace = {"__name__": "__main__"}

@@ -1,4 +1,4 @@
-"""What is made of results: percentiles, bars, tables, losses, and the published page."""
+"""Output made from results: percentiles, bars, tables, losses, and the published page."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from benchmarks import markdown
+from benchmarks.alternative_plots import spread
 from benchmarks.compare import measure, tables
 from benchmarks.harness import percentiles
-from benchmarks.rival_plots import spread
 from tools import readme_numbers
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def rival(name, p50=None, rate=None, *, waits="spins", batched=False, **fields):
+def alternative(name, p50=None, rate=None, *, waits="spins", batched=False, **fields):
     """A result whose percentiles are 1, 2, 3 … times its p50."""
     result = {
         "name": name,
@@ -33,8 +33,8 @@ def rival(name, p50=None, rate=None, *, waits="spins", batched=False, **fields):
     return result | fields
 
 
-def run_of(*rivals, rows=()):
-    return {"rivals": list(rivals), "rows": list(rows)}
+def run_of(*alternatives, rows=()):
+    return {"alternatives": list(alternatives), "rows": list(rows)}
 
 
 def test_percentiles_are_those_of_the_samples_to_three_digits():
@@ -45,9 +45,13 @@ def test_percentiles_are_those_of_the_samples_to_three_digits():
     assert found["count"] == 100_000
 
 
-def test_a_bar_holds_tapewire_against_the_faster_form_of_the_rival():
+def test_a_bar_holds_tapewire_against_the_faster_form_of_the_alternative():
     rows = measure.bars(
-        [rival("tapewire", 1000), rival("pyzmq", 50_000), rival("pyzmq-spinning", 25_000)]
+        [
+            alternative("tapewire", 1000),
+            alternative("pyzmq", 50_000),
+            alternative("pyzmq-spinning", 25_000),
+        ]
     )
     assert [(row.value, row.against_value, row.bar, row.verdict) for row in rows] == [
         (1.0, 25.0, ("≤", 0.05), "pass")
@@ -55,12 +59,14 @@ def test_a_bar_holds_tapewire_against_the_faster_form_of_the_rival():
 
 
 def test_a_bar_needs_both_sides_in_the_same_run():
-    assert measure.bars([rival("tapewire", 1000), rival("iceoryx2", missing="no")]) == []
-    assert measure.bars([rival("iceoryx2", 1000)]) == []
+    assert (
+        measure.bars([alternative("tapewire", 1000), alternative("iceoryx2", missing="no")]) == []
+    )
+    assert measure.bars([alternative("iceoryx2", 1000)]) == []
 
 
 def test_of_two_rounds_the_lower_median_and_the_higher_throughput_are_kept():
-    first, second = rival("it", 9, 10), rival("it", 7, 8)
+    first, second = alternative("it", 9, 10), alternative("it", 7, 8)
     for one in (first, second):
         one["one_way"]["p50_of_each_run"] = [one["one_way"]["percentiles"]["p50"]]
         one["throughput"]["of_each_run"] = [one["throughput"]["records_per_s"]]
@@ -71,28 +77,35 @@ def test_of_two_rounds_the_lower_median_and_the_higher_throughput_are_kept():
         assert sorted(kept["throughput"]["of_each_run"]) == [8, 10]
 
 
-def test_a_rival_that_fails_in_any_round_has_failed():
-    good, broken = rival("it", 9, 10), rival("it", failed="it hung")
+def test_a_alternative_that_fails_in_any_round_has_failed():
+    good, broken = alternative("it", 9, 10), alternative("it", failed="it hung")
     assert measure.better(good, broken) == broken
     assert measure.better(broken, good) == broken
 
 
 def test_tables_have_the_best_first_and_leave_out_what_was_not_measured():
-    rivals = [rival("slow", 9, 10), rival("none", missing="no"), rival("quick", 3, 20)]
-    assert [line[0] for line in tables.latency_lines(rivals)[1:]] == ["Quick", "Slow"]
-    assert [line[0] for line in tables.throughput_lines(rivals)[1:]] == ["Quick", "Slow"]
+    alternatives = [
+        alternative("slow", 9, 10),
+        alternative("none", missing="no"),
+        alternative("quick", 3, 20),
+    ]
+    assert [line[0] for line in tables.latency_lines(alternatives)[1:]] == ["Quick", "Slow"]
+    assert [line[0] for line in tables.throughput_lines(alternatives)[1:]] == ["Quick", "Slow"]
 
 
 def test_what_was_not_measured_is_listed_with_its_reason():
-    rivals = [rival("absent", missing="not installed"), rival("broken", failed="it hung")]
-    assert tables.absent(rivals) == [("Absent", "not installed"), ("Broken", "it hung")]
-    assert "- **Absent**: not installed" in markdown.absent({"rivals": rivals})
+    alternatives = [
+        alternative("absent", missing="not installed"),
+        alternative("broken", failed="it hung"),
+    ]
+    assert tables.absent(alternatives) == [("Absent", "not installed"), ("Broken", "it hung")]
+    assert "- **Absent**: not installed" in markdown.absent({"alternatives": alternatives})
 
 
-def test_each_percentile_in_which_a_rival_is_better_is_a_loss():
-    quick = rival("quick", 100)
+def test_each_percentile_in_which_an_alternative_is_better_is_a_loss():
+    quick = alternative("quick", 100)
     quick["one_way"]["percentiles"]["max"] = 10_000
-    assert tables.slower(run_of(rival("tapewire", 200), quick))[1:] == [
+    assert tables.slower(run_of(alternative("tapewire", 200), quick))[1:] == [
         (
             "Tapewire",
             "Quick",
@@ -107,27 +120,33 @@ def test_each_percentile_in_which_a_rival_is_better_is_a_loss():
 
 
 def test_a_higher_throughput_is_a_loss():
-    run = run_of(rival("tapewire", rate=1e6), rival("quick", rate=2e6), rival("slow", rate=9e5))
+    run = run_of(
+        alternative("tapewire", rate=1e6),
+        alternative("quick", rate=2e6),
+        alternative("slow", rate=9e5),
+    )
     assert tables.fewer(run)[1:] == [("Tapewire", "Quick", "2.00 M/s (2 ×)")]
 
 
 def test_losses_compare_sleepers_with_sleepers_and_batches_with_batches():
     ours = (
-        rival("tapewire", 1, 100),
-        rival("tapewire-parked", 500, waits="sleeps"),
-        rival("tapewire-batch", rate=1000, batched=True),
+        alternative("tapewire", 1, 100),
+        alternative("tapewire-parked", 500, waits="sleeps"),
+        alternative("tapewire-batch", rate=1000, batched=True),
     )
-    spinner = rival("spinner", 10, 90)  # quicker than our sleeper: no wonder
-    sleeper = rival("sleeper", 600, 500, waits="sleeps", batched=True)  # more than our single calls
+    spinner = alternative("spinner", 10, 90)  # quicker than our sleeper: no wonder
+    sleeper = alternative(
+        "sleeper", 600, 500, waits="sleeps", batched=True
+    )  # more than our single calls
     run = run_of(*ours, spinner, sleeper)
     assert (tables.slower(run)[1:], tables.fewer(run)[1:]) == ([], [])
-    run = run_of(*ours, spinner, rival("sleeper", 400, 2000, waits="sleeps", batched=True))
+    run = run_of(*ours, spinner, alternative("sleeper", 400, 2000, waits="sleeps", batched=True))
     assert [line[:2] for line in tables.slower(run)[1:]] == [("Tapewire-Parked", "Sleeper")]
     assert [line[:2] for line in tables.fewer(run)[1:]] == [("Tapewire-Batch", "Sleeper")]
 
 
 def test_an_even_figure_is_no_loss():
-    run = run_of(rival("tapewire", 5, 5), rival("other", 5, 5))
+    run = run_of(alternative("tapewire", 5, 5), alternative("other", 5, 5))
     assert (tables.slower(run)[1:], tables.fewer(run)[1:]) == ([], [])
 
 
@@ -143,13 +162,13 @@ def test_the_section_on_losses_names_missed_bars_and_says_when_there_is_nothing(
         "bar": ["≤", 2.5],
         "verdict": "miss",
     }
-    text = markdown.losses(run_of(rival("tapewire", 5), rows=[row]))
-    assert "no rival was better" in text
-    assert "no rival was better" not in markdown.losses(
-        run_of(rival("tapewire", 5), rival("quick", 4))
+    text = markdown.losses(run_of(alternative("tapewire", 5), rows=[row]))
+    assert "no alternative was better" in text
+    assert "no alternative was better" not in markdown.losses(
+        run_of(alternative("tapewire", 5), alternative("quick", 4))
     )
     assert "- next: next(): 3 ×, the bar is ≤ 2.5 ×" in text
-    text = markdown.losses(run_of(rival("tapewire", 5), rows=[row | {"verdict": "pass"}]))
+    text = markdown.losses(run_of(alternative("tapewire", 5), rows=[row | {"verdict": "pass"}]))
     assert "No bar was missed." in text
 
 

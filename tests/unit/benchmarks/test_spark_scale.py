@@ -1,4 +1,4 @@
-"""The table of cost: what it says of what was measured, and what it makes of that."""
+"""The table of cost: measured values, and values computed from them."""
 
 from pathlib import Path
 

@@ -7,8 +7,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * One end of a rival, in a JVM of its own: {@code RIVAL receive|send FOLDER SIZE MESSAGES GAP_NS}. Gap
- * 0 is "as fast as it goes". Both ends run the same phases, the parent stands between:
+ * One end of an alternative, in its own JVM: {@code ALTERNATIVE receive|send FOLDER SIZE MESSAGES
+ * GAP_NS}. Gap 0 means as fast as possible. Both ends run the same phases, coordinated by the parent:
  *
  * <pre>
  * receiver  ready                 warm                        RESULT
@@ -16,18 +16,18 @@ import java.nio.file.Path;
  * </pre>
  */
 public final class Main {
-    /** Calls of the loops rather than one long one, so that they are compiled as whole methods. */
+    /** Many short calls of the loops, not a long one, so that they are compiled as complete methods. */
     private static final int ROUND = 20_000;
 
-    /** Half a second of each, about: every method on the path has reached C2 well before. */
+    /** About half a second of each: every method on the path has been compiled by C2 by then. */
     private static final int PACED_ROUNDS = 20;
 
     private static final int FLOOD_ROUNDS = 100;
 
-    /** During warm-up: slow enough that the receiver also meets an empty queue, as it will later. */
+    /** During warm-up: slow enough that the receiver also finds an empty queue, as it will later. */
     private static final long WARM_UP_GAP_NS = 2_000;
 
-    /** For the compiler to finish what the warm-up has put on its list. */
+    /** Time for the compiler to finish the methods that the warm-up has queued. */
     private static final long COMPILER_MS = 300;
 
     private final Path folder;

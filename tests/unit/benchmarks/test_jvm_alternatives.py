@@ -1,4 +1,4 @@
-"""The JVM rivals' Python side, with programs that only pretend: no JVM is started here."""
+"""The Python side of the JVM alternatives, with fake programs: no JVM is started."""
 
 import struct
 import subprocess
@@ -8,13 +8,13 @@ import pytest
 
 from benchmarks.compare import aeron_java, chronicle_java, jvm
 
-RIVALS = pytest.mark.parametrize("rival", [chronicle_java, aeron_java])
+ALTERNATIVES = pytest.mark.parametrize("alternative", [chronicle_java, aeron_java])
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 
 
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
-    """An empty PATH, an empty build folder, and a way to put a program onto the first."""
+    """An empty PATH, an empty build directory, and a function that adds a program to PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -30,15 +30,15 @@ def programs(tmp_path, monkeypatch):
 
 
 # ---- what is missing -----------------------------------------------------------------------------
-@RIVALS
-def test_without_java_that_is_the_reason(rival, programs):
-    assert rival.missing() == "no java on PATH"
+@ALTERNATIVES
+def test_without_java_that_is_the_reason(alternative, programs):
+    assert alternative.missing() == "no java on PATH"
 
 
-@RIVALS
-def test_an_old_java_is_named_with_its_version(rival, programs):
+@ALTERNATIVES
+def test_an_old_java_is_named_with_its_version(alternative, programs):
     programs("java", "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2")
-    assert rival.missing() == "Java 11.0.2 is too old: needs 17"
+    assert alternative.missing() == "Java 11.0.2 is too old: needs 17"
 
 
 def test_without_a_compiler_or_maven_that_is_the_reason(programs):
@@ -69,16 +69,16 @@ def test_what_is_built_needs_neither_compiler_nor_maven_again(programs):
 
 
 @pytest.mark.parametrize(
-    ("rival", "artifact"), [(chronicle_java, "chronicle-queue"), (aeron_java, "aeron-all")]
+    ("alternative", "artifact"), [(chronicle_java, "chronicle-queue"), (aeron_java, "aeron-all")]
 )
-def test_the_version_is_the_pinned_one(rival, artifact, programs):
+def test_the_version_is_the_pinned_one(alternative, artifact, programs):
     programs("java", JAVA_17)
     pom = (jvm.PROJECT / "pom.xml").read_text()
     named = pom.partition(f"<artifactId>{artifact}</artifactId>")[2].split("<version>")[1]
-    assert rival.version() == f"{named.partition('<')[0]}, Java 17.0.15"
+    assert alternative.version() == f"{named.partition('<')[0]}, Java 17.0.15"
 
 
-# ---- what it hands over --------------------------------------------------------------------------
+# ---- arguments and results -----------------------------------------------------------------------
 def test_latencies_are_little_endian_integers(tmp_path):
     values = [1, 250, -3, 2**40]
     (tmp_path / "latencies").write_bytes(struct.pack("<4q", *values))
@@ -97,8 +97,8 @@ def test_a_latency_file_of_another_length_is_refused(tmp_path, size):
 # ---- the two processes ---------------------------------------------------------------------------
 @pytest.fixture
 def left_running(programs, monkeypatch):
-    """The numbers of the processes that were started and are still there, zombies included."""
-    jvm._home().mkdir(parents=True)  # what the pretended java runs
+    """The ids of the started processes that still exist, zombies included."""
+    jvm._home().mkdir(parents=True)  # run by the fake java
     started, start = [], subprocess.Popen
 
     def remembered(*args, **options):
@@ -117,7 +117,7 @@ def left_running(programs, monkeypatch):
 
 
 def ends(receiver, sender):
-    """A `java` that plays either end."""
+    """A fake `java` for either end."""
     return f"""
     case " $* " in
       *" receive "*) {receiver} ;;
@@ -142,9 +142,9 @@ def test_a_sender_that_no_longer_hears_its_go_says_why(programs, left_running, t
     mark = tmp_path / "deaf"
     receiver = f"echo ready; until [ -e {mark} ]; do sleep 0.01; done; echo warm; exec sleep 1000"
     programs(
-        "java", ends(receiver, f"exec 0<&-; touch {mark}; sleep 0.2; echo no room >&2; exit 4")
+        "java", ends(receiver, f"exec 0<&-; touch {mark}; sleep 0.2; echo disk full >&2; exit 4")
     )
-    with pytest.raises(RuntimeError, match="Main chronicle send ended with 4: no room"):
+    with pytest.raises(RuntimeError, match="Main chronicle send ended with 4: disk full"):
         chronicle_java.throughput(10, 64, tmp_path)
     assert left_running() == []
 

@@ -1,4 +1,4 @@
-"""Rivals: the contract of their modules, two processes that always end, servers that are gone."""
+"""Alternatives: the contract of their modules; their processes and servers always end."""
 
 import importlib.util
 import os
@@ -19,9 +19,9 @@ from benchmarks.latency.pair import Trips
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("name", compare.RIVALS)
-def test_every_rival_says_who_it_is_and_has_something_to_measure(name):
-    module = compare.RIVALS[name].load()
+@pytest.mark.parametrize("name", compare.ALTERNATIVES)
+def test_every_alternative_says_who_it_is_and_has_something_to_measure(name):
+    module = compare.ALTERNATIVES[name].load()
     assert measure.identity(name)["title"] == module.TITLE
     assert module.WHAT
     assert callable(module.missing)
@@ -40,7 +40,7 @@ def test_a_package_or_a_server_that_is_not_there_is_named(monkeypatch):
     )
 
 
-def test_a_rival_that_fails_is_reported_with_the_reason(monkeypatch, capsys):
+def test_a_alternative_that_fails_is_reported_with_the_reason(monkeypatch, capsys):
     def broken(*_):
         raise ValueError("not today\nand more")
 
@@ -51,7 +51,7 @@ def test_a_rival_that_fails_is_reported_with_the_reason(monkeypatch, capsys):
     assert tables.absent([result]) == [("pyzmq ipc://", "ValueError: not today")]
 
 
-def test_a_rival_that_hangs_is_stopped():
+def test_a_alternative_that_hangs_is_stopped():
     with pytest.raises(TimeoutError, match="not done within"), measure.time_limit(0.05):
         signal.pause()
 
@@ -78,7 +78,7 @@ def test_messages_lost_doubled_or_out_of_order_are_found(stamp):
 
 
 def run(program, *, status=0):
-    """In a process of its own: a fork is safe only where there are no other threads."""
+    """Run in a separate process: a fork is safe only without other threads."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,

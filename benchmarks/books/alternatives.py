@@ -1,6 +1,6 @@
-"""Where the rivals are: an environment of their own, made by `make book-rivals`.
+"""The environment of the alternatives, created by `make book-alternatives`.
 
-They ask for an older numpy and pandas than the rest of the project has, and are 900 MB.
+It is separate because they need an older numpy and pandas than the project, and 900 MB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.compiled import compiled
 from benchmarks.machine import ROOT
 
-PYTHON = ROOT / "build" / "book-rivals" / "bin" / "python"
+PYTHON = ROOT / "build" / "book-alternatives" / "bin" / "python"
 PACKAGES = {
     "hftbacktest": (
         "hftbacktest",
@@ -34,14 +34,14 @@ for name in sys.argv[1:]:
     spec = importlib.util.find_spec(name)
     if spec is not None:
         version = importlib.metadata.version(name)
-        found[name] = {"version": version, "folder": spec.submodule_search_locations[0]}
+        found[name] = {"version": version, "directory": spec.submodule_search_locations[0]}
 json.dump({"found": found, "include": sysconfig.get_path("include")}, sys.stdout)
 """
 
 
 @functools.cache
 def installed() -> dict[str, Any]:
-    """Version and folder of each package that is there, and where its Python's headers are."""
+    """Version and directory of each installed package, and the directory of Python's headers."""
     if not PYTHON.exists():
         return {"found": {}, "include": ""}
     asked = subprocess.run(
@@ -52,14 +52,14 @@ def installed() -> dict[str, Any]:
 
 
 def missing(package: str) -> str | None:
-    """None where it can run, else why it cannot."""
+    """None if it can run, else the reason why not."""
     if package in installed()["found"]:
         return None
-    return f"the package {package} is not installed: make book-rivals"
+    return f"the package {package} is not installed: make book-alternatives"
 
 
 def who_is_who() -> list[dict[str, Any]]:
-    """Them as `results.json` lists rivals."""
+    """Their entries in the list of alternatives of `results.json`."""
     found = installed()["found"]
     return [
         {
@@ -76,10 +76,10 @@ def who_is_who() -> list[dict[str, Any]]:
 
 
 def nautilus_library() -> Path:
-    """native/nautilus_books.cpp against the installed package."""
-    folder = Path(installed()["found"]["nautilus_trader"]["folder"])
-    (book,) = (folder / "model").glob("book.*.so")
-    includes = folder / "core" / "includes"
+    """Compile native/nautilus_books.cpp against the installed package."""
+    directory = Path(installed()["found"]["nautilus_trader"]["directory"])
+    (book,) = (directory / "model").glob("book.*.so")
+    includes = directory / "core" / "includes"
     return compiled(
         "nautilus_books.cpp",
         *("-O3", "-fPIC", "-shared", f"-I{includes}", f"-I{installed()['include']}"),
