@@ -8,7 +8,8 @@ one pass over the logs, and a stream can be saved and resumed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from tapewire.errors import InvalidOption
@@ -97,6 +98,7 @@ class RowStream:
         skip_damaged: bool = False,
         state: bytes | None = None,
         finished: Iterable[str] = (),
+        names_of: Callable[[Instruments | None, Iterable[str]], Names] | None = None,
     ) -> None:
         self._pa = load_arrow()
         self._venues = venues
@@ -119,7 +121,9 @@ class RowStream:
             if state is not None:
                 logs, self._before, lost = _reopened(logs, state, opened, set(finished))
             self._sources = opened.enter_context(contextlib.closing(Sources(logs)))
-            names = Names(instruments, self._sources.directories, qualify=not venues)
+            if names_of is None:
+                names_of = partial(Names, qualify=not venues)
+            names = names_of(instruments, self._sources.directories)
             self._engine = open_engine(
                 self._sources,
                 names,

@@ -9,8 +9,8 @@ the same later is not repeated. Checkpoints are hints here too: what is lost is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tapewire.errors import CorruptMetadata
@@ -25,7 +25,6 @@ from tapewire.spark.streaming.replay_steps import ReplayStep, check_there, front
 
 if TYPE_CHECKING:
     from tapewire.book.gaps import Gap
-    from tapewire.protocol.instruments import Instruments
     from tapewire.scan.logs import LogRef
     from tapewire.scan.options import ReadOptions
 
@@ -104,19 +103,15 @@ def _replay(
     log: LogRef, end: int, state: bytes | None, options: ReadOptions
 ) -> tuple[list[Gap], bytes]:
     """Go on up to `end`: what was noticed on the way, and the state there."""
-
-    def names(known: Instruments | None, folders: Iterable[str]) -> PathNames:
-        return PathNames(log, known, folders)
-
     with RowStream(
         {log.name: log.path},
         Plan((), _SAMPLE),
-        names,
         venues=True,
         seq_to={log.name: end},
         instruments=given_instruments(options),
         skip_damaged=True,
         state=state,
+        names_of=partial(PathNames, log),
     ) as stream:
         stream.exhaust()
         return [gap for gap in gaps_of(stream.engine) if gap.kind != "record"], stream.save()
