@@ -1,4 +1,4 @@
-"""The view `gaps`: what is missing in the logs, as `tapewire.scan.gaps` finds it."""
+"""The view `gaps`: what is missing in the logs; `tapewire.scan.gaps` finds it."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ __all__ = ["plan", "read", "schema"]
 
 
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
-    """The fields of a gap in the ledger, and the log."""
+    """The log, then the fields of a gap in the ledger."""
     return schemas.GAPS
