@@ -8,11 +8,13 @@ import socketserver
 import stat
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pyspark.core import context
 
+from conftest import wait_until
 from tapewire import errors
 from tapewire.spark import session
 from tapewire.spark.sessions import java, masters, packed_environment, settings
@@ -150,6 +152,9 @@ def test_a_java_that_is_starting_is_ended_by_ctrl_c():
                 subprocess.Popen(["sh", "-c", "sleep 60; exit", name])
                 for name in ("spark-submit", "another program")
             )
+            # The command line is empty for a moment after exec().
+            command = Path(f"/proc/{begun[0].pid}/cmdline")
+            wait_until(lambda: b"spark-submit" in command.read_bytes())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
