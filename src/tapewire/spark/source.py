@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,12 @@ from tapewire.spark.sessions.session import context_of, parallelism_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 __all__ = ["TapewireSource", "register", "source_for"]
@@ -60,32 +64,31 @@ class TapewireSource(DataSource):
         If this method raised, PySpark would report an error of its own instead: it would try to
         stop a reader that does not exist.
         """
-        stream = importlib.import_module("tapewire.spark.streaming.stream_reader")
-        reader: DataSourceStreamReader
+        from tapewire.spark.streaming.stream_reader import FailedStreamReader
+
         try:
-            reader = self._stream_reader(schema)
+            return self._stream_reader(schema)
         except Exception as error:
-            reader = stream.FailedStreamReader(error)
-        return reader
+            return FailedStreamReader(error)
 
     def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        stream = importlib.import_module("tapewire.spark.streaming.stream_reader")
+        from tapewire.spark.streaming import stream_reader
+
         options, columns, logs = self._resolved(schema)
         refuse_live(logs, options, self.master)
-        reader: DataSourceStreamReader = stream.reader(
-            options, columns, self.parallelism, self.master
-        )
-        return reader
+        return stream_reader.reader(options, columns, self.parallelism, self.master)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Any:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a batch."""
-        sink = importlib.import_module("tapewire.spark.sink.writers")
-        return sink.writer(self.options, schema, overwrite)
+        from tapewire.spark.sink.writers import BatchWriter
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        return BatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a streaming query."""
-        sink = importlib.import_module("tapewire.spark.sink.writers")
-        return sink.stream_writer(self.options, schema, overwrite)
+        from tapewire.spark.sink.writers import StreamWriter
+
+        return StreamWriter(self.options, schema, overwrite)
 
     def _options(self) -> ReadOptions:
         options = ReadOptions.parse(self.options)

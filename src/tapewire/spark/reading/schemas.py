@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "GAPS",
     "RECORDS",
     "TRADES",
     "ViewColumn",
     "arrow_schema",
+    "from_arrow",
     "match_schema",
     "select",
     "struct_type",
@@ -65,21 +65,6 @@ TRADES = (
     ViewColumn("buyer_order_id", _LONG),
     ViewColumn("seller_order_id", _LONG),
     ViewColumn("queue", _TEXT),
-)
-
-GAPS = (
-    ViewColumn("queue", _TEXT),
-    ViewColumn("venue", _TEXT, nullable=True),
-    ViewColumn("symbol", _TEXT, nullable=True),
-    ViewColumn("stream", _TEXT, nullable=True),
-    ViewColumn("kind", _TEXT),
-    ViewColumn("first", _LONG, nullable=True),
-    ViewColumn("last", _LONG, nullable=True),
-    ViewColumn("seq", _LONG, nullable=True),
-    ViewColumn("timestamp_ns", _LONG, nullable=True),
-    ViewColumn("timestamp", _TIME, nullable=True),
-    ViewColumn("cause", _TEXT),
-    ViewColumn("action", _TEXT),
 )
 
 
@@ -136,6 +121,15 @@ def _is_compatible(own: sql.DataType, asked: sql.DataType) -> bool:
     if isinstance(own, sql.ArrayType) and isinstance(asked, sql.ArrayType):
         return own.elementType == asked.elementType and own.containsNull <= asked.containsNull
     return own == asked
+
+
+def from_arrow(schema: pa.Schema) -> tuple[ViewColumn, ...]:
+    """The columns of an Arrow schema."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return tuple(
+        ViewColumn(field.name, from_arrow_type(field.type), field.nullable) for field in schema
+    )
 
 
 def struct_type(columns: Sequence[ViewColumn]) -> sql.StructType:

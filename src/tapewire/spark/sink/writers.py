@@ -31,17 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "StreamWriter", "TaskCommit", "stream_writer", "writer"]
-
-
-def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of ``df.write``."""
-    return BatchWriter(options, schema, overwrite)
-
-
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """The writer of ``df.writeStream``."""
-    return StreamWriter(options, schema, overwrite)
+__all__ = ["BatchWriter", "StreamWriter", "TaskCommit"]
 
 
 @dataclass

@@ -86,11 +86,7 @@ class GapsStreamReader(StreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Tasks that each read one or more logs."""
-        begin = Offset.parse(start, self._options.view)
-        until = Offset.parse(end, self._options.view)
-        until.check_follows(begin)
-        logs = self._logs.find()
-        self._logs.hold(logs, begin.logs)
+        begin, until, logs = self._range(start, end)
         steps = []
         for log in logs:
             low, high = begin.logs.get(log.name), until.logs.get(log.name, 0)

@@ -132,11 +132,7 @@ class ReplayedStreamReader(StreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Tasks of one or more instruments each: one task reads a timeline, in order."""
-        begin = Offset.parse(start, self._options.view)
-        until = Offset.parse(end, self._options.view)
-        until.check_follows(begin)
-        logs = self._logs.find()
-        self._logs.hold(logs, begin.logs)
+        begin, until, logs = self._range(start, end)
         units = {unit.name: unit for unit in self._units(logs, until)}
         scale = _decimal_scale(self._columns)
         steps = []

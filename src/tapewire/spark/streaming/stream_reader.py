@@ -31,6 +31,7 @@ from tapewire.spark.streaming.offsets import Offset
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tapewire.scan.logs import LogRef
     from tapewire.scan.options import ReadOptions
 
 __all__ = ["FailedStreamReader", "StreamReader", "reader"]
@@ -130,11 +131,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch: exactly the records from `start` to `end`."""
-        begin = Offset.parse(start, self._options.view)
-        until = Offset.parse(end, self._options.view)
-        until.check_follows(begin)
-        logs = {log.name: log for log in self._logs.find()}
-        self._logs.hold(list(logs.values()), begin.logs)
+        begin, until, found = self._range(start, end)
+        logs = {log.name: log for log in found}
         ranges = {
             name: (begin.logs.get(name), high)
             for name, high in until.logs.items()
@@ -162,6 +160,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             share = max(1, round(wanted * (high - (low or 0)) / max(records, 1)))
             parts += view.plan(options, [logs[name]], share)
         return group_parts(parts, wanted)
+
+    def _range(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> tuple[Offset, Offset, list[LogRef]]:
+        """The offsets of a micro-batch, checked, and the current logs, which are held."""
+        begin = Offset.parse(start, self._options.view)
+        until = Offset.parse(end, self._options.view)
+        until.check_follows(begin)
+        logs = self._logs.find()
+        self._logs.hold(logs, begin.logs)
+        return begin, until, logs
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in an executor."""

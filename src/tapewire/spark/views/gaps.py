@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tapewire.scan.gaps import plan, read
+from tapewire.scan.gaps import SCHEMA, plan, read
 from tapewire.spark.reading import schemas
 
 if TYPE_CHECKING:
@@ -17,4 +17,4 @@ __all__ = ["plan", "read", "schema"]
 
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
     """The log, then the fields of a gap in the ledger."""
-    return schemas.GAPS
+    return schemas.from_arrow(SCHEMA)

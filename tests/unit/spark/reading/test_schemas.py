@@ -4,19 +4,20 @@ from pyspark.sql import types as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import tapewire as tw
+from tapewire.scan import gaps
 from tapewire.spark.reading import schemas
 from tapewire.spark.reading.batch import relabel
 from tapewire.spark.reading.schemas import (
-    GAPS,
     RECORDS,
     TRADES,
     arrow_schema,
+    from_arrow,
     match_schema,
     select,
     struct_type,
 )
 
-VIEWS = {"records": RECORDS, "trades": TRADES, "gaps": GAPS}
+VIEWS = {"records": RECORDS, "trades": TRADES, "gaps": from_arrow(gaps.SCHEMA)}
 
 
 def test_a_record_has_these_columns_and_no_nulls():
