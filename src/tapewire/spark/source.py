@@ -115,12 +115,12 @@ def register(spark: SparkSession) -> None:
     In a thread without an active session, this session becomes the active one: when a DataFrame
     is written, Spark looks for formats only there.
     """
-    _use_this_python(spark)
-    with _active(spark):
+    _use_running_interpreter(spark)
+    with _as_active_session(spark):
         spark.dataSource.register(source_for(spark))
 
 
-def _use_this_python(spark: SparkSession) -> None:
+def _use_running_interpreter(spark: SparkSession) -> None:
     """Make workers on this machine use the running interpreter, unless one was configured.
 
     A session that was not created by `session` uses the first ``python3`` on the path, which
@@ -135,7 +135,7 @@ def _use_this_python(spark: SparkSession) -> None:
 
 
 @contextlib.contextmanager
-def _active(spark: SparkSession) -> Iterator[None]:
+def _as_active_session(spark: SparkSession) -> Iterator[None]:
     """Make a session the active one, temporarily; permanently in a thread that has none.
 
     Spark checks in the active session whether a format is registered already, and would refuse to

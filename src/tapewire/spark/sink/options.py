@@ -186,7 +186,7 @@ def _absolute_path(text: str) -> str:
     path = path.removeprefix("file:") if path.startswith("file:/") else path
     if "://" in path:
         raise InvalidOption(
-            f"the sink writes mapped files, not to an object store: path={text!r:.80}",
+            f"the sink writes mapped files, which need a local or mounted path: path={text!r:.80}",
             hint="give a directory of a filesystem that every worker sees",
         )
     return os.path.abspath(path)

@@ -96,8 +96,8 @@ class ReplayedStreamReader(StreamReader):
         seqs, times = dict(begin.logs), dict(begin.times)
         for unit, of_unit, complete_ns, alone in advances:
             before = _mark(unit, begin)
-            end_ns = self._options.time_to
-            mark = next_mark(of_unit, before, ends, complete_ns, end_ns, alone=alone)
+            end_time_ns = self._options.time_to
+            mark = next_mark(of_unit, before, ends, complete_ns, end_time_ns, alone=alone)
             if mark is not None:
                 times[unit.name] = mark.time_ns
                 seqs.update(mark.logs)

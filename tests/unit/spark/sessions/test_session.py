@@ -22,12 +22,12 @@ from tapewire.spark.sessions import session as sessions
 from tapewire.spark.sessions.session import _ignore_closed_connections
 
 
-def fake_java(folder, text, code=0):
-    program = folder / "bin" / "java"
+def fake_java(home, text, code=0):
+    program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {code}\n")
     program.chmod(0o755)
-    return folder
+    return home
 
 
 def test_the_error_for_missing_java_says_how_to_install_it(tmp):
@@ -244,18 +244,16 @@ def test_a_package_that_is_not_installed_cannot_be_packed(tmp):
 
 
 def test_an_editable_package_cannot_be_packed(tmp, monkeypatch):
-    folder = tmp / "there"
-    info = folder / "mine-1.0.dist-info"
+    directory = tmp / "there"
+    info = directory / "mine-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (info / "RECORD").write_text("mine-1.0.dist-info/METADATA,,\n__editable__.mine.pth,,\n")
-    (folder / "__editable__.mine.pth").write_text("/src/mine\n")
-    monkeypatch.syspath_prepend(str(folder))
+    (directory / "__editable__.mine.pth").write_text("/src/mine\n")
+    monkeypatch.syspath_prepend(str(directory))
     found = packed_environment._required(["mine"])
-    with pytest.raises(
-        errors.InvalidOption,
-        match=r"cannot pack an editable package: package=mine; install it without",
-    ):
+    match = "cannot pack an editable package: package=mine; install it without"
+    with pytest.raises(errors.InvalidOption, match=match):
         packed_environment._files(found)
 
 
