@@ -88,5 +88,5 @@ def test_a_setting_of_the_servers_start_is_refused(told):
 
 def test_another_master_is_refused_while_a_remote_session_is_there(told):
     local, elsewhere = told["refused"][1:]
-    assert "master=local[1], under way=127.0.0.1:" in local
-    assert "master=sc://127.0.0.1:1, under way=127.0.0.1:" in elsewhere
+    assert "master=local[1], running=127.0.0.1:" in local
+    assert "master=sc://127.0.0.1:1, running=127.0.0.1:" in elsewhere

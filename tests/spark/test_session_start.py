@@ -81,7 +81,7 @@ def run(module_tmp):
 def test_it_says_nothing_but_where_its_page_is_and_errors(run):
     assert len(run.err) == 3, "\n".join(run.err)
     page, marker, error = run.err
-    assert page == f"Spark's page: {run.facts['page']}"
+    assert page == f"Spark UI: {run.facts['page']}"
     assert marker == "before the error"
     assert error.startswith("spark: ")
     assert error.endswith("ERROR tests: an error of Java")
@@ -110,7 +110,7 @@ def test_a_second_call_gives_the_session_under_way(run):
 
 def test_a_second_call_refuses_what_a_session_cannot_become(run):
     first, second, _ = run.lines[0].split(" | ")
-    assert "master=local[3], under way=local[1]; stop() that session first" in first
+    assert "master=local[3], running=local[1]; stop() that session first" in first
     assert "spark.driver.memory=700m; stop() it first" in second
 
 

@@ -91,7 +91,7 @@ def test_a_wrong_row_fails_the_write_by_name_and_leaves_nothing(numbers, tmp):
 
 
 def test_a_column_that_cannot_be_is_refused_before_any_task(numbers, tmp):
-    with pytest.raises(PySparkException, match="a column is nothing to the sink: mid"):
+    with pytest.raises(PySparkException, match="the sink has no use for a column: column=mid"):
         save(numbers(0, 1).withColumn("mid", F.lit(1.5)), tmp)
     assert not (tmp / "_tapewire").exists()
 

@@ -90,7 +90,7 @@ def test_a_new_checkpoint_under_an_old_name_is_refused_with_the_remedy(spark, tm
 
 def test_a_query_without_a_name_is_refused(spark, tmp):
     put(tmp / "in", 0, rows([1]))
-    with pytest.raises(PySparkException, match="a streaming query must name itself"):
+    with pytest.raises(PySparkException, match="a streaming query needs a writer name"):
         spark.readStream.schema(SCHEMA).parquet(str(tmp / "in")).writeStream.format(
             "tapewire"
         ).option("checkpointLocation", str(tmp / "c")).trigger(availableNow=True).start(

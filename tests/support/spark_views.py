@@ -24,7 +24,7 @@ def reader(path, **options):
 
 def slices(path, **options):
     """What is planned, unpacked."""
-    return [part for pack in reader(path, **options).partitions() for part in pack.slices]
+    return [part for task in reader(path, **options).partitions() for part in task.parts]
 
 
 def table(path, **options):

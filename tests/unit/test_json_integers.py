@@ -158,12 +158,12 @@ def test_a_long_integer_in_the_note_of_a_snapshotter_is_refused(digits):
 @pytest.mark.parametrize("digits", LENGTHS)
 def test_a_long_integer_in_the_state_of_a_query_is_passed_over(tmp, digits):
     states = Checkpoints(tmp, {})
-    states.begin("u", {"book": 1})
+    states.save_origin("u", {"book": 1})
     states.save("u", CheckpointMark(1000, {"book": 1}), b"state")
     (origin,), (state,) = tmp.rglob("origin.json"), tmp.rglob("*.state")
-    assert states.began("u") == {"book": 1}
+    assert states.load_origin("u") == {"book": 1}
     origin.write_bytes(with_digits({"book": 1}, ("book",), digits))
-    assert states.began("u") == {}
+    assert states.load_origin("u") == {}
     magic, header, rest = state.read_bytes().split(b"\n", 2)
     for place in places(json.loads(header)):
         changed = with_digits(json.loads(header), place, digits)

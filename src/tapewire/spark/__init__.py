@@ -1,4 +1,4 @@
-"""Spark over the tape: a source, a sink, and jobs. The only part that knows pyspark.
+"""Tapewire on Spark: a source, a sink, and jobs. The only package that imports pyspark.
 
 Example:
     >>> from tapewire import spark as tws
@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise ImportError("Spark is an extra: pip install 'tapewire[spark]'") from error
 
-from tapewire.spark.sessions.environment import pack
+from tapewire.spark.sessions.packed_environment import pack
 from tapewire.spark.sessions.session import session
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ __all__ = ["jobs", "pack", "register", "session"]
 
 
 def __getattr__(name: str) -> Any:
-    """`jobs` with its first use: what a worker imports stays small."""
+    """Import `jobs` on first use, so that workers import less."""
     if name == "jobs":
         return importlib.import_module("tapewire.spark.jobs")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know the format ``tapewire``; one that does already is told anew.
+    """Register the format ``tapewire`` with a session. Registering again replaces it.
 
-    A thread of your own that writes calls it too, once: Spark looks for the format of a
-    ``df.write`` in the session that is active in the thread, and a new thread has none.
+    A thread of your own that writes must make this call too, once: Spark looks for the format of
+    a ``df.write`` in the session that is active in the thread, and a new thread has none.
 
     Example:
         >>> from pyspark.sql import SparkSession

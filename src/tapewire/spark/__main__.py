@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tapewire.errors import InvalidOption
-from tapewire.spark.sessions.environment import pack
+from tapewire.spark.sessions.packed_environment import pack
 
 
 def _main(arguments: list[str]) -> int:

@@ -1,9 +1,8 @@
-"""The format ``tapewire``: what Spark makes of it for each query."""
+"""The format ``tapewire``: Spark creates a `TapewireSource` for each query."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -22,16 +21,21 @@ from tapewire.spark.sessions.session import context_of, parallelism_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 __all__ = ["TapewireSource", "register", "source_for"]
 
 
 class TapewireSource(DataSource):
-    """The source and sink of logs. Spark makes one for a query, in a process of its own."""
+    """The source and sink of logs. Spark creates one for each query, in a separate process."""
 
-    # What a session knows and the process of a query cannot ask; `source_for` sets them.
+    # Known to the session, not available in the process of a query; set by `source_for`.
     master: ClassVar[str | None] = None
     parallelism: ClassVar[int | None] = None
 
@@ -41,7 +45,7 @@ class TapewireSource(DataSource):
         return "tapewire"
 
     def schema(self) -> StructType:
-        """The columns that the options ask for."""
+        """The columns of the view, or those of option `columns`."""
         options = self._options()
         columns = views.find(options.view).schema(options, self._logs(options))
         return schemas.struct_type(schemas.select(columns, options.columns))
@@ -50,78 +54,77 @@ class TapewireSource(DataSource):
         """The reader of a batch query."""
         from tapewire.spark.reading.batch import BatchReader
 
-        options, columns, logs = self._asked(schema)
+        options, columns, logs = self._resolved(schema)
         refuse_live(logs, options, self.master)
         return BatchReader(options, columns, logs, self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a streaming query, or one that raises why there is none.
+        """The reader of a streaming query, or one whose methods raise the error of its creation.
 
-        An error here would be lost behind one of PySpark's own, which then stops a reader that it
-        does not have.
+        If this method raised, PySpark would report an error of its own instead: it would try to
+        stop a reader that does not exist.
         """
-        stream = importlib.import_module("tapewire.spark.streaming.stream")
-        reader: DataSourceStreamReader
+        from tapewire.spark.streaming.stream_reader import FailedStreamReader
+
         try:
-            reader = self._stream_reader(schema)
+            return self._stream_reader(schema)
         except Exception as error:
-            reader = stream.RefusedStreamReader(error)
-        return reader
+            return FailedStreamReader(error)
 
     def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        stream = importlib.import_module("tapewire.spark.streaming.stream")
-        options, columns, logs = self._asked(schema)
+        from tapewire.spark.streaming import stream_reader
+
+        options, columns, logs = self._resolved(schema)
         refuse_live(logs, options, self.master)
-        reader: DataSourceStreamReader = stream.reader(
-            options, columns, self.parallelism, self.master
-        )
-        return reader
+        return stream_reader.reader(options, columns, self.parallelism, self.master)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Any:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a batch."""
-        sink = importlib.import_module("tapewire.spark.sink.writers")
-        return sink.writer(self.options, schema, overwrite)
+        from tapewire.spark.sink.writers import BatchWriter
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        return BatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a streaming query."""
-        sink = importlib.import_module("tapewire.spark.sink.writers")
-        return sink.stream_writer(self.options, schema, overwrite)
+        from tapewire.spark.sink.writers import StreamWriter
+
+        return StreamWriter(self.options, schema, overwrite)
 
     def _options(self) -> ReadOptions:
         options = ReadOptions.parse(self.options)
-        given_instruments(options)  # one that is not there is told now, not by a task
+        given_instruments(options)  # report a missing file here, not in a task
         return options
 
     def _logs(self, options: ReadOptions) -> list[LogRef]:
         return resolve(options.paths, options)
 
-    def _asked(
+    def _resolved(
         self, schema: StructType
     ) -> tuple[ReadOptions, tuple[schemas.ViewColumn, ...], list[LogRef]]:
         options = self._options()
         logs = self._logs(options)
         known = views.find(options.view).schema(options, logs)
-        columns = schemas.take(known, schema)
+        columns = schemas.match_schema(known, schema)
         names = tuple(column.name for column in columns)
         return options.from_here().replace(columns=names), columns, logs
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know the format; one that does already is told anew.
+    """Register the format with a session. Registering again replaces it.
 
-    In a thread that has no active session this one is it from then on: Spark asks that session
-    alone which formats there are when a DataFrame is written.
+    In a thread without an active session, this session becomes the active one: when a DataFrame
+    is written, Spark looks for formats only there.
     """
-    _use_this_python(spark)
-    with _active(spark):
+    _use_running_interpreter(spark)
+    with _as_active_session(spark):
         spark.dataSource.register(source_for(spark))
 
 
-def _use_this_python(spark: SparkSession) -> None:
-    """Have workers on this machine run the interpreter that runs here, where nobody chose one.
+def _use_running_interpreter(spark: SparkSession) -> None:
+    """Make workers on this machine use the running interpreter, unless one was configured.
 
-    A session that was not made by `session` takes the first ``python3`` on the path: outside an
-    activated environment that is one without Tapewire.
+    A session that was not created by `session` uses the first ``python3`` on the path, which
+    outside an activated environment does not have Tapewire.
     """
     context: Any = context_of(spark)
     chosen = "PYSPARK_PYTHON" in os.environ
@@ -132,14 +135,14 @@ def _use_this_python(spark: SparkSession) -> None:
 
 
 @contextlib.contextmanager
-def _active(spark: SparkSession) -> Iterator[None]:
-    """Make a session the active one for a while, and for good in a thread that has none.
+def _as_active_session(spark: SparkSession) -> Iterator[None]:
+    """Make a session the active one, temporarily; permanently in a thread that has none.
 
-    Spark looks into that one whether a format is there already, and would refuse a second session
-    what the first one has.
+    Spark checks in the active session whether a format is registered already, and would refuse to
+    register it with a second session.
     """
     session: Any = getattr(spark, "_jsparkSession", None)
-    if session is None:  # of Connect
+    if session is None:  # a Connect session
         yield
         return
     sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
@@ -153,15 +156,15 @@ def _active(spark: SparkSession) -> Iterator[None]:
 
 
 def source_for(spark: SparkSession) -> type[TapewireSource]:
-    """The source of one session.
+    """The source class of one session.
 
-    A query is planned in a process that has no session to ask for its master or its cores: so the
-    class that is sent there carries them.
+    A query is planned in a process that has no session, so the class that is sent there carries
+    the master and the number of cores.
     """
     known: dict[str, Any] = {
         "master": spark.conf.get("spark.master", None),
         "parallelism": parallelism_of(spark),
-        "__module__": "__main__",  # of no module, so that it is sent by value
+        "__module__": "__main__",  # so that cloudpickle sends the class by value
         "__doc__": TapewireSource.__doc__,
     }
     return type("TapewireSource", (TapewireSource,), known)

@@ -37,7 +37,7 @@ def test_a_missing_java_runtime_is_reported(arguments, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     ran = tapewire("etl", *arguments)
     assert ran.code == 2
-    assert f"JAVA_HOME must be a folder with bin/java: JAVA_HOME={tmp_path}" in ran.err
+    assert f"JAVA_HOME must be a directory with bin/java: JAVA_HOME={tmp_path}" in ran.err
     assert "apt-get install" in ran.err
 
 

@@ -12,7 +12,7 @@ from tapewire.scan import slices as planning
 from tapewire.scan.logs import resolve
 from tapewire.scan.options import ReadOptions
 from tapewire.scan.slices import Slice
-from tapewire.spark.reading.packs import Pack, pack
+from tapewire.spark.reading.tasks import Task, group_parts
 from tests.golden.test_chronicle_rs import manifest, unpack
 from tests.support import crafted
 from tests.support import queue_format as qf
@@ -53,7 +53,7 @@ def test_a_log_is_cut_into_as_many_slices_as_wanted(tmp, sparse):
     queue = write(tmp / "q", 3_000, sparse=sparse)
     found = slices(queue, partitions=16)
     assert len(found) == 16
-    sizes = [len(table_of(reader(queue), [Pack((part,))])) for part in found]
+    sizes = [len(table_of(reader(queue), [Task((part,))])) for part in found]
     assert min(sizes) > 100  # of 187 on average
 
 
@@ -258,7 +258,7 @@ def test_many_logs_are_packed_into_as_few_tasks_as_wanted(tmp):
         write(tmp / "bus" / f"q{i:02}", 10)
     planned = reader(tmp / "bus", partitions=4)
     parts = planned.partitions()
-    assert [len(part.slices) for part in parts] == [3, 3, 3, 3]
+    assert [len(task.parts) for task in parts] == [3, 3, 3, 3]
     assert len(table_of(planned, parts)) == 120
 
 
@@ -269,13 +269,13 @@ def part_of(size):
 @pytest.mark.parametrize("wanted", [1, 2, 5, 50])
 def test_packing_keeps_every_part_in_order(wanted):
     parts = [part_of(size) for size in (5, 1, 1, 9, 0, 3, 40, 2)]
-    packed = pack(parts, wanted)
-    assert [part for each in packed for part in each.slices] == parts
+    packed = group_parts(parts, wanted)
+    assert [part for each in packed for part in each.parts] == parts
     assert len(packed) <= wanted
 
 
 def test_packing_makes_more_tasks_rather_than_huge_ones():
-    assert len(pack([part_of(100) for _ in range(10)], 2, limit=200)) == 5
+    assert len(group_parts([part_of(100) for _ in range(10)], 2, limit=200)) == 5
 
 
 def archive_of_days(root, days, records=10):

@@ -1,4 +1,4 @@
-"""The format as Spark handles it: made from options, sent to other processes. No JVM."""
+"""The format as Spark uses it: created from options, sent to other processes. No JVM."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tapewire.spark.source import TapewireSource, source_for
 
 
 class FakeSession:
-    """What `source_for` asks a session."""
+    """The part of a session that `source_for` uses."""
 
     class conf:
         @staticmethod
@@ -29,7 +29,7 @@ def queue(tmp):
     return str(tmp / "q")
 
 
-def test_the_schema_has_the_columns_asked_for(queue):
+def test_the_schema_has_the_requested_columns(queue):
     source = TapewireSource({"path": queue, "columns": "seq,queue"})
     assert source.schema() == schemas.struct_type(schemas.select(schemas.RECORDS, ["seq", "queue"]))
 
@@ -42,7 +42,7 @@ def test_a_reader_can_be_sent_to_an_executor(queue):
     assert [b.to_pylist() for part in parts for b in sent.read(part)] == [[{"payload": b"x"}]]
 
 
-def test_the_class_of_a_session_takes_its_master_along():
+def test_the_class_of_a_session_carries_its_master():
     text = cloudpickle.dumps(source_for(FakeSession()))
     script = (
         "import sys; from pyspark import cloudpickle;"
@@ -61,20 +61,20 @@ def test_a_live_queue_is_refused_by_the_class_of_a_remote_session(queue):
         source.reader(source.schema())
 
 
-def test_nothing_is_read_of_a_partition_that_spark_makes_up(queue):
+def test_a_partition_that_spark_adds_has_no_rows(queue):
     from pyspark.sql.datasource import InputPartition
 
     source = TapewireSource({"path": queue})
     assert list(source.reader(source.schema()).read(InputPartition(None))) == []
 
 
-def test_a_query_has_two_tasks_a_core_unless_it_says_otherwise():
-    assert batch.wanted_parts(ReadOptions(), 8) == 16
-    assert batch.wanted_parts(ReadOptions(partitions=3), 8) == 3
-    assert batch.wanted_parts(ReadOptions(), None) >= 2
+def test_a_query_has_two_tasks_per_core_by_default():
+    assert batch.wanted_tasks(ReadOptions(), 8) == 16
+    assert batch.wanted_tasks(ReadOptions(partitions=3), 8) == 3
+    assert batch.wanted_tasks(ReadOptions(), None) >= 2
 
 
-def test_a_schema_may_say_that_columns_may_be_null(queue):
+def test_a_schema_may_allow_nulls(queue):
     source = TapewireSource({"path": queue})
     asked = sql.StructType([sql.StructField("seq", sql.LongType(), nullable=True)])
     reader = source.reader(asked)
@@ -82,7 +82,7 @@ def test_a_schema_may_say_that_columns_may_be_null(queue):
     assert found.schema.field("seq").nullable
 
 
-def test_importing_it_starts_nothing():
+def test_importing_starts_no_jvm():
     script = (
         "import sys; from tapewire import spark;"
         "assert 'pyarrow' not in sys.modules, 'pyarrow';"
@@ -92,24 +92,24 @@ def test_importing_it_starts_nothing():
 
 
 @pytest.mark.parametrize("view", ["trades", "book", "features", "gaps"])
-def test_instruments_that_are_not_there_are_told_at_load(queue, view):
-    """Not by a task of the query."""
+def test_missing_instruments_are_reported_at_load(queue, view):
+    """Not in a task of the query."""
     source = TapewireSource({"path": queue, "view": view, "instruments": "nowhere.json"})
     with pytest.raises(tw.InvalidOption, match=r"instruments=nowhere\.json"):
         source.schema()
 
 
-def test_instruments_are_refused_where_no_row_names_one(queue):
+def test_instruments_are_refused_for_views_that_have_none(queue):
     source = TapewireSource({"path": queue, "instruments": "nowhere.json"})
     with pytest.raises(tw.InvalidOption, match="for trades, book, features and gaps"):
         source.schema()
 
 
-def test_a_stream_that_cannot_be_says_why_when_spark_asks_first(queue):
-    """An error of `streamReader` itself is lost behind one of PySpark's own."""
+def test_an_invalid_stream_raises_its_error_at_the_first_call(queue):
+    """PySpark replaces an error that `streamReader` itself raises."""
     source = TapewireSource({"path": queue, "view": "book"})
     reader = source.streamReader(source.schema())
     for ask in (reader.initialOffset, lambda: reader.partitions({}, {})):
-        with pytest.raises(tw.InvalidOption, match="folder for the state"):
+        with pytest.raises(tw.InvalidOption, match="directory for the state"):
             ask()
     reader.stop()

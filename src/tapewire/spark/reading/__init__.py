@@ -1,1 +1,1 @@
-"""Logs as tables: options, which logs a path means, slices, and how a slice is read."""
+"""What Spark adds to `tapewire.scan`: schemas, tasks, and the reader of a batch query."""

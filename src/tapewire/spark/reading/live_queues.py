@@ -1,4 +1,4 @@
-"""Refuses a live queue where the workers may run on other hosts."""
+"""Refuses a live queue if workers may run on other hosts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tapewire.errors import InvalidOption
 from tapewire.queue.status import status
-from tapewire.spark.sessions.session import is_loopback
+from tapewire.spark.sessions.masters import is_loopback
 
 if TYPE_CHECKING:
     from tapewire.scan.logs import LogRef
@@ -16,12 +16,12 @@ __all__ = ["refuse_live"]
 
 
 def refuse_live(logs: list[LogRef], options: ReadOptions, master: str | None) -> None:
-    """Raise where a log is being written on this machine, and workers may be on others.
+    """Raise if a process writes to one of the logs and workers may run on other hosts.
 
     Args:
         logs: What is to be read.
-        options: `shared` says that every worker sees these very files.
-        master: Spark's master; None when it is not known.
+        options: `shared` states that every worker sees these files.
+        master: Spark's master; None if not known.
 
     Raises:
         InvalidOption: With the remedy.
@@ -33,9 +33,9 @@ def refuse_live(logs: list[LogRef], options: ReadOptions, master: str | None) ->
             continue
         if status(log.path).writer.alive:
             raise InvalidOption(
-                "a live queue is read where it is written, and the workers may be elsewhere: "
+                "a live queue can be read only on its own host, and workers may run elsewhere: "
                 f"queue={log.name}, master={master or 'not known'}",
                 path=log.path,
-                hint="read an archive of it, or with master local[*]; where a shared filesystem "
-                'shows every worker this path, say .option("shared", "true")',
+                hint="read an archive of it, or use master local[*]; if every worker sees this "
+                'path on a shared filesystem, set .option("shared", "true")',
             )

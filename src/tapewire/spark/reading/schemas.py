@@ -1,4 +1,4 @@
-"""The columns of every view: one table gives Spark's schema and Arrow's, nullability included."""
+"""The columns of the views, and their schemas for Spark and Arrow, nullability included."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "GAPS",
     "RECORDS",
     "TRADES",
     "ViewColumn",
     "arrow_schema",
+    "from_arrow",
+    "match_schema",
     "select",
     "struct_type",
-    "take",
 ]
 
 _LONG = sql.LongType()
@@ -67,24 +67,9 @@ TRADES = (
     ViewColumn("queue", _TEXT),
 )
 
-GAPS = (
-    ViewColumn("queue", _TEXT),
-    ViewColumn("venue", _TEXT, nullable=True),
-    ViewColumn("symbol", _TEXT, nullable=True),
-    ViewColumn("stream", _TEXT, nullable=True),
-    ViewColumn("kind", _TEXT),
-    ViewColumn("first", _LONG, nullable=True),
-    ViewColumn("last", _LONG, nullable=True),
-    ViewColumn("seq", _LONG, nullable=True),
-    ViewColumn("timestamp_ns", _LONG, nullable=True),
-    ViewColumn("timestamp", _TIME, nullable=True),
-    ViewColumn("cause", _TEXT),
-    ViewColumn("action", _TEXT),
-)
-
 
 def select(columns: Sequence[ViewColumn], names: Sequence[str] | None) -> tuple[ViewColumn, ...]:
-    """Some of the columns, in the order of `names`; all when that is None.
+    """The columns called `names`, in that order; all if None.
 
     Example:
         >>> [column.name for column in select(RECORDS, ["payload", "seq"])]
@@ -92,7 +77,7 @@ def select(columns: Sequence[ViewColumn], names: Sequence[str] | None) -> tuple[
         >>> select(RECORDS, ["price"])
         Traceback (most recent call last):
             ...
-        tapewire.errors.InvalidOption: the view has no such column: price; there are: seq, \
+        tapewire.errors.InvalidOption: the view has no such column: column=price; available: seq, \
 timestamp_ns, timestamp, type_id, flags, payload, queue
     """
     if names is None:
@@ -101,50 +86,61 @@ timestamp_ns, timestamp, type_id, flags, payload, queue
     for name in names:
         if name not in known:
             raise InvalidOption(
-                f"the view has no such column: {name}", hint=f"there are: {', '.join(known)}"
+                f"the view has no such column: column={name}", hint=f"available: {', '.join(known)}"
             )
     return tuple(known[name] for name in names)
 
 
-def take(columns: Sequence[ViewColumn], asked: sql.StructType) -> tuple[ViewColumn, ...]:
-    """The columns that a schema given by ``.schema(…)`` asks for.
+def match_schema(columns: Sequence[ViewColumn], asked: sql.StructType) -> tuple[ViewColumn, ...]:
+    """The columns that a schema given by ``.schema(…)`` requests.
 
     Raises:
-        InvalidOption: It has another column, another type, or calls not null what may be null.
+        InvalidOption: The view lacks a column, or has it with another type or with nulls.
     """
     found = []
     for column, field in zip(select(columns, asked.names), asked.fields, strict=True):
-        if not _may_be(column.type, field.dataType):
+        if not _is_compatible(column.type, field.dataType):
             raise InvalidOption(
-                f"the schema asks for another type: column={column.name}, "
+                f"the schema has another type: column={column.name}, "
                 f"type={field.dataType.simpleString()}",
-                hint=f"it is {column.type.simpleString()}: give that, and cast the column",
+                hint=f"use {column.type.simpleString()} in the schema, and cast the column",
             )
         if column.nullable and not field.nullable:
-            raise InvalidOption(f"the schema calls not null what may be null: column={column.name}")
+            raise InvalidOption(
+                f"the schema declares a column not null that may be null: column={column.name}"
+            )
         found.append(ViewColumn(field.name, field.dataType, field.nullable))
     return tuple(found)
 
 
-def _may_be(own: sql.DataType, asked: sql.DataType) -> bool:
-    """Whether a column may be called this: the same, or with nulls in lists that have none.
+def _is_compatible(own: sql.DataType, asked: sql.DataType) -> bool:
+    """Whether the types are equal, except that `asked` may allow nulls in lists.
 
-    DDL text cannot say that a list has none.
+    DDL text cannot express that a list has no nulls.
     """
     if isinstance(own, sql.ArrayType) and isinstance(asked, sql.ArrayType):
         return own.elementType == asked.elementType and own.containsNull <= asked.containsNull
     return own == asked
 
 
+def from_arrow(schema: pa.Schema) -> tuple[ViewColumn, ...]:
+    """The columns of an Arrow schema."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return tuple(
+        ViewColumn(field.name, from_arrow_type(field.type), field.nullable) for field in schema
+    )
+
+
 def struct_type(columns: Sequence[ViewColumn]) -> sql.StructType:
-    """The columns for Spark."""
+    """The columns as a schema of Spark."""
     return sql.StructType(
         [sql.StructField(column.name, column.type, column.nullable) for column in columns]
     )
 
 
 def arrow_schema(columns: Sequence[ViewColumn]) -> pa.Schema:
-    """The columns for Arrow, as Spark will have them."""
+    """The columns as the Arrow schema that Spark derives from its own."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema: Any = to_arrow_schema(struct_type(columns), timezone="UTC")

@@ -1,1 +1,1 @@
-"""Where Spark runs: sessions, their settings, the Java below them, and what workers are given."""
+"""Spark sessions: masters, settings, the required Java, and the packages sent to workers."""

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found and judged before Spark's scripts fail over it."""
+"""Checks the Java that Spark will use, before Spark's scripts fail with a less helpful error."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["OLDEST", "require_java"]
 
-OLDEST = 17  # what Spark 4 is compiled for
+OLDEST = 17  # the version that Spark 4 is compiled for
 
 _INSTALL = (
     f"install one (Debian, Ubuntu: apt-get install openjdk-{OLDEST}-jre-headless; Fedora: dnf "
-    f"install java-{OLDEST}-openjdk-headless) or set JAVA_HOME to where one is"
+    f"install java-{OLDEST}-openjdk-headless) or set JAVA_HOME to an installed one"
 )
 
 
 def require_java(environ: Mapping[str, str] | None = None) -> int:
-    """The version of the Java that Spark will start, looked for as its scripts do.
+    """The version of the Java that Spark will start, found in the way of Spark's scripts.
 
     Raises:
-        JavaUnusable: There is none, it does not run, or it is older than 17.
+        JavaUnusable: Java is missing, does not run, or is older than 17.
     """
     environ = os.environ if environ is None else environ
     home = environ.get("JAVA_HOME")
@@ -35,8 +35,8 @@ def require_java(environ: Mapping[str, str] | None = None) -> int:
         java: str | None = os.path.join(home, "bin", "java")
         if shutil.which(str(java)) is None:
             raise JavaUnusable(
-                f"JAVA_HOME must be a folder with bin/java: JAVA_HOME={home}",
-                hint=f"correct or unset it; where there is no Java, {_INSTALL}",
+                f"JAVA_HOME must be a directory with bin/java: JAVA_HOME={home}",
+                hint=f"correct or unset it; if there is no Java, {_INSTALL}",
             )
     else:
         java = shutil.which("java", path=environ.get("PATH"))
@@ -47,15 +47,15 @@ def require_java(environ: Mapping[str, str] | None = None) -> int:
             )
     assert java is not None
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=60, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError) as error:
-        raise JavaUnusable(f"java must run: {error}", path=java, hint=_INSTALL) from error
-    version = major_version(said)
+        raise JavaUnusable(f"java does not run: {error}", path=java, hint=_INSTALL) from error
+    version = major_version(output)
     if version is None:
-        first = said.partition("\n")[0]
-        raise JavaUnusable(f"java must say its version: {first!r}", path=java, hint=_INSTALL)
+        first = output.partition("\n")[0]
+        raise JavaUnusable(f"java prints no version: {first!r}", path=java, hint=_INSTALL)
     if version < OLDEST:
         raise JavaUnusable(
             f"Spark needs Java {OLDEST} or newer: version={version}", path=java, hint=_INSTALL
@@ -63,8 +63,8 @@ def require_java(environ: Mapping[str, str] | None = None) -> int:
     return version
 
 
-def major_version(said: str) -> int | None:
-    """The number in what ``java -version`` says, or None.
+def major_version(output: str) -> int | None:
+    """The major version in the output of ``java -version``, or None.
 
     Example:
         >>> major_version('openjdk version "17.0.15" 2025-04-15')
@@ -72,5 +72,5 @@ def major_version(said: str) -> int | None:
         >>> major_version('java version "1.8.0_402"')
         8
     """
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(found[1]) if found else None

@@ -1,4 +1,4 @@
-"""Where a Spark runs, told from the address of its master."""
+"""Addresses of Spark masters: which are valid, local, or reachable."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ _LOCAL = re.compile(
 
 
 def check_form(master: str, environment: Mapping[str, str]) -> None:
-    """Raise for an address that is none: Spark would start a Java to say so, by its stack.
+    """Refuse an invalid address, for which Spark would start Java and print a stack trace.
 
     Args:
-        master: What was given.
-        environment: Of this process; YARN's address is in there.
+        master: The address.
+        environment: Environment variables, which contain the address of YARN.
 
     Raises:
-        InvalidOption: No such master.
+        InvalidOption: The address is invalid.
 
     Example:
         >>> check_form("local[2]", {})
         >>> check_form("local[two]", {})
         Traceback (most recent call last):
             ...
-        tapewire.errors.InvalidOption: no such master: master='local[two]'; local[N], local[*], \
-spark://HOST:7077 or sc://HOST:15002
+        tapewire.errors.InvalidOption: no such master: master='local[two]'; use local[N], \
+local[*], spark://HOST:7077 or sc://HOST:15002
     """
     if master == "yarn":
         if not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(environment):
             raise InvalidOption(
-                "nothing says where YARN is: master='yarn'",
-                hint="set HADOOP_CONF_DIR or YARN_CONF_DIR to the folder of its settings",
+                "the address of YARN is not configured: master='yarn'",
+                hint="set HADOOP_CONF_DIR or YARN_CONF_DIR to the directory of its settings",
             )
     elif not master.startswith(("spark://", "sc://", "k8s://")) and not _LOCAL.fullmatch(master):
         raise InvalidOption(
             f"no such master: master={master!r:.80}",
-            hint="local[N], local[*], spark://HOST:7077 or sc://HOST:15002",
+            hint="use local[N], local[*], spark://HOST:7077 or sc://HOST:15002",
         )
 
 
 def is_loopback(master: str) -> bool:
-    """Whether all workers of a master are on this machine.
+    """Whether all workers of a master run on this machine.
 
     Example:
         >>> is_loopback("local[*]"), is_loopback("spark://127.0.0.1:7077")
@@ -73,12 +73,12 @@ def is_loopback(master: str) -> bool:
         return True
     scheme, separator, addresses = master.partition("://")
     if scheme != "spark" or not separator:
-        return False  # a resource manager or a Connect server: its workers can be anywhere
+        return False  # a resource manager or a Connect server, whose workers can be anywhere
     return all(_is_loopback_host(_host(address)) for address in addresses.split(","))
 
 
 def _host(address: str) -> str:
-    """Of ``host``, ``host:port`` or ``[v6]:port``."""
+    """The host in ``host``, ``host:port`` or ``[v6]:port``."""
     if address.startswith("["):
         return address[1:].partition("]")[0]
     return address.partition(":")[0]
@@ -89,12 +89,12 @@ def _is_loopback_host(host: str) -> bool:
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name: what it resolves to here is not what it is for the workers
+    except ValueError:  # a host name, which may resolve to another address on the workers
         return False
 
 
 def local_cores(master: str) -> int | None:
-    """Cores that a local master uses; None of any other, or where it says ``*``.
+    """Cores that a local master uses; None for ``*`` and for other masters.
 
     Example:
         >>> local_cores("local[2]"), local_cores("local"), local_cores("local[*]")
@@ -109,42 +109,42 @@ def local_cores(master: str) -> int | None:
 
 
 def require_connect(master: str) -> None:
-    """Raise unless a Spark Connect server listens: the client would try again for minutes.
+    """Raise unless a Spark Connect server listens, because the client would retry for minutes.
 
     Raises:
-        InvalidOption: The address is none, or nobody answers there.
+        InvalidOption: The address is invalid, or no server answers there.
         ImportError: The packages of the client are missing.
     """
     if importlib.util.find_spec("grpc") is None:
         raise ImportError("Spark Connect needs its client: pip install 'pyspark[connect]'")
-    error = _why_nobody_answers(connect_endpoint(master))
+    error = _connection_error(connect_endpoint(master))
     if error is not None:
         raise InvalidOption(
             f"no Spark Connect server answers: master={master} ({error})",
-            hint="start one with sbin/start-connect-server.sh of Spark, or correct the address",
+            hint="start one with Spark's sbin/start-connect-server.sh, or correct the address",
         ) from error
 
 
 def require_standalone(master: str) -> None:
-    """Raise unless one of the masters listens: Spark would try for minutes, and say nothing.
+    """Raise unless one of the masters listens, because Spark would retry silently for minutes.
 
     Raises:
-        InvalidOption: An address is none, or nobody answers at any.
+        InvalidOption: An address is invalid, or no master answers.
     """
     for address in master.removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            raise InvalidOption(f"not an address: master={master!r}", hint="spark://HOST:7077")
-        error = _why_nobody_answers(address)
+            raise InvalidOption(f"invalid address: master={master!r}", hint="use spark://HOST:7077")
+        error = _connection_error(address)
         if error is None:
             return
     raise InvalidOption(
         f"no Spark master answers: master={master} ({error})",
-        hint="start one with sbin/start-master.sh of Spark, or correct the address",
+        hint="start one with Spark's sbin/start-master.sh, or correct the address",
     ) from error
 
 
-def _why_nobody_answers(endpoint: str) -> OSError | None:
+def _connection_error(endpoint: str) -> OSError | None:
     host, _, port = endpoint.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
@@ -156,7 +156,7 @@ def _why_nobody_answers(endpoint: str) -> OSError | None:
 
 
 def connect_endpoint(master: str) -> str:
-    """Host and port of a Connect address; of any other master, itself.
+    """Host and port of a Connect address; any other master unchanged.
 
     Example:
         >>> connect_endpoint("sc://10.0.0.5"), connect_endpoint("local[*]")
@@ -168,7 +168,7 @@ def connect_endpoint(master: str) -> str:
         parts = urlsplit(master)
         host, port = parts.hostname, parts.port or _CONNECT_PORT
     except ValueError as error:
-        raise InvalidOption(f"not an address: master={master!r} ({error})") from error
+        raise InvalidOption(f"invalid address: master={master!r} ({error})") from error
     if not host:
-        raise InvalidOption(f"not an address: master={master!r}", hint="sc://HOST:15002")
+        raise InvalidOption(f"invalid address: master={master!r}", hint="use sc://HOST:15002")
     return f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""What a session is given: settings by where it runs, and the surroundings of its JVM."""
+"""Default settings of a session, by its master, and the environment variables of its JVM."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from tapewire.spark.sessions.masters import is_loopback, local_cores
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EVERYWHERE", "environment", "heap_bytes", "of", "private_folder"]
+__all__ = ["EVERYWHERE", "defaults", "heap_bytes", "jvm_environment", "scratch_directory"]
 
-# Wherever it runs. A user's own settings go before all of these.
+# For every master. Settings of the user override all of these.
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",  # days of an archive are UTC days
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",  # a job run again replaces its own part
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",  # a repeated job replaces only its part
 }
 
 _GIB = 1 << 30
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
-def of(master: str, *, ui: bool) -> dict[str, str]:
-    """All that a session started here has unless its user says otherwise."""
-    folder = private_folder()
+def defaults(master: str, *, ui: bool) -> dict[str, str]:
+    """The settings of a session that is started here, unless the user overrides them."""
+    directory = scratch_directory()
     settings = EVERYWHERE | {
         "spark.master": master,
         "spark.ui.enabled": str(ui).lower(),
-        "spark.ui.showConsoleProgress": "false",  # jobs show their own
+        "spark.ui.showConsoleProgress": "false",  # jobs show their own progress
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.local.dir": str(folder),
-        "spark.sql.warehouse.dir": str(folder / f"warehouse-{os.getpid()}"),
+        "spark.local.dir": str(directory),
+        "spark.sql.warehouse.dir": str(directory / f"warehouse-{os.getpid()}"),
     }
     if is_loopback(master):
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
@@ -47,18 +47,18 @@ def of(master: str, *, ui: bool) -> dict[str, str]:
         cores = local_cores(master) or len(os.sched_getaffinity(0))
         settings |= {
             "spark.driver.memory": f"{heap_bytes(memory_bytes()) >> 20}m",
-            # 200, Spark's own, is for clusters: on two cores every micro-batch would pay for them.
+            # Spark's default of 200 would cost each micro-batch as many tasks.
             "spark.sql.shuffle.partitions": str(2 * cores),
-            # Where Spark sees the sizes (not in streams) it cuts finer and joins what is small.
+            # If Spark knows the sizes (not in streams), it cuts finer and joins small partitions.
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(max(64, 2 * cores)),
         }
     return settings
 
 
-def environment(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables that the JVM and its Python processes must see; what is set already stays.
+def jvm_environment(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables for the JVM and its Python processes; existing ones are kept.
 
-    Spark takes ``spark.pyspark.python`` in its submit script alone, hence the variables here.
+    Only Spark's submit script reads ``spark.pyspark.python``, so it is passed in variables too.
     """
     python = settings.get("spark.pyspark.python") or environ.get("PYSPARK_PYTHON", sys.executable)
     driver = settings.get("spark.pyspark.driver.python") or environ.get(
@@ -66,13 +66,13 @@ def environment(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict
     )
     variables = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": driver}
     if is_loopback(settings.get("spark.master", "")):
-        # Spark's page listens on every address unless this says where.
+        # Without this variable, Spark's UI listens on every address.
         variables["SPARK_LOCAL_IP"] = environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     return variables
 
 
 def heap_bytes(memory: int) -> int:
-    """A quarter of the machine, 1 to 4 GiB: the tape is read beside the heap, not through it.
+    """A quarter of the memory, 1 to 4 GiB, because logs are read outside the heap.
 
     Example:
         >>> heap_bytes(16 << 30) >> 30, heap_bytes(2 << 30) >> 30, heap_bytes(512 << 30) >> 30
@@ -82,33 +82,34 @@ def heap_bytes(memory: int) -> int:
 
 
 def memory_bytes() -> int:
-    """Of this machine, or of the container around this process where that is less."""
+    """The memory of this machine, or of the container of this process if that is less."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
-            said = Path(limit).read_text().strip()
+            text = Path(limit).read_text().strip()
         except OSError:  # the other version of cgroups, or none
             continue
-        if said.isdecimal():
-            memory = min(memory, int(said))
+        if text.isdecimal():
+            memory = min(memory, int(text))
     return memory
 
 
-def private_folder() -> Path:
-    """Where Spark may spill: this user's alone. Spark removes what it puts there.
+def scratch_directory() -> Path:
+    """The directory for Spark's temporary files, accessible to this user only.
 
-    One a user rather than one a session: a killed process leaves nothing to be swept. ``TMPDIR``
-    moves it, and the setting ``spark.local.dir`` or the variable ``SPARK_LOCAL_DIRS`` replaces it.
+    There is one per user, not one per session, so that killed sessions leave only one.
+    ``TMPDIR`` moves it; the setting ``spark.local.dir`` or the variable ``SPARK_LOCAL_DIRS``
+    replaces it. Spark deletes the files that it puts there.
     """
-    folder = Path(tempfile.gettempdir()) / f"tapewire-spark-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
+    directory = Path(tempfile.gettempdir()) / f"tapewire-spark-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise InvalidOption(
-            "the folder for Spark's scratch files must be this user's own",
-            path=str(folder),
-            hint="remove it, or set TMPDIR to a folder of yours",
+            "the directory for Spark's temporary files must belong to this user",
+            path=str(directory),
+            hint="remove it, or set TMPDIR to a directory of yours",
         )
     if stat.S_IMODE(found.st_mode) != 0o700:
-        folder.chmod(0o700)
-    return folder
+        directory.chmod(0o700)
+    return directory

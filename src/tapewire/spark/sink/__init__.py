@@ -1,1 +1,1 @@
-"""Tables as logs: rows are staged, decided by one manifest, and published to the end."""
+"""The sink: options, rows as records of logs, and the writers that stage and commit them."""

@@ -1,4 +1,4 @@
-"""Columns of a DataFrame as the bytes of a message, a row each."""
+"""Encodes rows of a DataFrame as payloads of a registered message."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ if TYPE_CHECKING:
 
 __all__ = ["encode", "layout_of"]
 
-_OWN_MODULES = ("tapewire.protocol.orders", "tapewire.protocol.market")
+_BUILT_IN_MODULES = ("tapewire.protocol.orders", "tapewire.protocol.market")
 
 
 class Refuse(Protocol):
-    """Raises the error for a row."""
+    """Raises the error for an invalid value."""
 
     def __call__(
         self, error: type[TapewireError], column: str, row: int, value: Any, why: str
     ) -> NoReturn:
-        """Name the column, the row and the value."""
+        """Raise `error` with a message that names column, row and value."""
         ...
 
 
 def layout_of(name: str, module: str | None) -> MessageLayout:
-    """The layout of a registered message, by name or id; of several versions the newest.
+    """The layout of a registered message, by name or id: the newest of several versions.
 
     Raises:
-        InvalidOption: No such module, or no such message in this program.
+        InvalidOption: There is no such module, or the message is not registered in this process.
 
     Example:
         >>> layout_of("NewOrder", None).name
         'NewOrder'
     """
-    for each in (*_OWN_MODULES, *((module,) if module else ())):
+    for each in (*_BUILT_IN_MODULES, *((module,) if module else ())):
         try:
             importlib.import_module(each)
         except ImportError as error:
             raise InvalidOption(
-                f"the module of the message cannot be imported: module={each} ({error})",
-                hint="name a module that the driver's Python finds",
+                f"cannot import the module of the message: module={each} ({error})",
+                hint="name a module that the driver's Python can import",
             ) from error
     layouts = [
         cls.layout() for type_id in registry.type_ids() for cls in registry.known(type_id).values()
     ]
-    wanted = _number(name)
+    wanted = _parse_type_id(name)
     found = [one for one in layouts if one.name == name or one.type_id == wanted]
     if not found or len({one.type_id for one in found}) > 1:
         known = ", ".join(sorted({one.name for one in layouts}))
         what = "several messages have" if found else "no message has"
         raise InvalidOption(
             f"{what} this name: type={name!r:.80}, known={known}",
-            hint='name the module that defines it: option("module", "desk.messages")'
-            if not found
-            else "give its type id",
+            hint="use its type id"
+            if found
+            else 'name the module that defines it: option("module", "desk.messages")',
         )
     return max(found, key=lambda one: one.version)
 
 
-def _number(text: str) -> int | None:
+def _parse_type_id(text: str) -> int | None:
     try:
         return int(text, 0)
     except ValueError:
@@ -75,10 +75,10 @@ def _number(text: str) -> int | None:
 
 
 def encode(layout: MessageLayout, columns: Mapping[str, Any], refuse: Refuse) -> Any:
-    """The payloads, as an Arrow array of binary. `columns` have no nulls.
+    """Encode rows as payloads: an Arrow array of binary. `columns` have no nulls.
 
     Raises:
-        TapewireError: A value does not fit its field; made by `refuse`.
+        TapewireError: A value does not fit its field; raised by `refuse`.
     """
     count = len(next(iter(columns.values())))
     rows = np.zeros(count, layout.dtype)
@@ -97,16 +97,16 @@ def _field(name: str, kind: FieldType, column: Any, refuse: Refuse) -> Any:
     if not kind.array:
         return _numbers(name, kind, column, refuse)
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        raise _wrong_type(name, kind, column)
+        raise _type_error(name, kind, column)
     sizes = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-    other = np.flatnonzero(sizes != kind.count)
-    if len(other):
-        row = int(other[0])
+    invalid = np.flatnonzero(sizes != kind.count)
+    if len(invalid):
+        row = int(invalid[0])
         refuse(InvalidMessage, name, row, f"{sizes[row]} items", f"the field is {kind!r}")
     items = column.flatten()
     if items.null_count:
         row = pc.index(items.is_null(), True).as_py() // kind.count
-        refuse(InvalidMessage, name, row, None, "each item has a value")
+        refuse(InvalidMessage, name, row, None, "items must not be null")
 
     def refuse_item(
         error: type[TapewireError], column: str, row: int, value: Any, why: str
@@ -121,10 +121,10 @@ def _numbers(name: str, kind: FieldType, column: Any, refuse: Refuse) -> np.ndar
     one: np.dtype[Any] = np.dtype(kind.numpy_format).base
     if one.kind == "b":
         if values.dtype.kind != "b":
-            raise _wrong_type(name, kind, column)
+            raise _type_error(name, kind, column)
     elif one.kind == "f":
         if values.dtype.kind not in "fiu":
-            raise _wrong_type(name, kind, column)
+            raise _type_error(name, kind, column)
         if one.itemsize == 4 and values.dtype.kind == "f":
             with np.errstate(over="ignore"):
                 lost = np.flatnonzero(np.isinf(values.astype(one)) & np.isfinite(values))
@@ -133,7 +133,7 @@ def _numbers(name: str, kind: FieldType, column: Any, refuse: Refuse) -> np.ndar
                 refuse(InvalidMessage, name, row, float(values[row]), f"the field is {kind!r}")
     else:
         if values.dtype.kind not in "iu":
-            raise _wrong_type(name, kind, column)
+            raise _type_error(name, kind, column)
         bounds = np.iinfo(one.str)
         if len(values) and (int(values.min()) < bounds.min or int(values.max()) > bounds.max):
             outside = [int(v) < bounds.min or int(v) > bounds.max for v in values.tolist()]
@@ -143,7 +143,7 @@ def _numbers(name: str, kind: FieldType, column: Any, refuse: Refuse) -> np.ndar
                 name,
                 row,
                 int(values[row]),
-                f"the field is {kind!r}: from {bounds.min} to {bounds.max}",
+                f"the field is {kind!r}, {bounds.min} to {bounds.max}",
             )
     return values.astype(one)
 
@@ -151,20 +151,21 @@ def _numbers(name: str, kind: FieldType, column: Any, refuse: Refuse) -> np.ndar
 def _bytes(name: str, kind: FieldType, column: Any, refuse: Refuse) -> np.ndarray[Any, Any]:
     text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     if not text and not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
-        raise _wrong_type(name, kind, column)
+        raise _type_error(name, kind, column)
     column = column.cast(pa.binary())
     sizes = pc.binary_length(column).to_numpy(zero_copy_only=False)
-    wrong = sizes > kind.count if kind.name == "char" else sizes != kind.count
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+    invalid = sizes > kind.count if kind.name == "char" else sizes != kind.count
+    if invalid.any():
+        row = int(np.flatnonzero(invalid)[0])
         refuse(InvalidMessage, name, row, column[row].as_py(), f"the field is {kind!r}")
     if kind.name == "char":
         return np.array(column.to_pylist(), dtype=f"S{kind.count}")
     return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(-1, kind.count)
 
 
-def _wrong_type(name: str, kind: FieldType, column: Any) -> InvalidOption:
+def _type_error(name: str, kind: FieldType, column: Any) -> InvalidOption:
     return InvalidOption(
-        f"a column has another type: {name} {column.type}, the field is {kind!r}",
+        f"the type of a column does not match the field: column={name}, type={column.type}, "
+        f"field={kind!r}",
         hint="cast the column",
     )

@@ -1,4 +1,4 @@
-"""What may be asked of the sink: the options of ``df.write.format("tapewire")``, checked."""
+"""The options of the sink, ``df.write.format("tapewire")``: parsed and checked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tapewire.text import did_you_mean
 
 __all__ = ["KEYS", "WriteOptions"]
 
-# What the path of a log says besides its day, in the order of the path.
+# The parts of the path of a log, in order, without its day.
 KEYS = ("venue", "symbol", "stream")
-# The key of rows that are not told apart by it.
+# The name used for keys that `partitionBy` omits.
 ALL = "all"
-# Of a new log, as an import makes them: an archive has a log for each stream, symbol and day.
+# Small, as in an import, because an archive has a log for each stream, symbol and day.
 SEGMENT_BYTES = 4 << 20
 _NAMES = (
     "path",
@@ -32,26 +32,28 @@ _NAMES = (
     *KEYS,
 )
 
-# What Spark hands on of its own with a streaming query.
-_SPARKS = frozenset({"checkpointlocation", "queryname"})
+# Options of Spark that it passes to the sink of a streaming query.
+_SPARK_NAMES = frozenset({"checkpointlocation", "queryname"})
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a write. Made by `parse`; what was not given has its default.
+    """The options of a write, created by `parse`.
 
     Attributes:
-        path: The archive that is written to, absolute: workers have other working folders.
+        path: The archive, absolute because workers have other working directories.
         type: Name or id of the message that rows become; None: rows are records.
         module: Module that defines that message.
-        partition_by: The key columns as they were given; None: whichever of `KEYS` are there.
-        constants: Keys that are one name for all rows.
-        writer: Who writes: the key of the manifests. Without one, a write is not recognised again.
-        batch: Which batch of that writer; a streaming query numbers its own.
-        segment_bytes: Of new logs.
-        duplicates: "raise", or "drop": leave out rows whose number the log has or has passed.
-        instruments: Path of an instruments.json, or a folder in or below the one that has it, to be
-            put beside the logs.
+        partition_by: The key columns of option `partitionBy`; None: those of `KEYS` that exist.
+        constants: Keys that have one name for all rows.
+        writer: Name of the writer, under which manifests are stored. Without it, a repeated write
+            is not recognised.
+        batch: Name of the batch of that writer; a streaming query numbers its batches itself.
+        segment_bytes: Segment size of new logs.
+        duplicates: "raise"; or "drop": omit rows whose sequence number is in the log or below its
+            last one.
+        instruments: Path of an instruments.json, its directory, or a directory below that; its
+            instruments are added to those of the archive.
 
     Example:
         >>> options = WriteOptions.parse({"path": "out", "partitionBy": "symbol", "venue": "okx"})
@@ -76,15 +78,15 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> Self:
-        """The options out of Spark's texts; names in any case.
+        """Parse the options, whose values are text and whose names are case-insensitive.
 
         Raises:
-            InvalidOption: There is no such option, or its value cannot be; says which and why.
-            InvalidName: A writer, batch or key is no name of a folder.
+            InvalidOption: An option is unknown, missing, or has an invalid value.
+            InvalidName: A writer, batch or key is not a valid directory name.
         """
         given = {name.lower(): str(value).strip() for name, value in options.items()}
         if streaming:
-            given = {name: value for name, value in given.items() if name not in _SPARKS}
+            given = {name: value for name, value in given.items() if name not in _SPARK_NAMES}
         for name in given:
             if name not in _NAMES:
                 raise InvalidOption(f"no such option: {name}", hint=did_you_mean(name, _NAMES))
@@ -94,18 +96,22 @@ class WriteOptions:
         if "path" not in given:
             raise InvalidOption("there is no path", hint='name an archive: .save("archive/")')
         if "module" in given and "type" not in given:
-            raise InvalidOption("module is of use with type alone", hint='add option("type", NAME)')
+            raise InvalidOption(
+                f"module requires type: module={given['module']!r:.80}",
+                hint='add option("type", NAME)',
+            )
         partition_by = _partition_by(given.get("partitionby"))
         constants = {key: check_name(key, given[key]) for key in KEYS if key in given}
         if partition_by is not None:
-            twice = [key for key in constants if key in partition_by]
-            if twice:
+            both = [key for key in constants if key in partition_by]
+            if both:
                 raise InvalidOption(
-                    f"a key is a column or one name, not both: {twice[0]}={constants[twice[0]]!r}"
+                    "a key must be a column or one name for all rows, not both: "
+                    f"{both[0]}={constants[both[0]]!r}"
                 )
             constants = {key: constants.get(key, ALL) for key in KEYS if key not in partition_by}
         return cls(
-            path=_local(given["path"]),
+            path=_absolute_path(given["path"]),
             type=given.get("type"),
             module=given.get("module"),
             partition_by=partition_by,
@@ -113,22 +119,22 @@ class WriteOptions:
             segment_bytes=_segment_bytes(given.get("segment_bytes")),
             duplicates=_duplicates(given.get("duplicates", "raise")),
             instruments=given.get("instruments"),
-            **_keys_of_batch(given, streaming),
+            **_writer_and_batch(given, streaming),
         )
 
 
-def _keys_of_batch(given: Mapping[str, str], streaming: bool) -> dict[str, str | None]:
+def _writer_and_batch(given: Mapping[str, str], streaming: bool) -> dict[str, str | None]:
     writer, batch = given.get("writer"), given.get("batch")
     if streaming and writer is None:
         raise InvalidOption(
-            "a streaming query must name itself: Spark does not tell a sink which query it is of",
-            hint='add option("writer", NAME), one name for each query that writes here',
+            "a streaming query needs a writer name, because Spark does not identify it to the sink",
+            hint='add option("writer", NAME), a different one for each query that writes here',
         )
     if streaming and batch is not None:
         raise InvalidOption(f"a streaming query numbers its batches itself: batch={batch}")
     if not streaming and (writer is None) != (batch is None):
         raise InvalidOption(
-            "writer and batch go together: they are what a write is known by when it is done again",
+            f"writer and batch require each other: writer={writer}, batch={batch}",
             hint='in foreachBatch: option("writer", NAME).option("batch", batch_id)',
         )
     for name, value in (("writer", writer), ("batch", batch)):
@@ -145,11 +151,11 @@ def _partition_by(text: str | None) -> tuple[str, ...] | None:
         if name not in (*KEYS, "date"):
             raise InvalidOption(
                 f"an archive has no such key: partitionBy={name!r}",
-                hint=f"its keys are {', '.join(KEYS)}, and the date, which comes from timestamp_ns;"
-                " rename the column",
+                hint=f"rename the column: keys are {', '.join(KEYS)}, and the date, which is "
+                "derived from timestamp_ns",
             )
         if names.count(name) > 1:
-            raise InvalidOption(f"partitionBy names one twice: {name}")
+            raise InvalidOption(f"a key is duplicated: partitionBy={name!r}")
     return tuple(name for name in names if name != "date")
 
 
@@ -175,12 +181,12 @@ def _duplicates(text: str) -> str:
     return text.lower()
 
 
-def _local(text: str) -> str:
+def _absolute_path(text: str) -> str:
     path = text.removeprefix("file://") if text.startswith("file:///") else text
     path = path.removeprefix("file:") if path.startswith("file:/") else path
     if "://" in path:
         raise InvalidOption(
-            f"the sink writes to mapped files: path={text!r:.80}",
-            hint="give a folder of a filesystem that every worker sees",
+            f"the sink writes mapped files, which need a local or mounted path: path={text!r:.80}",
+            hint="give a directory of a filesystem that every worker sees",
         )
     return os.path.abspath(path)

@@ -1,4 +1,4 @@
-"""FrameRows of a DataFrame as columns of records, checked, and told apart by log."""
+"""Rows of a DataFrame as columns of records: checked, and split by log."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 __all__ = ["FrameRows", "RowPlan", "plan_rows"]
 
-# What the views show besides, made from the rest or from the place of the log.
+# Columns of the views that are derived from others or from the path of the log.
 _DERIVED = frozenset({"timestamp", "queue", "date", *KEYS})
-_NOT_CHECKSUMMED = 1  # the only system's flag; what is appended is checksummed anew
+_NOT_CHECKSUMMED = 1  # the only system flag; dropped because every append computes a checksum
 _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class RowPlan:
-    """What each column of the DataFrame is for. Made on the driver, used in every task.
+    """How the columns of the DataFrame become records. Made on the driver, used in every task.
 
     Attributes:
-        has_seq: FrameRows bring their numbers: logs are sparse and keep them.
-        has_flags: FrameRows bring flags.
-        layout: Of the message that rows become; None: rows are records.
-        keys: Key columns; "queue" when the name of the source's log says all of them.
-        constants: Keys that are the same for all rows.
-        max_payload: Of a record of these logs.
-        drop: Whether rows with a number that was there are left out.
-        keyed: Whether the rows' digest is wanted.
+        has_seq: Rows have sequence numbers: logs are sparse and keep them.
+        has_flags: Rows have flags.
+        layout: Layout of the message that rows become; None: rows are records.
+        keys: Key columns; ("queue",) if all keys come from the name of the source's log.
+        constants: Keys that have one name for all rows.
+        max_payload: Largest payload of these logs, in bytes.
+        drop: Rows with a sequence number that the log has or has passed are omitted.
+        keyed: A digest of the rows is computed, to recognise a repeated batch.
     """
 
     has_seq: bool
@@ -62,23 +62,23 @@ class RowPlan:
     keyed: bool
 
     def staging(self, segment_bytes: int) -> StagingOptions:
-        """How rows of this plan are staged."""
+        """The options for staging rows of this plan."""
         return StagingOptions(segment_bytes, self.has_seq, self.drop, self.keyed, self.layout)
 
 
 def plan_rows(
     options: WriteOptions, types: dict[str, str], layout: MessageLayout | None, *, keyed: bool
 ) -> RowPlan:
-    """How columns of these names and types become records.
+    """Plan how columns with these names and types become records.
 
     Args:
-        options: Of the write.
-        types: Spark's simple type of each column.
-        layout: Of the message that `options.type` names.
-        keyed: Whether a digest of the rows is wanted.
+        options: Options of the write.
+        types: Name of each column to Spark's simple type.
+        layout: Layout of the message that `options.type` names.
+        keyed: Compute a digest of the rows.
 
     Raises:
-        InvalidOption: A column is missing, has a type that cannot be, or is nothing to the sink.
+        InvalidOption: A column is missing, has the wrong type, or is not used by the sink.
     """
     wanted: dict[str, tuple[str, ...]] = {"timestamp_ns": _INTEGERS}
     if layout is None:
@@ -88,27 +88,23 @@ def plan_rows(
     for name, kinds in wanted.items():
         if name not in types:
             raise InvalidOption(
-                f"a column is missing: {name}; there are {', '.join(types)}",
+                f"a column is missing: column={name}, available={','.join(types)}",
                 hint="the sink takes the columns of the view records"
                 if layout is None
                 else f"{layout.title} has the fields {', '.join(f.name for f in layout.fields)}; "
-                "and each row needs its timestamp_ns",
+                "and each row needs a timestamp_ns",
             )
-        if kinds and types[name] not in kinds:
-            raise InvalidOption(
-                f"a column has another type: {name} {types[name]}, must be {' or '.join(kinds)}"
-            )
+        if kinds:
+            _check_type(name, types[name], kinds)
     for name in ("seq", "flags"):
-        if name in types and name not in wanted and types[name] not in _INTEGERS:
-            raise InvalidOption(
-                f"a column has another type: {name} {types[name]}, must be {' or '.join(_INTEGERS)}"
-            )
+        if name in types and name not in wanted:
+            _check_type(name, types[name], _INTEGERS)
     keys, constants = _keys(options, types)
     extra = [name for name in types if name not in (*wanted, "seq", "flags", *keys, *_DERIVED)]
     if extra:
         raise InvalidOption(
-            f"a column is nothing to the sink: {', '.join(extra)}",
-            hint=f"df.drop({', '.join(map(repr, extra))})",
+            f"the sink has no use for a column: column={','.join(extra)}",
+            hint=f"use df.drop({', '.join(map(repr, extra))})",
         )
     own = {field.name for field in layout.fields} if layout else frozenset[str]()
     return RowPlan(
@@ -126,6 +122,13 @@ def plan_rows(
 _INTEGERS = ("bigint", "int", "smallint", "tinyint")
 
 
+def _check_type(name: str, kind: str, allowed: tuple[str, ...]) -> None:
+    if kind not in allowed:
+        raise InvalidOption(
+            f"invalid type of a column: column={name}, type={kind}, must be {' or '.join(allowed)}"
+        )
+
+
 def _keys(options: WriteOptions, types: dict[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
     constants = dict(options.constants or {})
     keys = options.partition_by
@@ -137,21 +140,20 @@ def _keys(options: WriteOptions, types: dict[str, str]) -> tuple[tuple[str, ...]
     missing += [key for key in keys if key not in types]
     if missing:
         raise InvalidOption(
-            f"a row does not say where it belongs: {', '.join(missing)}",
+            f"keys of the archive are missing: keys={','.join(missing)}",
             hint=f"add the column, or one name for all rows: option({missing[0]!r}, NAME)",
         )
     for key in keys:
-        if types[key] != "string":
-            raise InvalidOption(f"a column has another type: {key} {types[key]}, must be string")
+        _check_type(key, types[key], ("string",))
     return keys, constants
 
 
 class FrameRows:
-    """The rows of one task: each batch checked, and split by log.
+    """The rows of one task: checks each batch and splits it by log.
 
     Args:
-        plan: What the columns are for.
-        partition: Of Spark's, to say where a wrong row is.
+        plan: How the columns become records.
+        partition: Number of Spark's partition, for error messages.
     """
 
     def __init__(self, plan: RowPlan, partition: int) -> None:
@@ -160,10 +162,10 @@ class FrameRows:
         self._seen = 0
 
     def split(self, table: Any) -> Iterator[tuple[str, RecordColumns]]:
-        """Path of each log below the archive, and its rows: by number, or in the order given.
+        """For each log, its path in the archive and its rows, by `seq` or in the given order.
 
         Raises:
-            TapewireError: A row cannot be; the message has the column, the row and the value.
+            TapewireError: A row is invalid; the message has the column, the row and the value.
         """
         columns = self._columns(table)
         group, logs = self._logs(table, columns.timestamp_ns)
@@ -180,12 +182,12 @@ class FrameRows:
 
     @staticmethod
     def _order(group: _Array, seq: _Array | None) -> _Array | None:
-        """How to sort rows by log and number; None when they lie so."""
+        """The order that sorts rows by log and `seq`; None if they are sorted."""
         same = group[1:] == group[:-1]
-        lies = bool((group[1:] >= group[:-1]).all())
+        grouped = bool((group[1:] >= group[:-1]).all())
         if seq is None:
-            return None if lies else np.argsort(group, kind="stable")
-        if lies and bool((seq[1:] > seq[:-1])[same].all()):
+            return None if grouped else np.argsort(group, kind="stable")
+        if grouped and bool((seq[1:] > seq[:-1])[same].all()):
             return None
         return np.lexsort((seq, group))
 
@@ -206,20 +208,24 @@ class FrameRows:
             low = np.flatnonzero(flags & 0xFF)
             if len(low):
                 self._refuse(
-                    InvalidOption, "flags", int(low[0]), int(flags[low[0]]), "the low 8 bits are"
+                    InvalidOption,
+                    "flags",
+                    int(low[0]),
+                    int(flags[low[0]]),
+                    "the low 8 bits are reserved",
                 )
         seq = self._integers(table, "seq", 0, 2**63 - 1) if plan.has_seq else None
         return RecordColumns(times, type_ids.astype(np.uint16), flags, payload, seq)
 
     def _logs(self, table: Any, times: _Array) -> tuple[_Array, list[str]]:
-        """A number for each row, and the log that each number means."""
+        """For each row the index of its log, and the paths of the logs."""
         plan = self._plan
         days, group = np.unique(times // DAY_NS, return_inverse=True)
         names: list[tuple[str, ...]] = [(date_of(day).isoformat(),) for day in days.tolist()]
         for key in plan.keys:
-            column = self._present(table, key)
+            column = self._column(table, key)
             encoded = column.dictionary_encode()
-            values = [self._named(key, value, column) for value in encoded.dictionary.to_pylist()]
+            values = [self._names(key, value, column) for value in encoded.dictionary.to_pylist()]
             codes = encoded.indices.to_numpy(zero_copy_only=False)
             pairs, group = np.unique(group * len(values) + codes, return_inverse=True)
             names = [
@@ -230,7 +236,8 @@ class FrameRows:
             _path(dict(zip(("date", *order), name, strict=True)), plan) for name in names
         ]
 
-    def _named(self, key: str, value: str, column: Any) -> tuple[str, ...]:
+    def _names(self, key: str, value: str, column: Any) -> tuple[str, ...]:
+        """The names of the directories that a key, or the name of a log, stands for."""
         try:
             if key != "queue":
                 return (check_name(key, value),)
@@ -241,21 +248,22 @@ class FrameRows:
                 case ["clean", venue, symbol, stream]:
                     return venue, symbol, stream
             raise InvalidName(
-                f"the name of a log does not say where its records belong: queue={value!r:.80}",
-                hint="add the columns venue, symbol and stream, or options of these names",
+                f"the name of a log does not contain venue, symbol and stream: queue={value!r:.80}",
+                hint="add columns or options with these names",
             )
         except InvalidName as error:
             row = self._seen + pc.index(column, value).as_py()
             error.message += f", row={row} of partition {self._partition}"
             raise
 
-    def _present(self, table: Any, name: str) -> Any:
+    def _column(self, table: Any, name: str) -> Any:
+        """A column without nulls."""
         column = table.column(name)
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         if column.null_count:
             row = pc.index(column.is_null(), True).as_py()
-            self._refuse(InvalidMessage, name, row, None, "a record has a value for each")
+            self._refuse(InvalidMessage, name, row, None, "must not be null")
         return column
 
     def _integers(
@@ -266,15 +274,15 @@ class FrameRows:
         most: int,
         error: type[TapewireError] = InvalidMessage,
     ) -> _Array:
-        column = self._present(table, name)
+        column = self._column(table, name)
         values: _Array = column.to_numpy(zero_copy_only=False)
         if len(values) and (int(values.min()) < least or int(values.max()) > most):
             row = int(np.flatnonzero((values < least) | (values > most))[0])
-            self._refuse(error, name, row, int(values[row]), f"it is from {least} to {most}")
+            self._refuse(error, name, row, int(values[row]), f"must be {least} to {most}")
         return values.astype(np.int64) if values.dtype != np.int64 else values
 
     def _binary(self, table: Any, name: str) -> Any:
-        column = plain(self._present(table, name))
+        column = plain(self._column(table, name))
         sizes = pc.binary_length(column)
         longest = pc.max(sizes).as_py()
         if longest is not None and longest > self._plan.max_payload:
@@ -284,15 +292,15 @@ class FrameRows:
                 name,
                 row,
                 f"{longest} bytes",
-                f"these logs take {self._plan.max_payload} bytes",
-                'raise option("segment_bytes", …)',
+                f"the limit is {self._plan.max_payload} bytes",
+                'increase option("segment_bytes", …)',
             )
         return column
 
     def _message(self, table: Any, layout: MessageLayout) -> Any:
         from tapewire.spark.sink.messages import encode
 
-        columns = {field.name: self._present(table, field.name) for field in layout.fields}
+        columns = {field.name: self._column(table, field.name) for field in layout.fields}
         return encode(layout, columns, self._refuse)
 
     def _refuse(
@@ -306,9 +314,9 @@ class FrameRows:
     ) -> NoReturn:
         shown = "null" if value is None else value
         raise error(
-            f"a row cannot be a record: {column}={shown!s:.80} ({why}), "
+            f"a row is not a valid record: {column}={shown!s:.80} ({why}), "
             f"row={self._seen + row} of partition {self._partition}",
-            hint=hint or f"filter or mend such rows: df.where({column!r} …)",
+            hint=hint or f"filter or correct such rows: df.where({column!r} …)",
         )
 
 

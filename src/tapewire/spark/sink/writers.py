@@ -1,8 +1,8 @@
 """The sink: ``df.write.format("tapewire")`` and ``df.writeStream.format("tapewire")``.
 
-Spark makes a writer on the driver, sends it to every task, and gives what the tasks return to a
-writer on the driver again, each time in another process. What must outlive one lies in the archive:
-docs/reference/spark-sink.md tells what happens in which order.
+Spark creates a writer on the driver, sends it to every task, and passes what the tasks return to a
+writer on the driver, each time in a different process. What must outlive a process is stored in the
+archive; docs/reference/spark-sink.md describes the steps.
 """
 
 from __future__ import annotations
@@ -31,29 +31,19 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "Staged", "StreamWriter", "stream_writer", "writer"]
-
-
-def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of ``df.write``."""
-    return BatchWriter(options, schema, overwrite)
-
-
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """The writer of ``df.writeStream``."""
-    return StreamWriter(options, schema, overwrite)
+__all__ = ["BatchWriter", "StreamWriter", "TaskCommit"]
 
 
 @dataclass
-class Staged(WriterCommitMessage):
-    """What a task has staged; the driver gets one of each task that succeeded.
+class TaskCommit(WriterCommitMessage):
+    """What a task has staged; the driver gets one from each task that succeeded.
 
     Attributes:
-        job: Whose folder has the runs.
-        partition: Of the task: rows without numbers are in the order of the partitions.
-        runs: At most one a log.
-        rows: That the task was given.
-        digest: Of these rows; zeros when the batch is not to be recognised.
+        job: Name of the job, whose directory has the runs.
+        partition: Number of Spark's partition, which orders rows without sequence numbers.
+        runs: The staged runs, at most one per log.
+        rows: Number of rows of the task.
+        digest: Digest of these rows; zeros if the batch has no name.
     """
 
     job: str
@@ -64,7 +54,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Sink:
-    """What both writers do: made on the driver, it stages in tasks, and commits on the driver."""
+    """The common part of both writers: stages rows in tasks and commits them on the driver."""
 
     def __init__(
         self, options: Mapping[str, str], schema: StructType, *, overwrite: bool, streaming: bool
@@ -78,25 +68,24 @@ class _Sink:
         self.streaming = streaming
 
     def begin(self) -> str:
-        """Finish what others left, and make the folder of a new job; its name."""
+        """Create the directory of a new job, and finish interrupted ones; return the job's name."""
         archive = Archive(self.options.path)
         archive.check_place()
-        # A query's batches follow each other: one that begins has no other one beside it. Batch
-        # writes of one name may run side by side, each with a batch of its own.
+        # Batches of a query run one after the other, so a new job may remove older ones of its
+        # writer. Batch writes with the same writer may run in parallel: their jobs name no writer.
         job = archive.jobs.create(self.options.writer if self.streaming else None)
         archive.recover(job)
         if self.options.instruments is not None:
             _put_instruments(self.options.instruments, archive)
         return job
 
-    def stage(self, job: str, batches: Iterator[Any]) -> Staged:
-        """In a task: rows into queues of their own."""
+    def stage(self, job: str, batches: Iterator[Any]) -> TaskCommit:
+        """Stage the rows of a task in queues of its own; runs in the task."""
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         attempt = 0 if context is None else context.taskAttemptId()
-        folder = Archive(self.options.path).jobs.folder(job)
         with StagingTask(
-            folder,
+            Archive(self.options.path).jobs.folder(job),
             f"task-{partition}-{attempt}",
             FrameRows(self.plan, partition).split,
             self.plan.staging(self.options.segment_bytes),
@@ -104,18 +93,19 @@ class _Sink:
             for batch in batches:
                 stage.add(batch)
             runs = stage.finish()
-        return Staged(job, partition, runs, stage.records, (stage.digest.one, stage.digest.two))
+        digest = (stage.digest.one, stage.digest.two)
+        return TaskCommit(job, partition, runs, stage.records, digest)
 
-    def commit(self, job: str, batch: str | None, messages: Sequence[Staged | None]) -> None:
-        """On the driver: all of it into the archive, once."""
-        staged = sorted((one for one in messages if one is not None), key=_partition)
+    def commit(self, job: str, batch: str | None, messages: Sequence[TaskCommit | None]) -> None:
+        """Publish the staged rows in the archive, exactly once; runs on the driver."""
+        commits = sorted((one for one in messages if one is not None), key=_partition)
         digest = Digest()
-        for one in staged:
+        for one in commits:
             digest.add(Digest(*one.digest))
         Archive(self.options.path).commit(
             job,
-            [run for one in staged for run in one.runs],
-            rows=sum(one.rows for one in staged),
+            [run for one in commits for run in one.runs],
+            rows=sum(one.rows for one in commits),
             digest=str(digest) if self.keyed else "",
             writer=self.options.writer,
             batch=batch,
@@ -126,8 +116,8 @@ class _Sink:
         )
 
 
-def _partition(staged: Staged) -> int:
-    return staged.partition
+def _partition(commit: TaskCommit) -> int:
+    return commit.partition
 
 
 def _put_instruments(where: str, archive: Archive) -> None:
@@ -135,7 +125,8 @@ def _put_instruments(where: str, archive: Archive) -> None:
     instruments = Instruments.load(os.path.dirname(path) if os.path.isfile(path) else path)
     if instruments.path is None:
         raise InvalidOption(
-            f"there is no instruments.json here or above: instruments={where!r:.80}", path=path
+            f"no instruments.json here or in a parent directory: instruments={where!r:.80}",
+            path=path,
         )
     instruments.save(archive.root)
 
@@ -144,68 +135,68 @@ class BatchWriter(DataSourceArrowWriter):
     """``df.write.format("tapewire")``: modes append and overwrite.
 
     Raises:
-        InvalidOption: An option or a column cannot be.
+        InvalidOption: An option or a column is invalid.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self._sink = _Sink(options, schema, overwrite=overwrite, streaming=False)
         self._job = self._sink.begin()
 
-    def write(self, iterator: Iterator[Any]) -> Staged:
-        """In a task: stage its rows."""
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
+        """Stage the rows of a task; runs in the task."""
         return self._sink.stage(self._job, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver: publish what the tasks staged."""
-        self._sink.commit(self._job, self._sink.options.batch, _ours(messages))
+        """Publish what the tasks staged; runs on the driver."""
+        self._sink.commit(self._job, self._sink.options.batch, _task_commits(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver: take away what the tasks staged."""
+        """Delete what the tasks staged; runs on the driver."""
         Archive(self._sink.options.path).abort(self._job)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream.format("tapewire")``: each micro-batch once, whatever is killed.
+    """``df.writeStream.format("tapewire")``: each micro-batch once, whichever process is killed.
 
-    Spark makes one for the tasks of each micro-batch, and another one to commit it: the job is in
-    what the tasks return.
+    Spark creates one writer for the tasks of each micro-batch and another to commit it, which gets
+    the name of the job from what the tasks return.
 
     Raises:
-        InvalidOption: An option or a column cannot be, or the output mode is complete.
+        InvalidOption: An option or a column is invalid, or the output mode is complete.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise InvalidOption(
-                "a log is appended to: output mode complete would replace it with each batch",
-                hint='outputMode("append")',
+                "output mode complete is not supported: it would replace the logs with each batch",
+                hint='use outputMode("append")',
             )
         self._sink = _Sink(options, schema, overwrite=False, streaming=True)
         self._job: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks: this is when a job begins."""
+        """Begin a job when Spark pickles the writer for the tasks."""
         if self._job is None:
             self._job = self._sink.begin()
         return self.__dict__
 
-    def write(self, iterator: Iterator[Any]) -> Staged:
-        """In a task: stage its rows."""
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
+        """Stage the rows of a task; runs in the task."""
         assert self._job is not None
         return self._sink.stage(self._job, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: publish what the tasks staged."""
-        staged = _ours(messages)
-        job = next((one.job for one in staged if one is not None), None)
+        """Publish what the tasks staged; runs on the driver."""
+        commits = _task_commits(messages)
+        job = next((one.job for one in commits if one is not None), None)
         if job is not None:
-            self._sink.commit(job, str(batchId), staged)
+            self._sink.commit(job, str(batchId), commits)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: take away what the tasks staged."""
-        for job in {one.job for one in _ours(messages) if one is not None}:
+        """Delete what the tasks staged; runs on the driver."""
+        for job in {one.job for one in _task_commits(messages) if one is not None}:
             Archive(self._sink.options.path).abort(job)
 
 
-def _ours(messages: Sequence[WriterCommitMessage | None]) -> list[Staged | None]:
-    return [one for one in messages if one is None or isinstance(one, Staged)]
+def _task_commits(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:
+    return [one for one in messages if one is None or isinstance(one, TaskCommit)]

@@ -1,1 +1,1 @@
-"""Logs as streams: offsets, pinned readers, and books that go on from batch to batch."""
+"""Streaming queries: their position in the logs, their micro-batches, and saved states of books."""

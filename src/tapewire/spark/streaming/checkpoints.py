@@ -1,14 +1,13 @@
-"""Saved states of replayed views: what a micro-batch leaves for the next one.
+"""Saved states of replayed views, from which the next micro-batch continues.
 
-A state is a hint, like a seek index: with it a micro-batch begins where the last one ended; without
-it, or when it is damaged, the batch is rebuilt from an older one or from the log, and has the same
-rows. So nothing here is believed that does not prove itself, and nothing here can make a query
-fail but a folder that cannot be written.
+A state is a hint, like a seek index: with it, a micro-batch starts where the last one ended; if it
+is missing or damaged, an older state or the log is replayed instead, with the same rows. So every
+state is verified when it is loaded, and a query fails only if the directory cannot be written.
 
-A file is ``<folder>/<instrument>-<digest>/<time>-<digest>.state``. The first digest is of the
-instrument and of the query with its options, so that two queries never take each other's; the
-second of the place in the logs that the state belongs to. It appears whole or not at all. Beside
-them lies ``origin.json``: the numbers at which the query has begun.
+A file is ``<directory>/<instrument>-<digest>/<time>-<digest>.state``. The first digest covers the
+instrument and the options of the query, so that queries never load each other's states; the second
+covers the position in the logs. Files appear complete or not at all. ``origin.json`` next to them
+holds the sequence numbers at which the query started.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ from typing import Any, NamedTuple
 
 from tapewire.errors import CorruptMetadata, InvalidOption, TapewireError
 from tapewire.protocol.json_file import Wrong, load, members, parse_checked, short, store
-from tapewire.spark.streaming.offsets import SEQ_MOST
+from tapewire.spark.streaming.offsets import MAX_NEXT_SEQ
 
-__all__ = ["KEPT", "CheckpointMark", "Checkpoints", "FoundCheckpoint", "check_folder"]
+__all__ = ["KEPT", "CheckpointMark", "Checkpoints", "FoundCheckpoint", "check_state_directory"]
 
-KEPT = 2  # states that stay behind the committed place: the newest may turn out to be damaged
+KEPT = 2  # states kept at or before the committed position: the newest may be damaged
 
 _MAGIC = b"tapewire state 1\n"
 _MAX_BYTES = 4 << 30
-_HEADER_MOST = 1 << 20
+_MAX_HEADER_BYTES = 1 << 20
 _ORIGIN = "origin.json"
 _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{16})\.state")
-_REMEDY = "remove it: the state is built again from the log"
+_REMEDY = "remove it: the state is rebuilt from the log"
 _log = logging.getLogger("tapewire.spark")
 
 
 @dataclass(frozen=True)
 class CheckpointMark:
-    """A place in the tape of one instrument.
+    """A position in the timeline of one instrument.
 
     Attributes:
-        time_ns: Rows before this have been given.
-        logs: Name of each of its logs to the number that is read next.
+        time_ns: Rows before this time were returned.
+        logs: Name of each of its logs to the sequence number that is read next.
     """
 
     time_ns: int
@@ -56,38 +55,37 @@ class CheckpointMark:
 
     @property
     def file_name(self) -> str:
-        """Of the state that belongs here."""
+        """File name of the state at this position."""
         text = json.dumps([self.time_ns, sorted(self.logs.items())])
         return f"{self.time_ns:020d}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.state"
 
     def is_before(self, other: CheckpointMark) -> bool:
-        """Whether a state of here can be taken on to there."""
+        """Whether replaying from a state at this position can reach `other`."""
         return self.time_ns <= other.time_ns and all(
             number <= other.logs.get(name, -1) for name, number in self.logs.items()
         )
 
 
-def check_folder(view: str, folder: str | None) -> str:
-    """The folder of a query's states, which its view must have.
+def check_state_directory(view: str, directory: str | None) -> None:
+    """Check the option `state`, which a query over `view` requires.
 
     Raises:
-        InvalidOption: None is given, or it is something else.
+        InvalidOption: It is missing, or the path is not a directory.
     """
-    if folder is None:
+    if directory is None:
         raise InvalidOption(
-            f"a query over {view} needs a folder for the state of its books",
-            hint='give it one that is its own: option("state", DIR)',
+            f"a query over {view} needs a directory for the state of its books",
+            hint='give each query its own: option("state", DIR)',
         )
-    if os.path.lexists(folder) and not os.path.isdir(folder):
+    if os.path.lexists(directory) and not os.path.isdir(directory):
         raise InvalidOption(
-            f"the states of a query need a folder, this is none: state={folder}",
-            hint='name another: option("state", DIR)',
+            f"not a directory: state={directory}",
+            hint='name a directory: option("state", DIR)',
         )
-    return folder
 
 
 class FoundCheckpoint(NamedTuple):
-    """A state that proved itself."""
+    """A state that was loaded and verified."""
 
     mark: CheckpointMark
     state: bytes
@@ -97,25 +95,25 @@ class Checkpoints:
     """The states of one query, for all its instruments.
 
     Args:
-        folder: Where they lie: of this query alone, and seen by all workers.
-        meaning: What a row depends on beside the logs (view, features, levels, …). A state of
-            another meaning is not seen.
-        check: Raises where a state, whole as it is, is of another release.
+        directory: Where the states are stored; all workers must see it.
+        meaning: The options that rows depend on (view, features, levels, …). States saved with
+            other options are ignored.
+        check: Raises if an undamaged state was saved by another release.
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        directory: str | os.PathLike[str],
         meaning: Mapping[str, Any],
         check: Callable[[bytes], object] = len,
     ) -> None:
-        self.folder = Path(os.path.abspath(os.fspath(folder)))
+        self.directory = Path(os.path.abspath(os.fspath(directory)))
         text = json.dumps(meaning, sort_keys=True)
         self._meaning = hashlib.sha256(text.encode()).hexdigest()
         self._check = check
 
     def save(self, unit: str, mark: CheckpointMark, state: bytes) -> Path:
-        """Keep a state: on disk, whole, when this returns. Twice, or by two at once, is fine."""
+        """Save a state durably. Repeated or concurrent calls for the same mark are allowed."""
         header = {
             "unit": unit,
             "meaning": self._meaning,
@@ -128,13 +126,13 @@ class Checkpoints:
             unit, mark.file_name, _MAGIC + json.dumps(header).encode() + b"\n" + state
         )
 
-    def begin(self, unit: str, logs: Mapping[str, int]) -> None:
-        """Note the numbers at which a query begins: without a state it must begin there again."""
+    def save_origin(self, unit: str, logs: Mapping[str, int]) -> None:
+        """Save the sequence numbers at which a query starts: without a state it restarts there."""
         self._store(unit, _ORIGIN, json.dumps(dict(sorted(logs.items()))).encode())
 
-    def began(self, unit: str) -> Mapping[str, int]:
-        """What `begin` has noted; nothing where that is lost."""
-        path = os.fspath(self._of(unit) / _ORIGIN)
+    def load_origin(self, unit: str) -> Mapping[str, int]:
+        """The sequence numbers passed to `save_origin`; empty if the file is lost or damaged."""
+        path = os.fspath(self._directory_of(unit) / _ORIGIN)
 
         def check(document: Any) -> dict[str, int]:
             if not isinstance(document, dict) or not _are_seqs(document.values()):
@@ -142,79 +140,79 @@ class Checkpoints:
             return document
 
         try:
-            return parse_checked(load(path, _HEADER_MOST), path, check, _REMEDY)
+            return parse_checked(load(path, _MAX_HEADER_BYTES), path, check, _REMEDY)
         except FileNotFoundError:
             return {}
         except (TapewireError, OSError) as error:
-            _log.warning("passed over: %s", error)
+            _log.warning("origin ignored: %s", error)
             return {}
 
     def _store(self, unit: str, name: str, content: bytes) -> Path:
-        folder = self._of(unit)
-        # One by one: `parents` would have the user's own open to all.
-        for each in (*reversed(folder.parents), folder):
+        directory = self._directory_of(unit)
+        # One by one: `mkdir(parents=True)` would not apply the mode to parents.
+        for each in (*reversed(directory.parents), directory):
             if not each.is_dir():
                 each.mkdir(mode=0o700, exist_ok=True)
-        path = folder / name
-        # A task that Spark runs a second time writes beside the first: each has its own file.
-        own = f"{path}.{uuid.uuid4().hex}"
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        path = directory / name
+        # Spark may run a task a second time while the first runs: each attempt has its own file.
+        temporary = f"{path}.{uuid.uuid4().hex}"
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            store(own, content, fd)
-            os.replace(own, path)
+            store(temporary, content, fd)
+            os.replace(temporary, path)
             os.fsync(fd)
         finally:
             os.close(fd)
         return path
 
     def find(self, unit: str, mark: CheckpointMark) -> FoundCheckpoint | None:
-        """The latest state at or before a place; None when there is none to be believed."""
+        """The latest valid state at or before a position; None if there is none."""
         for name in reversed(self._names(unit)):
             if int(name[:20]) > mark.time_ns:
                 continue
             try:
-                found = self._load(unit, self._of(unit) / name)
+                found = self._load(unit, self._directory_of(unit) / name)
             except FileNotFoundError:
-                continue  # pruned just now
+                continue  # pruned concurrently
             except (TapewireError, OSError) as error:
-                _log.warning("state passed over: %s", error)
+                _log.warning("state ignored: %s", error)
                 continue
             if found is not None and found.mark.is_before(mark):
                 return found
         return None
 
     def prune(self, unit: str, mark: CheckpointMark) -> FoundCheckpoint | None:
-        """Take away states that nobody asks for once `mark` is committed.
+        """Delete the states that are not needed once `mark` is committed.
 
-        The latest `KEPT` at or before it stay, and all behind it.
+        The latest `KEPT` states at or before it stay, and all after it.
 
         Returns:
-            The oldest that is left to begin from; None: there is none, and whoever loses the newest
-            begins at the start of the log.
+            The oldest of the `KEPT` states; None if there are fewer, so that losing the newest one
+            means to start again at the beginning of the log.
         """
         kept: list[FoundCheckpoint] = []
-        folder = self._of(unit)
+        directory = self._directory_of(unit)
         for name in reversed(self._names(unit)):
-            path = folder / name
+            path = directory / name
             if int(name[:20]) > mark.time_ns:
                 continue
             if len(kept) < KEPT:
-                # What is damaged is no place to begin from, and does not count.
+                # Damaged states do not count.
                 with contextlib.suppress(TapewireError, OSError):
                     found = self._load(unit, path)
                     if found is not None and found.mark.is_before(mark):
                         kept.append(found)
                         continue
             path.unlink(missing_ok=True)
-        self._sweep(folder)
+        self._delete_temporary_files(directory)
         return kept[-1] if len(kept) == KEPT else None
 
     def _load(self, unit: str, path: Path) -> FoundCheckpoint | None:
-        """A checked state; None when it is whole and of another meaning."""
+        """A verified state; None if it is undamaged but was saved with other options."""
         content = load(os.fspath(path), _MAX_BYTES)
-        end = content.find(b"\n", len(_MAGIC), len(_MAGIC) + _HEADER_MOST)
+        end = content.find(b"\n", len(_MAGIC), len(_MAGIC) + _MAX_HEADER_BYTES)
         if not content.startswith(_MAGIC) or end < 0:
-            raise CorruptMetadata("not a state", path=os.fspath(path), hint=_REMEDY)
+            raise CorruptMetadata("not a saved state", path=os.fspath(path), hint=_REMEDY)
         state = content[end + 1 :]
 
         def check(document: Any) -> FoundCheckpoint | None:
@@ -233,11 +231,11 @@ class Checkpoints:
                 raise Wrong(f"logs must have sequence numbers: logs={short(logs)}")
             mark = CheckpointMark(document["time_ns"], logs)
             if document["unit"] != unit or mark.time_ns < 0 or mark.file_name != path.name:
-                raise Wrong(f"it is of another place: unit={short(document['unit'])}")
+                raise Wrong(f"it belongs to another position: unit={short(document['unit'])}")
             if document["bytes"] != len(state):
-                raise Wrong(f"cut short: bytes={len(state)}, expected={document['bytes']}")
+                raise Wrong(f"truncated: bytes={len(state)}, expected={document['bytes']}")
             if document["sha256"] != hashlib.sha256(state).hexdigest():
-                raise Wrong("the checksum is wrong")
+                raise Wrong("checksum mismatch")
             if document["meaning"] != self._meaning:
                 return None
             self._check(state)
@@ -245,31 +243,31 @@ class Checkpoints:
 
         return parse_checked(content[len(_MAGIC) : end], os.fspath(path), check, _REMEDY)
 
-    def _of(self, unit: str) -> Path:
-        """The folder of an instrument: readable, and never a name that leads elsewhere."""
+    def _directory_of(self, unit: str) -> Path:
+        """The directory of an instrument: a readable name that cannot leave `directory`."""
         readable = re.sub(r"[^A-Za-z0-9_-]+", "_", unit)[:64]
         digest = hashlib.sha256(f"{unit}\n{self._meaning}".encode()).hexdigest()[:12]
-        return self.folder / f"{readable}-{digest}"
+        return self.directory / f"{readable}-{digest}"
 
     def _names(self, unit: str) -> list[str]:
         try:
-            names = os.listdir(self._of(unit))
+            names = os.listdir(self._directory_of(unit))
         except FileNotFoundError:
             return []
         return sorted(name for name in names if _NAME.fullmatch(name))
 
-    def _sweep(self, folder: Path) -> None:
-        """Take away what killed tasks left half-written, before the states that are left."""
+    def _delete_temporary_files(self, directory: Path) -> None:
+        """Delete what killed tasks left, if it is older than the oldest state."""
         with contextlib.suppress(FileNotFoundError):
-            names = os.listdir(folder)
+            names = os.listdir(directory)
             oldest = min((name for name in names if _NAME.fullmatch(name)), default="")
             for name in names:
                 if not _NAME.fullmatch(name) and _NAME.match(name) and name < oldest:
-                    (folder / name).unlink(missing_ok=True)
+                    (directory / name).unlink(missing_ok=True)
 
     def __repr__(self) -> str:
-        return f"<Checkpoints in {os.fspath(self.folder)!r}>"
+        return f"<Checkpoints in {os.fspath(self.directory)!r}>"
 
 
 def _are_seqs(values: Iterable[Any]) -> bool:
-    return all(type(value) is int and 0 <= value <= SEQ_MOST for value in values)
+    return all(type(value) is int and 0 <= value <= MAX_NEXT_SEQ for value in values)

@@ -1,15 +1,15 @@
-"""How far a streaming query has come: the offsets that Spark keeps in its checkpoint.
+"""The position of a streaming query: the offsets that Spark stores in its checkpoint.
 
-`Offset` is what the source understands, JSON what the checkpoint holds::
+The source uses `Offset`; the checkpoint holds JSON::
 
     {"v": 1, "view": "records", "logs": {"md": 1200}}
     {"v": 1, "view": "book", "logs": {"…/book": 1200, "…/trades": 88}, "times": {"binance:BTC": 17}}
     {"v": 1, "view": "gaps", "logs": {"md": 1200}, "ledgers": {"md": 3}}
 
-`logs` has of each log the number that is read next. `times` has of each instrument, for the views
-that are replayed, the time up to which rows have been given; `ledgers` of each log, for the view of
-gaps, how many its ledger had told. A checkpoint is a folder of text files that anybody can edit:
-what comes back is checked, to the last member.
+`logs` maps each log to the sequence number that is read next. `times`, for replayed views, maps
+each instrument to the time up to which rows were returned. `ledgers`, for the view `gaps`, maps
+each log to the number of gaps of its ledger that were read. A checkpoint is a directory of text
+files that anyone can edit, so every member is checked when it is read back.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from typing import Any
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
 from tapewire.protocol.json_file import Wrong, members, short
 
-__all__ = ["SEQ_MOST", "Offset"]
+__all__ = ["MAX_NEXT_SEQ", "Offset"]
 
 VERSION = 1
-_MOST = 1_000_000  # logs of one query
-_NAME_MOST = 4096
-SEQ_MOST = 2**63  # behind the last number that fits a BIGINT
-_TIME_MOST = 2**63 - 1
-_REMEDY = "restore the checkpoint from a copy, or begin with a new one"
+_MAX_ENTRIES = 1_000_000  # logs of one query
+_MAX_NAME_CHARACTERS = 4096
+MAX_NEXT_SEQ = 2**63  # after the last sequence number that fits BIGINT
+_MAX_TIME_NS = 2**63 - 1
+_REMEDY = "restore the checkpoint from a copy, or start with a new one"
 
 
 @dataclass(frozen=True)
 class Offset:
-    """A place in all logs of a query.
+    """A position in all logs of a query.
 
     Attributes:
-        view: Of the query: what a number means depends on it.
-        logs: Name of each log to the number that is read next. A log that is not here has not been
-            seen: it is read from its beginning.
-        times: Instrument to the time that its rows are before; of replayed views alone.
-        ledgers: Name of each log to how many gaps of its ledger were read; of gaps alone.
+        view: View of the query, which determines what the other members mean.
+        logs: Name of each log to the sequence number that is read next. A log that is not listed
+            is new: it is read from its beginning.
+        times: Instrument to the time before which its rows were returned; replayed views only.
+        ledgers: Name of each log to the number of gaps of its ledger that were read; `gaps` only.
 
     Example:
         >>> offset = Offset("records", {"md": 12})
@@ -56,7 +56,7 @@ class Offset:
     ledgers: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it. Equal offsets give equal text: Spark compares that."""
+        """The offset as JSON. Equal offsets give equal text, which Spark compares."""
         document: dict[str, Any] = {
             "v": VERSION,
             "view": self.view,
@@ -69,27 +69,27 @@ class Offset:
 
     @classmethod
     def parse(cls, document: Any, view: str) -> Offset:
-        """What a checkpoint says.
+        """The offset that a checkpoint holds.
 
         Args:
             document: Any JSON.
-            view: Of the query that asks.
+            view: View of the query.
 
         Raises:
-            CorruptMetadata: It is no offset of this source, or of a query over another view.
+            CorruptMetadata: The document is not an offset of this source and view.
             UnsupportedVersion: A later release wrote it.
         """
         try:
             return cls._checked(document, view)
         except Wrong as error:
             raise CorruptMetadata(
-                f"the checkpoint has an offset that cannot be: {error}", hint=_REMEDY
+                f"the checkpoint has an invalid offset: {error}", hint=_REMEDY
             ) from None
 
     @classmethod
     def _checked(cls, document: Any, view: str) -> Offset:
         if not isinstance(document, dict):
-            raise Wrong(f"an offset must be an object, it is {short(document)}")
+            raise Wrong(f"an offset must be an object: {short(document)}")
         version = document.get("v")
         if type(version) is int and version > VERSION:
             raise UnsupportedVersion(
@@ -102,16 +102,19 @@ class Offset:
         if version != VERSION:
             raise Wrong(f"no such version: v={short(version)}")
         if document["view"] != view:
-            raise Wrong(f"it is of another view: view={short(document['view'])}, asked={view!r}")
-        logs = _numbers("logs", document["logs"], SEQ_MOST)
-        times = _numbers("times", document.get("times", {}), _TIME_MOST)
-        return cls(view, logs, times, _numbers("ledgers", document.get("ledgers", {}), SEQ_MOST))
+            raise Wrong(
+                f"it belongs to another view: view={short(document['view'])}, query={view!r}"
+            )
+        logs = _checked_integers("logs", document["logs"], MAX_NEXT_SEQ)
+        times = _checked_integers("times", document.get("times", {}), _MAX_TIME_NS)
+        ledgers = _checked_integers("ledgers", document.get("ledgers", {}), MAX_NEXT_SEQ)
+        return cls(view, logs, times, ledgers)
 
     def check_follows(self, start: Offset) -> None:
-        """Refuse a range that goes backwards.
+        """Refuse a range that ends before `start`.
 
         Raises:
-            CorruptMetadata: A log or an instrument is behind where it was, or no longer there.
+            CorruptMetadata: A log or an instrument is before its position in `start`, or missing.
         """
         for what, before, now in (
             ("logs", start.logs, self.logs),
@@ -127,12 +130,13 @@ class Offset:
                     )
 
 
-def _numbers(what: str, table: dict[Any, Any], most: int) -> dict[str, int]:
-    if len(table) > _MOST:
-        raise Wrong(f"too many {what}: {what}={len(table)}, max={_MOST}")
+def _checked_integers(what: str, table: dict[Any, Any], most: int) -> dict[str, int]:
+    if len(table) > _MAX_ENTRIES:
+        raise Wrong(f"too many {what}: {what}={len(table)}, max={_MAX_ENTRIES}")
     for name, number in table.items():
-        if not isinstance(name, str) or not 0 < len(name) <= _NAME_MOST or not name.isprintable():
-            raise Wrong(f"{what} has a name that cannot be: {short(name)}")
+        named = isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARACTERS
+        if not named or not name.isprintable():
+            raise Wrong(f"{what} has an invalid name: {short(name)}")
         if type(number) is not int or not 0 <= number <= most:
-            raise Wrong(f"{what}[{short(name)}] must be a whole number: {short(number)}")
+            raise Wrong(f"{what}[{short(name)}] must be an integer, 0 to {most}: {short(number)}")
     return table

@@ -1,9 +1,9 @@
-"""One micro-batch of one instrument: from where its tape was left to where it goes now.
+"""One micro-batch of one instrument: the rows of its timeline between two positions.
 
-It begins with the state that the micro-batch before has saved. Without that one it takes an older
-one, or the beginning, goes on from there to where it should have begun, and drops the rows on the
-way, which were given before: so it has the same rows, whatever states there are. It opens the logs
-that have something for it, and no others.
+A step starts with the state that the previous micro-batch saved. If that state is missing, the step
+takes an older one, or the beginning, replays from there to its start, and drops the rows on the
+way, which were returned before: so it has the same rows whichever states exist. It opens only the
+logs that it needs.
 """
 
 from __future__ import annotations
@@ -32,25 +32,33 @@ if TYPE_CHECKING:
     from tapewire.replay.row_stream import RowStream
     from tapewire.scan.options import ReadOptions
 
-__all__ = ["ReplayStep", "check_there", "front", "is_grid", "places_in", "read_step", "states_of"]
+__all__ = [
+    "ReplayStep",
+    "check_available",
+    "checkpoints_of",
+    "first_seq_of",
+    "is_grid",
+    "next_seqs",
+    "read_step",
+]
 
 _log = logging.getLogger("tapewire.spark")
 
 
 @dataclass(frozen=True)
 class ReplayStep(InputPartition):
-    """The rows of one unit between two places of its tape.
+    """The rows of one unit between two positions of its timeline.
 
     Attributes:
-        unit: Its name.
-        instrument: Of the unit; None: all that the logs hold.
+        unit: Name of the unit.
+        instrument: Instrument of the unit; None: all that the logs hold.
         paths: Name of each log to its path.
         start: Where the rows begin; None: at the beginning.
         end: Where they end.
-        behind: Logs that have records behind `end`, where rows of a grid ask for them.
-        fronts: Of a step that begins at the beginning: the first number of each log.
-        price_scale: Of prices as decimals.
-        bytes: About how many bytes of log it has.
+        continued: Logs that have records after `end`; needed for rows on a grid.
+        first_seqs: For a step from the beginning: the first sequence number of each log.
+        price_scale: Scale of prices as decimals.
+        bytes: Approximate bytes of log.
     """
 
     unit: str
@@ -58,14 +66,14 @@ class ReplayStep(InputPartition):
     paths: dict[str, str]
     start: CheckpointMark | None
     end: CheckpointMark
-    behind: tuple[str, ...] = ()
-    fronts: Mapping[str, int] = field(default_factory=dict)
+    continued: tuple[str, ...] = ()
+    first_seqs: Mapping[str, int] = field(default_factory=dict)
     price_scale: int = 0
     bytes: int = 0
 
 
-def states_of(options: ReadOptions) -> Checkpoints:
-    """The states of a query: those that were saved with other options are not its own."""
+def checkpoints_of(options: ReadOptions) -> Checkpoints:
+    """The saved states of a query; those saved with other options are ignored."""
     assert options.state is not None
     meaning = {
         name: getattr(options, name)
@@ -78,92 +86,95 @@ def states_of(options: ReadOptions) -> Checkpoints:
 
 
 def read_step(step: ReplayStep, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a step; leaves the state behind them for the next one."""
-    states = states_of(options)
-    with _open(step, step.end, options, _begin(step, options, states)) as stream:
+    """The rows of a step; saves the state at its end for the next one."""
+    checkpoints = checkpoints_of(options)
+    with _open(step, step.end, options, _start(step, options, checkpoints)) as stream:
         for batch in stream:
             yield _shape(batch, step, options)
-        states.save(step.unit, step.end, stream.save())
+        checkpoints.save(step.unit, step.end, stream.save())
 
 
-class _Begin(NamedTuple):
-    """Where a stream begins: the number that each log is read from, and what they had come to."""
+class _ReplayStart(NamedTuple):
+    """Where a replay starts: the sequence number that each log is read from, and the state."""
 
     logs: Mapping[str, int]
     state: bytes | None
 
 
-def _begin(step: ReplayStep, options: ReadOptions, states: Checkpoints) -> _Begin:
-    """The state that the step begins with; built again where it is lost."""
+def _start(step: ReplayStep, options: ReadOptions, checkpoints: Checkpoints) -> _ReplayStart:
+    """The state at the start of the step, rebuilt if it is missing."""
     if step.start is None:
-        states.begin(step.unit, step.fronts)
-        return _Begin(step.fronts, None)
-    fronts = states.began(step.unit)
-    found = states.find(step.unit, step.start)
+        checkpoints.save_origin(step.unit, step.first_seqs)
+        return _ReplayStart(step.first_seqs, None)
+    origin = checkpoints.load_origin(step.unit)
+    found = checkpoints.find(step.unit, step.start)
     if found is not None and found.mark == step.start:
-        return _Begin({**fronts, **places_in(found.state)}, found.state)
-    _log.info("no state of %s at %d: it is built again", step.unit, step.start.time_ns)
-    places = fronts if found is None else {**fronts, **places_in(found.state)}
-    check_there(step, found, places, options)
-    before = _Begin(places, None if found is None else found.state)
+        return _ReplayStart({**origin, **next_seqs(found.state)}, found.state)
+    _log.info("no state of %s at %d: rebuilding it", step.unit, step.start.time_ns)
+    first = origin if found is None else {**origin, **next_seqs(found.state)}
+    check_available(step, found, first, options)
+    before = _ReplayStart(first, None if found is None else found.state)
     with _open(step, step.start, options, before) as stream:
         for _ in stream:
-            pass  # these rows were given before
+            pass  # these rows were returned before
         state = stream.save()
-    states.save(step.unit, step.start, state)
-    return _Begin({**fronts, **places_in(state)}, state)
+    checkpoints.save(step.unit, step.start, state)
+    return _ReplayStart({**origin, **next_seqs(state)}, state)
 
 
-def places_in(state: bytes) -> dict[str, int]:
-    """The number that each log is read from next, of those that were read.
+def next_seqs(state: bytes) -> dict[str, int]:
+    """For each log that a state has read, the sequence number that is read next.
 
-    It may be below what the state's mark says: records in front of the next point of a grid are
-    read when the tape reaches that.
+    It may be lower than in the mark of the state: records before the next grid point are read when
+    the timeline reaches that point.
     """
     found = positions_in(state).items()
     return {name: last + 1 for name, last in found if last is not None}
 
 
-def front(seen: QueueStatus) -> int:
-    """Number of the first record there is."""
-    there = seen.first_available_seq
-    return seen.first_seq if there is None else there
+def first_seq_of(seen: QueueStatus) -> int:
+    """The sequence number of the first record that exists."""
+    available = seen.first_available_seq
+    return seen.first_seq if available is None else available
 
 
-def check_there(
-    step: ReplayStep, found: FoundCheckpoint | None, places: Mapping[str, int], options: ReadOptions
+def check_available(
+    step: ReplayStep, found: FoundCheckpoint | None, first: Mapping[str, int], options: ReadOptions
 ) -> None:
-    """What a state is built again from must be there: else the book would be another one.
+    """Refuse to rebuild a state from incomplete records, which would give another book.
 
     Raises:
-        SegmentMissing: It was retired.
+        SegmentMissing: Records were retired.
     """
     assert step.start is not None
     for name in step.start.logs:
         seen = status(step.paths[name])
-        wanted, there = places.get(name, seen.first_seq), front(seen)
-        # Behind a state, a sparse log may have its next number anywhere.
-        if there <= wanted or (seen.sparse and found is not None):
+        wanted, available = first.get(name, seen.first_seq), first_seq_of(seen)
+        # In a sparse log, any sequence number may follow the last one of a state.
+        if available <= wanted or (seen.sparse and found is not None):
             continue
         missing = SegmentMissing(
-            f"the state of a book is gone, and so is what it was built from: queue={name}, "
-            f"instrument={step.unit}, first_wanted={wanted}, first_there={there}",
+            "the state of a book is missing, and the records to rebuild it from were retired: "
+            f"queue={name}, instrument={step.unit}, first_wanted={wanted}, "
+            f"first_available={available}",
             path=step.paths[name],
-            hint="put the folder of states back, with the options and the release it was written "
-            'by; or begin with a new checkpoint; or by option("on_damage", "skip") with a book '
-            "that waits for a snapshot",
+            hint="restore the directory of states, and the options and the release that wrote it; "
+            'or start with a new checkpoint; or use option("on_damage", "skip"), which continues '
+            "with a book that waits for a snapshot",
         )
-        missing.first_available_seq = there
+        missing.first_available_seq = available
         if options.on_damage == "raise":
             raise missing
         _log.warning("%s", missing)
 
 
-def _open(step: ReplayStep, end: CheckpointMark, options: ReadOptions, begin: _Begin) -> RowStream:
+def _open(
+    step: ReplayStep, end: CheckpointMark, options: ReadOptions, start: _ReplayStart
+) -> RowStream:
     from tapewire.spark.views import book, features
 
     time_to = end.time_ns if options.time_to is None else min(end.time_ns, options.time_to)
-    ends = _ends(step, end, options, begin, time_to)
+    ends = _ends(step, end, options, start, time_to)
     logs = {name: path for name, path in step.paths.items() if name in ends}
     bounds: dict[str, Any] = {
         "logs": logs,
@@ -174,7 +185,7 @@ def _open(step: ReplayStep, end: CheckpointMark, options: ReadOptions, begin: _B
         "seq_to": ends,
         "on_gap": options.on_gap or "resync",
         "skip_damaged": options.on_damage == "skip",
-        "state": begin.state,
+        "state": start.state,
         "finished": step.paths.keys() - ends.keys(),
     }
     if options.seq_from is not None:
@@ -185,42 +196,42 @@ def _open(step: ReplayStep, end: CheckpointMark, options: ReadOptions, begin: _B
 
 
 def _ends(
-    step: ReplayStep, end: CheckpointMark, options: ReadOptions, begin: _Begin, time_to: int
+    step: ReplayStep, end: CheckpointMark, options: ReadOptions, start: _ReplayStart, time_to: int
 ) -> dict[str, int]:
-    """The logs to open, and the number in front of which each is taken to end.
+    """The logs to open, and the sequence number before which reading each of them ends.
 
-    Those that have something to read. For rows on a grid, one of them also shows the record behind,
-    where that tells that the tape has reached `time_to`: points between the two are rows of this
-    step. Where none of them does, another log is opened that has such a record.
+    These are the logs with records to read. For rows on a grid, reading one of them includes the
+    record after its end, if that shows that the timeline has reached `time_to`: the grid points in
+    between are rows of this step. If none of them shows that, another log that does is opened.
     """
     ends = {
-        name: number
-        for name, number in end.logs.items()
-        if name in step.paths and number > begin.logs.get(name, -1)
+        name: seq
+        for name, seq in end.logs.items()
+        if name in step.paths and seq > start.logs.get(name, -1)
     }
     if not is_grid(options):
         return ends
     others = [
         name
-        for name, number in end.logs.items()
-        if name not in ends and (name in step.behind or step.end.logs[name] > number)
+        for name, seq in end.logs.items()
+        if name not in ends and (name in step.continued or step.end.logs[name] > seq)
     ]
     for name in (*ends, *reversed(others)):
-        shown = _shown(step.paths[name], end.logs[name], time_to)
-        if shown > end.logs[name]:
-            return {**ends, name: shown}
+        extended = _extended(step.paths[name], end.logs[name], time_to)
+        if extended > end.logs[name]:
+            return {**ends, name: extended}
     return ends
 
 
 def is_grid(options: ReadOptions) -> bool:
-    """Whether rows stand on points of time, which a tape reaches by a record behind them."""
+    """Whether rows are at grid points, which the timeline reaches with a record after them."""
     return options.sample not in ("event", "trade")
 
 
-def _shown(path: str, end: int, time_to: int) -> int:
-    """The number behind the record at `end`, where that is of `time_to` or later; else `end`.
+def _extended(path: str, end: int, time_to: int) -> int:
+    """The sequence number after the record at `end` if its time is at least `time_to`; else `end`.
 
-    What came to a log since that is of an earlier time is not looked at.
+    A record of an earlier time, appended since, is left for a later step.
     """
     with open_log(path) as reader:
         record = next_record(reader) if seek_seq(reader, end) else None

@@ -1,10 +1,10 @@
-"""How far the tape of an instrument goes: up to a time that all of its logs have reached.
+"""How far the timeline of an instrument is complete, and where a micro-batch of it ends.
 
-The books and trades of an instrument lie in several logs, which are replayed as one tape in the
-order of time. What one log has must wait until the others have come as far: a record of theirs
-could still belong before it. So a tape is cut at a time, its horizon: of each log everything in
-front of the first record that reaches it. Such a cut is one of the merged tape too, and rows come
-out in micro-batches as they do in one pass.
+The books and trades of an instrument are in several logs, which are replayed as one timeline in the
+order of time. Records of one log must wait until the other logs have reached their time, because a
+record of those could still precede them. So a timeline is cut at a time: each log up to, and
+without, its first record that reaches it. Such a cut is also a cut of the merged timeline, so
+micro-batches have the rows of a single pass.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from tapewire.replay.start import first_seq_after, next_record
 from tapewire.scan.damaged import seek_seq
 from tapewire.scan.replay_slices import latest_ns
 from tapewire.scan.slice_reader import SliceDamage, walk
+from tapewire.spark.streaming.batch_limits import UnreadRange
 from tapewire.spark.streaming.checkpoints import CheckpointMark
-from tapewire.spark.streaming.limits import Ahead
 
 if TYPE_CHECKING:
     from tapewire.scan.logs import LogRef
 
-__all__ = ["SeenLog", "end_ns", "next_mark", "reach_ns"]
+__all__ = ["SeenLog", "complete_until_ns", "end_ns", "next_mark"]
 
 
 @dataclass(frozen=True)
 class SeenLog:
-    """One log of an instrument, as it was looked at.
+    """The status of one log of an instrument at one moment.
 
     Attributes:
         log: The log.
-        ahead: What it has that was not read.
-        alive: Somebody writes it.
-        last_ns: Time of its last record; None without one.
+        unread: Its unread records.
+        alive: A process writes to it.
+        last_ns: Time of its last record; None if it has no record.
     """
 
     log: LogRef
-    ahead: Ahead
+    unread: UnreadRange
     alive: bool
     last_ns: int | None
 
 
-def reach_ns(logs: Sequence[SeenLog], max_skew_ns: int | None = None) -> int | None:
-    """The time up to which a tape of several logs is complete; None: nothing is.
+def complete_until_ns(logs: Sequence[SeenLog], max_skew_ns: int | None = None) -> int | None:
+    """The time up to which a timeline of several logs is complete; None: no part of it is.
 
-    As long as one of its logs is being written, every stream of them (book, trades) counts, by its
-    newest log: what it has not yet said may be about any time behind its last record. Once nobody
-    writes any of them, all there is is complete. With `max_skew_ns`, a stream that is so far behind
-    the others is waited for no longer.
+    While a process writes to one of the logs, this is the earliest last time of the streams (book,
+    trades), each represented by its newest log, because the next record of a stream may have any
+    time after its last one. When no process writes to any of them, everything is complete. With
+    `max_skew_ns`, a stream that is this far behind the newest record is no longer waited for.
     """
     if not any(each.alive for each in logs):
         return end_ns(logs)
@@ -59,15 +59,15 @@ def reach_ns(logs: Sequence[SeenLog], max_skew_ns: int | None = None) -> int | N
         key = each.log.stream if each.log.date is not None else each.log.name
         newest[key] = each
     reached = [each.last_ns for each in newest.values() if each.last_ns is not None]
-    said_by_all = min(reached) if len(reached) == len(newest) else None
+    reached_by_all = min(reached) if len(reached) == len(newest) else None
     if max_skew_ns is None or not reached:
-        return said_by_all
+        return reached_by_all
     enough = max(reached) - max_skew_ns
-    return enough if said_by_all is None else max(said_by_all, enough)
+    return enough if reached_by_all is None else max(reached_by_all, enough)
 
 
 def end_ns(logs: Sequence[SeenLog]) -> int | None:
-    """The time behind the latest record of all; None: there is none."""
+    """The time after the latest record of all logs; None: they have no record."""
     times = [_latest_ns(each) for each in logs if each.last_ns is not None]
     return max(times) + 1 if times else None
 
@@ -76,77 +76,78 @@ def next_mark(
     logs: Sequence[SeenLog],
     start: CheckpointMark | None,
     ends: Mapping[str, int],
-    reach: int | None,
-    most_ns: int | None,
+    complete_ns: int | None,
+    end_time_ns: int | None,
     *,
     alone: bool,
 ) -> CheckpointMark | None:
-    """Where the next micro-batch of an instrument ends; None: there is nothing for one.
+    """Where the next micro-batch of an instrument ends; None: there is nothing to read.
 
     Args:
-        logs: Of the instrument.
-        start: Where it begins; None: at the beginning.
-        ends: Of each log, how far the limits of the micro-batch let it go; where they say nothing
-            of a log, nothing of it has to come.
-        reach: What `reach_ns` says of the tape.
-        most_ns: No row of this time or later.
+        logs: The logs of the instrument.
+        start: Where the micro-batch starts; None: at the beginning.
+        ends: For each log, where the limits of the micro-batch end it; a log that is not listed
+            contributes no records.
+        complete_ns: What `complete_until_ns` returned for the timeline.
+        end_time_ns: No row has this time or a later one.
         alone: The instrument has one log, which waits for no other.
     """
-    begin_ns = -1 if start is None else start.time_ns
+    start_ns = -1 if start is None else start.time_ns
     before = {} if start is None else dict(start.logs)
     if alone:
-        return _mark_of_one(logs[0], begin_ns, ends, most_ns)
-    if reach is None:
+        return _mark_of_one(logs[0], start_ns, ends, end_time_ns)
+    if complete_ns is None:
         return None
-    if most_ns is not None:
-        reach = min(reach, most_ns)
-    horizon = min([reach, *_limits(logs, ends)])
+    if end_time_ns is not None:
+        complete_ns = min(complete_ns, end_time_ns)
+    cut_ns = min([complete_ns, *_times_of_limits(logs, ends)])
     first = min((time for each in logs if (time := _first_ns(each)) is not None), default=None)
-    if first is not None and horizon <= first:
-        horizon = min(first + 1, reach)  # more of one time than the limit: they come together
-    if horizon <= begin_ns:
-        waits = reach < begin_ns and any(each.alive for each in logs)
-        if first is None or first >= begin_ns or waits:
+    if first is not None and cut_ns <= first:
+        # More records of one time than the limit allows: all of them are in one micro-batch.
+        cut_ns = min(first + 1, complete_ns)
+    if cut_ns <= start_ns:
+        waits = complete_ns < start_ns and any(each.alive for each in logs)
+        if first is None or first >= start_ns or waits:
             return None
-        horizon = begin_ns + 1  # too late for their time: they come, though nothing newer does
-    places = dict(before)
+        cut_ns = start_ns + 1  # late records are read even if there is nothing newer
+    seqs = dict(before)
     for each in logs:
-        places[each.log.name] = max(before.get(each.log.name, 0), _cut_at(each, horizon))
-    goes_on = any(places[each.log.name] > each.ahead.first for each in logs)
-    return CheckpointMark(horizon, places) if goes_on else None
+        seqs[each.log.name] = max(before.get(each.log.name, 0), _cut_at(each, cut_ns))
+    advances = any(seqs[each.log.name] > each.unread.first for each in logs)
+    return CheckpointMark(cut_ns, seqs) if advances else None
 
 
 def _mark_of_one(
-    seen: SeenLog, begin_ns: int, ends: Mapping[str, int], most_ns: int | None
+    seen: SeenLog, start_ns: int, ends: Mapping[str, int], end_time_ns: int | None
 ) -> CheckpointMark | None:
-    """One log is its own tape: it is cut by number, and nothing has to wait."""
-    ahead = seen.ahead
-    end = ends.get(ahead.name, ahead.first)
-    if most_ns is not None:
-        end = min(end, _cut_at(seen, most_ns))
-    if end <= ahead.first:
+    """The mark of a single log: it is cut by sequence number and waits for no other."""
+    unread = seen.unread
+    end = ends.get(unread.name, unread.first)
+    if end_time_ns is not None:
+        end = min(end, _cut_at(seen, end_time_ns))
+    if end <= unread.first:
         return None
-    clock = _clock_ns(ahead, end)
-    return CheckpointMark(max(begin_ns, 0 if clock is None else clock + 1), {ahead.name: end})
+    latest = _latest_unread_ns(unread, end)
+    return CheckpointMark(max(start_ns, 0 if latest is None else latest + 1), {unread.name: end})
 
 
-def _limits(logs: Sequence[SeenLog], ends: Mapping[str, int]) -> list[int]:
-    """The time at which each log comes to where the limit stops it."""
+def _times_of_limits(logs: Sequence[SeenLog], ends: Mapping[str, int]) -> list[int]:
+    """For each log that the limits cut, the time of the first record after the cut."""
     found = []
     for each in logs:
-        ahead = each.ahead
-        end = ends.get(ahead.name, ahead.first)
-        if end >= ahead.end:
+        unread = each.unread
+        end = ends.get(unread.name, unread.first)
+        if end >= unread.end:
             continue
-        time = _time_at(ahead.path, end)
+        time = _time_at(unread.path, end)
         found += [] if time is None else [time]
     return found
 
 
 def _first_ns(each: SeenLog) -> int | None:
-    """Time of the first record that was not read."""
-    ahead = each.ahead
-    return _time_at(ahead.path, ahead.first) if ahead.end > ahead.first else None
+    """Time of the first unread record."""
+    unread = each.unread
+    return _time_at(unread.path, unread.first) if unread.end > unread.first else None
 
 
 def _time_at(path: str, seq: int) -> int | None:
@@ -156,24 +157,24 @@ def _time_at(path: str, seq: int) -> int | None:
 
 
 def _cut_at(each: SeenLog, time_ns: int) -> int:
-    """Number of the first record at which the log reaches a time; else behind what it has."""
-    if each.ahead.end <= each.ahead.first:
-        return each.ahead.end  # nothing of it is to come: the days of an archive that were read
-    with open_log(each.ahead.path) as reader:
+    """Sequence number of the first record at which the log reaches a time, at most its end."""
+    if each.unread.end <= each.unread.first:
+        return each.unread.end  # avoid opening the days of an archive that were read
+    with open_log(each.unread.path) as reader:
         seq = first_seq_after(reader, time_ns - 1)
-    return each.ahead.end if seq is None else min(seq, each.ahead.end)
+    return each.unread.end if seq is None else min(seq, each.unread.end)
 
 
 def _latest_ns(each: SeenLog) -> int:
-    with open_log(each.ahead.path) as reader:
+    with open_log(each.unread.path) as reader:
         return latest_ns(reader, each.last_ns or 0)
 
 
-def _clock_ns(ahead: Ahead, end: int) -> int | None:
-    """The latest time of the records from `ahead.first` up to `end`."""
+def _latest_unread_ns(unread: UnreadRange, end: int) -> int | None:
+    """The latest time of the records from `unread.first` up to `end`."""
     latest: int | None = None
-    with open_log(ahead.path) as reader:
-        seek_seq(reader, ahead.first)
+    with open_log(unread.path) as reader:
+        seek_seq(reader, unread.first)
         for batch in walk(reader, SliceDamage(skip=True)):
             inside = batch.timestamp_ns[batch.seq < end]
             if not len(inside):

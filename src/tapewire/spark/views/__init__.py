@@ -1,13 +1,8 @@
-"""What a row can be. A view is a module with three functions; `find` imports it by name.
+"""The views of the source: what a row is. A view is a module with the functions of `View`.
 
-```python
-def schema(options, logs) -> Sequence[ViewColumn]: ...             # all its columns
-def plan(options, logs, wanted) -> list[InputPartition]: ...   # parts with `bytes`, in order
-def read(part, options) -> Iterator[pa.RecordBatch]: ...       # options.columns, in that order
-```
-
-`schema` and `plan` run where the query is planned, `read` in an executor. A part reads the same
-rows however often and wherever it is read: streaming makes its own parts and reads them by `read`.
+`schema` and `plan` run where the query is planned, `read` in an executor. A part always has the
+same rows, wherever and however often it is read. Streaming plans parts of its own and reads them
+with `read`.
 """
 
 from __future__ import annotations
@@ -29,18 +24,18 @@ __all__ = ["View", "find"]
 
 
 class View(Protocol):
-    """What the module of a view has."""
+    """The functions of a view's module."""
 
     def schema(self, options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[ViewColumn]:
         """All columns of the view."""
         ...
 
     def plan(self, options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Any]:
-        """Parts that together are the range, in order."""
+        """About `wanted` parts that together cover the range, in order; each has `bytes`."""
         ...
 
     def read(self, part: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        """The rows of one part, with the columns of `options.columns`."""
+        """The rows of one part, with the columns of `options.columns` in that order."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The view `book`: the best levels, a row where `sample` makes one."""
+"""The view `book`: the best levels of the book, one row per sample."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ FIXED = (
     ViewColumn("size_scale", sql.IntegerType()),
 )
 SIDES = ("bid", "ask")
-# Spark's name of what a list holds.
+# Spark's name for the items of a list.
 _ELEMENT = "element"
 
 
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[ViewColumn]:
-    """Time, instrument and trust, then the levels: lists, or with `flat` a column each."""
-    look_back_ns((), options.sample)  # raises where that is none
+    """Time, instrument and `trusted`, then the levels: lists, or with `flat` a column each."""
+    look_back_ns((), options.sample)  # raises if `sample` is invalid
     units = units_of(options, logs)
     kinds = ["price", "size"]
     if any(unit.instrument is not None and unit.instrument.book_mode == "l3" for unit in units):
@@ -71,7 +71,7 @@ def _list_name(side: str, kind: str) -> str:
 
 
 def _scale(options: ReadOptions, units: Sequence[LogUnit]) -> int:
-    """The largest scale of prices of all instruments that a query can meet."""
+    """The largest price scale of the instruments of a query."""
     return max(
         (
             price_scale(options, unit.logs)
@@ -84,7 +84,7 @@ def _scale(options: ReadOptions, units: Sequence[LogUnit]) -> int:
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[ReplaySlice]:
-    """Slices of time of each instrument."""
+    """Time slices of each instrument."""
     units = units_of(options, logs)
     scale = _scale(options, units) if options.prices == "decimal" else 0
     return replay_slices.plan(options, units, wanted, 0, price_scale=scale)
@@ -100,18 +100,18 @@ def read(part: ReplaySlice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
 
 
 def open_stream(options: ReadOptions, **bounds: Any) -> BookStream:
-    """The stream of rows over these logs; `shape` makes Spark's columns of its batches."""
+    """Open the stream of rows over these logs; `shape` converts its batches for Spark."""
     orders = any("_orders" in name for name in options.columns or ())
     return BookStream(levels=options.levels, sample=options.sample, orders=orders, **bounds)
 
 
 def shape(batch: pa.RecordBatch, options: ReadOptions, scale: int) -> pa.RecordBatch:
-    """A batch of `open_stream` with the columns that `options.columns` names.
+    """Convert a batch of `open_stream` to the columns in `options.columns`.
 
     Args:
         batch: The rows.
-        options: With the columns.
-        scale: Of prices as decimals.
+        options: The options, with `columns`.
+        scale: Scale of prices as decimals.
     """
     assert options.columns is not None
     made = _Levels(batch, scale if options.prices == "decimal" else None)
@@ -121,17 +121,17 @@ def shape(batch: pa.RecordBatch, options: ReadOptions, scale: int) -> pa.RecordB
 
 
 def _unsliced(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows in buffers that hold no others: lists are put together out of their buffers."""
-    whole = all(
+    """The same rows in buffers without other rows, because `_Levels` uses the buffers of lists."""
+    complete = all(
         column.offset == 0
         and (not pa.types.is_list(column.type) or len(column.values) == column.offsets[-1].as_py())
         for column in batch.columns
     )
-    return batch if whole else batch.take(pa.array(np.arange(batch.num_rows)))
+    return batch if complete else batch.take(pa.array(np.arange(batch.num_rows)))
 
 
 class _Levels:
-    """The columns of a batch, made when they are asked for."""
+    """The columns of a batch, converted on request."""
 
     def __init__(self, batch: pa.RecordBatch, decimals: int | None) -> None:
         self._batch = _unsliced(batch)
@@ -144,7 +144,7 @@ class _Levels:
             return timestamps(batch["timestamp_ns"].to_numpy())
         if name == "seq":
             seq = batch["seq"]
-            if seq.null_count:  # a grid has none
+            if seq.null_count:  # rows on a grid have no sequence number
                 return pa.nulls(len(seq), pa.int64())
             return bigint("seq", seq.to_numpy(), "book")
         if name in batch.schema.names:
@@ -158,14 +158,14 @@ class _Levels:
         return pa.Array.from_buffers(of, len(lists), lists.buffers()[:2], 0, children=[values])
 
     def _flat(self, name: str, level: int) -> pa.Array:
-        """One level of every row; null where there are not so many."""
+        """One level of every row; null in rows with fewer levels."""
         ends = self._batch[name].offsets.to_numpy()
         at = ends[:-1] + level
         values = self._of(name)
         return values.take(pa.array(np.minimum(at, len(values)), mask=at >= ends[1:]))
 
     def _of(self, name: str) -> pa.Array:
-        """All levels of a column, one behind the other; of prices as they are asked for."""
+        """The items of all lists of a column, concatenated; prices as integers or decimals."""
         if name not in self._values:
             values = self._batch[name].values
             if self._decimals is not None and name.endswith("_prices"):

@@ -1,4 +1,4 @@
-"""The view `features`: numbers out of books and trades, a row where `sample` makes one."""
+"""The view `features`: values computed from books and trades, one row per sample."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FIXED = (
     ViewColumn("venue", sql.StringType()),
     ViewColumn("symbol", sql.StringType()),
 )
-# Of features that take a span, where none is named.
+# For features over a span, if the option `features` names none.
 DEFAULT_SPAN = "1m"
 
 
 def names_of(options: ReadOptions) -> tuple[str, ...]:
-    """The features that are asked for; else every one there is, with `levels` and over a minute."""
+    """The requested features; by default all of them, with `levels` levels and over one minute."""
     if options.features is not None:
         return options.features
     return tuple(
@@ -44,17 +44,17 @@ def names_of(options: ReadOptions) -> tuple[str, ...]:
 
 
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[ViewColumn]:
-    """Time and instrument, then a double each, null where a feature has no value."""
+    """Time and instrument, then a DOUBLE for each feature, null where it has no value."""
     names = names_of(options)
-    look_back_ns(names, options.sample)  # raises where a name or the sample is none
+    look_back_ns(names, options.sample)  # raises if a name or `sample` is invalid
     for name in names:
         if name in {column.name for column in FIXED}:
-            raise InvalidOption(f"a column is named twice: features={name!r}")
+            raise InvalidOption(f"a feature has the name of another column: features={name!r}")
     return (*FIXED, *(ViewColumn(name, sql.DoubleType(), nullable=True) for name in names))
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[ReplaySlice]:
-    """Slices of time of each instrument."""
+    """Time slices of each instrument."""
     look_back = look_back_ns(names_of(options), options.sample)
     return replay_slices.plan(options, units_of(options, logs), wanted, look_back)
 
@@ -70,7 +70,7 @@ def read(part: ReplaySlice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
 
 
 def open_stream(options: ReadOptions, **bounds: Any) -> FeatureStream:
-    """The stream of rows over these logs; `shape` makes Spark's columns of its batches."""
+    """Open the stream of rows over these logs; `shape` converts its batches for Spark."""
     names = names_of(options)
     if options.columns is not None:
         names = tuple(name for name in names if name in options.columns) or names[:1]
@@ -78,7 +78,7 @@ def open_stream(options: ReadOptions, **bounds: Any) -> FeatureStream:
 
 
 def shape(batch: pa.RecordBatch, options: ReadOptions) -> pa.RecordBatch:
-    """A batch of `open_stream` with the columns that are asked for."""
+    """Convert a batch of `open_stream` to the requested columns."""
     names = options.columns or [column.name for column in schema(options, ())]
     columns = [
         timestamps(batch["timestamp_ns"].to_numpy()) if name == "timestamp" else batch[name]

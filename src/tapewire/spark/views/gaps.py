@@ -1,11 +1,11 @@
-"""The view `gaps`: what is missing in the logs, as `tapewire.scan.gaps` finds it."""
+"""The view `gaps`: what is missing in the logs; `tapewire.scan.gaps` finds it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tapewire.scan.gaps import plan, read
+from tapewire.scan.gaps import SCHEMA, plan, read
 from tapewire.spark.reading import schemas
 
 if TYPE_CHECKING:
@@ -16,5 +16,5 @@ __all__ = ["plan", "read", "schema"]
 
 
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
-    """The fields of a gap in the ledger, and the log."""
-    return schemas.GAPS
+    """The log, then the fields of a gap in the ledger."""
+    return schemas.from_arrow(SCHEMA)

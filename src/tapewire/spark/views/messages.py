@@ -1,10 +1,10 @@
-"""The view `messages`: the fields of one registered message, a row a record of its type."""
+"""The view `messages`: the fields of one registered message, one row per record of its type."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,26 +58,26 @@ _ARROW = {
 
 
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
-    """Number and time of the record, then the fields; those of the message keep their names.
+    """Sequence number, time and log of the record, then the fields, which keep their names.
 
     Raises:
-        InvalidOption: No log knows the message.
-        InvalidMessage: Versions have fields of one name and different types.
+        InvalidOption: The message is not defined for any log.
+        InvalidMessage: Versions have fields with the same name and different types.
     """
     return _Message.of(options, logs).columns
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Slice]:
-    """Slices at entries of the seek index."""
+    """Slices of the logs, cut at entries of the seek index."""
     refuse_unknown_symbols(options, logs)
     return slices.plan(logs, options, wanted)
 
 
 def read(part: Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The messages of a slice, those of each version by its own layout."""
+    """The messages of a slice, each decoded with the layout of its version."""
     type_id, layouts = _layouts_of(part.log.path, options.type or "", options.module)
     if type_id is None:
-        return  # this log has never had it
+        return  # the message is not defined for this log
     found = _Message(type_id, layouts)
     names = options.columns or [column.name for column in found.columns]
     for batch in batches(part, options):
@@ -93,7 +93,7 @@ def read(part: Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
 
 
 def _runs(rows: RowColumns) -> Iterator[tuple[int, RowColumns]]:
-    """Rows of one size at a time, in order: versions differ in size."""
+    """Runs of rows of equal payload size, in order: versions differ in size."""
     if not rows.rows:
         return
     sizes = lengths(rows.payload_views)
@@ -115,7 +115,7 @@ class _Columns:
         self._options = options
 
     def made(self, names: Sequence[str]) -> pa.RecordBatch:
-        """The asked columns."""
+        """The columns called `names`."""
         return pa.record_batch([self._column(name) for name in names], names=list(names))
 
     def _column(self, name: str) -> pa.Array:
@@ -124,7 +124,7 @@ class _Columns:
             return self._rows.column(own)
         field = self._fields.get(name)
         if field is None:
-            return pa.nulls(self._rows.rows)  # this version does not have it
+            return pa.nulls(self._rows.rows)  # this version lacks the field
         return _field_column(field, self._values[name], self._rows)
 
 
@@ -139,16 +139,16 @@ def _field_column(field: Field, values: np.ndarray[Any, Any], rows: RowColumns) 
         return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets, data])
     flat = np.ascontiguousarray(values).reshape(-1)
     if name == "bool8":
-        made = pa.array(flat.view("u1") != 0)  # any byte but 0, as `decode` has it
+        made = pa.array(flat.view("u1") != 0)  # any byte but 0 is true, as in `decode`
     elif name == "u64":
-        each = max(1, len(flat) // max(1, len(values)))  # numbers of a row
+        each = max(1, len(flat) // max(1, len(values)))  # items per row
         made = bigint(field.name, flat, rows.queue, lambda i: rows.seq_of(i // each))
     else:
         made = pa.array(flat.astype(_ARROW[name]))
     if not field.type.array:
         return made
     offsets = pa.array(np.arange(len(values) + 1, dtype="i4") * np.int32(field.type.count))
-    element = pa.field("element", made.type, nullable=False)  # as Spark calls it
+    element = pa.field("element", made.type, nullable=False)  # Spark's name
     return pa.ListArray.from_arrays(offsets, made, pa.list_(element))
 
 
@@ -163,20 +163,20 @@ def _text_column(field: Field, values: np.ndarray[Any, Any], rows: RowColumns) -
                 raise CorruptRecord(
                     f"a text is not UTF-8: field={field.name}, queue={rows.queue}, "
                     f"seq={rows.seq_of(i)} ({error.reason})",
-                    hint="leave the field out by columns=, or read the payload",
+                    hint="omit the field with option columns, or read the payload",
                 ) from None
         raise
 
 
 class _Message:
-    """All versions of a message that some logs have, as one table."""
+    """All versions of a message as one table."""
 
     def __init__(self, type_id: int, layouts: Sequence[MessageLayout]) -> None:
         self.type_id = type_id
         self.layouts = sorted(layouts, key=lambda layout: layout.version)
         self.by_size = {layout.size: layout for layout in self.layouts}
         fields: dict[str, Field] = {}
-        for layout in reversed(self.layouts):  # the newest gives the order
+        for layout in reversed(self.layouts):  # fields in the order of the newest version
             for field in layout.fields:
                 known = fields.setdefault(field.name, field)
                 if known.type != field.type:
@@ -188,7 +188,8 @@ class _Message:
         common = set(fields)
         for layout in self.layouts:
             common &= {field.name for field in layout.fields}
-        # As `tapewire export` has it: a field keeps its name, the record's own gives way.
+        # If a field has the name of a record's column, that column is renamed, as in
+        # `tapewire export`.
         self.record_names = {f"record_{n}" if n in fields else n: n for n in _RECORD}
         record = {column.name: column for column in schemas.RECORDS}
         self.columns = (
@@ -203,16 +204,16 @@ class _Message:
         )
 
     def wrong_size(self, size: int) -> TapewireError:
-        """The error for a payload of no version."""
+        """The error for a payload with the size of no version."""
         if self.layouts:
             return registry.wrong_size(size, self.layouts)
         return InvalidMessage(
-            f"the log's types.json does not have it: type_id=0x{self.type_id:04X}"
+            f"the message is not in the log's types.json: type_id=0x{self.type_id:04X}"
         )
 
     @classmethod
     def of(cls, options: ReadOptions, logs: Sequence[LogRef]) -> _Message:
-        """The message in all logs together; each must agree with the others."""
+        """The message as defined for all these logs, whose definitions must agree."""
         found: dict[int, MessageLayout] = {}
         type_ids: set[int] = set()
         for log in logs:
@@ -223,69 +224,70 @@ class _Message:
                     raise InvalidMessage(
                         f"logs disagree on version {layout.version} of {layout.name}",
                         path=log.path,
-                        hint="read them apart",
+                        hint="read the logs separately",
                     )
             if type_id is not None:
                 type_ids.add(type_id)
         if not found:
             raise InvalidOption(
-                f"no log knows this message: type={options.type}",
+                f"no such message: type={options.type}",
                 path=logs[0].path if logs else None,
-                hint="give its name or id as types.json has it, or name the module that defines "
-                "it by option module",
+                hint="give the name or id that is in types.json, or the module that defines the "
+                "message with option module",
             )
         if len(type_ids) > 1:
-            ids = ", ".join(f"0x{type_id:04X}" for type_id in sorted(type_ids))
-            raise InvalidOption(
-                f"several types have this name: type={options.type}", hint=f"use {ids}"
-            )
+            raise _ambiguous(options.type or "", type_ids)
         return cls(type_ids.pop(), list(found.values()))
 
 
 def _layouts_of(
     path: str, wanted: str, module: str | None
 ) -> tuple[int | None, list[MessageLayout]]:
-    """Type id and versions of a message: of a module, of market data, of the log's types.json."""
+    """Type id and versions of a message, from a module, market data and the log's types.json."""
     if module is not None:
         try:
             importlib.import_module(module)
         except ImportError as error:
             raise InvalidOption(
-                f"the module cannot be imported where the query runs: module={module} ({error})",
+                f"cannot import the module: module={module} ({error})",
                 hint="install it in the environment of driver and workers",
             ) from error
     known = types_file.read(path)
-    number = _number(wanted)
-    if number is None:
+    type_id = _parse_type_id(wanted)
+    if type_id is None:
         ids = {layout.type_id for layout in known if layout.name == wanted}
         if not ids:
             ids = {cls.type_id for cls in _defined(module) if cls.layout().name == wanted}
         if len(ids) > 1:
-            texts_ = ", ".join(f"0x{type_id:04X}" for type_id in sorted(ids))
-            raise InvalidOption(
-                f"several types have this name: type={wanted}", path=path, hint=f"use {texts_}"
-            )
+            raise _ambiguous(wanted, ids, path)
         if not ids:
             return None, []
-        number = ids.pop()
-    versions = {layout.version: layout for layout in known if layout.type_id == number}
-    for version, cls in registry.known(number).items():
+        type_id = ids.pop()
+    versions = {layout.version: layout for layout in known if layout.type_id == type_id}
+    for version, cls in registry.known(type_id).items():
         versions.setdefault(version, cls.layout())
-    return number, list(versions.values())
+    return type_id, list(versions.values())
 
 
-def _number(text: str) -> int | None:
+def _parse_type_id(text: str) -> int | None:
     try:
         return int(text, 0)
     except ValueError:
         return None
 
 
-def _defined(module: str | None) -> Iterator[Any]:
-    """Messages that have a name without a types.json: market data, and those of the module.
+def _ambiguous(wanted: str, type_ids: Iterable[int], path: str | None = None) -> InvalidOption:
+    ids = ", ".join(f"0x{type_id:04X}" for type_id in sorted(type_ids))
+    return InvalidOption(
+        f"several types have this name: type={wanted}", path=path, hint=f"use {ids}"
+    )
 
-    Not whatever else this process has imported: another one, which reads, may have other messages
-    of that name, or none.
+
+def _defined(module: str | None) -> Iterator[Any]:
+    """The messages that are known without a types.json: market data, and those of the module.
+
+    Others that this process has imported are left out: the executor that reads may have different
+    messages of that name, or none.
     """
     yield from market.MESSAGES.values()
     if module is not None:

@@ -1,4 +1,4 @@
-"""The view `records`: what a reader reads, a row a record."""
+"""The view `records`: one row per record, as a reader returns it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["plan", "read", "refuse_unknown_symbols", "schema"]
 
 
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
-    """The columns of a record, whatever the logs."""
+    """The columns of a record, the same for all logs."""
     return schemas.RECORDS
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Slice]:
-    """Slices at entries of the seek index."""
+    """Slices of the logs, cut at entries of the seek index."""
     refuse_unknown_symbols(options, logs)
     return slices.plan(logs, options, wanted)
 
 
 def read(part: Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice; payloads are copied when they are asked for, and only then."""
+    """The rows of a slice; payloads are copied only if the column is requested."""
     names = options.columns or [column.name for column in schemas.RECORDS]
     types = None if options.types is None else np.array(options.types, "u2")
     for batch in batches(part, options):
@@ -46,15 +46,15 @@ def read(part: Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
 
 
 def refuse_unknown_symbols(options: ReadOptions, logs: Sequence[LogRef]) -> None:
-    """Raise where symbols are chosen and a log does not say by its path whose it is."""
+    """Raise if `symbols` is given and the path of a log does not contain its symbol."""
     if options.symbols is None:
         return
     for log in logs:
         if log.symbol is None:
             raise InvalidOption(
-                f"the records of this log do not say their symbol: queue={log.name}, "
+                f"the path of a log does not contain its symbol: queue={log.name}, "
                 f"view={options.view}",
                 path=log.path,
-                hint="symbols chooses among logs of one symbol each; refine this one first, or "
-                "leave symbols out",
+                hint="symbols selects among logs of one symbol each: refine this log first, or "
+                "omit symbols",
             )

@@ -1,4 +1,4 @@
-"""The view `trades`: every `TradeTick` of the logs, with the names of its instrument."""
+"""The view `trades`: every `TradeTick` of the logs, with venue and symbol of its instrument."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LAYOUT = TradeTick.layout()
 
 
 def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.ViewColumn]:
-    """The columns of a trade; a price is DECIMAL where `prices` asks for that."""
+    """The columns of a trade; `price` is DECIMAL with `prices=decimal`."""
     if options.prices == "scaled":
         return schemas.TRADES
     price = schemas.ViewColumn("price", sql.DecimalType(38, price_scale(options, logs)))
@@ -38,12 +38,12 @@ def schema(options: ReadOptions, logs: Sequence[LogRef]) -> Sequence[schemas.Vie
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Slice]:
-    """Slices at entries of the seek index."""
+    """Slices of the logs, cut at entries of the seek index."""
     return slices.plan(logs, options, wanted)
 
 
 def read(part: Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The trades of a slice; a DECIMAL has the scale of its own batch, and is brought to one."""
+    """The trades of a slice; a DECIMAL has the scale of its batch, which the caller converts."""
     names = options.columns or tuple(column.name for column in schemas.TRADES)
     instruments = InstrumentNames(part.log, options)
     for batch in batches(part, options):
@@ -64,14 +64,14 @@ class _Ticks:
         self._options = options
         chosen = batch.type_id == TRADE_TICK
         sizes = lengths(batch.to_arrow().column("payload"))
-        wrong = chosen & (sizes != _LAYOUT.size)
-        if wrong.any():
-            error = registry.wrong_size(int(sizes[wrong][0]), [_LAYOUT])
-            refuse_rows(error, RowColumns(batch, queue, wrong), options)
-            chosen &= ~wrong
+        invalid = chosen & (sizes != _LAYOUT.size)
+        if invalid.any():
+            error = registry.wrong_size(int(sizes[invalid][0]), [_LAYOUT])
+            refuse_rows(error, RowColumns(batch, queue, invalid), options)
+            chosen &= ~invalid
         rows = RowColumns(batch, queue, chosen)
         ticks = structs(rows.payload_views, _LAYOUT.dtype)
-        # A few markets, many trades: names are looked up once a market.
+        # There are few markets and many trades: look up the names once per market.
         ids = np.stack([ticks["market_id"].astype("u8"), ticks["symbol_hash"]], axis=1)
         markets, self._market = np.unique(ids, axis=0, return_inverse=True)
         self._market = self._market.reshape(-1)
@@ -125,7 +125,7 @@ def _looked_up(indices: _Array, texts: list[str]) -> pa.Array:
 
 
 def _sides(makers: _Array) -> pa.Array:
-    """The side of the aggressor: of the one who did not rest in the book."""
+    """The side of the aggressor, whose order did not rest in the book."""
     indices = pa.array(
         np.where(makers == Maker.SELLER, 0, 1).astype("i4"),
         mask=(makers != Maker.SELLER) & (makers != Maker.BUYER),

@@ -12,13 +12,13 @@ from tests.support.replayed_streams import ONE, VIEWS, options_of, same, write_d
 
 
 def in_days(seed, days, each=60):
-    """A tape in equal parts, by day."""
+    """Events in equal parts, by day."""
     tape = sorted(random_tape(seed, each * days), key=lambda event: event.time)
     return {day + 1: tape[each * day : each * day + each] for day in range(days)}
 
 
 @pytest.mark.parametrize(("view", "sample"), VIEWS)
-def test_a_day_behind_a_missing_one_begins_anew_as_in_a_batch(tmp, view, sample):
+def test_the_day_after_a_missing_one_starts_a_new_timeline_as_in_a_batch(tmp, view, sample):
     root, days = tmp / "archive", in_days(4, 5)
     asked = options_of(view, sample, root)
     query = MicroBatches(root, state=tmp / "state", **asked)
@@ -32,29 +32,29 @@ def test_a_day_behind_a_missing_one_begins_anew_as_in_a_batch(tmp, view, sample)
 
 
 @pytest.mark.parametrize(("view", "sample"), [("book", "event"), ("features", "100ms")])
-def test_a_missing_day_that_comes_later_goes_on_from_the_one_before_it(tmp, view, sample):
+def test_a_missing_day_that_appears_later_continues_the_day_before_it(tmp, view, sample):
     root, days = tmp / "archive", in_days(5, 4)
     asked = options_of(view, sample, root)
     query = MicroBatches(root, state=tmp / "state", max_rows=20, **asked)
 
-    def in_one_go(some):
-        folder = root / "v1" / ONE.venue / ONE.symbol / f"2026-01-0{some}"
-        return batch(folder, partitions=1, **asked)
+    def one_pass(some):
+        path = root / "v1" / ONE.venue / ONE.symbol / f"2026-01-0{some}"
+        return batch(path, partitions=1, **asked)
 
     write_days(root, {1: days[1], 3: days[3]})
-    ends = [0, in_one_go("1").num_rows, query.run().rows.num_rows]
+    ends = [0, one_pass("1").num_rows, query.run().rows.num_rows]
     before = len(query.batches)
     for day in (2, 4):
         write_days(root, {day: days[day]})
         ends.append(query.run().rows.num_rows)
-        assert len(query.batches) > before + 1, "not all at once, as what is late would be"
+        assert len(query.batches) > before + 1, "late records would be in one micro-batch"
         before = len(query.batches)
     first, third, second, fourth = (query.rows[low:high] for low, high in pairwise(ends))
-    parts = [in_one_go("[12]"), in_one_go("[34]")]
+    parts = [one_pass("[12]"), one_pass("[34]")]
     same(pa.concat_tables([first, second, third, fourth]), pa.concat_tables(parts))
 
 
-def test_days_that_are_taken_away_when_they_were_read_do_not_come_again(tmp):
+def test_a_day_that_is_removed_after_it_was_read_is_not_returned_again(tmp):
     root, days = tmp / "archive", in_days(6, 4)
     asked = options_of("book", "event", root)
     query = MicroBatches(root, state=tmp / "state", **asked)

@@ -1,4 +1,4 @@
-"""Streaming messages, trades and gaps: the rows of a batch, in micro-batches."""
+"""Streaming messages, trades and gaps: micro-batches have the rows of a batch."""
 
 import contextlib
 import copy
@@ -55,8 +55,8 @@ def test_trades_in_micro_batches_are_those_of_a_batch(tmp):
     assert query.column("price") == [10_000 + n for n in range(100)]
 
 
-def holed(tmp, holes=(5, 17, 30)):
-    """A log of 40 records of which some numbers are missing, before each of the holes three."""
+def with_gaps(tmp, holes=(5, 17, 30)):
+    """A log of sequence numbers below 40, of which three are missing at each of `holes`."""
     runs, first = [], 0
     for hole in (*holes, 40):
         runs.append(crafted.numbered(first, hole - first))
@@ -64,47 +64,47 @@ def holed(tmp, holes=(5, 17, 30)):
     return crafted.write(tmp, *runs)
 
 
-def told(query):
+def reported(query):
     found = zip(query.column("kind"), query.column("first"), query.column("seq"), strict=True)
     return sorted(found, key=str)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 12, 1000])
-def test_gaps_are_found_once_wherever_micro_batches_end(tmp, limit):
-    queue = holed(tmp)
+def test_gaps_are_returned_once_wherever_micro_batches_end(tmp, limit):
+    queue = with_gaps(tmp)
     query = MicroBatches(queue, view="gaps", reader="q", state=tmp / "state", max_rows=limit).run()
-    assert [row[:2] for row in told(query)] == [("record", 17), ("record", 30), ("record", 5)]
+    assert [row[:2] for row in reported(query)] == [("record", 17), ("record", 30), ("record", 5)]
     assert query.rows.equals(batch(queue, view="gaps"))
 
 
-def test_gaps_that_the_ledger_tells_late_come_late_and_once(tmp):
-    queue = holed(tmp)
+def test_gaps_that_the_ledger_reports_later_are_returned_later_and_once(tmp):
+    queue = with_gaps(tmp)
     venue = Gap("venue", "okx", "BTC", "book", 11, 14, 3, 2000, "numbers skip", "untrusted")
     query = MicroBatches(queue, view="gaps", reader="q", state=tmp / "state", max_rows=12).run()
     assert len(query.column("kind")) == 3
     GapLedger(queue).add(venue)
     query.run()
-    assert told(query)[-1] == ("venue", 11, 3)
+    assert reported(query)[-1] == ("venue", 11, 3)
     GapLedger(queue).add(replace(venue, action="resynced"))
     GapLedger(queue).add(Gap("record", "", "", "", 5, 7, 8, 1, "lost in a crash", "resynced"))
     query.run()
-    assert len(query.column("kind")) == 4  # both were told before
+    assert len(query.column("kind")) == 4  # both were reported before
     GapLedger(queue).add(replace(venue, first=20, last=21))
     query.run()
-    assert told(query)[-1] == ("venue", 20, 3)
+    assert reported(query)[-1] == ("venue", 20, 3)
 
 
-def test_gaps_of_records_that_the_ledger_tells_first_are_its_own(tmp):
-    queue = holed(tmp)
+def test_for_gaps_that_the_ledger_reports_first_its_row_is_returned(tmp):
+    queue = with_gaps(tmp)
     GapLedger(queue).add(Gap("record", "", "", "", 17, 19, 20, 1, "lost in a crash", "resynced"))
     query = MicroBatches(queue, view="gaps", reader="q", state=tmp / "state", max_rows=4).run()
     assert sorted(query.column("first")) == [5, 17, 30]
     assert "lost in a crash" in query.column("cause")
 
 
-def test_killed_anywhere_gaps_are_told_once(tmp):
+def test_after_kills_at_any_point_gaps_are_returned_once(tmp):
     rng = random.Random(3)
-    queue = holed(tmp)
+    queue = with_gaps(tmp)
     query = MicroBatches(queue, view="gaps", reader="q", state=tmp / "state", max_rows=3)
     killed = 0
     for round_ in range(60):
@@ -115,15 +115,15 @@ def test_killed_anywhere_gaps_are_told_once(tmp):
             killed += 1
     assert killed > 10
     query.run()
-    firsts = [row[:2] for row in told(query)]
+    firsts = [row[:2] for row in reported(query)]
     assert len(set(firsts)) == len(firsts) == 63
 
 
-# ---- gaps of the venue's numbers, which no ledger tells ------------------------------------------
+# ---- gaps of the venue's sequence numbers that are in no ledger ----------------------------------
 
 
 def write_lossy(queue, seed, count=400):
-    """Books that lose diffs, get snapshots early and late, and events that cannot be read."""
+    """Write books that lose diffs, with early and late snapshots, and events that are invalid."""
     rng = random.Random(seed)
     feeds = [L2Feed(one, seed=rng.random()) for one in (BTC, ETH)]
     Instruments([BTC, ETH]).save(queue.parent)
@@ -138,9 +138,9 @@ def write_lossy(queue, seed, count=400):
             elif chance < 0.08 and late is not None:
                 payload, late = late.snapshot(time), None
             elif chance < 0.10:
-                payload = bytes(feed.diff(time))[:-1]  # not a message after all
+                payload = bytes(feed.diff(time))[:-1]  # an invalid message
             else:
-                feed.update += rng.randrange(1, 4) if chance > 0.94 else 0  # lost on the way
+                feed.update += rng.randrange(1, 4) if chance > 0.94 else 0  # lost diffs
                 payload = feed.diff(time)
             if rng.random() < 0.1:
                 late = copy.deepcopy(feed)
@@ -163,7 +163,7 @@ def test_gaps_of_the_venue_are_those_of_a_batch_wherever_micro_batches_end(tmp, 
     query = MicroBatches(queue, view="gaps", reader="q", state=tmp / "state", **asked)
     while not query.offsets or query.offsets[-1]["logs"]["md"] < asked.get("seq_to", 400):
         query.options["max_rows"] = str(rng.choice([1, 2, 7, 60]))
-        # Whatever becomes of the states, and of the driver.
+        # The driver may be killed, and the states lost.
         with contextlib.suppress(Killed):
             query.run(lambda point, number: rng.random() < 0.1)
         if rng.random() < 0.3:
@@ -172,7 +172,7 @@ def test_gaps_of_the_venue_are_those_of_a_batch_wherever_micro_batches_end(tmp, 
     assert rows_of(query.rows) == rows_of(expected)
 
 
-def test_a_gap_of_the_venue_that_the_ledger_tells_later_is_told_once(tmp):
+def test_a_gap_of_the_venue_that_the_ledger_reports_later_is_returned_once(tmp):
     queue = tmp / "md"
     write_lossy(queue, 1)
     expected = rows_of(batch(queue, view="gaps"))
@@ -181,12 +181,12 @@ def test_a_gap_of_the_venue_that_the_ledger_tells_later_is_told_once(tmp):
     assert GapLedger(queue).read()
     query.run()
     assert rows_of(query.rows) == expected
-    # And where it has told first, it is the ledger's.
+    # If the ledger reports a gap first, its row is returned.
     other = MicroBatches(queue, view="gaps", reader="r", state=tmp / "state", max_rows=50).run()
     assert rows_of(other.rows) == rows_of(batch(queue, view="gaps"))
 
 
-def test_each_micro_batch_of_gaps_replays_its_own_records(tmp, monkeypatch):
+def test_each_micro_batch_of_gaps_replays_only_its_own_records(tmp, monkeypatch):
     write_lossy(tmp / "md", 1)
     counts = []
     save = RowStream.save
@@ -195,7 +195,7 @@ def test_each_micro_batch_of_gaps_replays_its_own_records(tmp, monkeypatch):
     assert counts == [50] * 8
 
 
-def test_gaps_need_a_folder_for_the_state_of_books(tmp):
+def test_gaps_need_a_directory_for_the_state_of_books(tmp):
     write_lossy(tmp / "md", 1, 5)
     with pytest.raises(InvalidOption, match=r'option\("state", DIR\)'):
         MicroBatches(tmp / "md", view="gaps", reader="q").run()

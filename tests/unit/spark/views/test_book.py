@@ -1,4 +1,4 @@
-"""Columns of the view `book`, made of rows as the replay gives them."""
+"""Columns of the view `book`, converted from rows of the replay."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tapewire.spark.views import book
 
 @pytest.fixture(scope="module")
 def rows(module_tmp):
-    """A batch of rows of a book."""
+    """A batch of rows of one book."""
     write_archive(module_tmp, 31, 200)
     logs = sorted(path.parent for path in module_tmp.rglob("book/control.meta"))[:1]
     with BookStream(logs, levels=3, snapshots=False) as stream:
@@ -31,7 +31,7 @@ def rows(module_tmp):
     ids=["lists", "decimals", "flat"],
 )
 @pytest.mark.parametrize(("start", "count"), [(0, 30), (7, 30), (50, 1000), (20, 0)])
-def test_rows_of_a_slice_are_those_of_the_whole(rows, prices, names, start, count):
+def test_the_rows_of_a_slice_are_a_slice_of_the_rows(rows, prices, names, start, count):
     options = ReadOptions(view="book", levels=3, prices=prices, columns=names)
     expected = book.shape(rows, options, 4).slice(start, count)
     found = book.shape(rows.slice(start, count), options, 4)

@@ -19,7 +19,7 @@ def defined(version=1, **fields):
 def write(path, *found):
     with tw.open_publisher(path, segment_bytes=1 << 20, index_stride=4) as writer:
         for each in found:
-            if type(each) is tuple:  # a message is one, too
+            if type(each) is tuple:  # isinstance() is true for messages too
                 writer.append(*each)
             else:
                 writer.append_message(each)
@@ -27,7 +27,7 @@ def write(path, *found):
 
 
 def forget():
-    """As in an executor: nobody has imported the messages there."""
+    """Unregister the messages, which are not imported in an executor."""
     from tapewire.protocol import registry
 
     for cls in registry.known(0x2001).values():
@@ -59,7 +59,7 @@ def test_every_kind_of_field_becomes_its_column(tmp):
     )
 
 
-def test_text_keeps_zeros_inside_and_loses_those_behind(tmp):
+def test_text_keeps_inner_zeros_and_loses_trailing_ones(tmp):
     fill = defined(text=tw.char[4])
     write(tmp / "q", fill("a"), (0x2001, b"a\0b\0"), fill(""), fill("abcd"))
     assert table(tmp / "q", view="messages", type="Fill").column("text").to_pylist() == [
@@ -85,21 +85,21 @@ def test_a_number_that_does_not_fit_raises(tmp):
     assert len(table(tmp / "q", view="messages", type="Fill", columns="seq")) == 1
 
 
-def test_a_number_that_does_not_fit_is_told_with_its_record(tmp):
+def test_the_error_for_a_number_that_does_not_fit_names_its_record(tmp):
     fill = defined(ids=tw.u64[3])
     write(tmp / "q", (9, b"other"), fill((1, 2, 3)), (9, b"other"), fill((4, 5, 2**63)))
     with pytest.raises(tw.InvalidMessage, match=f"ids={2**63}, queue=q, seq=3"):
         table(tmp / "q", view="messages", type="Fill")
 
 
-def test_a_field_keeps_its_name_and_the_records_own_gives_way(tmp):
+def test_a_field_keeps_its_name_and_the_column_of_the_record_is_renamed(tmp):
     write(tmp / "q", defined(timestamp_ns=tw.u64)(5))
     found = table(tmp / "q", view="messages", type="Fill")
     assert found.column_names[:2] == ["seq", "record_timestamp_ns"]
     assert found.column("timestamp_ns").to_pylist() == [5]
 
 
-def test_versions_come_together_with_nulls_for_what_one_does_not_have(tmp):
+def test_versions_are_read_together_with_nulls_for_missing_fields(tmp):
     old = defined(1, price=tw.i64)
     write(tmp / "q", old(1), old(2))
     new = defined(2, price=tw.i64, size=tw.i64)
@@ -111,7 +111,7 @@ def test_versions_come_together_with_nulls_for_what_one_does_not_have(tmp):
     assert found.schema.field("size").nullable
 
 
-def test_logs_with_other_versions_are_read_together(tmp):
+def test_logs_with_different_versions_are_read_together(tmp):
     write(tmp / "bus" / "a", defined(1, price=tw.i64)(1))
     forget()
     write(tmp / "bus" / "b", defined(2, price=tw.i64, size=tw.i64)(2, 20))
@@ -136,9 +136,9 @@ def test_a_log_that_never_had_the_message_has_no_rows(tmp):
     assert table(tmp / "bus", view="messages", type="Fill").column("queue").to_pylist() == ["b"]
 
 
-def test_an_unknown_message_is_told(tmp):
+def test_an_unknown_message_is_reported(tmp):
     write(tmp / "q", (9, b"x"))
-    with pytest.raises(tw.InvalidOption, match=r"no log knows this message: type=Fill .*module"):
+    with pytest.raises(tw.InvalidOption, match=r"no such message: type=Fill .*module"):
         table(tmp / "q", view="messages", type="Fill")
 
 
@@ -148,7 +148,7 @@ def test_a_record_that_is_not_the_message_raises(tmp):
         table(tmp / "q", view="messages", type="Fill")
 
 
-def test_a_record_that_is_not_the_message_is_left_out_when_asked(tmp, caplog):
+def test_a_record_that_is_not_the_message_is_skipped_on_request(tmp, caplog):
     fill = defined(n=tw.i64)
     write(tmp / "q", fill(1), (0x2001, b"short"), fill(2))
     found = table(tmp / "q", view="messages", type="Fill", on_damage="skip")
@@ -156,13 +156,13 @@ def test_a_record_that_is_not_the_message_is_left_out_when_asked(tmp, caplog):
     assert "seq=1" in caplog.text
 
 
-def test_text_that_is_none_raises_with_its_place(tmp):
+def test_the_error_for_invalid_text_names_its_record(tmp):
     write(tmp / "q", defined(text=tw.char[4])("ok"), (0x2001, b"\xff\xfe\0\0"))
     with pytest.raises(tw.CorruptRecord, match="not UTF-8: field=text, queue=q, seq=1"):
         table(tmp / "q", view="messages", type="Fill")
 
 
-def test_a_module_can_define_what_no_types_json_has(tmp, monkeypatch):
+def test_a_module_can_define_a_message_that_is_in_no_types_json(tmp, monkeypatch):
     (tmp / "fills_of_a_test.py").write_text(
         textwrap.dedent("""
         import tapewire as tw
@@ -178,7 +178,7 @@ def test_a_module_can_define_what_no_types_json_has(tmp, monkeypatch):
     del sys.modules["fills_of_a_test"]
 
 
-def test_a_module_that_is_not_there_is_told(tmp):
+def test_a_missing_module_is_reported(tmp):
     write(tmp / "q", (9, b"x"))
     with pytest.raises(tw.InvalidOption, match=r"module=no_such_module .*install it"):
         table(tmp / "q", view="messages", type="Fill", module="no_such_module")
@@ -199,19 +199,19 @@ def test_the_columns_do_not_depend_on_rows(tmp):
     assert [column.name for column in messages.schema(asked, logs)][-1] == "n"
 
 
-def test_a_name_is_what_the_log_says_whatever_else_has_it(tmp):
+def test_a_name_in_the_types_json_of_the_log_has_precedence(tmp):
     write(tmp / "q", defined(n=tw.i64)(7))
     tw.message(0x2002)(type("Fill", (), {"__annotations__": {"other": tw.i32}}))
     found = table(tmp / "q", view="messages", type="Fill")
     assert found.column("n").to_pylist() == [7]
 
 
-def test_a_name_is_not_what_else_this_process_has_imported(tmp):
-    """An executor has not, and would read other records, or none."""
+def test_a_name_is_not_that_of_another_imported_message(tmp):
+    """An executor has not imported it, and would read other records, or none."""
     tw.message(0x2002)(type("Fill", (), {"__annotations__": {"other": tw.i32}}))
     bus = tmp / "bus"
     write(bus / "a", defined(n=tw.i64)(7))
     write(bus / "b", (0x2002, bytes(4)))
     assert table(bus, view="messages", type="Fill").column("n").to_pylist() == [7]
-    with pytest.raises(tw.InvalidOption, match="no log knows this message: type=Fill"):
+    with pytest.raises(tw.InvalidOption, match="no such message: type=Fill"):
         table(bus / "b", view="messages", type="Fill")

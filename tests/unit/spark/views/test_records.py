@@ -14,7 +14,7 @@ def one_queue(tmp, payloads, **options):
     return tmp / "q"
 
 
-def test_a_row_has_all_that_a_record_has(tmp):
+def test_a_row_has_all_fields_of_a_record(tmp):
     queue = one_queue(tmp, [b"hello"])
     [row] = table(queue).to_pylist()
     assert row.pop("timestamp").isoformat() == "2023-11-14T22:13:20.123456+00:00"
@@ -35,14 +35,14 @@ def test_types_and_flags_have_sixteen_bits(tmp):
     assert (row["type_id"], row["flags"]) == (0xFFFE, 0xFF00)
 
 
-def test_columns_come_as_asked(tmp):
+def test_columns_have_the_requested_order(tmp):
     queue = one_queue(tmp, [b"a", b"b"])
     found = table(queue, columns="queue,payload,seq")
     assert found.column_names == ["queue", "payload", "seq"]
     assert found.to_pylist()[1] == {"queue": "q", "payload": b"b", "seq": 1}
 
 
-def test_without_the_payload_none_is_copied(tmp, monkeypatch):
+def test_payloads_are_copied_only_if_requested(tmp, monkeypatch):
     queue = one_queue(tmp, [bytes(1000)] * 50)
     monkeypatch.setattr(columns.RowColumns, "payload_views", property(lambda self: 1 / 0))
     assert len(table(queue, columns="seq,timestamp,type_id,flags,queue")) == 50
@@ -73,30 +73,30 @@ def test_a_batch_has_at_most_65536_rows(tmp):
     assert [len(batch) for batch in batches] == [65536, 4464]
 
 
-def test_the_last_number_that_fits_is_read(tmp):
+def test_the_largest_sequence_number_that_fits_is_read(tmp):
     queue = one_queue(tmp, [b"a", b"b"], first_seq=2**63 - 2)
     assert table(queue).column("seq").to_pylist() == [2**63 - 2, 2**63 - 1]
 
 
-def test_a_number_that_does_not_fit_raises(tmp):
+def test_a_sequence_number_that_does_not_fit_raises(tmp):
     queue = one_queue(tmp, [b"a", b"b"], first_seq=2**63 - 1)
     with pytest.raises(tw.InvalidMessage, match=rf"seq={2**63}, queue=q; leave the column out"):
         table(queue)
 
 
-def test_a_number_that_nobody_asks_for_need_not_fit(tmp):
+def test_a_sequence_number_that_is_not_requested_need_not_fit(tmp):
     queue = one_queue(tmp, [b"a", b"b"], first_seq=2**63 - 1)
     assert table(queue, columns="payload", partitions=2).column(0).to_pylist() == [b"a", b"b"]
 
 
-def test_logs_follow_each_other_by_name(tmp):
+def test_logs_are_read_in_the_order_of_their_names(tmp):
     for name in ("b", "a"):
         with tw.open_publisher(tmp / "bus" / name, segment_bytes=1 << 20) as writer:
             writer.append(1, name.encode())
     assert table(tmp / "bus").column("queue").to_pylist() == ["a", "b"]
 
 
-def test_symbols_choose_among_logs_of_one_symbol_each(tmp):
+def test_symbols_select_logs_of_one_symbol_each(tmp):
     layout = bus.ArchiveLayout(tmp)
     for symbol in ("BTC", "ETH"):
         with tw.open_publisher(
@@ -106,13 +106,13 @@ def test_symbols_choose_among_logs_of_one_symbol_each(tmp):
     assert table(tmp, symbols="ETH").column("payload").to_pylist() == [b"ETH"]
 
 
-def test_symbols_of_a_log_that_does_not_say_them_are_refused(tmp):
+def test_symbols_are_refused_if_the_path_of_a_log_has_none(tmp):
     queue = one_queue(tmp, [b"a"])
-    with pytest.raises(tw.InvalidOption, match="do not say their symbol: queue=q, view=records"):
+    with pytest.raises(tw.InvalidOption, match="contain its symbol: queue=q, view=records"):
         table(queue, symbols="ETH")
 
 
-def test_columns_are_of_the_types_that_spark_has(tmp):
+def test_columns_have_the_types_of_spark(tmp):
     found = table(one_queue(tmp, [b"a"])).schema
     assert found.field("payload").type == pa.binary()
     assert found.field("type_id").type == pa.int32()

@@ -39,7 +39,7 @@ def queue(tmp):
     )
 
 
-def test_a_trade_has_all_that_the_message_has(queue):
+def test_a_trade_has_all_fields_of_the_message(queue):
     first = table(queue, view="trades").to_pylist()[0]
     first.pop("timestamp")
     assert first == {
@@ -60,23 +60,23 @@ def test_a_trade_has_all_that_the_message_has(queue):
     }
 
 
-def test_the_side_is_that_of_who_did_not_rest(queue):
+def test_the_side_is_that_of_the_aggressor(queue):
     assert table(queue, view="trades").column("side").to_pylist() == ["sell", "buy", None]
 
 
-def test_a_maker_that_means_nothing_is_no_side(tmp):
+def test_an_unknown_maker_gives_a_null_side(tmp):
     Instruments([BTC]).save(tmp)
     write(tmp / "q", replace(tick(BTC, 1), is_buyer_maker=77))
     assert table(tmp / "q", view="trades").column("side").to_pylist() == [None]
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_symbols_choose_rows_of_a_log_of_many(queue, partitions):
+def test_symbols_select_rows_of_a_log_of_many_symbols(queue, partitions):
     found = table(queue, view="trades", symbols="okx:ETH-USDT", partitions=partitions)
     assert found.column("seq").to_pylist() == [2, 3]
 
 
-def test_prices_come_as_decimals_of_the_largest_scale(queue):
+def test_decimal_prices_have_the_largest_scale(queue):
     found = table(queue, view="trades", prices="decimal", columns="price")
     assert str(found.schema.field("price").type) == "decimal128(38, 2)"
     assert found.column("price").to_pylist() == [
@@ -106,14 +106,14 @@ def test_decimals_without_instruments_are_refused(tmp):
         table(tmp / "q", view="trades", prices="decimal")
 
 
-def test_an_unknown_instrument_raises_with_the_remedy(tmp):
+def test_the_error_for_an_unknown_instrument_names_it_and_the_queue(tmp):
     write(tmp / "q", tick(BTC, 1))
     with pytest.raises(UnknownInstrument, match=f"market_id={BTC.market_id}, .*queue=q"):
         table(tmp / "q", view="trades")
 
 
 @pytest.mark.parametrize("where", ["known", "known/instruments.json"])
-def test_instruments_may_lie_elsewhere(tmp, where):
+def test_instruments_may_be_stored_elsewhere(tmp, where):
     (tmp / "known").mkdir()
     Instruments([BTC]).save(tmp / "known")
     write(tmp / "bus" / "q", tick(BTC, 1))
@@ -121,7 +121,7 @@ def test_instruments_may_lie_elsewhere(tmp, where):
     assert found.column("symbol").to_pylist() == ["BTC-USDT"]
 
 
-def test_instruments_that_are_not_there_are_refused(tmp):
+def test_missing_instruments_are_refused(tmp):
     write(tmp / "bus" / "q", tick(BTC, 1))
     with pytest.raises(tw.InvalidOption, match=r"instruments must be an instruments\.json"):
         table(tmp / "bus", view="trades", instruments=tmp / "none.json")
@@ -133,14 +133,14 @@ def test_the_path_of_a_log_names_its_instrument(tmp):
     assert table(tmp, view="trades").column("venue").to_pylist() == ["okx"]
 
 
-def test_the_path_of_a_log_does_not_name_another_ones(tmp):
+def test_the_path_of_a_log_does_not_name_another_instrument(tmp):
     where = bus.ArchiveLayout(tmp).log("okx", "ETH-USDT", "2026-01-31", "trades")
     write(where, tick(BTC, 1))
     with pytest.raises(UnknownInstrument):
         table(tmp, view="trades")
 
 
-def test_a_record_that_is_no_trade_raises(tmp):
+def test_a_record_with_an_invalid_size_raises(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         writer.append(market.TRADE_TICK, b"short")
     with pytest.raises(tw.CorruptRecord, match="not the message it says it is: queue=q, seq=0"):
@@ -148,8 +148,8 @@ def test_a_record_that_is_no_trade_raises(tmp):
     assert len(table(tmp / "q", view="trades", on_damage="skip")) == 0
 
 
-def test_a_trade_is_of_whom_its_hash_names_as_in_a_replay(tmp):
-    """Ids are given by a file, and another file may have given one to another instrument."""
+def test_the_hash_of_a_trade_determines_its_instrument_as_in_a_replay(tmp):
+    """Ids are assigned by a file, and another file may assign one to another instrument."""
     taken = Instrument("cme", "GOLD", 2, 2, 1, BTC.market_id)
     Instruments([taken]).save(tmp)
     write(tmp / "q", tick(BTC, 1))
@@ -160,10 +160,10 @@ def test_a_trade_is_of_whom_its_hash_names_as_in_a_replay(tmp):
     assert table(where, view="trades").column("symbol").to_pylist() == ["BTC-USDT"]
 
 
-def test_strangers_do_not_matter_to_who_names_others(tmp):
+def test_unknown_instruments_do_not_matter_if_symbols_selects_others(tmp):
     Instruments([BTC]).save(tmp)
     write(tmp / "q", tick(BTC, 1), tick(ETH, 2), tick(BTC, 3))
     found = table(tmp / "q", view="trades", symbols="BTC-USDT")
     assert found.column("price").to_pylist() == [1, 3]
-    with pytest.raises(UnknownInstrument):  # it may be the one
+    with pytest.raises(UnknownInstrument):  # the unknown one may be it
         table(tmp / "q", view="trades", symbols="ETH-USDT")

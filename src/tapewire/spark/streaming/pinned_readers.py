@@ -1,9 +1,9 @@
-"""The pinned readers of a streaming query: retention waits for what its checkpoint has not.
+"""The pinned readers of a streaming query: retention keeps what its checkpoint has not committed.
 
-The process on the driver that plans the query holds one named reader in each queue, under the name
-that the query gives itself. The name is locked while that process lives, so that two queries of one
-name are told; its position stays when the query stops, so that nothing is retired before it comes
-back. It moves forward by `release` alone, which is told what the checkpoint has committed.
+The process on the driver that plans the query holds one named reader in each queue; the option
+`reader` gives the name. The name is locked while that process runs, so a second query with the
+same name is refused. The position stays when the query stops, so that nothing is retired before it
+runs again. Only `release` moves it forward, to what the checkpoint has committed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["PinnedReaders"]
 
 _log = logging.getLogger("tapewire.spark")
 
-# The process of a query that was stopped or killed a moment ago is still going.
-PATIENCE_S = 5.0
+# The process of a query that was stopped or killed a moment ago may still hold the name.
+NAME_TIMEOUT_S = 5.0
 
 
 class PinnedReaders:
@@ -42,74 +42,74 @@ class PinnedReaders:
         [('my-query', True, 2)]
     """
 
-    def __init__(self, name: str, *, patience_s: float | None = None) -> None:
+    def __init__(self, name: str, *, timeout_s: float | None = None) -> None:
         self.name = check_name("reader", name)
-        self._patience_s = PATIENCE_S if patience_s is None else patience_s
+        self._timeout_s = NAME_TIMEOUT_S if timeout_s is None else timeout_s
         self._readers: dict[str, Reader] = {}
 
     def holds(self, log: str) -> bool:
-        """Whether there is one in this log."""
+        """Whether a reader is open in this log."""
         return log in self._readers
 
     def hold(self, log: str, path: str, seq: int) -> None:
-        """Keep what this log has from `seq` on; what it had kept before stays kept.
+        """Keep the records of this log from `seq` on, and those that were kept before.
 
-        A position that the name has from an earlier run may be behind `seq`, since the last batch
-        of a run is never committed, and stays there; it may be ahead of it, where an older
-        checkpoint was put back, and goes back.
+        If the name has a position from an earlier run, it may be before `seq`, because the last
+        micro-batch of a run is never committed; then it stays. If it is after `seq`, an older
+        checkpoint was restored; then it moves back.
 
         Raises:
-            ReaderAlreadyActive: Another query, or whoever else, holds this name.
+            ReaderAlreadyActive: Another process holds this name.
         """
         if log in self._readers:
             return
         if seq > 0 and self.name not in [each.name for each in status(path).readers]:
             _log.warning(
-                "the checkpoint knows this queue, which does not know its reader: reader=%r was "
-                "removed, or it is another queue of that name [%s]",
+                "the checkpoint has a position in this queue, but the queue has no such reader: "
+                "reader=%r; it was removed, or this is another queue of the same name [%s]",
                 self.name,
                 path,
             )
         reader = self._open(path)
         try:
             committed = reader.committed
-            if _stands(reader, seq):
+            if _can_seek(reader, seq):
                 if committed is None or reader.position < committed:
                     reader.commit()
             elif committed is None:
-                reader.commit()  # at the front: rather too much is kept than too little
+                reader.commit()  # at the beginning: keep too much rather than too little
         except BaseException:
             reader.close()
             raise
         self._readers[log] = reader
 
     def release(self, logs: Mapping[str, int]) -> None:
-        """Let go what is below these numbers: the checkpoint has it. Never goes back."""
+        """Allow retention of records below these sequence numbers. Never moves back."""
         for log, seq in logs.items():
             reader = self._readers.get(log)
             if reader is None:
                 continue
             committed = reader.committed
-            if _stands(reader, seq) and (committed is None or reader.position > committed):
+            if _can_seek(reader, seq) and (committed is None or reader.position > committed):
                 reader.commit()
 
     def _open(self, path: str) -> Reader:
-        deadline = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + self._timeout_s
         while True:
             try:
                 return open_subscriber(path, self.name, start="earliest", pinned=True)
             except ReaderAlreadyActive as error:
                 if time.monotonic() > deadline:
                     raise ReaderAlreadyActive(
-                        f"another query reads by this name: reader={self.name!r}",
+                        f"another query uses this reader name: reader={self.name!r}",
                         path=path,
-                        hint="stop it, or give this query a name of its own: "
-                        'option("reader", NAME); each needs its own checkpoint too',
+                        hint="stop it, or give this query its own name: "
+                        'option("reader", NAME); each query also needs its own checkpoint',
                     ) from error
                 time.sleep(0.02)
 
     def close(self) -> None:
-        """Give the names free; the positions stay. Closing twice is fine."""
+        """Release the names; the positions stay. Closing again has no effect."""
         while self._readers:
             self._readers.popitem()[1].close()
 
@@ -123,8 +123,8 @@ class PinnedReaders:
         return f"<PinnedReaders {self.name!r} in {len(self._readers)} queues>"
 
 
-def _stands(reader: Reader, seq: int) -> bool:
-    """Whether the reader could be put there: not where its segment is damaged or gone."""
+def _can_seek(reader: Reader, seq: int) -> bool:
+    """Seek; False if the segment is damaged or missing."""
     try:
         reader.seek_seq(seq)
     except UNREACHABLE:

@@ -1,16 +1,16 @@
-"""Pinned readers of a query: what is kept, what is let go, and when."""
+"""Pinned readers of a query: what is kept, what is released, and when."""
 
 import pytest
 
 import tapewire as tw
 from tapewire.errors import InvalidName, ReaderAlreadyActive
 from tapewire.queue import status
-from tapewire.spark.streaming.pinned import PinnedReaders
+from tapewire.spark.streaming.pinned_readers import PinnedReaders
 
 
 @pytest.fixture
 def queue(tmp):
-    """100 records, seven a segment."""
+    """100 records, seven per segment."""
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         for _ in range(100):
             writer.append(1, bytes(1000))
@@ -23,7 +23,7 @@ def next_seq(queue):
     return reader.next_seq
 
 
-def test_it_keeps_from_the_beginning_and_lets_go_what_is_committed(queue):
+def test_everything_is_kept_until_it_is_released(queue):
     with PinnedReaders("q") as pins:
         pins.hold("md", queue, 0)
         assert next_seq(queue) == 0
@@ -33,7 +33,7 @@ def test_it_keeps_from_the_beginning_and_lets_go_what_is_committed(queue):
         assert status(queue).readers[0].lag_records == 0
 
 
-def test_it_never_goes_back_by_a_release(queue):
+def test_a_release_never_moves_back(queue):
     with PinnedReaders("q") as pins:
         pins.hold("md", queue, 0)
         pins.release({"md": 40})
@@ -58,7 +58,7 @@ def test_a_restart_does_not_move_it_forward(queue):
         assert next_seq(queue) == 40
 
 
-def test_an_older_checkpoint_takes_it_back(queue):
+def test_an_older_checkpoint_moves_it_back(queue):
     with PinnedReaders("q") as pins:
         pins.hold("md", queue, 0)
         pins.release({"md": 60})
@@ -67,11 +67,11 @@ def test_an_older_checkpoint_takes_it_back(queue):
         assert next_seq(queue) == 20
 
 
-def test_two_of_one_name_are_refused_by_name(queue):
+def test_a_second_reader_with_the_same_name_is_refused(queue):
     with PinnedReaders("mine") as pins:
         pins.hold("md", queue, 0)
         with (
-            PinnedReaders("mine", patience_s=0.05) as second,
+            PinnedReaders("mine", timeout_s=0.05) as second,
             pytest.raises(ReaderAlreadyActive, match="reader='mine'"),
         ):
             second.hold("md", queue, 0)
@@ -97,6 +97,6 @@ def test_retention_waits_for_it_while_it_is_stopped(tmp, eventually):
             assert status(tmp / "md").first_available_seq <= 125
 
 
-def test_a_name_that_cannot_be_a_file_is_refused():
+def test_a_name_that_is_not_a_valid_file_name_is_refused():
     with pytest.raises(InvalidName, match="reader="):
         PinnedReaders("../x")

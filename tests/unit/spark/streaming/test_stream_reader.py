@@ -1,4 +1,4 @@
-"""The reader of streaming queries: every record once, whatever ends it, and wherever it goes on."""
+"""The reader of streaming queries: every record once, wherever runs end and continue."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from tapewire.errors import (
 )
 from tapewire.queue import status
 from tapewire.queue._native import remove_reader
-from tapewire.spark.streaming import pinned
+from tapewire.spark.streaming import pinned_readers
 from tests.support.crafted import break_header
 from tests.support.micro_batches import Killed, MicroBatches, batch
 
@@ -48,10 +48,10 @@ def pinned_at(path, name="q"):
     return found.next_seq
 
 
-# ---- what comes ----------------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------------------
 
 
-def test_runs_go_on_where_the_last_one_ended(md):
+def test_a_run_continues_where_the_last_one_ended(md):
     query = on(md).run()
     append(md, 300)
     query.run()
@@ -60,7 +60,7 @@ def test_runs_go_on_where_the_last_one_ended(md):
 
 
 @pytest.mark.parametrize("limit", [{}, {"max_rows": 7}, {"max_rows": 500}, {"max_bytes": 1000}])
-def test_streaming_gives_what_a_batch_gives_to_the_byte(md, limit):
+def test_streaming_returns_the_same_bytes_as_a_batch(md, limit):
     assert on(md, **limit).run().rows == batch(md.path)
 
 
@@ -74,11 +74,11 @@ def test_bytes_of_a_micro_batch_are_limited(md):
     assert sum(counts) == 500
 
 
-def test_with_both_limits_the_smaller_one_counts(md):
+def test_with_two_limits_the_smaller_one_applies(md):
     assert max(on(md, max_rows=50, max_bytes=670).run().counts()) <= 10
 
 
-def test_what_comes_while_it_runs_is_left_for_the_next_run(md):
+def test_records_appended_during_a_run_are_left_for_the_next_run(md):
     query = on(md, max_rows=100)
     query.run(lambda point, number: append(md, 10) if point == "task" else False)
     assert query.column("seq") == list(range(500))
@@ -86,21 +86,21 @@ def test_what_comes_while_it_runs_is_left_for_the_next_run(md):
     assert query.column("seq") == list(range(550))
 
 
-def test_a_query_that_follows_gets_what_comes_meanwhile(md):
+def test_a_continuous_query_reads_records_appended_meanwhile(md):
     query = on(md, max_rows=100)
     query.run(lambda point, number: append(md, 10) if point == "task" else False, now=False, most=9)
     assert len(query.column("seq")) > 550
     assert query.column("seq") == list(range(len(query.column("seq"))))
 
 
-def test_filters_and_columns_are_those_of_a_batch(md):
+def test_filters_and_columns_work_as_in_a_batch(md):
     asked = {"types": "2", "columns": "payload,seq", "seq_from": 90, "seq_to": 411}
     found = on(md, max_rows=33, **asked).run().rows
     assert found == batch(md.path, **asked)
     assert found.column_names == ["payload", "seq"]
 
 
-def test_times_bound_a_query_as_they_do_a_batch(tmp):
+def test_time_ranges_work_as_in_a_batch(tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         for n in range(100):
             writer.append(1, b"x", timestamp_ns=1000 + 10 * n)
@@ -120,11 +120,11 @@ def test_a_large_micro_batch_has_several_tasks_and_a_small_one_has_one(tmp):
     assert query.column("seq") == list(range(90_100))
 
 
-def test_wanted_partitions_are_made(md):
+def test_the_option_partitions_sets_the_number_of_tasks(md):
     assert on(md, partitions=5).run().parts == {0: 5}
 
 
-def test_an_empty_queue_is_waited_for(tmp):
+def test_a_query_waits_for_the_first_record_of_a_queue(tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         query = MicroBatches(tmp / "md", reader="q").run()
         assert query.offsets == []
@@ -132,7 +132,7 @@ def test_an_empty_queue_is_waited_for(tmp):
         assert query.run().column("seq") == [0, 1, 2]
 
 
-def test_a_sparse_log_keeps_its_numbers(tmp):
+def test_a_sparse_log_keeps_its_sequence_numbers(tmp):
     numbers = sorted(random.Random(1).sample(range(10**12), 300))
     with tw.open_publisher(tmp / "md", segment_bytes=8192, sparse=True) as writer:
         for number in numbers:
@@ -166,7 +166,7 @@ def test_new_days_and_new_symbols_of_a_tree_are_found(tmp):
     assert max(query.counts()) == 30
 
 
-def test_a_log_that_appears_while_a_run_goes_on_is_for_the_next(tmp):
+def test_a_log_that_appears_during_a_run_is_left_for_the_next_run(tmp):
     archived(tmp, "BTCUSDT", "2026-01-30", 40)
     query = MicroBatches(tmp, max_rows=30)
 
@@ -178,7 +178,7 @@ def test_a_log_that_appears_while_a_run_goes_on_is_for_the_next(tmp):
     assert len(query.run().column("seq")) == 100
 
 
-def test_a_log_that_was_read_to_its_end_may_go(tmp):
+def test_a_log_that_was_read_completely_may_be_removed(tmp):
     archived(tmp, "BTCUSDT", "2026-01-30", 40)
     query = MicroBatches(tmp).run()
     (tmp / "v1/binance/BTCUSDT/2026-01-30").rename(tmp / "_tapewire")
@@ -186,7 +186,7 @@ def test_a_log_that_was_read_to_its_end_may_go(tmp):
     assert len(query.run().column("seq")) == 90
 
 
-def test_an_archive_needs_no_name_and_gets_no_reader(tmp):
+def test_an_archive_needs_no_reader_and_gets_none(tmp):
     archived(tmp, "BTCUSDT", "2026-01-30", 40)
     MicroBatches(tmp, reader="q").run()
     assert status(tmp / "v1/binance/BTCUSDT/2026-01-30/trades").readers == ()
@@ -195,12 +195,12 @@ def test_an_archive_needs_no_name_and_gets_no_reader(tmp):
 # ---- the pinned reader ---------------------------------------------------------------------------
 
 
-def test_a_queue_needs_the_name_of_a_reader(md):
+def test_a_query_over_a_queue_needs_the_option_reader(md):
     with pytest.raises(InvalidOption, match=r'option\("reader", NAME\)'):
         MicroBatches(md.path).run()
 
 
-def test_only_what_the_checkpoint_has_is_let_go(md):
+def test_only_what_the_checkpoint_has_committed_is_released(md):
     query = on(md, max_rows=100)
     seen = []
 
@@ -211,13 +211,13 @@ def test_only_what_the_checkpoint_has_is_let_go(md):
     query.run(note)
     assert sorted(set(seen)) == [(0, 0), (1, 100), (2, 200), (3, 300), (4, 400)]
     assert query.committed == 5
-    assert pinned_at(md.path) == 400  # the last batch is told to nobody
+    assert pinned_at(md.path) == 400  # Spark does not report the commit of the last batch
     append(md, 1)
     query.run()
     assert pinned_at(md.path) == 500
 
 
-def test_the_name_is_held_while_it_runs_and_kept_when_it_stops(md):
+def test_the_name_is_locked_during_a_run_and_its_position_stays_afterwards(md):
     alive = []
     query = on(md)
     query.run(lambda point, number: alive.extend(r.alive for r in status(md.path).readers))
@@ -227,8 +227,8 @@ def test_the_name_is_held_while_it_runs_and_kept_when_it_stops(md):
     assert (reader.name, reader.pinned, reader.alive) == ("q", True, False)
 
 
-def test_two_queries_of_one_name_are_refused_by_name(md, monkeypatch):
-    monkeypatch.setattr(pinned, "PATIENCE_S", 0.05)
+def test_a_second_query_with_the_same_name_is_refused(md, monkeypatch):
+    monkeypatch.setattr(pinned_readers, "NAME_TIMEOUT_S", 0.05)
 
     def second(point, number):
         with pytest.raises(ReaderAlreadyActive, match="reader='q'"):
@@ -240,8 +240,8 @@ def test_two_queries_of_one_name_are_refused_by_name(md, monkeypatch):
         on(md).run(lambda point, number: point == "task" and second(point, number))
 
 
-def test_a_batch_that_is_run_again_holds_the_name_before_it_reads(md, monkeypatch):
-    monkeypatch.setattr(pinned, "PATIENCE_S", 0.05)
+def test_a_repeated_batch_locks_the_name_before_it_reads(md, monkeypatch):
+    monkeypatch.setattr(pinned_readers, "NAME_TIMEOUT_S", 0.05)
     query = on(md, max_rows=100)
     with pytest.raises(Killed):
         query.run(lambda point, number: (point, number) == ("offset", 1))
@@ -252,7 +252,7 @@ def test_a_batch_that_is_run_again_holds_the_name_before_it_reads(md, monkeypatc
     assert query.run().column("seq") == list(range(500))
 
 
-def test_a_query_stopped_for_long_loses_nothing_though_retention_would(tmp):
+def test_retention_keeps_what_a_stopped_query_has_not_read(tmp):
     retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
     with tw.open_publisher(tmp / "md", segment_bytes=8192, retention=retention) as writer:
         query = MicroBatches(tmp / "md", reader="q", max_rows=40)
@@ -264,12 +264,12 @@ def test_a_query_stopped_for_long_loses_nothing_though_retention_would(tmp):
         assert query.column("seq") == list(range(1100))
 
 
-def test_a_query_stopped_for_three_ttls_goes_on_where_it_was(tmp, eventually):
+def test_a_query_stopped_for_three_ttls_continues_where_it_was(tmp, eventually):
     retention = tw.Retention(reader_ttl=0.1, max_reader_lag_bytes=1 << 30)
     with tw.open_publisher(tmp / "md", segment_bytes=8192, retention=retention) as writer:
         append(writer, 100, 200)
         query = MicroBatches(tmp / "md", reader="q", max_rows=40).run()
-        # What happens to a reader that is not pinned and has stopped is what would happen to it.
+        # A control: a stopped reader that is not pinned loses its records.
         with tw.open_subscriber(tmp / "md", "control", start="earliest") as control:
             control.commit()
         stopped = time.monotonic()
@@ -299,12 +299,12 @@ def test_a_live_queue_rolls_and_retires_while_it_streams(tmp, eventually):
         assert eventually(lambda: status(tmp / "md").first_available_seq > 4000)
 
 
-# ---- ended anywhere ------------------------------------------------------------------------------
+# ---- killed --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("number", [0, 1, 3])
-def test_killed_anywhere_it_goes_on_without_loss_or_repeat(md, point, number):
+def test_after_a_kill_at_any_point_no_record_is_lost_or_repeated(md, point, number):
     query = on(md, max_rows=120)
     with pytest.raises(Killed):
         query.run(lambda at, which: (at, which) == (point, number))
@@ -315,7 +315,7 @@ def test_killed_anywhere_it_goes_on_without_loss_or_repeat(md, point, number):
     assert query.column("seq") == list(range(600))
 
 
-def test_killed_again_and_again_while_the_queue_rolls_and_retires(tmp):
+def test_repeated_kills_while_the_queue_rolls_and_retires_lose_nothing(tmp):
     rng = random.Random(7)
     retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
     with tw.open_publisher(tmp / "md", segment_bytes=8192, retention=retention) as writer:
@@ -339,28 +339,29 @@ def test_killed_again_and_again_while_the_queue_rolls_and_retires(tmp):
         assert status(tmp / "md").first_available_seq > 0
 
 
-# ---- what is wrong -------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_of_another_view_is_refused(md):
     query = on(md).run()
     query.options["view"] = "trades"
-    with pytest.raises(CorruptMetadata, match="of another view"):
+    with pytest.raises(CorruptMetadata, match="belongs to another view"):
         query.run()
 
 
-def test_a_checkpoint_ahead_of_the_log_is_refused(md, tmp):
+def test_a_checkpoint_past_the_end_of_the_log_is_refused(md, tmp):
     query = on(md).run()
     with tw.open_publisher(tmp / "new", segment_bytes=8192) as other:
         append(other, 3)
     query.options["path"] = str(tmp / "new")
     for offset in query.offsets:
         offset["logs"] = {"new": 500}
-    with pytest.raises(CorruptMetadata, match="ahead of the log: queue=new, next=500, last=2"):
+    match = "past the end of the log: queue=new, next_seq=500, last_seq=2"
+    with pytest.raises(CorruptMetadata, match=match):
         query.run()
 
 
-def test_records_retired_before_they_were_read_are_told(tmp, eventually):
+def test_records_retired_before_they_were_read_are_reported(tmp, eventually):
     retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
     with tw.open_publisher(tmp / "md", segment_bytes=8192, retention=retention) as writer:
         append(writer, 100, 200)
@@ -382,16 +383,16 @@ def test_records_retired_before_they_were_read_are_told(tmp, eventually):
 
 
 def damage(path, seq):
-    """Spoil the record of this number."""
+    """Overwrite the header of the record with this sequence number."""
     with tw.open_log(path) as reader:
         reader.seek_seq(seq)
-        place = reader.position
-    with open(f"{path}/{place.segment:09d}.q", "r+b") as file:
-        file.seek(place.offset)
+        position = reader.position
+    with open(f"{path}/{position.segment:09d}.q", "r+b") as file:
+        file.seek(position.offset)
         file.write(b"\xff" * 24)
 
 
-def test_damage_in_the_range_is_told_or_passed_over(tmp):
+def test_damage_in_the_range_is_reported_or_skipped(tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300)
     damage(tmp / "md", 130)
@@ -404,7 +405,7 @@ def test_damage_in_the_range_is_told_or_passed_over(tmp):
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "middle"])
-def test_a_segment_whose_header_is_damaged_is_passed_over(tmp, which):
+def test_a_segment_whose_header_is_damaged_is_skipped(tmp, which):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300)
     first, last = (status(tmp / "md").segments[which + n].first_seq for n in (0, 1))
@@ -422,7 +423,7 @@ def test_a_segment_whose_header_is_damaged_is_passed_over(tmp, which):
     assert inside.column("seq").to_pylist() == list(range(last, last + 5))
 
 
-def test_a_number_beyond_bigint_is_told_before_the_checkpoint_has_it(tmp):
+def test_a_sequence_number_beyond_bigint_is_reported_before_the_checkpoint_has_it(tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192, sparse=True) as writer:
         for number in (2**63 - 1, 2**63):
             writer.append(1, b"x", seq=number)
@@ -434,7 +435,7 @@ def test_a_number_beyond_bigint_is_told_before_the_checkpoint_has_it(tmp):
     assert query.run().column("seq") == [2**63 - 1]
 
 
-def test_a_segment_that_is_gone_from_the_middle_is_told_or_passed_over(tmp):
+def test_a_missing_segment_in_the_middle_is_reported_or_skipped(tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300)
     first, last = (status(tmp / "md").segments[n].first_seq for n in (2, 3))
@@ -446,30 +447,30 @@ def test_a_segment_that_is_gone_from_the_middle_is_told_or_passed_over(tmp):
         assert query.column("seq") == [n for n in range(300) if not first <= n < last]
 
 
-def test_a_queue_that_was_put_in_the_place_of_another_is_told_of(md, caplog):
+def test_a_queue_that_replaced_another_is_reported(md, caplog):
     query = on(md, max_rows=300).run()
     md.close()
     shutil.rmtree(md.path)
     with tw.open_publisher(md.path, segment_bytes=8192) as writer:
         append(writer, 600)
     query.run()
-    assert "it is another queue of that name" in caplog.text
+    assert "this is another queue of the same name" in caplog.text
 
 
-def test_a_batch_tells_of_a_damaged_header_at_the_end_of_a_log(tmp):
+def test_a_batch_reports_a_damaged_header_at_the_end_of_a_log(tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300)
-    ahead = [part for part in status(tmp / "md").segments if part.holds_records][-1]
-    break_header(ahead.path)
+    last = [part for part in status(tmp / "md").segments if part.holds_records][-1]
+    break_header(last.path)
     with pytest.raises(CorruptMetadata, match="at the end") as error:
         batch(tmp / "md")
-    assert error.value.path == ahead.path
-    for asked in ({"on_damage": "skip"}, {"seq_to": ahead.first_seq}):
-        assert batch(tmp / "md", **asked).num_rows == ahead.first_seq
+    assert error.value.path == last.path
+    for asked in ({"on_damage": "skip"}, {"seq_to": last.first_seq}):
+        assert batch(tmp / "md", **asked).num_rows == last.first_seq
 
 
 @pytest.mark.parametrize("which", [0, -1])
-def test_a_segment_that_cannot_be_read_is_told(tmp, which):
+def test_a_damaged_unread_segment_is_reported(tmp, which):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300, 100)
     path = [part.path for part in status(tmp / "md").segments if part.holds_records][which]

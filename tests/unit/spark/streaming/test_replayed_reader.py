@@ -1,4 +1,4 @@
-"""Streaming books and features: the rows of one pass, whatever the micro-batches and the states."""
+"""Streaming books and features: the rows of one pass, whatever micro-batches and states."""
 
 import contextlib
 import copy
@@ -19,8 +19,7 @@ from tapewire.protocol.instruments import Instruments
 from tapewire.queue import status
 from tapewire.replay import sources
 from tapewire.replay.row_stream import RowStream
-from tapewire.spark.streaming import replay_steps
-from tapewire.spark.streaming import replayed as replayed_views
+from tapewire.spark.streaming import replay_steps, replayed_reader
 from tests.support.book_tapes import START_NS, L2Feed
 from tests.support.crafted import break_header
 from tests.support.feature_tapes import TRADE_TICK, TapeWriter, random_tape
@@ -43,7 +42,7 @@ class Feed:
         self._tape = iter(random_tape(seed, count))
         self._options = {"segment_bytes": 1 << 16, **options}
         self._writers = {}
-        self.twice = False
+        self.duplicated = False
         self.encode = self._encode.payload
         self.open()
 
@@ -52,19 +51,19 @@ class Feed:
             self._writers[path] = tw.open_publisher(path, **self._options)
 
     def append_only(self, stream):
-        """The next event, if it is of this stream: others are not said at all."""
+        """Append the next event if it is of this stream; drop it otherwise."""
         event = next(self._tape)
         type_id, payload = self._encode.payload(event)
         if stream == ("trades" if type_id == TRADE_TICK else "book"):
             self._writers[self.paths[stream]].append(type_id, payload, timestamp_ns=event.time)
 
     def append(self, count=None):
-        """So many events, or all that are left; whether there was one."""
+        """Append `count` events, or all that are left; return whether there was one."""
         done = 0
         for event in self._tape:
             type_id, payload = self._encode.payload(event)
             path = self.paths["trades" if type_id == TRADE_TICK else "book"]
-            for _ in range(1 + self.twice):
+            for _ in range(1 + self.duplicated):
                 self._writers[path].append(type_id, payload, timestamp_ns=event.time)
             done += 1
             if done == count:
@@ -87,13 +86,13 @@ def query_over(root, view, sample, **more):
     return MicroBatches(root, reader="q", state=root.parent / "state", **options)
 
 
-def whole(root, view, sample, **more):
+def one_pass(root, view, sample, **more):
     return batch(root, partitions=1, **options_of(view, sample, root, **more))
 
 
 @pytest.mark.parametrize(("view", "sample"), VIEWS)
 @pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
-def test_micro_batches_of_a_live_tape_are_one_pass(tmp, view, sample, apart):
+def test_micro_batches_of_live_logs_have_the_rows_of_one_pass(tmp, view, sample, apart):
     rng = random.Random(f"{view}{sample}{apart}")
     with Feed(tmp / "bus", rng.randrange(1000), apart=apart, count=500) as feed:
         query = query_over(tmp / "bus", view, sample)
@@ -102,13 +101,13 @@ def test_micro_batches_of_a_live_tape_are_one_pass(tmp, view, sample, apart):
             query.options["max_rows"] = rng.choice(["43", "1000"])
             query.run(now=rng.random() < 0.5)
     query.run()
-    same(query.rows, whole(tmp / "bus", view, sample))
+    same(query.rows, one_pass(tmp / "bus", view, sample))
     assert len(query.batches) > 3
 
 
 @pytest.mark.parametrize(("view", "sample"), VIEWS)
 @pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
-def test_lost_and_damaged_states_change_no_row(tmp, view, sample, apart):
+def test_lost_or_damaged_states_change_no_row(tmp, view, sample, apart):
     rng = random.Random(f"{view}{sample}{apart}")
     with Feed(tmp / "bus", rng.randrange(1000), apart=apart, count=300) as feed:
         query = query_over(tmp / "bus", view, sample, max_rows=60)
@@ -122,11 +121,11 @@ def test_lost_and_damaged_states_change_no_row(tmp, view, sample, apart):
                     content[rng.randrange(len(content))] ^= 1
                     path.write_bytes(content)
     query.run()
-    same(query.rows, whole(tmp / "bus", view, sample))
+    same(query.rows, one_pass(tmp / "bus", view, sample))
 
 
 @pytest.mark.parametrize("view", ["book", "features"])
-def test_killed_anywhere_the_rows_are_those_of_one_pass(tmp, view):
+def test_after_kills_at_any_point_the_rows_are_those_of_one_pass(tmp, view):
     rng = random.Random(view)
     killed = 0
     with Feed(tmp / "bus", 5, apart=True) as feed:
@@ -138,10 +137,10 @@ def test_killed_anywhere_the_rows_are_those_of_one_pass(tmp, view):
                 killed += 1
     assert killed > 3
     query.run()
-    same(query.rows, whole(tmp / "bus", view, "event"))
+    same(query.rows, one_pass(tmp / "bus", view, "event"))
 
 
-def test_retention_waits_for_what_the_states_need(tmp):
+def test_retention_keeps_the_records_after_the_last_state_but_one(tmp):
     retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
     options = {"segment_bytes": 8192, "retention": retention}
     with Feed(tmp / "bus", 8, apart=True, count=1500, **options) as feed:
@@ -151,18 +150,18 @@ def test_retention_waits_for_what_the_states_need(tmp):
             expected.append()
         while feed.append(150):
             query.run()
-            # A state that is lost has an older one, and the records behind that one are there.
+            # There is an older state, and the records after that one still exist.
             newest = max((tmp / "state").rglob("*.state"), default=None)
             if newest is not None:
                 newest.write_bytes(b"damaged")
     query.run()
     assert status(feed.paths["book"]).first_available_seq > 0
-    same(query.rows, whole(tmp / "kept", "features", "event"))
+    same(query.rows, one_pass(tmp / "kept", "features", "event"))
 
 
 @contextlib.contextmanager
 def retired(tmp, **options):
-    """A live tape whose front is gone, a query that has read it, and the same tape kept whole."""
+    """Live logs whose beginning was retired, a query that has read them; `kept` is complete."""
     retention = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
     live = {"segment_bytes": 8192, "retention": retention}
     with (
@@ -178,26 +177,26 @@ def retired(tmp, **options):
         yield feed, query
 
 
-def rewrite_states(folder, state):
-    """Whole files, of something else."""
-    for path in folder.rglob("*.state"):
+def rewrite_states(directory, state):
+    """Replace the content of all states, with valid headers."""
+    for path in directory.rglob("*.state"):
         magic, header, _ = path.read_bytes().split(b"\n", 2)
         document = json.loads(header)
         document |= {"bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()}
         path.write_bytes(b"\n".join([magic, json.dumps(document).encode(), state]))
 
 
-def test_states_of_another_release_are_built_again(tmp):
+def test_states_of_another_release_are_rebuilt(tmp):
     with Feed(tmp / "bus", 5, apart=True) as feed:
         query = query_over(tmp / "bus", "book", "event", max_rows=100)
         while feed.append(300):
             query.run()
             rewrite_states(tmp / "state", b"a state of another release")
     query.run()
-    same(query.rows, whole(tmp / "bus", "book", "event"))
+    same(query.rows, one_pass(tmp / "bus", "book", "event"))
 
 
-def lose_folder(query):
+def lose_directory(query):
     shutil.rmtree(query.options["state"])
 
 
@@ -209,13 +208,13 @@ def be_another_release(query):
     rewrite_states(Path(query.options["state"]), b"a state of another release")
 
 
-@pytest.mark.parametrize("lose", [lose_folder, change_levels, be_another_release])
-def test_a_book_that_cannot_be_built_again_is_told_and_not_made_up(tmp, lose):
+@pytest.mark.parametrize("lose", [lose_directory, change_levels, be_another_release])
+def test_a_state_that_cannot_be_rebuilt_is_reported(tmp, lose):
     with retired(tmp) as (feed, query):
         lose(query)
         feed.append(200)
         done = len(query.batches)
-        with pytest.raises(SegmentMissing, match="the state of a book is gone") as error:
+        with pytest.raises(SegmentMissing, match="the state of a book is missing") as error:
             query.run()
         assert error.value.path in map(str, feed.paths.values())
         assert len(query.batches) == done
@@ -230,7 +229,7 @@ def test_a_query_that_begins_after_retired_records_needs_no_state_to_continue(tm
         for path in feed.paths.values():  # retention must not pass the beginning of the query
             pinned = tw.open_subscriber(path, "holder", start="earliest", pinned=True)
             pins.enter_context(pinned).commit()
-        front = status(feed.paths["book"]).first_available_seq
+        first_seq = status(feed.paths["book"]).first_available_seq
         query = MicroBatches(**{**first.options, "reader": "late", "max_rows": "40"})
         query.run()
         for path in (tmp / "state").rglob("*.state"):
@@ -239,42 +238,42 @@ def test_a_query_that_begins_after_retired_records_needs_no_state_to_continue(tm
         query.committed -= 1  # the last batch is repeated
         before = query.rows
         query.run()
-        assert status(feed.paths["book"]).first_available_seq == front > 0
+        assert status(feed.paths["book"]).first_available_seq == first_seq > 0
         same(query.rows, before)
 
 
-def test_damage_skipped_by_option_goes_on_with_the_same_book(tmp, caplog):
+def test_with_damage_skipped_existing_states_are_still_used(tmp, caplog):
     with retired(tmp) as (feed, query):
         query.options["on_damage"] = "skip"
         feed.append()
     query.run()
-    assert "the state of a book is gone" not in caplog.text
-    same(query.rows, whole(tmp / "kept", "book", "event"))
+    assert "the state of a book is missing" not in caplog.text
+    same(query.rows, one_pass(tmp / "kept", "book", "event"))
 
 
 @pytest.mark.parametrize("limit", [30, 1000])
-def test_a_segment_that_is_gone_is_passed_over_as_in_one_pass(tmp, limit):
+def test_a_missing_segment_is_skipped_as_in_one_pass(tmp, limit):
     with Feed(tmp / "bus", 5, apart=True, segment_bytes=8192) as feed:
         feed.append()
     os.rename(status(feed.paths["book"]).segments[2].path, tmp / "away")
     query = query_over(tmp / "bus", "book", "event", max_rows=limit, on_damage="skip").run()
-    same(query.rows, whole(tmp / "bus", "book", "event", on_damage="skip"))
+    same(query.rows, one_pass(tmp / "bus", "book", "event", on_damage="skip"))
 
 
-def test_two_queries_may_share_a_folder_of_states(tmp):
+def test_two_queries_may_share_a_directory_of_states(tmp):
     with retired(tmp) as (feed, book):
         other = MicroBatches(**{**book.options, "reader": "other", "levels": "1"})
         while feed.append(50):
             other.run()
             book.run()
-            folders = list((tmp / "state").iterdir())
-            assert len(folders) == 2
-            assert all(len(list(folder.glob("*.state"))) >= 2 for folder in folders)
+            directories = list((tmp / "state").iterdir())
+            assert len(directories) == 2
+            assert all(len(list(each.glob("*.state"))) >= 2 for each in directories)
     book.run()
-    same(book.rows, whole(tmp / "kept", "book", "event"))
+    same(book.rows, one_pass(tmp / "kept", "book", "event"))
 
 
-def test_what_one_log_has_waits_for_the_other(tmp):
+def test_records_of_one_log_wait_for_the_other(tmp):
     with Feed(tmp / "bus", 1, apart=True) as feed:
         feed.append(300)
         query = query_over(tmp / "bus", "features", "event").run()
@@ -284,7 +283,7 @@ def test_what_one_log_has_waits_for_the_other(tmp):
     assert max(query.column("timestamp_ns")) >= max(times)
 
 
-def test_new_days_go_on_with_the_book_of_the_old_one(tmp):
+def test_a_new_day_continues_with_the_book_of_the_last_one(tmp):
     root = tmp / "archive"
     tape = random_tape(3, 900)
     query = MicroBatches(root, state=tmp / "state", **options_of("book", "event", root))
@@ -295,26 +294,26 @@ def test_new_days_go_on_with_the_book_of_the_old_one(tmp):
 
 
 @pytest.mark.parametrize("flat", [False, True])
-def test_prices_as_decimals_are_those_of_a_batch(tmp, flat):
+def test_decimal_prices_are_those_of_a_batch(tmp, flat):
     with Feed(tmp / "bus", 9, apart=False, count=200) as feed:
         feed.append()
     asked = {"prices": "decimal", "flat": flat}
     query = query_over(tmp / "bus", "book", "event", max_rows=30, **asked).run()
-    same(query.rows, whole(tmp / "bus", "book", "event", **asked))
+    same(query.rows, one_pass(tmp / "bus", "book", "event", **asked))
 
 
-def test_times_bound_the_rows_as_they_do_in_a_batch(tmp):
+def test_time_ranges_work_as_in_a_batch(tmp):
     with Feed(tmp / "bus", 4, apart=True) as feed:
         feed.append()
-    times = whole(tmp / "bus", "features", "event").column("timestamp_ns").to_pylist()
+    times = one_pass(tmp / "bus", "features", "event").column("timestamp_ns").to_pylist()
     for sample in ("event", "100ms"):
         asked = {"time_from": times[200], "time_to": times[700]}
         shutil.rmtree(tmp / "state", ignore_errors=True)
         query = query_over(tmp / "bus", "features", sample, max_rows=50, **asked).run()
-        same(query.rows, whole(tmp / "bus", "features", sample, **asked))
+        same(query.rows, one_pass(tmp / "bus", "features", sample, **asked))
 
 
-def test_several_instruments_of_one_log_are_told_apart(tmp):
+def test_several_instruments_of_one_log_are_replayed_separately(tmp):
     from tests.support.feature_tapes import write_three
 
     write_three(tmp / "mixed", 400)
@@ -332,7 +331,7 @@ def test_several_instruments_of_one_log_are_told_apart(tmp):
             assert set(query.column("symbol")) == {"BTCUSDT", "ETHUSDT"}
 
 
-def test_a_folder_for_states_is_required(tmp):
+def test_a_directory_for_states_is_required(tmp):
     with Feed(tmp / "bus", 1, apart=False) as feed:
         feed.append(10)
     query = MicroBatches(tmp / "bus", reader="q", view="book")
@@ -340,33 +339,33 @@ def test_a_folder_for_states_is_required(tmp):
         query.run()
 
 
-def test_a_file_is_no_folder_for_states(tmp):
+def test_a_file_is_refused_as_directory_for_states(tmp):
     with Feed(tmp / "bus", 1, apart=False) as feed:
         feed.append(10)
     (tmp / "state").write_text("x")
-    with pytest.raises(InvalidOption, match="need a folder"):
+    with pytest.raises(InvalidOption, match="not a directory: state="):
         query_over(tmp / "bus", "book", "event").run()
 
 
-def test_old_states_are_taken_away(tmp):
+def test_old_states_are_deleted(tmp):
     with Feed(tmp / "bus", 2, apart=False) as feed:
         feed.append()
     query_over(tmp / "bus", "book", "event", max_rows=20).run()
     assert len(list((tmp / "state").rglob("*.state"))) <= 4
 
 
-def test_what_was_sent_twice_changes_nothing_that_a_batch_does_not_change(tmp):
+def test_duplicated_records_have_the_same_effect_as_in_a_batch(tmp):
     with Feed(tmp / "bus", 6, apart=True) as feed:
-        feed.twice = True
+        feed.duplicated = True
         query = query_over(tmp / "bus", "book", "event", max_rows=50)
         while feed.append(100):
             query.run()
     query.run()
-    same(query.rows, whole(tmp / "bus", "book", "event"))
+    same(query.rows, one_pass(tmp / "bus", "book", "event"))
 
 
 @pytest.mark.parametrize("limit", [7, 1000])
-def test_late_records_come_though_nothing_newer_does(tmp, limit):
+def test_late_records_are_returned_without_newer_ones(tmp, limit):
     with Feed(tmp / "bus", 7, apart=True, count=400) as feed:
         feed.append()
     query = query_over(tmp / "bus", "features", "event", max_rows=limit).run()
@@ -384,7 +383,7 @@ def test_late_records_come_though_nothing_newer_does(tmp, limit):
 
 
 @pytest.mark.parametrize("now", [True, False])
-def test_a_silent_stream_is_waited_for_as_long_as_the_query_says(tmp, now):
+def test_max_skew_limits_the_wait_for_a_silent_stream(tmp, now):
     with Feed(tmp / "bus", 1, apart=True) as feed:
         feed.append(300)
         writers = feed.paths["book"], feed.paths["trades"]
@@ -401,14 +400,14 @@ def test_a_silent_stream_is_waited_for_as_long_as_the_query_says(tmp, now):
         assert quiet < max(query.column("timestamp_ns")) < last - 5 * 10**9
         feed.append()
     query.run()
-    same(query.rows, whole(tmp / "bus", "features", "event"))
+    same(query.rows, one_pass(tmp / "bus", "features", "event"))
 
 
 @pytest.mark.parametrize("lose_states", [False, True])
-def test_records_that_come_too_late_for_their_time_come_once_all_the_same(tmp, lose_states):
-    """A log goes on behind what the others have reached: its records have rows at the tape's time.
+def test_records_of_a_passed_time_are_returned_once(tmp, lose_states):
+    """Their rows are at the current replay time.
 
-    That is where streaming differs from a batch over the same logs, which puts them in order.
+    Here streaming differs from a batch over the same logs, which puts the records in order.
     """
     with Feed(tmp / "bus", 7, apart=True, count=400) as feed:
         feed.append(300)
@@ -434,18 +433,18 @@ def test_records_that_come_too_late_for_their_time_come_once_all_the_same(tmp, l
 
 @pytest.mark.parametrize("view", ["book", "features"])
 @pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "middle", "last"])
-def test_a_segment_whose_header_is_damaged_is_told_or_passed_over(tmp, view, which):
+def test_a_segment_whose_header_is_damaged_is_reported_or_skipped(tmp, view, which):
     with Feed(tmp / "bus", 7, apart=True, count=300, segment_bytes=8192) as feed:
         feed.append()
-    everything = whole(tmp / "bus", view, "event")
+    everything = one_pass(tmp / "bus", view, "event")
     path = [part.path for part in status(feed.paths["book"]).segments if part.holds_records][which]
     break_header(path)
     with pytest.raises(CorruptMetadata, match="damaged") as error:
-        whole(tmp / "bus", view, "event")
+        one_pass(tmp / "bus", view, "event")
     assert error.value.path == path
     with pytest.raises(CorruptMetadata, match="damaged"):
         query_over(tmp / "bus", view, "event").run()
-    found = whole(tmp / "bus", view, "event", on_damage="skip")
+    found = one_pass(tmp / "bus", view, "event", on_damage="skip")
     assert 0 < found.num_rows < everything.num_rows
     query = query_over(tmp / "bus", view, "event", on_damage="skip", max_rows=60).run()
     same(query.rows, found)
@@ -454,12 +453,12 @@ def test_a_segment_whose_header_is_damaged_is_told_or_passed_over(tmp, view, whi
         assert all(str(row) in rows for row in found.to_pylist() if row["trusted"])
 
 
-# ---- what a micro-batch costs --------------------------------------------------------------------
+# ---- the cost of a micro-batch -------------------------------------------------------------------
 
 
 @pytest.fixture
 def replayed(monkeypatch):
-    """How many records each stream of rows had read when its state was saved."""
+    """The number of records that each stream of rows had read when its state was saved."""
     counts = []
     save = RowStream.save
 
@@ -483,18 +482,18 @@ def test_a_book_that_stays_untrusted_costs_each_micro_batch_its_own_records(tmp,
         def append(payload, time):
             writer.append(0x1000, payload, timestamp_ns=time)
 
-        for _ in range(2):  # waits for its first snapshot; then for one behind a gap
+        for _ in range(2):  # waits for its first snapshot; then for one after a gap
             feed.update += 5
             for n in range(150):
                 if n == 100:
                     late = copy.deepcopy(feed)
                 append(feed.diff(time := next(times)), time)
-            # One from before the last diffs: those that waited are applied behind it.
+            # A snapshot from before the last diffs, which waited and are applied after it.
             append(late.snapshot(time := next(times)), time)
             for _ in range(20):
                 append(feed.diff(time := next(times)), time)
     query = query_over(tmp / "bus", view, "event", max_rows=10).run()
-    expected = whole(tmp / "bus", view, "event")
+    expected = one_pass(tmp / "bus", view, "event")
     same(query.rows, expected)
     assert len(replayed) == len(query.batches) > 30
     assert max(replayed) <= 10
@@ -503,7 +502,7 @@ def test_a_book_that_stays_untrusted_costs_each_micro_batch_its_own_records(tmp,
 
 
 @pytest.mark.parametrize("sample", ["event", "100ms"])
-def test_a_task_opens_the_logs_that_it_needs(tmp, sample, monkeypatch):
+def test_a_task_opens_only_the_logs_that_it_needs(tmp, sample, monkeypatch):
     days = 8
     write_days(
         tmp / "archive", [random_tape(3, 40 * days)[40 * n : 40 * n + 40] for n in range(days)]
@@ -516,20 +515,20 @@ def test_a_task_opens_the_logs_that_it_needs(tmp, sample, monkeypatch):
             lambda path, **more: opened.append(str(path)) or tw.open_log(path, **more),
         )
     counts = []
-    read = replayed_views.read_step
+    read = replayed_reader.read_step
 
     def counted(step, options):
         opened.clear()
         yield from read(step, options)
         counts.append(len(set(opened)))
 
-    monkeypatch.setattr(replayed_views, "read_step", counted)
+    monkeypatch.setattr(replayed_reader, "read_step", counted)
     asked = options_of("features", sample, tmp)
     query = MicroBatches(tmp / "archive", state=tmp / "state", max_rows=80, **asked).run()
     assert len(counts) == len(query.batches) > days
     assert max(counts) <= 4 < 2 * days
     same(query.rows, batch(tmp / "archive", partitions=1, **asked))
-    # A day of long ago goes on: its log is opened again, where it was left.
+    # The log of an old day is continued: it is opened again, at its position.
     counts.clear()
     first = next((tmp / "archive").rglob("2026-01-01/book"))
     late = random_tape(3, 40 * days)[1]
