@@ -169,7 +169,7 @@ def test_the_source_itself_is_replaced_only_when_told_so(spark, tmp_path):
     assert pq.read_table(file, partitioning=None)["at"].to_pylist() == list(range(200))
     assert summary.counts["files_after"] == 2
     again = jobs.compact(spark, tmp_path / "small", tmp_path / "small", yes=True)
-    assert again.counts == {"folders_right_already": 2}
+    assert again.counts == {"directories_unchanged": 2}
 
 
 def test_files_of_other_columns_are_named_and_left(spark, tmp_path):

@@ -186,10 +186,10 @@ def test_the_report_shows_book_spread_and_every_feature_and_fetches_nothing(spar
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"names": []}, InvalidOption, "no feature is named"),
+        ({"names": []}, InvalidOption, "names is empty"),
         ({"names": ["mud"]}, InvalidOption, "mud"),
         ({"sample": "soon"}, InvalidOption, "soon"),
-        ({"dates": ["yesterday"]}, InvalidOption, "not a day"),
+        ({"dates": ["yesterday"]}, InvalidOption, "invalid date"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_task(spark, tmp, options, error, says):

@@ -61,7 +61,7 @@ def test_decimals_get_one_scale():
 
 
 def test_a_decimal_that_has_no_room_is_refused():
-    with pytest.raises(tw.InvalidMessage, match="price_scale=4, column=3"):
+    with pytest.raises(tw.InvalidMessage, match="price_scale=4, column_scale=3"):
         columns.decimals(np.array([5], "i8"), np.array([4], "u1"), 3)
 
 
@@ -73,5 +73,7 @@ def test_no_rows_are_no_trouble():
 
 @pytest.mark.parametrize("scale", [19, 38, 255])
 def test_more_decimals_than_any_instrument_has_are_refused(scale):
-    with pytest.raises(tw.InvalidMessage, match=f"price_scale={scale}, column={scale}, most=18"):
+    with pytest.raises(
+        tw.InvalidMessage, match=f"price_scale={scale}, column_scale={scale}, max_scale=18"
+    ):
         columns.decimals(np.array([5, 7], "i8"), np.array([0, scale], "u1"), scale)

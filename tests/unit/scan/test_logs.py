@@ -103,7 +103,7 @@ def test_two_logs_of_one_name_are_refused(tmp):
     for root in ("one", "two"):
         make(tmp / root / "md")
     asked = ReadOptions(paths=(str(tmp / "one" / "md"), str(tmp / "two" / "md")))
-    with pytest.raises(tw.InvalidOption, match="two logs have one name: name=md"):
+    with pytest.raises(tw.InvalidOption, match="two logs have the same name: name=md"):
         resolve(asked.paths, asked)
 
 
@@ -140,7 +140,7 @@ def test_a_glob_of_nothing_is_told(tmp):
 
 
 def test_a_folder_without_a_log_is_told(tmp):
-    with pytest.raises(tw.NotALog, match=r"no log in this folder .*control\.meta"):
+    with pytest.raises(tw.NotALog, match=r"no log in this directory .*control\.meta"):
         found(tmp)
 
 

@@ -29,7 +29,7 @@ def test_paths_that_are_none_are_refused(text):
 
 
 def test_without_a_path_the_error_shows_how_to_give_one():
-    with pytest.raises(tw.InvalidOption, match=r'there is no path; .*\.load\("bus/md"\)'):
+    with pytest.raises(tw.InvalidOption, match=r'no path is given; .*\.load\("bus/md"\)'):
         ReadOptions.parse({"view": "records"})
 
 
@@ -44,7 +44,7 @@ def test_an_option_that_is_like_no_other_is_answered_with_all():
 
 
 def test_an_option_of_another_view_is_refused():
-    with pytest.raises(tw.InvalidOption, match="levels, view=records; it is for book"):
+    with pytest.raises(tw.InvalidOption, match="levels, view=records; the option is for book"):
         parse(levels="5")
 
 
@@ -80,7 +80,7 @@ def test_a_symbol_that_is_none_is_refused(text):
 
 
 def test_a_column_is_asked_for_once():
-    with pytest.raises(tw.InvalidOption, match="names one twice: seq"):
+    with pytest.raises(tw.InvalidOption, match="columns has a duplicate: seq"):
         parse(columns="seq,payload,seq")
 
 

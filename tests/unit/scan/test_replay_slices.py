@@ -188,7 +188,7 @@ def test_a_range_of_time_is_cut_inside(days):
 
 
 def test_a_range_of_numbers_is_of_one_log(days):
-    with pytest.raises(InvalidOption, match="one log"):
+    with pytest.raises(InvalidOption, match="needs a single log"):
         Query(days, "book", seq_from=10).parts()
     log = book_logs(days)[0]
     asked = Query(log, "book", seq_from=50, seq_to=120, partitions=3)
@@ -368,7 +368,7 @@ def test_decimals_need_to_know_the_instruments(tmp):
         digits = [int(price.scaleb(row["price_scale"])) for price in row["bid_prices"]]
         assert digits == scaled["bid_prices"]
     (tmp / "instruments.json").unlink()
-    with pytest.raises(InvalidOption, match="needs to know the instruments"):
+    with pytest.raises(InvalidOption, match="needs instruments, and none is known"):
         Query(tmp / "q", "book", prices="decimal")
 
 

@@ -127,7 +127,9 @@ def test_archives_with_other_ids_for_an_instrument_are_not_one_tape(tmp):
     for root, date, one in (("a", "2026-01-30", OKX), ("b", "2026-01-31", other)):
         write(bus.ArchiveLayout(tmp / root).log("okx", "BTC", date, "book"), one)
         Instruments([one]).save(tmp / root)
-    with pytest.raises(tw.InvalidOption, match=r"other ids .*instrument=okx:BTC.*read them apart"):
+    with pytest.raises(
+        tw.InvalidOption, match=r"disagree on the ids .*instrument=okx:BTC.*read them separately"
+    ):
         units(tmp / "*")
     assert table(tmp / "a", view="book").num_rows == 5
 

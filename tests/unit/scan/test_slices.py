@@ -127,7 +127,9 @@ def test_what_retention_removed_after_planning_is_told(tmp, partitions):
     planned = reader(queue, partitions=partitions)
     parts = planned.partitions()
     (queue / "000000000.q").unlink()
-    with pytest.raises(tw.SegmentMissing, match=r"first_wanted=0, first_there=.* \[.*/q\]; have a"):
+    with pytest.raises(
+        tw.SegmentMissing, match=r"first_wanted=0, first_there=.* \[.*/q\]; keep them with a"
+    ):
         table_of(planned, parts)
 
 

@@ -1,8 +1,8 @@
-"""Jobs over tapes: each a function of a Spark session, a source and a target.
+"""Jobs over logs: functions of a Spark session, a source and a target.
 
-Every job is done in parts (a venue, symbol and day). A part that is done is marked beside the
-target; a job that was killed goes on with the others when it is run again, and a part whose input
-or options have changed is done anew. `Summary` says what was done.
+A job consists of parts, usually one for each venue, symbol and day. A part that is done is recorded
+below the target. A killed job, run again, does the remaining parts; a part whose input or options
+have changed is done again. `Summary` reports what was done.
 """
 
 from tapewire.spark.jobs.bars import bars
