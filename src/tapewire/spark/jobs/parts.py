@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from tapewire.spark.jobs.progress import Progress, Tally
+    from tapewire.spark.jobs.progress import Progress, TaskCounts
 
 __all__ = ["JobPart", "PartResult", "run_parts", "skip_done"]
 
@@ -164,15 +164,15 @@ def run_parts(
     progress.expect(parts=len(left))
     if not left:
         return results
-    tally = progress.tally(spark)
-    task = _Task(done, left, function, dict(options), tally)
+    counts = progress.task_counts(spark)
+    task = _PartTask(done, left, function, dict(options), counts)
     ids = spark.range(0, len(left), 1, min(len(left), MAX_TASKS))
     for row in ids.mapInArrow(task, "part BIGINT, result STRING").collect():
-        _take(summary, results, left[row["part"]], json.loads(row["result"]))
+        _add(summary, results, left[row["part"]], json.loads(row["result"]))
     return results
 
 
-class _Task:
+class _PartTask:
     """Does the parts of one partition, one after the other; in a task."""
 
     def __init__(
@@ -181,10 +181,10 @@ class _Task:
         parts: Sequence[JobPart],
         function: Callable[[JobPart], PartResult],
         options: Mapping[str, Any],
-        tally: Tally,
+        counts: TaskCounts,
     ) -> None:
         self._done, self._parts, self._function = done, parts, function
-        self._options, self._tally = options, tally
+        self._options, self._counts = options, counts
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -207,11 +207,11 @@ class _Task:
             finding = JobFinding(part.name, f"{what}; {hint}" if hint else what, str(where), kind)
             return {"failed": True, "finding": dataclasses.asdict(finding)}
         self._done.write(part.name, part.inputs, self._options, result.to_dict())
-        self._tally.add(rows=result.rows, parts=1)
+        self._counts.add(rows=result.rows, parts=1)
         return {"failed": False, "result": result.to_dict()}
 
 
-def _take(
+def _add(
     summary: Summary, results: dict[str, PartResult], part: JobPart, outcome: Mapping[str, Any]
 ) -> None:
     if outcome["failed"]:

@@ -15,7 +15,7 @@ from tapewire.text import rate_text, span_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "Tally"]
+__all__ = ["Progress", "TaskCounts"]
 
 TERMINAL_SECONDS = 0.25
 LINE_SECONDS = 10.0
@@ -57,7 +57,7 @@ class Progress:
         self._to = to if to is not None else sys.stderr
         self._clock = clock
         self._started = clock()
-        self._tallies: list[Tally] = []
+        self._task_counts: list[TaskCounts] = []
         self._query: QueryStages | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -102,15 +102,15 @@ class Progress:
             self.rows += rows
             self.parts += parts
 
-    def tally(self, spark: SparkSession) -> Tally:
+    def task_counts(self, spark: SparkSession) -> TaskCounts:
         """A counter for tasks; the counts of a task arrive when it ends.
 
         With Spark Connect there are no counters: the driver adds the counts when all tasks ended.
         """
-        tally = Tally(spark)
+        counts = TaskCounts(spark)
         with self._lock:
-            self._tallies.append(tally)
-        return tally
+            self._task_counts.append(counts)
+        return counts
 
     @contextlib.contextmanager
     def watching(self, spark: SparkSession, parts: int) -> Iterator[None]:
@@ -132,8 +132,8 @@ class Progress:
         """The line."""
         seconds = self.seconds if seconds is None else seconds
         with self._lock:
-            rows = self.rows + sum(tally.rows for tally in self._tallies)
-            parts = self.parts + sum(tally.parts for tally in self._tallies)
+            rows = self.rows + sum(counts.rows for counts in self._task_counts)
+            parts = self.parts + sum(counts.parts for counts in self._task_counts)
             total, expected = self.total_parts, self._expected_rows
             query = self._query
         under_way = query.progress() if query is not None else (0, 0.0)
@@ -200,7 +200,7 @@ class QueryStages:
         return rows, self._parts * done / tasks if tasks else 0.0
 
 
-class Tally:
+class TaskCounts:
     """Counts rows and parts in tasks; it is pickled with the function that they run."""
 
     def __init__(self, spark: SparkSession) -> None:
