@@ -18,7 +18,7 @@ def test_a_null_is_an_error_of_the_file(tmp, column):
     assert caught.value.path == str(directory / "part-00000.parquet")
 
 
-def test_a_link_beside_the_rows_is_neither_followed_nor_copied(tmp):
+def test_a_link_next_to_the_rows_is_neither_followed_nor_copied(tmp):
     directory = write_rows(tmp / "rows")
     victim = tmp / "victim"
     victim.write_text("{}")
@@ -30,7 +30,7 @@ def test_a_link_beside_the_rows_is_neither_followed_nor_copied(tmp):
     assert not os.path.lexists(tmp / "log" / "types.json")
 
 
-def test_what_is_no_file_beside_the_rows_does_not_hang(tmp):
+def test_a_fifo_next_to_the_rows_does_not_block(tmp):
     directory = write_rows(tmp / "rows")
     os.mkfifo(directory / "_types.json")
     with pytest.raises(CorruptSource, match="regular file"):
