@@ -1,4 +1,4 @@
-"""All jobs in one driver of Spark's, to be killed: ``python -m tests.crash.spark_jobs FOLDER``."""
+"""All jobs in one Spark driver, to be killed: ``python -m tests.crash.spark_jobs DIRECTORY``."""
 
 import sys
 from pathlib import Path
@@ -8,13 +8,13 @@ from tapewire import spark as tws
 
 def run_all(spark, root):
     """Files to an archive, raw logs to clean ones, both to Parquet, and back to logs."""
-    told = [
+    summaries = [
         tws.jobs.import_files(spark, root / "captures", root / "archive", format="binance-usdm"),
         tws.jobs.refine(spark, root / "raw", root / "clean", late="separate", snapshot_seconds=20),
         tws.jobs.compact(spark, root / "clean", root / "parquet", target_bytes=50_000),
         tws.jobs.compact(spark, root / "parquet", root / "again", to="archive"),
     ]
-    for summary in told:
+    for summary in summaries:
         assert not summary.failed, str(summary)
         print(summary, flush=True)
 

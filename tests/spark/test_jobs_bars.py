@@ -1,4 +1,4 @@
-"""The job `bars`: the bars of a plain loop, whatever the partitions."""
+"""The job `bars`: the bars of a plain loop, for any number of partitions."""
 
 import random
 
@@ -18,7 +18,7 @@ DAYS = ("2023-11-14", "2023-11-15")
 MARKETS = {"AAA": (2, 3, 10_000, 5_000), "BBB": (8, 8, 6 * 10**12, 10**13)}
 KINDS = [
     ("time", "1s", SECOND),
-    pytest.param("tick", 7, 7, marks=pytest.mark.long),  # test_bars_begin_anew has them, too
+    pytest.param("tick", 7, 7, marks=pytest.mark.long),  # in test_bars_start_over too
     ("volume", "12.5", "12.5"),
     ("dollar", "12345.678", "12345.678"),
 ]
@@ -28,7 +28,7 @@ FIELDS += ["notional", "trades", "complete"]
 
 @pytest.fixture(scope="module")
 def archive(module_tmp):
-    """Trades of two symbols over midnight, many at one moment; ``(root, {symbol: trades})``."""
+    """Trades of two symbols over midnight, many at equal times; ``(root, {symbol: trades})``."""
     root, made, known = module_tmp / "clean", {}, []
     for symbol, (price_scale, size_scale, middle, largest) in MARKETS.items():
         one = Instrument.of("venue", symbol, price_scale=price_scale, size_scale=size_scale)
@@ -60,7 +60,7 @@ def rows_of(spark, target, symbol):
 
 
 @pytest.mark.parametrize(("kind", "size", "plain_size"), KINDS)
-def test_bars_are_those_of_a_plain_loop(spark, tmp, archive, kind, size, plain_size):
+def test_bars_equal_those_of_a_plain_loop(spark, tmp, archive, kind, size, plain_size):
     root, trades = archive
     summary = tws.jobs.bars(spark, root, tmp / "bars", kind=kind, size=size)
     assert summary.done == 4
@@ -77,7 +77,7 @@ def test_bars_are_those_of_a_plain_loop(spark, tmp, archive, kind, size, plain_s
             assert row["date"].isoformat() == DAYS[row["start_ns"] >= MIDNIGHT]
 
 
-def test_bars_begin_anew_with_each_day(spark, tmp, archive):
+def test_bars_start_over_with_each_day(spark, tmp, archive):
     root, _ = archive
     tws.jobs.bars(spark, root, tmp / "bars", kind="tick", size=7)
     got = rows_of(spark, tmp / "bars", "AAA")
@@ -102,7 +102,7 @@ def test_the_number_of_partitions_changes_nothing(spark, tmp, archive, partition
     assert [{name: row[name] for name in FIELDS} for row in got] == want
 
 
-def test_symbols_and_dates_choose_and_what_is_done_is_skipped(spark, tmp, archive):
+def test_symbols_and_dates_select_and_finished_days_are_skipped(spark, tmp, archive):
     root, _ = archive
     one = {"symbols": ["venue:AAA"], "dates": [DAYS[1]]}
     first = tws.jobs.bars(spark, root, tmp / "bars", kind="tick", size=10, **one)
@@ -110,7 +110,7 @@ def test_symbols_and_dates_choose_and_what_is_done_is_skipped(spark, tmp, archiv
     assert (first.done, rest.done, rest.skipped) == (1, 3, 1)
 
 
-def test_a_day_that_cannot_be_made_is_told_of_and_stops_no_other(spark, tmp):
+def test_a_day_that_fails_is_reported_and_the_others_are_done(spark, tmp):
     for symbol, scales in {"AAA": (2, 4), "BBB": (2, 2)}.items():
         one = Instrument.of("venue", symbol, price_scale=2, size_scale=3)
         path = ArchiveLayout(tmp).log("venue", symbol, DAYS[1], "trades")

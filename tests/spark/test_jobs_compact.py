@@ -1,4 +1,4 @@
-"""Logs to Parquet and back lose nothing; small files become right-sized ones, in order."""
+"""Logs to Parquet and back lose nothing; small files become larger ones, in order."""
 
 import os
 import random
@@ -22,8 +22,8 @@ from tests.support.captures import futures_lines, write_capture
 from tests.support.marketdata import capture
 
 
-def records(folder):
-    with tw.open_log(folder) as log:
+def records(path):
+    with tw.open_log(path) as log:
         return [(r.seq, r.timestamp_ns, r.type_id, r.flags, bytes(r.payload)) for r in log]
 
 
@@ -84,7 +84,7 @@ def test_spark_reads_the_files_with_names_that_stay_text(spark, archive, tmp_pat
     assert rows.columns[:5] == ["seq", "timestamp_ns", "type_id", "flags", "payload"]
 
 
-def test_what_is_there_is_not_made_again_and_what_has_grown_is(spark, archive, tmp_path):
+def test_a_log_is_written_again_only_if_it_has_grown(spark, archive, tmp_path):
     first = jobs.compact(spark, archive, tmp_path / "parquet")
     again = jobs.compact(spark, archive, tmp_path / "parquet")
     assert (again.done, again.skipped) == (0, first.done)
@@ -98,7 +98,7 @@ def test_what_is_there_is_not_made_again_and_what_has_grown_is(spark, archive, t
     assert tree(tmp_path / "again") == tree(archive)
 
 
-def test_a_folder_that_was_removed_is_made_again(spark, archive, tmp_path):
+def test_a_removed_directory_is_written_again(spark, archive, tmp_path):
     jobs.compact(spark, archive, tmp_path / "parquet")
     removed = tmp_path / "parquet" / "v1" / "v" / "000001"
     shutil.rmtree(removed)
@@ -107,7 +107,7 @@ def test_a_folder_that_was_removed_is_made_again(spark, archive, tmp_path):
     assert list(removed.rglob("*.parquet"))
 
 
-def test_a_damaged_log_is_named_and_stops_no_other(spark, archive, tmp_path):
+def test_a_damaged_log_is_reported_and_the_others_are_done(spark, archive, tmp_path):
     log = bus.ArchiveLayout(archive).log("v", "000001", "2024-01-02", "book")
     segment = sorted(log.glob("*.q"))[0]
     data = bytearray(segment.read_bytes())
@@ -133,10 +133,10 @@ def small_files(folder, count=20):
 def test_small_files_become_one_in_the_same_order(spark, tmp_path):
     small_files(tmp_path / "small")
     before = {path: path.read_bytes() for path in (tmp_path / "small").rglob("*.parquet")}
-    summary = jobs.compact(spark, tmp_path / "small", tmp_path / "right")
+    summary = jobs.compact(spark, tmp_path / "small", tmp_path / "large")
 
     for symbol in "AB":
-        folder = tmp_path / "right" / "date=2024-01-01" / f"symbol={symbol}"
+        folder = tmp_path / "large" / "date=2024-01-01" / f"symbol={symbol}"
         (file,) = folder.glob("*.parquet")
         assert pq.read_table(file, partitioning=None)["at"].to_pylist() == list(range(200))
         assert (folder / "_note").read_text() == "kept"
@@ -144,20 +144,20 @@ def test_small_files_become_one_in_the_same_order(spark, tmp_path):
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_files_are_about_as_large_as_wanted(spark, tmp_path):
+def test_files_have_about_the_target_size(spark, tmp_path):
     (tmp_path / "small" / "x").mkdir(parents=True)
     noise = random.Random(1)
     for i in range(8):
         table = pa.table({"noise": [noise.randbytes(100) for _ in range(1000)]})
         pq.write_table(table, tmp_path / "small" / "x" / f"{i}.parquet")
-    jobs.compact(spark, tmp_path / "small", tmp_path / "right", target_bytes=250_000)
+    jobs.compact(spark, tmp_path / "small", tmp_path / "large", target_bytes=250_000)
 
-    sizes = [path.stat().st_size for path in sorted((tmp_path / "right" / "x").iterdir())]
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "large" / "x").iterdir())]
     assert len(sizes) in (3, 4)
     assert all(size < 500_000 for size in sizes)
 
 
-def test_the_source_itself_is_replaced_only_when_told_so(spark, tmp_path):
+def test_the_source_itself_is_replaced_only_if_confirmed(spark, tmp_path):
     small_files(tmp_path / "small")
     with pytest.raises(InvalidOption, match="--yes"):
         jobs.compact(spark, tmp_path / "small", tmp_path / "small")
@@ -169,10 +169,10 @@ def test_the_source_itself_is_replaced_only_when_told_so(spark, tmp_path):
     assert pq.read_table(file, partitioning=None)["at"].to_pylist() == list(range(200))
     assert summary.counts["files_after"] == 2
     again = jobs.compact(spark, tmp_path / "small", tmp_path / "small", yes=True)
-    assert again.counts == {"folders_right_already": 2}
+    assert again.counts == {"directories_unchanged": 2}
 
 
-def test_files_of_other_columns_are_named_and_left(spark, tmp_path):
+def test_files_with_other_columns_are_reported_and_not_changed(spark, tmp_path):
     small_files(tmp_path / "small")
     odd = tmp_path / "small" / "date=2024-01-01" / "symbol=A" / "part-00007-abc.parquet"
     pq.write_table(pa.table({"other": [1]}), odd)
@@ -183,7 +183,7 @@ def test_files_of_other_columns_are_named_and_left(spark, tmp_path):
     assert len(list(odd.parent.glob("*.parquet"))) == 20
 
 
-def test_two_runs_at_one_target_are_refused(spark, archive, tmp_path):
+def test_two_runs_with_the_same_target_are_refused(spark, archive, tmp_path):
     with (
         AtomicDirectories(tmp_path / "parquet", "compact").exclusive(),
         pytest.raises(ConcurrentUse, match="running"),

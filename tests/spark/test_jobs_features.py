@@ -1,4 +1,4 @@
-"""The job `features`: every value by its definition, each day once, in its place."""
+"""The job `features`: every value equals its definition; each day is written once."""
 
 import struct
 from dataclasses import replace
@@ -21,7 +21,7 @@ NAMES = ["mid", "spread_bps", "imbalance3", "ofi", "trade_flow_5s", "vwap_5s", "
 
 
 def write_archive(root, symbols=("AAA", "BBB"), count=400):
-    """Tapes of symbols over midnight, with snapshots to cut at; ``{symbol: tape}``."""
+    """Events of symbols over midnight, with snapshots; ``{symbol: events}``."""
     tapes, known = {}, []
     root.mkdir(exist_ok=True)
     for seed, symbol in enumerate(symbols):
@@ -29,10 +29,10 @@ def write_archive(root, symbols=("AAA", "BBB"), count=400):
         known.append(one)
         tape = random_tape(seed, count, start=MIDNIGHT - 30 * SECOND)
         clock, even = 0, []
-        for event in tape:  # an archive is cut by time: none goes back in here
+        for event in tape:  # times do not decrease, because an archive is cut by time
             clock = max(clock, event.time)
             even.append(replace(event, time=clock))
-        # Of one moment, the book's log goes before that of the trades.
+        # At equal times, the log of the book is read before that of the trades.
         tapes[symbol] = sorted(even, key=lambda event: (event.time, event.kind == "trade"))
         append(root, one, tapes[symbol])
     Instruments(known).save(root)
@@ -69,14 +69,14 @@ def files_of(target, symbol="*", date="*"):
 
 
 def rows_in(files):
-    """Rows of files one after the other, by the time of their first row."""
+    """The rows of all files, in the order of their first times."""
     tables = [pq.ParquetFile(file).read() for file in files]
     tables = sorted((t for t in tables if t.num_rows), key=lambda t: t["timestamp_ns"][0].as_py())
     return [row for table in tables for row in table.to_pylist()]
 
 
 @pytest.mark.parametrize("sample", ["event", "100ms"])
-def test_every_value_is_what_its_definition_says(spark, tmp, sample):
+def test_every_value_equals_its_definition(spark, tmp, sample):
     tapes = write_archive(tmp / "clean")
     summary = tws.jobs.features(
         spark, tmp / "clean", tmp / "out", names=NAMES, sample=sample, plots=0
@@ -121,7 +121,7 @@ def test_spark_polars_and_duckdb_read_the_same_table(spark, tmp):
     assert duckdb.sql(f"select count(*) from '{where}'").fetchall() == [(count,)]
 
 
-def test_what_is_done_is_not_done_again_and_what_has_changed_is(spark, tmp):
+def test_a_day_is_done_again_only_if_it_has_changed(spark, tmp):
     tapes = write_archive(tmp / "clean", ["AAA"])
     options = {"names": ["mid", "ofi"], "sample": "100ms", "plots": 0}
     first = tws.jobs.features(spark, tmp / "clean", tmp / "out", **options)
@@ -129,7 +129,7 @@ def test_what_is_done_is_not_done_again_and_what_has_changed_is(spark, tmp):
     again = tws.jobs.features(spark, tmp / "clean", tmp / "out", **options)
     assert (first.done, again.done, again.skipped, again.rows) == (2, 0, 2, 0)
     assert {file: file.stat().st_mtime_ns for file in files_of(tmp / "out")} == before
-    # One more trade on the second day: that day is made again, and replaces what was there.
+    # One more trade on the second day: that day is computed again and replaced.
     one = Instruments.load(tmp / "clean").find("AAA")
     end = tapes["AAA"][-1].time + 3 * SECOND
     late = replace(next(e for e in tapes["AAA"] if e.kind == "trade"), time=end)
@@ -143,7 +143,7 @@ def test_what_is_done_is_not_done_again_and_what_has_changed_is(spark, tmp):
     assert other.done == 2
 
 
-def test_a_run_that_fails_half_way_is_taken_up_where_it_was(spark, tmp, monkeypatch):
+def test_a_run_that_fails_half_way_is_resumed(spark, tmp, monkeypatch):
     from tapewire.spark.jobs import day_tables
 
     write_archive(tmp / "clean")
@@ -186,26 +186,26 @@ def test_the_report_shows_book_spread_and_every_feature_and_fetches_nothing(spar
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"names": []}, InvalidOption, "no feature is named"),
+        ({"names": []}, InvalidOption, "names is empty"),
         ({"names": ["mud"]}, InvalidOption, "mud"),
         ({"sample": "soon"}, InvalidOption, "soon"),
-        ({"dates": ["yesterday"]}, InvalidOption, "not a day"),
+        ({"dates": ["yesterday"]}, InvalidOption, "invalid date"),
     ],
 )
-def test_what_cannot_be_is_refused_before_any_task(spark, tmp, options, error, says):
+def test_invalid_options_are_refused_before_any_task(spark, tmp, options, error, says):
     write_archive(tmp / "clean", ["AAA"], 20)
     with pytest.raises(error, match=says):
         tws.jobs.features(spark, tmp / "clean", tmp / "out", **options)
 
 
-def test_raw_logs_are_refused_with_the_remedy(spark, tmp):
+def test_raw_logs_are_refused_with_a_hint(spark, tmp):
     log = ArchiveLayout(tmp).raw("venue", "2023-11-14")
     tw.open_publisher(log, segment_bytes=1 << 16).close()
     with pytest.raises(NotALog, match="etl refine"):
         tws.jobs.features(spark, tmp, tmp / "out")
 
 
-def test_a_page_of_other_days_is_drawn_anew(spark, tmp):
+def test_a_page_of_other_days_is_written_again(spark, tmp):
     write_archive(tmp / "clean", count=60)
     options = {"names": ["mid"], "sample": "1s", "plots": 0}
     page = tmp / "out" / "_report.html"
@@ -220,11 +220,11 @@ def test_a_page_of_other_days_is_drawn_anew(spark, tmp):
     assert page.stat().st_mtime_ns == before
 
 
-def test_a_day_behind_missing_ones_begins_without_the_book_of_long_ago(spark, tmp_path):
+def test_a_day_after_missing_ones_begins_without_an_old_book(spark, tmp_path):
     write_archive(tmp_path / "archive")
     old = tmp_path / "archive/v1/venue/AAA"
     (old / DAYS[0]).rename(old / "2022-01-01")
-    # Its records have the times of another day; what counts is that they are read by nobody.
+    # Its records have times of another day, which does not matter: they must not be read.
     tws.jobs.features(
         spark, tmp_path / "archive", tmp_path / "made", names=["mid"], dates=[DAYS[1]], plots=0
     )

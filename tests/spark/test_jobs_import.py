@@ -1,4 +1,4 @@
-"""Importing files by Spark gives what importing them one after the other gives."""
+"""Importing files with Spark gives the same archive as importing them one by one."""
 
 import gzip
 import os
@@ -14,15 +14,15 @@ from tests.support.captures import content_of, futures_lines
 @pytest.fixture
 def captures(tmp_path):
     """Captures of two pairs of symbols, over midnight, with bad rows and a gap."""
-    folder = tmp_path / "captures"
-    folder.mkdir()
+    directory = tmp_path / "captures"
+    directory.mkdir()
     for seed, symbols in enumerate([("AAA", "BBB"), ("CCC", "DDD")]):
         lines = futures_lines(3_000, seed=seed, symbols=symbols, gap_at=1_500)
         half = len(lines) // 2
         name = "".join(symbols).lower()
         for day, part in (("20231114", lines[:half]), ("20231115", lines[half:])):
-            (folder / f"{name}_{day}.gz").write_bytes(gzip.compress(b"\n".join(part) + b"\n"))
-    return folder
+            (directory / f"{name}_{day}.gz").write_bytes(gzip.compress(b"\n".join(part) + b"\n"))
+    return directory
 
 
 def one_by_one(captures, archive):
@@ -31,7 +31,7 @@ def one_by_one(captures, archive):
     return content_of(archive)
 
 
-def test_the_archive_is_that_of_imports_one_by_one(spark, captures, tmp_path):
+def test_the_archive_equals_that_of_imports_one_by_one(spark, captures, tmp_path):
     summary = jobs.import_files(spark, captures, tmp_path / "archive", format="binance-usdm")
 
     assert content_of(tmp_path / "archive") == one_by_one(captures, tmp_path / "plain")
@@ -42,7 +42,7 @@ def test_the_archive_is_that_of_imports_one_by_one(spark, captures, tmp_path):
     assert any("rejected.jsonl" in finding.where for finding in summary.findings)
 
 
-def test_run_again_it_does_nothing_and_tells_the_same(spark, captures, tmp_path):
+def test_another_run_does_nothing_and_reports_the_same(spark, captures, tmp_path):
     first = jobs.import_files(spark, captures, tmp_path / "archive", format="binance-usdm")
     before = content_of(tmp_path / "archive")
     again = jobs.import_files(spark, captures, tmp_path / "archive", format="binance-usdm")
@@ -53,12 +53,12 @@ def test_run_again_it_does_nothing_and_tells_the_same(spark, captures, tmp_path)
     assert content_of(tmp_path / "archive") == before
 
 
-def test_the_next_day_is_imported_behind_what_is_there(spark, captures, tmp_path):
+def test_the_next_day_is_imported_after_the_others(spark, captures, tmp_path):
     later = captures / "aaabbb_20231115.gz"
     shutil.move(later, tmp_path / "later.gz")
     jobs.import_files(spark, captures, tmp_path / "archive", format="binance-usdm")
     shutil.move(tmp_path / "later.gz", later)
-    os.utime(captures / "aaabbb_20231114.gz")  # touched, and yet the same
+    os.utime(captures / "aaabbb_20231114.gz")  # touched, with the same content
     summary = jobs.import_files(spark, captures, tmp_path / "archive", format="binance-usdm")
 
     for file in sorted(captures.glob("aaabbb_*")):
@@ -68,7 +68,7 @@ def test_the_next_day_is_imported_behind_what_is_there(spark, captures, tmp_path
     assert (summary.done, summary.skipped) == (1, 1)
 
 
-def test_a_file_that_was_cut_short_is_named_and_stops_no_other(spark, captures, tmp_path):
+def test_a_truncated_file_is_reported_and_the_others_are_imported(spark, captures, tmp_path):
     broken = captures / "aaabbb_20231114.gz"
     broken.write_bytes(broken.read_bytes()[:-2000])
     summary = jobs.import_files(spark, captures, tmp_path / "archive", format="binance-usdm")
@@ -95,8 +95,8 @@ def test_a_file_that_changed_after_its_import_is_refused(spark, captures, tmp_pa
     assert content_of(tmp_path / "archive") == before
 
 
-def test_units_that_meet_in_a_log_are_told(spark, captures, tmp_path):
-    """Cut in the middle of a day: whichever comes second is refused, or told of."""
+def test_units_that_write_to_the_same_log_are_reported(spark, captures, tmp_path):
+    """Cut in the middle of a day: the second one is refused or reported."""
     summary = jobs.import_files(
         spark, captures / "aaabbb_*", tmp_path / "archive", format="binance-usdm", unit="file"
     )

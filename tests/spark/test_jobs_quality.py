@@ -1,4 +1,4 @@
-"""The job `quality`: every fault that was planted, and of real captures what is there."""
+"""The job `quality`: every planted fault is found, and the known facts of real captures."""
 
 import re
 
@@ -22,7 +22,7 @@ def faultless(root, instrument=ETH):
 
 
 def faulty(root):
-    """A lost diff, a crossed book, a wrong snapshot, records early, late and behind."""
+    """A lost diff, a crossed book, an incorrect snapshot, records early, late and out of order."""
     day = Day(root, feed=L2Feed(BTC, seed=3))
     day.snapshot()
     day.diffs(50)
@@ -36,8 +36,8 @@ def faulty(root):
     day.own_diff(way=-5 * MS)
     day.own_diff(way=20_000 * MS)
     day.own_diff(after=-7 * MS)
-    wrong = dict(day.feed.bids)
-    day.feed.bids[max(wrong)] += 1
+    bids = dict(day.feed.bids)
+    day.feed.bids[max(bids)] += 1
     day.snapshot(after=10 * MS)
     day.trade(10_000, 3)
     day.close()
@@ -74,14 +74,16 @@ def test_every_planted_fault_is_found_and_nothing_else(spark, tmp):
     assert not re.search(r"(src|href)=|url\((?!#)|@import|https?:|\bnan\b", text)
 
 
-def test_a_tape_without_faults_is_said_to_be_so(spark, tmp):
+def test_a_day_without_faults_has_no_findings(spark, tmp):
     faultless(tmp / "clean")
     summary = tws.jobs.quality(spark, tmp / "clean", tmp / "out")
     assert (summary.exit_code, summary.findings) == (0, [])
     assert "Nothing was found" in (tmp / "out" / "_report.html").read_text(encoding="utf-8")
 
 
-def test_what_is_done_is_skipped_with_its_findings_and_other_limits_measure_anew(spark, tmp):
+def test_finished_days_are_skipped_with_their_findings_and_measured_again_with_other_limits(
+    spark, tmp
+):
     faulty(tmp / "clean")
     first = tws.jobs.quality(spark, tmp / "clean", tmp / "out")
     again = tws.jobs.quality(spark, tmp / "clean", tmp / "out")
@@ -139,7 +141,7 @@ SHORT = ("tardis", "shanghai")
 @pytest.mark.parametrize(
     "name", [n if n in SHORT else pytest.param(n, marks=pytest.mark.long) for n in CAPTURES]
 )
-def test_of_a_real_capture_it_finds_what_is_there_and_nothing_else(spark, tmp, name):
+def test_a_real_capture_has_the_known_findings_and_no_others(spark, tmp, name):
     """No gaps, no crossed books, and every level of every snapshot equal.
 
     The clock of the machine that recorded Binance was more than a second behind: records came, by
@@ -158,7 +160,7 @@ def test_of_a_real_capture_it_finds_what_is_there_and_nothing_else(spark, tmp, n
     assert sum(row["snapshots_differing"] for row in rows) == 0
 
 
-def test_a_larger_day_is_drawn_and_no_other_is_measured_again(spark, tmp):
+def test_a_larger_day_is_plotted_and_no_other_is_measured_again(spark, tmp):
     faultless(tmp / "clean")
     tws.jobs.quality(spark, tmp / "clean", tmp / "out", plots=1)
     larger = Day(tmp / "clean", feed=L2Feed(BTC, seed=5))

@@ -1,4 +1,4 @@
-"""Refined logs equal a plain split in one pass, to the byte; nothing twice, nothing unsaid."""
+"""Refined logs equal a plain split in one pass, to the byte, without duplicates."""
 
 import importlib
 import itertools
@@ -30,14 +30,14 @@ from tests.support.raw_tapes import (
 )
 
 ROWS = raw_rows(4_000)
-refine_job = importlib.import_module("tapewire.spark.jobs.refine")  # hidden by its function
+refine_job = importlib.import_module("tapewire.spark.jobs.refine")  # the function has the same name
 
 
 def killed(*_, **__):
-    raise KeyboardInterrupt("as kill -9 would end it here")
+    raise KeyboardInterrupt("as if killed here")
 
 
-def test_an_archive_of_raw_days_is_split_as_in_one_plain_pass(spark, tmp_path):
+def test_an_archive_of_raw_days_equals_a_plain_split(spark, tmp_path):
     archive_raw(tmp_path / "raw", ROWS)
     summary = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
 
@@ -52,7 +52,7 @@ def test_an_archive_of_raw_days_is_split_as_in_one_plain_pass(spark, tmp_path):
     assert status(log).sparse
 
 
-def test_books_have_snapshots_every_minute_of_tape_that_replay_believes(spark, tmp_path):
+def test_books_have_valid_snapshots_at_the_interval_asked_for(spark, tmp_path):
     archive_raw(tmp_path / "raw", ROWS)
     jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", snapshot_seconds=20)
 
@@ -69,7 +69,7 @@ def test_books_have_snapshots_every_minute_of_tape_that_replay_believes(spark, t
     assert status(log).readers == ()
 
 
-def test_run_again_it_does_nothing(spark, tmp_path):
+def test_another_run_does_nothing(spark, tmp_path):
     archive_raw(tmp_path / "raw", ROWS)
     first = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
     before = clean_logs(tmp_path / "clean")
@@ -80,7 +80,7 @@ def test_run_again_it_does_nothing(spark, tmp_path):
     assert clean_logs(tmp_path / "clean") == before
 
 
-def test_what_a_raw_queue_has_had_since_is_taken_in(spark, tmp_path):
+def test_new_records_of_a_raw_queue_are_added(spark, tmp_path):
     raw = bus.Layout(tmp_path / "bus").streams.raw(VENUE)
     Instruments(INSTRUMENTS).save(tmp_path)
     rows = raw_rows(3_000, late_every=50)
@@ -97,7 +97,7 @@ def test_what_a_raw_queue_has_had_since_is_taken_in(spark, tmp_path):
 
 
 @pytest.mark.parametrize("late", ["keep", "drop", "separate"])
-def test_late_records_go_where_the_policy_says(spark, tmp_path, late):
+def test_late_records_go_where_the_policy_sends_them(spark, tmp_path, late):
     rows = raw_rows(2_000, late_every=40)
     write_raw(tmp_path / "raw", rows)
     Instruments(INSTRUMENTS).save(tmp_path)
@@ -110,7 +110,7 @@ def test_late_records_go_where_the_policy_says(spark, tmp_path, late):
     assert summary.counts["late_dropped" if late == "drop" else "late"] == count
 
 
-def test_another_policy_makes_the_logs_anew(spark, tmp_path):
+def test_another_policy_rebuilds_the_logs(spark, tmp_path):
     rows = raw_rows(1_000, late_every=40)
     write_raw(tmp_path / "raw", rows)
     Instruments(INSTRUMENTS).save(tmp_path)
@@ -119,7 +119,7 @@ def test_another_policy_makes_the_logs_anew(spark, tmp_path):
         assert clean_logs(tmp_path / "clean") == plain_split(rows, late=late)
 
 
-def test_another_policy_that_is_killed_before_it_publishes_is_carried_out_by_the_next_run(
+def test_a_change_of_policy_that_is_killed_before_it_publishes_is_carried_out_by_the_next_run(
     spark, tmp_path, monkeypatch
 ):
     rows = raw_rows(1_000, late_every=40)
@@ -134,8 +134,8 @@ def test_another_policy_that_is_killed_before_it_publishes_is_carried_out_by_the
     assert clean_logs(tmp_path / "clean") == plain_split(rows, late="drop")
 
 
-def test_raw_logs_that_grew_behind_a_kill_lose_no_record(spark, tmp_path, monkeypatch):
-    """The second log has what the first one lacks, with numbers that were passed by then."""
+def test_raw_logs_that_grew_after_a_kill_lose_no_record(spark, tmp_path, monkeypatch):
+    """The second log has what the first one lacks, before the end of the clean logs by then."""
     rows = raw_rows(1_000)
     Instruments(INSTRUMENTS).save(tmp_path)
     holed = [None if 300 <= i < 400 else row for i, row in enumerate(rows)]
@@ -258,7 +258,7 @@ def test_the_table_of_one_process_equals_the_archive(spark, tmp_path):
     assert table_logs(table) == clean_logs(tmp_path / "clean")
 
 
-def test_the_ledger_of_a_raw_queue_is_told_once_however_often_it_is_refined(spark, tmp_path):
+def test_a_gap_of_a_raw_queue_is_recorded_once_however_often_it_is_refined(spark, tmp_path):
     raw = bus.Layout(tmp_path / "bus").streams.raw(VENUE)
     Instruments(INSTRUMENTS).save(tmp_path)
     rows = raw_rows(400)
@@ -272,13 +272,13 @@ def test_the_ledger_of_a_raw_queue_is_told_once_however_often_it_is_refined(spar
 
 
 def test_a_record_of_two_raw_logs_is_written_once(spark, tmp_path):
-    """By its number; and, in a log that numbers otherwise, by its venue's."""
+    """By its sequence number; in a log with other sequence numbers, by the number of the venue."""
     rows = raw_rows(1_500)
     Instruments(INSTRUMENTS).save(tmp_path)
     root = tmp_path / "bus" / "streams" / "raw"
     write_raw(root / VENUE / "queue", rows)
     write_raw(tmp_path / "more" / "streams" / "raw" / VENUE / "queue", rows[:1_000])
-    numbered = [r for r in rows if r[1] in (0x1000, 0x1004)]  # these have numbers of the venue
+    numbered = [r for r in rows if r[1] in (0x1000, 0x1004)]  # with numbers of the venue
     write_raw(tmp_path / "zz" / "streams" / "raw" / VENUE / "queue", numbered, first_seq=10_000)
     summary = jobs.refine(spark, str(tmp_path / "*" / "streams"), tmp_path / "clean")
 
@@ -288,7 +288,7 @@ def test_a_record_of_two_raw_logs_is_written_once(spark, tmp_path):
     assert summary.counts["conflicts"] == 0
 
 
-def test_numbers_that_two_logs_give_to_different_records_are_told(spark, tmp_path):
+def test_conflicting_records_of_two_raw_logs_are_reported(spark, tmp_path):
     one, other = raw_rows(600, seed=1), raw_rows(600, seed=2)
     Instruments(INSTRUMENTS).save(tmp_path)
     write_raw(tmp_path / "a" / "streams" / "raw" / VENUE / "queue", one)
@@ -333,7 +333,7 @@ def test_a_late_record_of_the_day_before_is_no_gap(spark, tmp_path):
     assert summary.failed == 0
 
 
-def test_records_of_no_known_instrument_are_told(spark, tmp_path):
+def test_records_of_unknown_instruments_are_reported(spark, tmp_path):
     rows = raw_rows(600, stranger_every=10)
     archive_raw(tmp_path / "raw", rows)
     summary = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
@@ -344,7 +344,7 @@ def test_records_of_no_known_instrument_are_told(spark, tmp_path):
     assert any("symbol_hash=" in finding.what for finding in summary.findings)
 
 
-def test_damage_fails_its_day_alone_or_is_passed_over_and_told(spark, tmp_path):
+def test_damage_fails_its_day_alone_or_is_skipped_and_reported(spark, tmp_path):
     archive_raw(tmp_path / "raw", ROWS)
     raw = bus.ArchiveLayout(tmp_path / "raw").raw(VENUE, "2024-01-01")
     segment = sorted(raw.glob("*.q"))[0]
@@ -361,7 +361,7 @@ def test_damage_fails_its_day_alone_or_is_passed_over_and_told(spark, tmp_path):
     assert clean_logs(tmp_path / "clean") == {k: v for k, v in want.items() if "01-02" in k}
 
     skipped = jobs.refine(spark, tmp_path / "raw", tmp_path / "skipped", on_damage="skip")
-    assert clean_logs(tmp_path / "skipped") == want  # the wire's bytes go nowhere anyway
+    assert clean_logs(tmp_path / "skipped") == want  # the damaged record goes to no clean log
     assert (skipped.failed, skipped.exit_code) == (0, 3)
 
 
@@ -371,7 +371,7 @@ def test_a_tree_without_raw_logs_is_refused(spark, tmp_path):
         jobs.refine(spark, tmp_path, tmp_path / "clean")
 
 
-def test_a_clean_log_that_was_removed_is_made_again_and_no_other_is_touched(spark, tmp_path):
+def test_a_removed_clean_log_is_written_again_and_no_other_is_touched(spark, tmp_path):
     archive_raw(tmp_path / "raw", ROWS)
     jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
     before = clean_logs(tmp_path / "clean")
@@ -387,7 +387,7 @@ def test_a_clean_log_that_was_removed_is_made_again_and_no_other_is_touched(spar
     assert jobs.refine(spark, tmp_path / "raw", tmp_path / "clean").done == 0
 
 
-def test_damaged_marks_count_for_none(spark, tmp_path):
+def test_damaged_marks_count_as_none(spark, tmp_path):
     archive_raw(tmp_path / "raw", ROWS)
     jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
     before = clean_logs(tmp_path / "clean")
@@ -399,7 +399,7 @@ def test_damaged_marks_count_for_none(spark, tmp_path):
     assert clean_logs(tmp_path / "clean") == before
 
 
-def test_a_removed_clean_log_whose_raw_records_are_gone_is_told_once(spark, tmp_path):
+def test_a_removed_clean_log_whose_raw_records_are_missing_is_reported_once(spark, tmp_path):
     raw = bus.Layout(tmp_path / "bus").streams.raw(VENUE)
     Instruments(INSTRUMENTS).save(tmp_path)
     rows = raw_rows(1_000)

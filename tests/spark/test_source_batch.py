@@ -219,7 +219,7 @@ def test_damage_is_skipped_and_told_by_gaps(load, tmp):
             {"columns": "price"},
             "InvalidOption: the view has no such column: column=price; available",
         ),
-        ({"time_from": "noon"}, "InvalidOption: not a time: time_from='noon'"),
+        ({"time_from": "noon"}, "InvalidOption: invalid time: time_from='noon'"),
         ({"view": "candles"}, "InvalidOption: view must be one of records, messages"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_missing_path_is_told_at_load(load, tmp):
 
 
 def test_a_folder_that_is_no_log_is_told_at_load(load, tmp):
-    with pytest.raises(AnalysisException, match="NotALog: there is no log in this folder"):
+    with pytest.raises(AnalysisException, match="NotALog: there is no log in this directory"):
         load(tmp)
 
 

@@ -5,5 +5,6 @@ Nothing here knows Spark; the job `quality` runs `measure` for every part, on an
 
 from tapewire.quality.limits import QualityLimits
 from tapewire.quality.measure import DayLogs, DayMeasures, measure
+from tapewire.quality.measured_day import MeasuredDay, measure_day
 
-__all__ = ["DayLogs", "DayMeasures", "QualityLimits", "measure"]
+__all__ = ["DayLogs", "DayMeasures", "MeasuredDay", "QualityLimits", "measure", "measure_day"]

@@ -10,7 +10,7 @@ clean logs are next to them: `<target>/_tapewire/done/refine/<clean log>.json`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -155,33 +155,32 @@ class RefineLedger:
 
 
 def _done_unit(value: Mapping[str, Any]) -> DoneUnit:
-    done = DoneUnit(**value)
-    _check_run(done.inputs, done.options)
-    if not isinstance(done.logs, dict) or not isinstance(done.counts, dict):
+    _check_run(value)
+    if not isinstance(value["logs"], dict) or not isinstance(value["counts"], dict):
         raise TypeError("logs and counts must be objects")
-    _check_integers(*done.logs.values(), *done.counts.values(), *done.clocks)
-    if not all(isinstance(gap, dict) and gap.keys() == _GAP for gap in done.gaps):
-        raise TypeError("gaps must have the members of a gap")
-    _check_integers(*(gap["timestamp_ns"] for gap in done.gaps))
-    for finding in done.findings:
+    _check_integers(*value["logs"].values(), *value["counts"].values(), *value["clocks"])
+    for gap in value["gaps"]:
+        if not isinstance(gap, dict) or gap.keys() != _GAP:
+            raise TypeError("gaps must have the members of a gap")
+        _check_integers(gap["timestamp_ns"])
+    for finding in value["findings"]:
         RefineFinding(**finding)
-    return done
+    return DoneUnit(**value)
 
 
 def _pending_unit(value: Mapping[str, Any]) -> PendingUnit:
-    pending = PendingUnit(**value)
-    _check_run(pending.inputs, pending.options)
-    if not all(isinstance(log, str) for log in pending.logs):
+    _check_run(value)
+    if not all(isinstance(log, str) for log in value["logs"]):
         raise TypeError("logs must be names")
-    if not isinstance(pending.replace, bool):
+    if not isinstance(value["replace"], bool):
         raise TypeError("replace must be true or false")
-    return pending
+    return PendingUnit(**value)
 
 
-def _check_run(inputs: Sequence[Mapping[str, Any]], options: Any) -> None:
-    if not isinstance(options, dict):
+def _check_run(value: Mapping[str, Any]) -> None:
+    if not isinstance(value["options"], dict):
         raise TypeError("options must be an object")
-    for each in inputs:
+    for each in value["inputs"]:
         if not isinstance(each["path"], str):
             raise TypeError("path must be a string")
         first, end = each["first_seq"], each["next_seq"]

@@ -1,8 +1,8 @@
-"""Logs as tables, without Spark: which logs a path names, slices of them, and their rows as Arrow.
+"""Logs as tables, without Spark: the logs at a path, slices of them, and their rows as Arrow.
 
-`resolve` finds the logs of a path, `plan` cuts them into slices that can be read anywhere and that
-together are exactly the range, and `batches` reads a slice. The Spark source, the jobs and
-`tapewire.refine` are built on these.
+`resolve` finds the logs at a path, `plan` cuts them into slices that can be read anywhere and that
+together are exactly the range, and `batches` reads a slice. `days_of` lists clean logs by symbol
+and day. The Spark source, the jobs and `tapewire.refine` are built on these.
 
 Example:
     >>> import tapewire as tw
@@ -19,5 +19,15 @@ from tapewire.scan.logs import LogRef, resolve
 from tapewire.scan.options import ReadOptions
 from tapewire.scan.slice_reader import batches
 from tapewire.scan.slices import Slice, plan
+from tapewire.scan.symbol_days import SymbolDay, days_of
 
-__all__ = ["LogRef", "ReadOptions", "Slice", "batches", "plan", "resolve"]
+__all__ = [
+    "LogRef",
+    "ReadOptions",
+    "Slice",
+    "SymbolDay",
+    "batches",
+    "days_of",
+    "plan",
+    "resolve",
+]

@@ -1,4 +1,4 @@
-"""A batch of records as Arrow columns that Spark takes: plain binary, signed integers, UTC."""
+"""A batch of records as Arrow columns that Spark accepts: binary, signed integers, UTC."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ __all__ = [
     "timestamps",
 ]
 
-# Copied into one Arrow batch at a time, at most; one record may be larger.
+# At most this much payload is copied into an Arrow batch; a single record may be larger.
 BATCH_BYTES = 16 << 20
 
 _Array = np.ndarray[Any, Any]
 
 
 class RowColumns:
-    """The columns that every row of a record has, made when they are asked for.
+    """The columns that every row of a record has, built when they are asked for.
 
     Args:
-        batch: The records, in their segments.
-        queue: Name of their log.
-        chosen: Which records become rows, as an array of bool; None: all.
+        batch: The records, in the mapped segments.
+        queue: The name of their log.
+        chosen: A boolean array of the records that become rows; None: all.
     """
 
     def __init__(self, batch: Batch, queue: str, chosen: _Array | None = None) -> None:
@@ -54,26 +54,26 @@ class RowColumns:
 
     @property
     def payload_views(self) -> pa.Array:
-        """The payloads in place, as a column of binary views."""
+        """The payloads as a column of binary views, without a copy."""
         if self._payloads is None:
             views = self._batch.to_arrow().column("payload")
             self._payloads = views if self._chosen is None else filtered(views, self._chosen)
         return self._payloads
 
     def part(self, start: int, end: int) -> RowColumns:
-        """Some of the rows."""
+        """The rows from `start` up to, but not including, `end`."""
         if self._chosen is None:
             return RowColumns(self._batch[start:end], self.queue)
         picked = np.flatnonzero(self._chosen)[start:end]
-        first, behind = int(picked[0]), int(picked[-1]) + 1
-        return RowColumns(self._batch[first:behind], self.queue, self._chosen[first:behind])
+        first, stop = int(picked[0]), int(picked[-1]) + 1
+        return RowColumns(self._batch[first:stop], self.queue, self._chosen[first:stop])
 
     def seq_of(self, row: int) -> int:
-        """The number of a row's record."""
+        """The sequence number of a row's record."""
         return int(self._picked(self._batch.seq)[row])
 
     def column(self, name: str) -> pa.Array:
-        """One of seq, timestamp_ns, timestamp, type_id, flags, payload, queue."""
+        """The column seq, timestamp_ns, timestamp, type_id, flags, payload or queue."""
         batch = self._batch
         match name:
             case "seq":
@@ -96,23 +96,29 @@ class RowColumns:
 def bigint(
     name: str, values: _Array, where: str, seq_of: Callable[[int], int] | None = None
 ) -> pa.Array:
-    """Unsigned 64 bits as Spark's BIGINT; `seq_of` a row is for the error's text.
+    """Unsigned 64-bit integers as BIGINT of Spark.
+
+    Args:
+        name: The name of the column, for the error.
+        values: The integers.
+        where: The name of the log, for the error.
+        seq_of: The sequence number of the record at an index, for the error.
 
     Raises:
-        InvalidMessage: One does not fit.
+        InvalidMessage: A value does not fit.
     """
     if len(values) and int(values.max()) >= 2**63:
         first = int(np.argmax(values >= 2**63))
         record = "" if seq_of is None else f", seq={seq_of(first)}"
         raise InvalidMessage(
-            f"a number does not fit a BIGINT: {name}={int(values[first])}, queue={where}{record}",
-            hint=f"leave the column out by columns=, or read it out of the payload: {name}",
+            f"value does not fit a BIGINT: {name}={int(values[first])}, queue={where}{record}",
+            hint=f"leave the column {name} out with columns=, or decode it from the payload",
         )
     return pa.array(values.view("i8") if values.flags.c_contiguous else values.astype("i8"))
 
 
 def timestamps(ns: _Array) -> pa.Array:
-    """Nanoseconds as Spark's TIMESTAMP, which has microseconds: rounded down."""
+    """Nanoseconds as TIMESTAMP of Spark: rounded down to microseconds."""
     return pa.array(ns // 1000).view(pa.timestamp("us", "UTC"))
 
 
@@ -128,14 +134,17 @@ def constant(text: str, rows: int) -> pa.Array:
 
 
 def filtered(views: pa.Array, chosen: _Array) -> pa.Array:
-    """Some of a column of binary views, over the same bytes; Arrow has no function for them."""
+    """The chosen rows of a column of binary views, over the same bytes.
+
+    Arrow has no filter for binary views.
+    """
     _, heads, *data = views.buffers()
     kept = np.frombuffer(heads, "V16")[views.offset : views.offset + len(views)][chosen]
     return pa.Array.from_buffers(views.type, len(kept), [None, pa.py_buffer(kept), *data])
 
 
 def structs(views: pa.Array, dtype: np.dtype[Any]) -> _Array:
-    """Payloads of one size as an array of `dtype`; copied together where they lie apart."""
+    """Payloads of equal size as an array of `dtype`; a copy."""
     if len(views) == 0:
         return np.empty(0, dtype)
     data = views.cast(pa.binary()).buffers()[2]
@@ -143,16 +152,16 @@ def structs(views: pa.Array, dtype: np.dtype[Any]) -> _Array:
 
 
 def texts(values: _Array) -> pa.Array:
-    """Text of a fixed size, filled up with zero bytes, as strings.
+    """Text of a fixed size, padded with zero bytes, as strings.
 
     Raises:
-        pyarrow.ArrowInvalid: One is not UTF-8.
+        pyarrow.ArrowInvalid: A text is not UTF-8.
     """
     values = np.ascontiguousarray(values)
     width = values.dtype.itemsize
     table = values.view("u1").reshape(-1, width)
     used = table != 0
-    # Up to the last byte that is not zero: zeros inside belong to it, as `decode` has it.
+    # Up to the last byte that is not zero: zeros inside are part of the text, as in `decode`.
     sizes = np.where(used.any(axis=1), width - used[:, ::-1].argmax(axis=1), 0)
     offsets = np.zeros(len(values) + 1, "i4")
     np.cumsum(sizes, out=offsets[1:])
@@ -164,16 +173,16 @@ def texts(values: _Array) -> pa.Array:
 
 
 def decimals(values: _Array, scales: _Array, scale: int) -> pa.Array:
-    """Integers with a scale each as DECIMAL(38, scale).
+    """Integers, each with its scale, as DECIMAL(38, scale).
 
     Raises:
-        InvalidMessage: One has more decimals than that, or than any instrument may have.
+        InvalidMessage: A value has more decimals than `scale`, or than an instrument may have.
     """
     if len(scales) and int(scales.max()) > min(scale, MAX_SCALE):
         raise InvalidMessage(
-            f"a price has more decimals than the column: price_scale={int(scales.max())}, "
-            f"column={scale}, most={MAX_SCALE}",
-            hint="mend instruments.json, or read prices as scaled",
+            f"price has more decimals than the column: price_scale={int(scales.max())}, "
+            f"column_scale={scale}, max_scale={MAX_SCALE}",
+            hint="correct instruments.json, or read with prices=scaled",
         )
     factors = np.int64(10) ** (scale - scales.astype("i8")) if len(scales) else np.ones(0, "i8")
     if len(values) and (np.abs(values.astype("f8")) * factors).max() >= 2**62:
@@ -191,13 +200,13 @@ def _wide(exact: list[int], scale: int) -> pa.Array:
 
 
 def lengths(views: pa.Array) -> _Array:
-    """Sizes of binary views, which begin each with its length; Arrow has no function for them."""
+    """The lengths of binary views; Arrow has no function for them."""
     heads = np.frombuffer(views.buffers()[1], "i4").reshape(-1, 4)
     return heads[views.offset : views.offset + len(views), 0]
 
 
 def pieces(batch: Batch) -> Iterator[Batch]:
-    """A batch in pieces whose payloads may be copied without harm."""
+    """The batch in pieces of at most `BATCH_BYTES` of payload, or one record."""
     ends = np.cumsum(lengths(batch.to_arrow().column("payload")), dtype="i8")
     start = 0
     while start < len(batch):

@@ -1,7 +1,7 @@
-"""Going on behind damage as `tapewire.damage` does, and where a seek fails.
+"""Skipping damage as `tapewire.damage` does, also where a seek fails.
 
-Where that leads into a segment that is gone, a reader cannot say what comes behind it: the status
-of the queue can.
+If a seek fails because a segment is missing, the reader does not know the next segment; the status
+of the queue does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DAMAGE", "UNREACHABLE", "pass_damage", "seek_seq"]
 
-# What a seek raises where the segment of a number is gone, or damaged and written elsewhere.
+# What a seek raises if the segment of a sequence number is missing or damaged.
 UNREACHABLE = (CorruptMetadata, SegmentMissing)
 
 
@@ -27,19 +27,19 @@ def pass_damage(reader: Reader, error: TapewireError, first: int | None = None) 
     """Move the reader past what made it raise `error`; what was skipped.
 
     Args:
-        reader: Stands before the damage, or failed to get there.
-        error: Of `DAMAGE`.
-        first: The number that could not be sought; None: reading came to the damage.
+        reader: At the damage, or where a failed seek left it.
+        error: One of `DAMAGE`.
+        first: The sequence number of the failed seek; None: the damage was met while reading.
 
     Returns:
-        None when there is nothing right behind it yet: the reader stays where it is.
+        What was skipped; None if no valid record follows yet: the reader does not move.
     """
     if first is None:
         return damage.pass_damage(reader, error)
     path = error.path or ""
     for segment in status(os.path.dirname(path)).segments if path.endswith(".q") else ():
         number = segment.first_seq
-        # By number: whose segment is missing is of no name in the folder.
+        # By sequence number: a missing segment has no file whose name could be compared.
         if segment.readable and number is not None and number > first:
             reader.seek_seq(number)
             lost = f"{said(error)} (skipped: {os.path.basename(path)})"
@@ -48,7 +48,7 @@ def pass_damage(reader: Reader, error: TapewireError, first: int | None = None) 
 
 
 def seek_seq(reader: Reader, seq: int) -> bool:
-    """`Reader.seek_seq`; to the next segment that can be read where the number is in none."""
+    """`Reader.seek_seq`; if that segment cannot be read, seek to the next one that can."""
     try:
         return reader.seek_seq(seq)
     except UNREACHABLE as error:

@@ -1,8 +1,8 @@
 """What is missing in logs: the rows of the view `gaps`.
 
-Three ways lead to it: the ledger of a log, its records read through for numbers that are missing
-and damage, and its books replayed for what the venue's own numbers leave out. What the ledger has
-told is not told again.
+There are three sources: the gap ledger of a log; its records, read for missing sequence numbers and
+damage; and its books, replayed for gaps in the venue's own sequence numbers. What is in the ledger
+is not reported again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ WITHOUT_BOOKS = ("trades", "orders_in", "orders_out")
 
 @dataclass(frozen=True)
 class LedgerPart:
-    """The ledger of one log, as far as it is of these records."""
+    """The part of the gap ledger of one log that concerns these sequence numbers."""
 
     log: LogRef
     seq_from: int
@@ -81,14 +81,14 @@ class LedgerPart:
 
 @dataclass(frozen=True)
 class BookPart:
-    """The books of one log: its records from the start on, and the gaps that these numbers show.
+    """The books of one log, replayed from its first record; gaps seen at some of its records.
 
     Attributes:
         log: The log.
-        seq_from: Gaps seen at this record or a later one.
-        seq_to: And below this number.
-        end: Number behind the last record that was there; None where that is not known.
-        bytes: About how many bytes of log it has.
+        seq_from: Only gaps seen at this sequence number or a later one,
+        seq_to: and before this one.
+        end: The sequence number after the last record at planning time; None if it is not known.
+        bytes: Approximate size of the log in bytes.
     """
 
     log: LogRef
@@ -99,11 +99,11 @@ class BookPart:
 
 
 def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Any]:
-    """Of each log its ledger, then its records in slices, then its books."""
-    passing = options.replace(on_damage="skip")
+    """For each log: its ledger, then its records in slices, then its books."""
+    skipping = options.replace(on_damage="skip")
     parts: list[Any] = []
     for log in logs:
-        found = slices.plan([log], passing, max(1, wanted // len(logs)))
+        found = slices.plan([log], skipping, max(1, wanted // len(logs)))
         low, high = _range(found, options)
         if low < high:
             parts.append(LedgerPart(log, low, high))
@@ -116,7 +116,7 @@ def plan(options: ReadOptions, logs: Sequence[LogRef], wanted: int) -> list[Any]
 
 
 def _range(found: list[Slice], options: ReadOptions) -> tuple[int, int]:
-    """The numbers at which gaps are of interest; all where nothing was chosen by number or time."""
+    """The range of sequence numbers for gaps; everything if no range is asked for."""
     if not found:
         bounds = (options.seq_from, options.seq_to, options.time_from, options.time_to)
         return 0, slices.END if bounds == (None,) * 4 else 0
@@ -126,7 +126,7 @@ def _range(found: list[Slice], options: ReadOptions) -> tuple[int, int]:
 
 
 def read(part: LedgerPart | BookPart | Slice, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The gaps of one part. Damage is what is looked for: it never raises here."""
+    """The gaps of one part. Damage is a row here and never raises."""
     if isinstance(part, LedgerPart):
         yield from as_batch(_of_ledger(part), options)
     elif isinstance(part, BookPart):
@@ -136,8 +136,8 @@ def read(part: LedgerPart | BookPart | Slice, options: ReadOptions) -> Iterator[
 
 
 def as_batch(rows: Iterable[dict[str, Any]], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Rows of the symbols and with the columns that are asked for; nothing when there is none."""
-    # A gap of the whole log is one of every symbol in it.
+    """The rows of the symbols asked for, with the columns asked for; no batch if there are none."""
+    # A gap without a symbol concerns every symbol of its log.
     chosen = [
         row for row in rows if not row["symbol"] or options.asks_for(row["venue"], row["symbol"])
     ]
@@ -146,7 +146,7 @@ def as_batch(rows: Iterable[dict[str, Any]], options: ReadOptions) -> Iterator[p
 
 
 def row_of(log: LogRef, gap: Gap) -> dict[str, Any]:
-    """A gap of a log's ledger."""
+    """A gap from the ledger of a log as a row."""
     return {"queue": log.name, **dataclasses.asdict(gap)}
 
 
@@ -159,25 +159,25 @@ def _of_ledger(part: LedgerPart) -> Iterator[dict[str, Any]]:
 
 
 def _of_books(part: BookPart, options: ReadOptions) -> Iterator[dict[str, Any]]:
-    """What replaying the books finds, but missing records, which reading them finds."""
-    told = {event_of(gap) for gap in GapLedger(part.log.path).read()}
+    """The gaps that replaying the books finds, except missing records, which `found_in` finds."""
+    ledger = {event_of(gap) for gap in GapLedger(part.log.path).read()}
     with contextlib.closing(Sources(part.log.path)) as sources:
         names = PathNames(part.log, given_instruments(options), sources.directories)
         engine = open_engine(sources, names, None, seq_to=part.end, skip_damaged=True)
         engine.run()
         found = gaps_of(engine)
-    yield from rows_of_books(part.log, found, told, part.seq_from, part.seq_to)
+    yield from rows_of_books(part.log, found, ledger, part.seq_from, part.seq_to)
 
 
 def rows_of_books(
-    log: LogRef, found: Iterable[Gap], told: Iterable[Event], seq_from: int, seq_to: int
+    log: LogRef, found: Iterable[Gap], ledger: Iterable[Event], seq_from: int, seq_to: int
 ) -> Iterator[dict[str, Any]]:
-    """What replaying books found in a range, but missing records and what the ledger has told.
+    """Gaps that replaying books found in a range, except missing records and those in the ledger.
 
-    With what was done when it was found: whether a book came right again is told by a ledger, not
-    here, where it would depend on how far one has read.
+    The action is the one at the time of the gap. Whether the book recovered is recorded in the
+    ledger only; here it would depend on how far the log was read.
     """
-    known = set(told)
+    known = set(ledger)
     for gap in sorted(found, key=lambda each: each.seq):
         if seq_from <= gap.seq < seq_to and gap.kind != "record" and event_of(gap) not in known:
             action = gap.action if gap.action == "noted" else "untrusted"
@@ -185,12 +185,12 @@ def rows_of_books(
 
 
 def event_of(gap: Gap) -> Event:
-    """What tells gaps of one log apart, whoever told them."""
+    """What identifies a gap within its log, whether it comes from the ledger or a replay."""
     return gap.kind, gap.venue, gap.symbol, gap.first, gap.last
 
 
 class PathNames(Names):
-    """Names of instruments; of one that no file knows, what the log's path says."""
+    """Names of instruments; those in the log's path for an instrument that no file lists."""
 
     def __init__(self, log: LogRef, known: Instruments | None, folders: Iterable[str]) -> None:
         super().__init__(known, folders)
@@ -205,7 +205,7 @@ class PathNames(Names):
 
 
 def damaged_lines(log: LogRef, scan: LedgerScan) -> Iterator[dict[str, Any]]:
-    """A row about the lines of a ledger that cannot be believed, where there are some."""
+    """A row for the damaged lines of a ledger, if there are any."""
     if scan.damaged_count:
         first = scan.damaged[0]
         yield _row(
@@ -213,21 +213,21 @@ def damaged_lines(log: LogRef, scan: LedgerScan) -> Iterator[dict[str, Any]]:
             kind="ledger",
             cause=f"{scan.damaged_count} lines of gaps.jsonl are damaged, the first: "
             f"line {first.line}: {first.why}",
-            action="passed over",
+            action="skipped",
         )
 
 
 def found_in(
     part: Slice, options: ReadOptions, ledger: Iterable[Gap] = ()
 ) -> Iterator[dict[str, Any]]:
-    """The gaps that reading a slice finds, without those that the ledger has told."""
+    """The gaps that reading a slice finds, without those in the ledger."""
     found: list[dict[str, Any]] = []
-    told = {(gap.first, gap.last) for gap in ledger if gap.kind == "record"}
+    in_ledger = {(gap.first, gap.last) for gap in ledger if gap.kind == "record"}
 
     def note(lost: Passed) -> None:
         known = lost.first is not None and lost.last is not None and lost.last >= lost.first
-        if known and (lost.first, lost.last) in told:
-            return  # the ledger has it, and says more
+        if known and (lost.first, lost.last) in in_ledger:
+            return  # the ledger has more details
         found.append(
             _row(
                 part.log,
@@ -245,14 +245,14 @@ def found_in(
             row.update(seq=int(batch.seq[0]), timestamp_ns=int(batch.timestamp_ns[0]))
         settled = len(found)
     if settled < len(found) and part.count is None:
-        # What comes behind is of the next slice: look it up, so that cuts change no row.
-        behind = _at(part)
+        # The next record is in the next slice: read it, so that rows do not depend on the cuts.
+        after = _record_after(part)
         for row in found[settled:]:
-            row.update(behind)
+            row.update(after)
     yield from found
 
 
-def _at(part: Slice) -> dict[str, Any]:
+def _record_after(part: Slice) -> dict[str, Any]:
     with open_log(part.log.path) as reader:
         record = reader.next() if reader.seek_seq(part.seq_to) else None
     if record is None:
@@ -278,7 +278,7 @@ def _table(rows: list[dict[str, Any]], names: Sequence[str]) -> pa.RecordBatch:
             continue
         values = [row[name] for row in rows]
         if name in ("first", "last", "seq"):
-            # A number beyond BIGINT is told by the cause alone.
+            # A value that does not fit a BIGINT is only in the cause.
             values = [None if v is None or v > _BIGINT_MAX else v for v in values]
         if name in ("venue", "symbol", "stream"):
             values = [value or None for value in values]

@@ -1,4 +1,4 @@
-"""Which instruments the logs of a query have: their names, and the scale that fits all prices."""
+"""The instruments of the logs of a query: their names, and a scale that fits all prices."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ __all__ = ["InstrumentNames", "KnownInstruments", "given_instruments", "price_sc
 
 
 def given_instruments(options: ReadOptions) -> Instruments | None:
-    """Those of the option `instruments`; None without it.
+    """The instruments of the option `instruments`; None without it.
 
     Raises:
-        InvalidOption: The option names no instruments.json.
+        InvalidOption: The option is not the path of an instruments.json.
     """
     if options.instruments is None:
         return None
     path = os.path.abspath(options.instruments)
-    folder = path if os.path.isdir(path) else os.path.dirname(path)
-    if not os.path.isfile(os.path.join(folder, FILE_NAME)) or (
-        folder != path and os.path.basename(path) != FILE_NAME
+    directory = path if os.path.isdir(path) else os.path.dirname(path)
+    if not os.path.isfile(os.path.join(directory, FILE_NAME)) or (
+        directory != path and os.path.basename(path) != FILE_NAME
     ):
         raise InvalidOption(
-            f"instruments must be an {FILE_NAME} or its folder: instruments={options.instruments}"
+            f"instruments must be an {FILE_NAME} or its directory: "
+            f"instruments={options.instruments}"
         )
-    return Instruments.load(folder)
+    return Instruments.load(directory)
 
 
 class KnownInstruments:
-    """The instruments of logs: of the option, else of the file nearest to each.
+    """The instruments of logs: those of the option, or else of the file nearest to each log.
 
     Each file is read once, however many logs are below it.
     """
@@ -54,10 +55,10 @@ class KnownInstruments:
         self._files: dict[str | None, Instruments] = {}
 
     def beside(self, *logs: LogRef) -> Instruments:
-        """Those that these logs may hold.
+        """The instruments that these logs may hold.
 
         Raises:
-            InvalidOption: Files of theirs give an instrument different ids.
+            InvalidOption: Two of their files give an instrument different ids.
         """
         if self._given is not None:
             return self._given
@@ -78,19 +79,19 @@ class KnownInstruments:
 
 
 def _merge(known: Instruments, one: Instrument, path: str | None) -> None:
-    """Records name an instrument by its ids: those of one file must be those of the others."""
+    """Add an instrument, whose ids must be the same in all files: records name it by them."""
     added = known.add(one)
     if (added.venue_id, added.market_id) != (one.venue_id, one.market_id):
         raise InvalidOption(
-            f"logs that are read together have other ids for an instrument: instrument={one}, "
+            f"logs that are read together disagree on the ids of an instrument: instrument={one}, "
             f"market_id={added.market_id} and {one.market_id}",
             path=path,
-            hint="read them apart",
+            hint="read them separately",
         )
 
 
 def price_scale(options: ReadOptions, logs: Sequence[LogRef]) -> int:
-    """The largest scale of the prices of all instruments that a query can meet.
+    """The largest price scale of the instruments that a query may read.
 
     Raises:
         InvalidOption: No instrument is known.
@@ -101,9 +102,9 @@ def price_scale(options: ReadOptions, logs: Sequence[LogRef]) -> int:
     ]
     if not scales:
         raise InvalidOption(
-            "prices=decimal needs to know the instruments, and none is known",
+            "prices=decimal needs instruments, and none is known",
             path=logs[0].path if logs else None,
-            hint=f"name an {FILE_NAME} by option instruments, or read prices=scaled",
+            hint=f"give an {FILE_NAME} with the option instruments, or read with prices=scaled",
         )
     return max(scales)
 
@@ -114,7 +115,7 @@ def _may_meet(one: Instrument, log: LogRef, options: ReadOptions) -> bool:
 
 
 class InstrumentNames:
-    """Names of the instruments of one log by the numbers that its messages have."""
+    """Names of the instruments of one log, by the ids and hashes in its messages."""
 
     def __init__(self, log: LogRef, options: ReadOptions) -> None:
         self._log = log
@@ -127,15 +128,15 @@ class InstrumentNames:
         """Venue and symbol.
 
         Raises:
-            UnknownInstrument: Neither instruments.json nor the log's path says them.
+            UnknownInstrument: Neither instruments.json nor the log's path has the names.
         """
         key = market_id, hash_
         if key not in self._found:
-            self._found[key] = self._look(market_id, hash_)
+            self._found[key] = self._find(market_id, hash_)
         return self._found[key]
 
-    def _look(self, market_id: int, hash_: int) -> tuple[str, str]:
-        # As a replay has it: the hash is of the names themselves, ids are given by a file.
+    def _find(self, market_id: int, hash_: int) -> tuple[str, str]:
+        # As in a replay: the hash is computed from the names; ids are assigned by a file.
         one = self._by_hash.get(hash_) if hash_ else self._known.by_market(market_id)
         if one is not None:
             return one.venue, one.symbol
@@ -143,17 +144,18 @@ class InstrumentNames:
         if venue is not None and symbol is not None and symbol_hash(venue, symbol) == hash_:
             return venue, symbol
         raise UnknownInstrument(
-            f"no instrument has this number: market_id={market_id}, symbol_hash=0x{hash_:016X}, "
+            f"unknown instrument: market_id={market_id}, symbol_hash=0x{hash_:016X}, "
             f"queue={self._log.name}",
             path=self._known.path or self._log.path,
-            hint=f"name an {FILE_NAME} that has it by option instruments",
+            hint=f"give an {FILE_NAME} that has it with the option instruments",
         )
 
     def wanted(self, market_id: int, hash_: int) -> bool:
-        """Whether the option `symbols` asks for it.
+        """Whether the option `symbols` asks for this instrument.
 
         Raises:
-            UnknownInstrument: It is not known, and neither is one that is asked for: it may be it.
+            UnknownInstrument: It is not known, and some of `symbols` are not known either, so it
+                may be one of them.
         """
         if self._options.symbols is None:
             return True

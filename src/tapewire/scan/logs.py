@@ -1,4 +1,4 @@
-"""Which logs a path means, and what their places say of them."""
+"""The logs at a path, and what their paths say about them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _OF_MARKETS = ("trades", "book", "features")
 
 @dataclass(frozen=True, order=True)
 class LogRef:
-    """One log: where it is, and what its path says about what is in it.
+    """One log: its path, and what the path says about its contents.
 
     Attributes:
-        name: What the column `queue` says: unique among the logs of one read, and the same each
+        name: The value of the column `queue`: unique among the logs of one read, and the same each
             time that path is read.
-        path: Absolute.
-        venue: Of all that is in it, or None.
-        symbol: Of all that is in it, or None.
-        date: The UTC day of an archive's log as ``YYYY-MM-DD``, or None.
+        path: Absolute path.
+        venue: The venue of all its records, or None.
+        symbol: The symbol of all its records, or None.
+        date: The UTC day of a log in an archive as ``YYYY-MM-DD``, or None.
         stream: For example "book", "trades", "raw"; or None.
         kind: The kind of log.
     """
@@ -48,7 +48,7 @@ class LogRef:
     kind: str = "queue"
 
     def may_meet(self, time_from: int | None, time_to: int | None) -> bool:
-        """Whether a record of it may lie in this span of time, by its path alone.
+        """Whether the log may have a record in this time range, judged by its path alone.
 
         Example:
             >>> log = LogRef("okx/BTC-USDT/1970-01-02/trades", "/archive/…", date="1970-01-02")
@@ -67,17 +67,17 @@ class LogRef:
 
 
 def resolve(paths: str | tuple[str, ...], options: ReadOptions) -> list[LogRef]:
-    """The logs that paths mean, sorted by name.
+    """The logs at paths, sorted by name.
 
-    A path is a log, a folder with logs at any depth below (an archive, a part of one, a bus), or a
-    glob of those. `options.symbols` leaves out the logs whose path says another symbol. Views of
-    market data leave out a raw log where there are clean ones of its venue and day, which have the
-    same again.
+    A path is a log, a directory with logs at any depth below it (an archive, a part of one, a bus),
+    or a glob of those. `options.symbols` leaves out logs whose path names another symbol. Views of
+    market data leave out a raw log if there are clean logs of its venue and day: those have the
+    same records.
 
     Raises:
-        FileNotFoundError: There is nothing at a path.
-        NotALog: What is there holds no log.
-        InvalidOption: Two logs would have one name.
+        FileNotFoundError: A path does not exist.
+        NotALog: There is no log at a path.
+        InvalidOption: Two logs would have the same name.
 
     Example:
         >>> import tapewire as tw
@@ -95,8 +95,8 @@ def resolve(paths: str | tuple[str, ...], options: ReadOptions) -> list[LogRef]:
             known = found.setdefault(log.name, log)
             if known.path != log.path:
                 raise InvalidOption(
-                    f"two logs have one name: name={log.name}, {known.path} and {log.path}",
-                    hint="read them apart, or by a glob above both",
+                    f"two logs have the same name: name={log.name}, {known.path} and {log.path}",
+                    hint="read them separately, or with a glob that matches both",
                 )
     logs = found.values() if options.view not in _OF_MARKETS else _without_raw(found.values())
     return sorted(log for log in logs if _wanted(log, options))
@@ -117,12 +117,12 @@ def _logs_of(text: str) -> Iterator[LogRef]:
     above = _literal_prefix(os.path.abspath(path))
     logs = [log for match in matches if os.path.isdir(match) for log in _below(match, above)]
     if not logs:
-        raise NotALog("what matches this glob holds no log", path=text)
+        raise NotALog("no match of this glob holds a log", path=text)
     yield from logs
 
 
 def _below(top: str, above: str | None) -> Iterator[LogRef]:
-    """The logs at or below a folder; names from `above` on, where that is given."""
+    """The logs at or below a directory; their names are relative to `above` if it is given."""
     try:
         kind = kind_of(top)
     except NotALog:
@@ -132,11 +132,11 @@ def _below(top: str, above: str | None) -> Iterator[LogRef]:
         return
     if not os.path.isdir(top):
         raise NotALog("this is a file, not a log", path=top)
-    # What the sink keeps beside its logs is not there yet.
+    # Logs in the control directory of the sink are not published yet.
     queues = [path for path in find_queues(top) if CONTROL not in _parts(path, top)]
     if not queues and above is None:
         raise NotALog(
-            "there is no log in this folder",
+            "there is no log in this directory",
             path=top,
             hint="give a queue (it holds control.meta), an archive (v1/…) or a bus (streams/…)",
         )
@@ -145,7 +145,10 @@ def _below(top: str, above: str | None) -> Iterator[LogRef]:
 
 
 def _renamed(log: LogRef, above: str | None) -> LogRef:
-    """Named from `above` on, where that is given: a glob may meet two archives, a path cannot."""
+    """The log with its name relative to `above`, if it is given.
+
+    A glob may match logs of two archives, which have the same names below each.
+    """
     return log if above is None else replace(log, name=_relative(log.path, above))
 
 
@@ -164,7 +167,7 @@ def _literal_prefix(pattern: str) -> str:
 
 
 def _described(path: str, name: str, kind: str) -> LogRef:
-    """With what the layouts of a bus and of an archive say; the name is theirs where they fit."""
+    """The log with names from its path, if that is one of a bus or an archive."""
     match path.split(os.sep)[-6:]:
         case [*_, "streams", "clean", venue, symbol, stream, "queue"]:
             name = f"clean/{venue}/{symbol}/{stream}"

@@ -1,4 +1,4 @@
-"""What may be asked of the source: the options of ``spark.read.format("tapewire")``, checked."""
+"""The options of a read, as of ``spark.read.format("tapewire")``, checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MAX_PARTITIONS", "VIEWS", "ReadOptions"]
 VIEWS = ("records", "messages", "trades", "book", "features", "gaps")
 MAX_PARTITIONS = 100_000
 
-# Options that change nothing in other views are refused there: nobody asks for nothing.
+# An option that has no effect in a view is refused there.
 _ONLY_IN = {
     "types": ("records",),
     "type": ("messages",),
@@ -35,35 +35,36 @@ _ONLY_IN = {
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a read. Made by `parse`; what was not given has its default.
+    """The options of a read, with defaults; `parse` builds them from strings.
 
     Attributes:
         paths: What to read: logs, archives, bus roots, or globs of those.
         view: What a row is.
-        seq_from: Number of the first record.
-        seq_to: Number behind the last record.
-        time_from: From the first record at which the tape had reached this time, nanoseconds.
-        time_to: Up to, and without, the first record at which it had reached this time.
+        seq_from: Sequence number of the first record.
+        seq_to: Sequence number after the last record.
+        time_from: Begin at the first record at or after this time, nanoseconds.
+        time_to: End before the first record at or after this time, nanoseconds.
         types: Type ids of `records`; None: all.
         symbols: ``(venue or None, symbol)`` of each symbol; None: all.
         columns: The columns, in this order; None: all of the view.
-        partitions: How many slices are wanted; None: by cores and bytes.
-        type: Name or id of the message of `messages`.
-        module: Module that defines that message; None: types.json says enough.
-        levels: How many levels a side of `book`.
-        sample: "event", "trade", or a span such as "100ms".
+        partitions: Number of slices; None: by cores and bytes.
+        type: Name or id of the message type of `messages`.
+        module: Module that defines that message type; None: use types.json.
+        levels: Number of levels on each side of `book`.
+        sample: "event", "trade", or an interval such as "100ms".
         features: Names of the features of `features`; None: all.
-        on_gap: What replay does at a gap; None: its own default.
-        instruments: Path of an instruments.json; None: those beside the logs.
-        flat: Whether a level of `book` is a column.
+        on_gap: What a replay does at a gap; None: its default.
+        instruments: Path of an instruments.json; None: the files nearest to the logs.
+        flat: Whether each level of `book` has columns of its own.
         prices: "scaled" or "decimal".
         on_damage: "raise" or "skip".
         shared: Whether every worker sees the same files.
         reader: Name of the pinned reader of a streaming query.
-        state: Folder for the state of a streaming query.
-        max_rows: Rows of a micro-batch, at most.
-        max_bytes: Bytes of log of a micro-batch, at most.
-        max_skew: Nanoseconds of tape that a silent log of an instrument holds back the others.
+        state: Directory for the state of a streaming query.
+        max_rows: Maximum number of rows of a micro-batch.
+        max_bytes: Maximum number of bytes of logs that a micro-batch reads.
+        max_skew: For how many nanoseconds of recorded time an idle log of an instrument holds back
+            the others.
 
     Example:
         >>> options = ReadOptions.parse({"path": "bus/md", "Types": "0x2001, 7", "seq_from": "10"})
@@ -104,10 +105,10 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """The options out of Spark's texts; names in any case.
+        """The options from strings, as Spark passes them; names in any case.
 
         Raises:
-            InvalidOption: There is no such option, or its value cannot be; says which and why.
+            InvalidOption: An option does not exist, or its value is invalid.
         """
         given = {name.lower(): str(value) for name, value in options.items()}
         values: dict[str, Any] = {"paths": _paths(given)}
@@ -126,35 +127,37 @@ class ReadOptions:
             if name in given and self.view not in views:
                 raise InvalidOption(
                     f"this view has no such option: {name}, view={self.view}",
-                    hint=f"it is for {_and(views)}",
+                    hint=f"the option is for {_and(views)}",
                 )
         for low, high in (("seq_from", "seq_to"), ("time_from", "time_to")):
             first, end = getattr(self, low), getattr(self, high)
             if first is not None and end is not None and first > end:
-                raise InvalidOption(f"{low} must not be beyond {high}: {low}={first}, {high}={end}")
+                raise InvalidOption(
+                    f"{low} must not be greater than {high}: {low}={first}, {high}={end}"
+                )
         if self.view == "messages" and self.type is None:
             raise InvalidOption(
-                "the view messages is of one type", hint='name it by option("type", NAME or id)'
+                "the view messages needs a type", hint='give option("type", NAME or id)'
             )
 
     def asks_for(self, venue: str, symbol: str) -> bool:
-        """Whether `symbols` has this one; all are asked for without it."""
+        """Whether `symbols` includes this symbol; without `symbols`, all are included."""
         asked = self.symbols
         return asked is None or (None, symbol) in asked or (venue, symbol) in asked
 
     def from_here(self) -> ReadOptions:
-        """With the file of instruments as an absolute path: executors may run in other folders."""
+        """The options with an absolute path of instruments.json: executors may run elsewhere."""
         if self.instruments is None:
             return self
         return replace(self, instruments=os.path.abspath(self.instruments))
 
     def replace(self, **changes: Any) -> ReadOptions:
-        """The same with other values."""
+        """A copy with other values."""
         return replace(self, **changes)
 
 
 def _paths(given: dict[str, str]) -> tuple[str, ...]:
-    # `load([a, b])` comes as a JSON list of its own name.
+    # Spark passes `load([a, b])` as a JSON list in the option `paths`.
     several = given.pop("paths", None)
     one = given.pop("path", None)
     paths: Any = []
@@ -164,12 +167,12 @@ def _paths(given: dict[str, str]) -> tuple[str, ...]:
         except ValueError:
             paths = [None]
         if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
-            raise InvalidOption(f"paths must be a JSON list of texts: paths={several!r:.80}")
+            raise InvalidOption(f"paths must be a JSON list of strings: paths={several!r:.80}")
     if one is not None:
         paths = [one, *paths]
     if not paths or not all(paths):
         raise InvalidOption(
-            "there is no path", hint='name a log, an archive or a bus: .load("bus/md")'
+            "no path is given", hint='give a log, an archive or a bus: .load("bus/md")'
         )
     return tuple(paths)
 
@@ -203,7 +206,7 @@ def _number(low: int, high: int) -> Callable[[str, str], int]:
         try:
             value = int(text)
         except ValueError:
-            raise InvalidOption(f"{name} must be a whole number: {name}={text!r:.80}") from None
+            raise InvalidOption(f"{name} must be an integer: {name}={text!r:.80}") from None
         if not low <= value <= high:
             raise InvalidOption(f"{name} must be from {low} to {high}: {name}={value}")
         return value
@@ -216,26 +219,26 @@ def _time(name: str, text: str) -> int:
         ns = int(text) if text.isascii() and text.lstrip("-").isdigit() else to_ns(text)
     except ValueError as error:
         raise InvalidOption(
-            f"not a time: {name}={text!r:.80} ({error})",
-            hint="give nanoseconds, or ISO with a zone: 2024-03-01T12:00Z",
+            f"invalid time: {name}={text!r:.80} ({error})",
+            hint="give nanoseconds, or ISO 8601 with a time zone: 2024-03-01T12:00Z",
         ) from None
     if not -(2**63) <= ns < 2**63:
-        raise InvalidOption(f"no log holds such a time: {name}={text!r:.80}")
+        raise InvalidOption(f"time out of range: {name}={text!r:.80}")
     return ns
 
 
 def _list(name: str, text: str) -> tuple[str, ...]:
     items = tuple(item.strip() for item in text.split(","))
     if not all(items):
-        raise InvalidOption(f"{name} has an empty name: {name}={text!r:.80}")
+        raise InvalidOption(f"{name} has an empty item: {name}={text!r:.80}")
     return items
 
 
 def _columns(name: str, text: str) -> tuple[str, ...]:
     items = _list(name, text)
-    twice = [item for i, item in enumerate(items) if item in items[:i]]
-    if twice:
-        raise InvalidOption(f"{name} names one twice: {twice[0]}")
+    repeated = [item for i, item in enumerate(items) if item in items[:i]]
+    if repeated:
+        raise InvalidOption(f"{name} has a duplicate: {repeated[0]}")
     return items
 
 
@@ -248,8 +251,8 @@ def _types(name: str, text: str) -> tuple[int, ...]:
             type_id = -1
         if not 0 <= type_id <= 0xFFFE:
             raise InvalidOption(
-                f"a type is a number from 0 to 0xFFFE: {name}={item!r:.80}",
-                hint="give decimals or 0x…, with commas between",
+                f"a type id must be from 0 to 0xFFFE: {name}={item!r:.80}",
+                hint="give decimal or 0x… numbers, separated by commas",
             )
         found.add(type_id)
     return tuple(sorted(found))
@@ -262,7 +265,7 @@ def _symbols(name: str, text: str) -> tuple[tuple[str | None, str], ...]:
         if not colon:
             venue, symbol = "", item
         if not symbol or (colon and not venue):
-            raise InvalidOption(f"a symbol is SYMBOL or VENUE:SYMBOL: {name}={item!r:.80}")
+            raise InvalidOption(f"a symbol must be SYMBOL or VENUE:SYMBOL: {name}={item!r:.80}")
         found.add((venue or None, symbol))
     return tuple(sorted(found, key=lambda each: (each[1], each[0] or "")))
 
@@ -305,5 +308,5 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "max_bytes": _COUNT,
     "max_skew": _span,
 }
-# One table cannot forget what the other has.
+# Every option has a parser, and every parser an attribute.
 assert {"paths", *_PARSERS} == {field.name for field in fields(ReadOptions)}

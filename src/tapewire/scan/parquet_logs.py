@@ -1,18 +1,14 @@
-"""A log as Parquet files, and back: every record with its number, time, type, flags and bytes.
+"""A log as Parquet files and back: sequence number, time, type, flags and payload of each record.
 
-What is not a record but belongs to the log travels beside the files, under names that Spark and
-others pass over: `_types.json`, `_gaps.jsonl`.
+The other files of the log are copied next to the Parquet files under names that Spark and others
+ignore: `_types.json`, `_gaps.jsonl`.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
-import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +26,11 @@ from tapewire.queue import open_publisher
 from tapewire.scan.columns import RowColumns, constant, pieces
 from tapewire.scan.logs import LogRef
 from tapewire.scan.options import ReadOptions
+from tapewire.scan.parquet_files import PartFiles, copy_file, parquet_files
 from tapewire.scan.slice_reader import batches
 from tapewire.scan.slices import Slice
 
-__all__ = [
-    "SCHEMA",
-    "Files",
-    "copy_file",
-    "log_range",
-    "log_to_parquet",
-    "parquet_files",
-    "parquet_range",
-    "parquet_to_log",
-]
+__all__ = ["SCHEMA", "log_range", "log_to_parquet", "parquet_range", "parquet_to_log"]
 
 SCHEMA = pa.schema(
     [
@@ -58,103 +46,33 @@ SCHEMA = pa.schema(
     ]
 )
 META = b"tapewire.log"
-ROW_GROUP_BYTES = 32 << 20
 ROWS_AT_ONCE = 16_384
 BESIDE = {TYPES_FILE: f"_{TYPES_FILE}", GAPS_FILE: f"_{GAPS_FILE}"}
 _NOT_CHECKSUMMED = 1
 _USERS = 0xFF00  # of a record's flags
 
 
-@dataclass
-class Files:
-    """Writes rows into files of about one size, in order.
-
-    Args:
-        folder: Where.
-        schema: Of every file, with its metadata.
-        target_bytes: A file that has so many is ended.
-        codec: Of Parquet's compressions.
-    """
-
-    folder: Path
-    schema: pa.Schema
-    target_bytes: int
-    codec: str = "zstd"
-
-    def __post_init__(self) -> None:
-        self.rows = 0
-        self.bytes = 0
-        self.names: list[str] = []
-        self._writer: Any = None
-        self._file: Any = None
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
-
-    def __enter__(self) -> Files:
-        return self
-
-    def __exit__(self, kind: object, *exc: object) -> None:
-        if kind is None:
-            self.close()
-        elif self._writer is not None:
-            self._writer.close()
-            self._file.close()
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Put rows behind the others; memory holds a row group."""
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
-        self.rows += batch.num_rows
-        if self._waiting_bytes >= min(ROW_GROUP_BYTES, self.target_bytes):
-            self._write()
-
-    def close(self) -> None:
-        """End the last file; there is one at least."""
-        if self._waiting or not self.names:
-            self._write()
-        self._end()
-
-    def _write(self) -> None:
-        if self._writer is None:
-            name = f"part-{len(self.names):05d}.parquet"
-            how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._file = open(os.open(self.folder / name, how, 0o600), "wb")  # noqa: SIM115
-            self._writer = pq.ParquetWriter(self._file, self.schema, compression=self.codec)
-            self.names.append(name)
-        self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
-        self._waiting, self._waiting_bytes = [], 0
-        if self._file.tell() >= self.target_bytes:
-            self._end()
-
-    def _end(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self.bytes += self._file.tell()
-            self._file.close()
-            self._writer = None
-
-
-def log_to_parquet(log: LogRef, part: Slice | None, folder: Path, **options: Any) -> Files:
-    """Write the records of a log into Parquet files of a folder, and what belongs to it beside.
+def log_to_parquet(log: LogRef, part: Slice | None, directory: Path, **options: Any) -> PartFiles:
+    """Write the records of a log into Parquet files, and copy its other files next to them.
 
     Args:
         log: The log.
         part: Its records; None: it has none.
-        folder: An empty one.
-        options: `target_bytes` and `codec`, as of `Files`.
+        directory: An empty directory.
+        options: `target_bytes` and `codec` of `PartFiles`.
 
     Raises:
-        InvalidOption: The log's numbers begin again.
+        InvalidOption: The sequence numbers of the log restart.
         CorruptRecord: The log is damaged.
     """
     if part is not None and part.count is not None:
         raise InvalidOption(
-            "the numbers of this log begin again: its records cannot be told by them",
+            "the sequence numbers of this log restart, so they do not identify its records",
             path=log.path,
             hint="archive it, or copy it into a new log",
         )
     names = [log.venue, log.symbol, log.stream, log.date]
-    with Files(folder, SCHEMA.with_metadata({META: _about(log)}), **options) as files:
+    with PartFiles(directory, SCHEMA.with_metadata({META: _about(log)}), **options) as files:
         for batch in () if part is None else batches(part, ReadOptions()):
             for piece in pieces(batch):
                 rows = RowColumns(piece, log.name)
@@ -162,59 +80,50 @@ def log_to_parquet(log: LogRef, part: Slice | None, folder: Path, **options: Any
                 columns += [_named(name, rows.rows) for name in names]
                 files.add(pa.record_batch(columns, schema=SCHEMA))
     for name, beside in BESIDE.items():
-        copy_file(Path(log.path, name), folder / beside)
+        copy_file(Path(log.path, name), directory / beside)
     return files
 
 
-def parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files of a folder in the order of their names, which is that of their rows."""
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.name.endswith(".parquet") and path.name[0] not in "._" and path.is_file()
-    )
-
-
-def parquet_range(folder: Path) -> tuple[int, int] | None:
-    """First and last number in files of `log_to_parquet`; None where there is no row.
+def parquet_range(directory: Path) -> tuple[int, int] | None:
+    """First and last sequence number in files of `log_to_parquet`; None without rows.
 
     Raises:
-        CorruptSource: There is something else.
+        CorruptSource: The files are others.
     """
-    files = parquet_files(folder)
-    if not files and os.listdir(folder):
-        raise CorruptSource("not the rows of a log", path=os.fspath(folder))
+    files = parquet_files(directory)
+    if not files and os.listdir(directory):
+        raise CorruptSource("not the rows of a log", path=os.fspath(directory))
     found: list[int] = []
     for path in files:
         _read_about(path)
         try:
             with pq.ParquetFile(path) as file:
                 for i in range(file.metadata.num_row_groups):
-                    told = file.metadata.row_group(i).column(0).statistics
-                    if told is not None and told.has_min_max:
-                        found += [int(told.min), int(told.max)]
+                    seqs = file.metadata.row_group(i).column(0).statistics
+                    if seqs is not None and seqs.has_min_max:
+                        found += [int(seqs.min), int(seqs.max)]
         except (pa.ArrowException, ValueError, OSError) as error:
             raise CorruptSource(f"cannot be read: {error}", path=os.fspath(path)) from error
     return (min(found), max(found)) if found else None
 
 
-def log_range(folder: Path) -> tuple[int, int] | None:
-    """First and last number of a log; None where it has no record."""
-    with open_log(folder) as reader:
+def log_range(directory: Path) -> tuple[int, int] | None:
+    """First and last sequence number of a log; None without records."""
+    with open_log(directory) as reader:
         first = reader.next()
         if first is None:
             return None
-        number = last = int(first.seq)
+        low = last = int(first.seq)
         while len(batch := reader.read_batch(65_536)):
             last = int(batch.seq[-1])
-        return number, last
+        return low, last
 
 
-def parquet_to_log(files: Sequence[Path], folder: Path) -> int:
-    """Write the rows of `log_to_parquet` into a new log; how many there were.
+def parquet_to_log(files: Sequence[Path], directory: Path) -> int:
+    """Write the rows of `log_to_parquet` into a new log; the number of rows.
 
     Raises:
-        CorruptSource: A file cannot be read, or holds something else.
+        CorruptSource: A file cannot be read, or is not from `log_to_parquet`.
     """
     about = _read_about(files[0])
     config = WriterConfig.archive(
@@ -223,7 +132,7 @@ def parquet_to_log(files: Sequence[Path], folder: Path) -> int:
     if not about["sparse"]:
         config = config.replace(first_seq=about["first_seq"])
     count = 0
-    with open_publisher(folder, config=config) as writer:
+    with open_publisher(directory, config=config) as writer:
         for batch in _rows_of(files):
             flags = batch["flags"].to_numpy() & _USERS
             seqs = batch["seq"].to_numpy()
@@ -231,8 +140,8 @@ def parquet_to_log(files: Sequence[Path], folder: Path) -> int:
                 seqs[0] != writer.next_seq or bool((np.diff(seqs) != 1).any())
             ):
                 raise CorruptSource(
-                    f"rows of a log without holes must follow each other: seq={seqs[0]}, "
-                    f"next_seq={writer.next_seq}",
+                    "sequence numbers of a log that is not sparse must be contiguous: "
+                    f"seq={seqs[0]}, next_seq={writer.next_seq}",
                     path=os.fspath(files[0].parent),
                 )
             writer.append_batch(
@@ -245,7 +154,7 @@ def parquet_to_log(files: Sequence[Path], folder: Path) -> int:
             count += batch.num_rows
         writer.flush_sync()
     for name, beside in BESIDE.items():
-        copy_file(files[0].parent / beside, folder / name)
+        copy_file(files[0].parent / beside, directory / name)
     return count
 
 
@@ -268,7 +177,7 @@ def _rows_of(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
 
 
 def _about(log: LogRef) -> bytes:
-    """What a log is beside its records."""
+    """Properties of a log besides its records, as JSON."""
     from tapewire.queue.status import status
 
     seen = status(log.path)
@@ -307,32 +216,10 @@ def _read_about(path: Path) -> dict[str, Any]:
             raise ValueError(f"{about!r:.200}")
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptMetadata(
-            f"what it says of its log is not right: {error}", path=os.fspath(path)
+            f"invalid metadata of the log: {error}", path=os.fspath(path)
         ) from None
     return dict(about)
 
 
 def _named(name: str | None, rows: int) -> pa.Array:
     return pa.nulls(rows, pa.string()) if name is None else constant(name, rows)
-
-
-def copy_file(source: Path, to: Path) -> None:
-    """A private copy of a plain file; none where there is no such file.
-
-    Raises:
-        CorruptSource: It is a link, or no file.
-    """
-    try:
-        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise CorruptSource("a link where a file must be", path=os.fspath(source)) from None
-    with open(fd, "rb") as content:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise CorruptSource("not a plain file", path=os.fspath(source))
-        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(to, how, 0o600), "wb") as copy:
-            shutil.copyfileobj(content, copy)

@@ -1,12 +1,12 @@
-"""Slices of replayed views: the tape of each instrument cut by time, each cut warm-started.
+"""Slices of replayed views: the logs of each instrument cut by time, each slice warm-started.
 
-A unit is one instrument with its logs, books and trades of days that follow each other, as one
-tape. A slice ``[time_from, time_to)`` of it gives the same rows wherever it is cut:
-`tapewire.replay` begins at the latest snapshot before what the first row looks back to. Cuts behind
-snapshots are the cheap ones, so they are made there; without snapshots a unit is one slice.
+A unit is one instrument with its logs: books and trades of consecutive days, replayed as one. A
+slice ``[time_from, time_to)`` of it gives the same rows wherever the cuts are: `tapewire.replay`
+begins at the latest snapshot before the time that the first row looks back to. Cuts just after
+snapshots are the cheapest, so they are made there; without snapshots a unit is one slice.
 
-Planning looks at heads, ends and indexes of logs, and at names of snapshots. What a damaged
-snapshot costs is found out by who reads the slice: time, never rows.
+Planning reads the beginnings, ends and indexes of logs, and the names of snapshots. A damaged
+snapshot is found only when the slice is read; it costs time, but no rows.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ __all__ = [
 ]
 
 _NEVER = 2**63 - 1
-# A slice is so many times as long as what it looks back to, unless somebody says how many slices.
+# A slice is at least this many times as long as its look-back, unless `partitions` is given.
 _LOOK_BACKS = 2
 
 
 @dataclass(frozen=True)
 class ReplayLog:
-    """One log of a unit, as it was when it was planned.
+    """One log of a unit, as it was at planning time.
 
     Attributes:
-        name: Of the log.
-        path: Absolute.
+        name: Name of the log.
+        path: Absolute path.
         first_ns: Time of its first record.
         last_ns: The latest time in it.
-        end: Number behind its last record: it is read up to there; None where that is not known.
-        anew_ns: Of a book of orders whose log begins with a reset: time of the first order behind
-            it, since when the book depends on no other log. Else None.
-        first_seq: Number of its first record.
+        end: Sequence number after its last record, where reading ends; None if it is not known.
+        reset_ns: If the log is an L3 book that begins with a reset, the time of the first order
+            after it: from then on the book does not depend on other logs. Otherwise None.
+        first_seq: Sequence number of its first record.
     """
 
     name: str
@@ -68,21 +68,21 @@ class ReplayLog:
     first_ns: int
     last_ns: int
     end: int | None
-    anew_ns: int | None = None
+    reset_ns: int | None = None
     first_seq: int = 0
 
 
 @dataclass(frozen=True)
 class ReplaySlice:
-    """The rows of one unit from `time_from` up to, and without, `time_to`.
+    """The rows of one unit from `time_from` up to, but not including, `time_to`.
 
     Attributes:
-        logs: Of the unit: all that may have a say in these rows.
-        instrument: Of the unit; None: all that the logs hold.
-        time_from: None: from the beginning.
-        time_to: None: to the end.
-        price_scale: Of prices as decimals: the largest of all instruments of the query.
-        bytes: About how many bytes of log it has.
+        logs: The logs of the unit that may affect these rows.
+        instrument: The instrument of the unit; None: all instruments in the logs.
+        time_from: Nanoseconds; None: from the beginning.
+        time_to: Nanoseconds; None: to the end.
+        price_scale: Scale of prices as decimals: the largest of all instruments of the query.
+        bytes: Approximate size of its logs in bytes.
     """
 
     logs: tuple[ReplayLog, ...]
@@ -105,29 +105,31 @@ def plan(
     """Slices of all units, in the order of the units and of time.
 
     Args:
-        options: Range, and whether `partitions` were asked for.
+        options: The range, and `partitions` if it is given.
         units: What is replayed.
-        wanted: How many slices, about.
-        look_back_ns: How far back a row looks, but through the book.
-        price_scale: Of prices as decimals.
-        span_ns: Cut at whole multiples of this time instead.
+        wanted: Approximate number of slices.
+        look_back_ns: How far back a row depends on events, apart from the book.
+        price_scale: Scale of prices as decimals.
+        span_ns: Cut at multiples of this time instead.
     """
     if (options.seq_from, options.seq_to) != (None, None):
         _refuse_many(options, units)
-    tapes = [tape for unit in units if (tape := _Tape.of(unit, options)).logs and tape.length_ns]
-    total = sum(tape.bytes for tape in tapes) or 1
+    states = [
+        state for unit in units if (state := _UnitState.of(unit, options)).logs and state.length_ns
+    ]
+    total = sum(state.bytes for state in states) or 1
     found: list[ReplaySlice] = []
-    for tape in tapes:
+    for state in states:
         if span_ns is not None:
-            cuts = tape.cuts_of_span(span_ns)
+            cuts = state.cuts_of_span(span_ns)
         else:
-            count = max(1, round(wanted * tape.bytes / total))
+            count = max(1, round(wanted * state.bytes / total))
             if options.partitions is None:
-                count = max(count, tape.bytes // SLICE_BYTES)
+                count = max(count, state.bytes // SLICE_BYTES)
                 if look_back_ns:
-                    count = min(count, tape.length_ns // (_LOOK_BACKS * look_back_ns))
-            cuts = tape.cuts(count, look_back_ns) if count > 1 else []
-        found += tape.slices(cuts, price_scale)
+                    count = min(count, state.length_ns // (_LOOK_BACKS * look_back_ns))
+            cuts = state.cuts(count, look_back_ns) if count > 1 else []
+        found += state.slices(cuts, price_scale)
     return found
 
 
@@ -136,14 +138,14 @@ def _refuse_many(options: ReadOptions, units: Sequence[LogUnit]) -> None:
         count = sum(len(unit.logs) for unit in runs)
         if count > 1:
             raise InvalidOption(
-                "records are numbered in one log: "
+                "a range of sequence numbers needs a single log: "
                 f"seq_from={options.seq_from}, seq_to={options.seq_to}, logs={count}",
-                hint="give time_from and time_to where there are many",
+                hint="give time_from and time_to for several logs",
             )
 
 
 def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -> dict[str, Any]:
-    """What a `RowStream` of this slice is opened with."""
+    """The arguments for opening a `RowStream` of this slice."""
     logs = needed(part, look_back_ns)
     kept = {} if options.seq_from is None else {"seq_from": options.seq_from}
     return {
@@ -160,28 +162,28 @@ def stream_options(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
 
 
 def instruments_of(instrument: Instrument | None, options: ReadOptions) -> Instruments | None:
-    """Those that an executor needs: the one, or the option's; None: those beside the logs."""
+    """The instruments that an executor needs; None: those of the files nearest to the logs."""
     if instrument is not None:
         return Instruments([instrument])
     return given_instruments(options)
 
 
 def needed(part: ReplaySlice, look_back_ns: int) -> list[ReplayLog]:
-    """The logs to open for a slice: those that reach back to the snapshot it begins with.
+    """The logs to open for a slice: those that reach back to the snapshot where it begins.
 
-    All of them, when none is there that holds. Of books of orders, those back to the log that last
-    began anew: whether a snapshot holds depends on every log since.
+    All of them if there is no valid snapshot. For an L3 book, those back to the latest log that
+    begins with a reset: whether a snapshot is valid depends on every log since then.
     """
     return _needed(part, look_back_ns)[0]
 
 
 def refuse_retired(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -> None:
-    """Raise where a slice reads logs from their start, and that is gone since it was planned.
+    """Raise if a slice reads logs from their start and that was retired since it was planned.
 
-    To be called when the logs are open: what is retired later, their readers meet.
+    Call it when the logs are open: their readers report what is retired later.
 
     Raises:
-        SegmentMissing: Unless damage is to be skipped.
+        SegmentMissing: Records were retired, and damage is not skipped.
     """
     logs, from_start = _needed(part, look_back_ns)
     if not from_start or options.on_damage == "skip":
@@ -195,12 +197,12 @@ def refuse_retired(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
                 "records were retired after the read was planned: "
                 f"first_wanted={log.first_seq}, first_there={there}",
                 path=log.path,
-                hint="have a pinned reader keep them, or read an archive",
+                hint="keep them with a pinned reader, or read an archive",
             )
 
 
 def _needed(part: ReplaySlice, look_back_ns: int) -> tuple[list[ReplayLog], bool]:
-    """The logs, and whether they are read from their start, for want of a snapshot."""
+    """The logs, and whether they are read from their start because there is no snapshot."""
     logs = list(part.logs)
     one = part.instrument
     if part.time_from is None or one is None:
@@ -208,9 +210,11 @@ def _needed(part: ReplaySlice, look_back_ns: int) -> tuple[list[ReplayLog], bool
     start_ns = part.time_from - look_back_ns
     since_ns: int | None = None
     if one.book_mode == "l3":
-        anew = [log.first_ns for log in logs if log.anew_ns is not None and log.anew_ns < start_ns]
-        return [log for log in logs if not anew or log.last_ns >= max(anew)], False
-    # The latest ones first: those that end before a snapshot that was found have no later one.
+        resets = [
+            log.first_ns for log in logs if log.reset_ns is not None and log.reset_ns < start_ns
+        ]
+        return [log for log in logs if not resets or log.last_ns >= max(resets)], False
+    # From the latest log on: logs that end before a snapshot that was found have no later one.
     for log in sorted(logs, key=lambda each: each.last_ns, reverse=True):
         if since_ns is not None and log.last_ns < since_ns:
             break
@@ -229,8 +233,8 @@ def _needed(part: ReplaySlice, look_back_ns: int) -> tuple[list[ReplayLog], bool
 
 
 @dataclass(frozen=True)
-class _Tape:
-    """A unit as it is now."""
+class _UnitState:
+    """The logs of a unit as they are now."""
 
     unit: LogUnit
     options: ReadOptions
@@ -239,8 +243,8 @@ class _Tape:
     books: tuple[_BookLog, ...]  # those of `logs` that have snapshots
 
     @classmethod
-    def of(cls, unit: LogUnit, options: ReadOptions) -> _Tape:
-        seen = [look for log in unit.logs if (look := _look(log, unit, options)) is not None]
+    def of(cls, unit: LogUnit, options: ReadOptions) -> _UnitState:
+        seen = [state for log in unit.logs if (state := _state_of(log, unit, options)) is not None]
         seen.sort(key=lambda each: (each.log.first_ns, each.log.name))
         return cls(
             unit,
@@ -271,18 +275,18 @@ class _Tape:
         return [at * span_ns for at in range(first, (self.to_ns - 1) // span_ns + 1)]
 
     def cuts(self, count: int, look_back_ns: int) -> list[int]:
-        """Times in the range, at most `count` - 1, with about as many bytes of book between.
+        """Times in the range, at most `count` - 1, with similar numbers of book bytes between.
 
-        Each is so far behind a snapshot as rows look back: a slice that begins there begins with
-        that snapshot, and reads nothing in vain.
+        Each is a snapshot's time plus the look-back: a slice that begins there starts from that
+        snapshot and reads no more than it needs.
         """
         if (self.options.on_gap or "resync") != "resync" or self.unit.instrument is None:
             return []  # snapshots are of no use
         books = self.books
         if self.unit.instrument.book_mode == "l3":
-            # The others lack the orders of those before them, and so do their snapshots.
+            # Other logs lack the orders of the logs before them, and so do their snapshots.
             books = tuple(
-                book for i, book in enumerate(books) if i == 0 or book.log.anew_ns is not None
+                book for i, book in enumerate(books) if i == 0 or book.log.reset_ns is not None
             )
         places: list[float] = []
         marks: list[tuple[_BookLog, int]] = []
@@ -301,7 +305,7 @@ class _Tape:
             around = [place for place in (right - 1, right) if 0 <= place < len(places)]
             if around:
                 nearest[min(around, key=lambda place: abs(places[place] - at))] = None
-        times = {marks[i][0].time_behind(marks[i][1]) for i in nearest}
+        times = {marks[i][0].time_after(marks[i][1]) for i in nearest}
         found = sorted(at + look_back_ns for at in times if at is not None)
         return [at for at in found if self.from_ns < at < self.to_ns]
 
@@ -310,8 +314,8 @@ class _Tape:
         for time_from, time_to in itertools.pairwise(bounds):
             logs = self.logs
             if time_to is not None:
-                # With the one behind it, which tells that the tape goes on: points of a grid up to
-                # there are rows of this slice.
+                # And the next log, which shows that there are later records: sampling points up to
+                # `time_to` are rows of this slice.
                 inside = sum(log.first_ns < time_to for log in logs)
                 logs = logs[: inside + 1]
             size = self.bytes // (len(bounds) - 1)
@@ -320,7 +324,7 @@ class _Tape:
 
 @dataclass(frozen=True)
 class _BookLog:
-    """A log, and the records behind which its book was saved, or began anew; rising."""
+    """A log, and the records after which its book was saved or reset, in ascending order."""
 
     log: ReplayLog
     bytes: int
@@ -328,18 +332,18 @@ class _BookLog:
     snapshots: tuple[int, ...]
 
     def share(self, seq: int) -> float:
-        """How much of the log lies before a record."""
+        """The fraction of the log before a record."""
         if self.log.end is None or self.log.end <= self.first_seq:
             return 0.0
         return min(max((seq - self.first_seq) / (self.log.end - self.first_seq), 0.0), 1.0)
 
     def reach(self, time_from: int | None, time_to: int | None) -> tuple[float, float]:
-        """How much of the log lies before each of both times."""
+        """The fraction of the log before each of the two times."""
         return self._before(time_from, 0.0), self._before(time_to, 1.0)
 
-    def _before(self, time: int | None, unbound: float) -> float:
+    def _before(self, time: int | None, unbounded: float) -> float:
         if time is None:
-            return unbound
+            return unbounded
         if time > self.log.last_ns:
             return 1.0
         if time <= self.log.first_ns:
@@ -348,23 +352,23 @@ class _BookLog:
             seq = first_seq_after(reader, time - 1)
         return 1.0 if seq is None else self.share(seq)
 
-    def time_behind(self, seq: int) -> int | None:
-        """The first time at which the snapshot of this record is one from before."""
+    def time_after(self, seq: int) -> int | None:
+        """The first time for which the snapshot of this record is an earlier one."""
         with open_log(self.log.path) as reader:
             reader.seek_seq(seq)
             record = next_record(reader)
         return None if record is None else record.timestamp_ns + 1
 
 
-def _look(log: LogRef, unit: LogUnit, options: ReadOptions) -> _BookLog | None:
-    """A log as it is now; None when it is empty."""
+def _state_of(log: LogRef, unit: LogUnit, options: ReadOptions) -> _BookLog | None:
+    """A log as it is now; None if it is empty."""
     end: int | None = None
     last_ns, size = _NEVER, 0
     if log.kind == "queue":
         seen = status(log.path)
         size = bytes_of(seen)
-        begun_again = seen.records is None and not seen.sparse  # the last number says nothing
-        if seen.last_seq is not None and not begun_again:
+        restarts = seen.records is None and not seen.sparse  # then the last `seq` means nothing
+        if seen.last_seq is not None and not restarts:
             end = seen.last_seq + 1
         if seen.last_timestamp_ns is not None:
             last_ns = seen.last_timestamp_ns
@@ -376,27 +380,27 @@ def _look(log: LogRef, unit: LogUnit, options: ReadOptions) -> _BookLog | None:
             return None
         one = unit.instrument
         start = first.seq, first.timestamp_ns
-        anew = None
+        reset = None
         if one is not None and one.book_mode == "l3" and _is_reset(first, one):
             second = next_record(reader)
             if second is not None and _is_reset(second, one) is False:
-                anew = second.seq, second.timestamp_ns
+                reset = second.seq, second.timestamp_ns
         last_ns = latest_ns(reader, max(last_ns, start[1]))
-    seqs = [] if anew is None else [anew[0]]
+    seqs = [] if reset is None else [reset[0]]
     if one is not None and log.kind == "queue":
         files = snapshots.files(log.path, one.venue_id, one.market_id)
         seqs += [file.seq for file in files if end is None or file.seq < end]
-    anew_ns = None if anew is None else anew[1]
-    made = ReplayLog(log.name, log.path, start[1], last_ns, end, anew_ns, start[0])
-    return _BookLog(made, size, start[0], tuple(seqs))
+    reset_ns = None if reset is None else reset[1]
+    state = ReplayLog(log.name, log.path, start[1], last_ns, end, reset_ns, start[0])
+    return _BookLog(state, size, start[0], tuple(seqs))
 
 
 def _is_reset(record: Record, instrument: Instrument) -> bool | None:
-    """Whether a record resets the instrument's book of orders; None when it is no event of it."""
+    """Whether a record resets the instrument's L3 book; None if it is not an event of it."""
     try:
         event = decode(record)
     except TapewireError:
-        return None  # who reads the log says what is wrong with it
+        return None  # reading the slice reports the damage
     ids = (instrument.venue_id, instrument.market_id)
     if not isinstance(event, BookEvent) or (event.venue_id, event.market_id) != ids:
         return None
@@ -406,8 +410,8 @@ def _is_reset(record: Record, instrument: Instrument) -> bool | None:
 def latest_ns(reader: Any, last_ns: int) -> int:
     """The latest time in a log: that of its last record, unless a clock went back before it.
 
-    By ever larger steps ahead, then by halves of the last one: some dozen seeks, however much of
-    the log is later than its end.
+    Steps forward double until nothing is found, then halve: some dozens of seeks, however much of
+    the log is later than its last record.
     """
     step, too_far = 1, False
     while step:

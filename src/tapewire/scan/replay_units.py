@@ -1,7 +1,7 @@
-"""What is replayed as one tape: an instrument with its logs, of days that follow each other.
+"""Units of a replay: an instrument with its logs of consecutive days.
 
-Where a day is missing a tape ends, and the next day begins another: a book that is days old is no
-book to go on with.
+If a day is missing, a unit ends and the next day begins another one: a book that is days old must
+not be continued.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _REPLAYED_STREAMS = ("book", "trades")
 
 @dataclass(frozen=True)
 class LogUnit:
-    """Logs that are one tape.
+    """Logs that are replayed as one.
 
     Attributes:
-        instrument: What is replayed of them; None: whatever they hold, in one slice.
-        logs: By name.
-        whole: Names the instrument; "*" where it may be any.
-        since: The first day of those that follow each other; "" of logs that say no day.
+        instrument: What is replayed; None: all instruments in the logs, in one slice.
+        logs: The logs, sorted by name.
+        whole: The instrument as ``venue:symbol``; "*" if it may be any.
+        since: The first of the consecutive days; "" for logs without a day.
     """
 
     instrument: Instrument | None
@@ -43,7 +43,7 @@ class LogUnit:
 
     @property
     def name(self) -> str:
-        """Of the tape, among all of a query."""
+        """The name of the unit, unique within a query."""
         return f"{self.whole}@{self.since}" if self.since else self.whole
 
 
@@ -56,19 +56,19 @@ def units_of(
 ) -> list[LogUnit]:
     """The units of a query, sorted by venue and symbol, those of one instrument by day.
 
-    Logs whose path says venue and symbol are put together by them. Of others, which may hold many
-    instruments, each that `options.symbols` names is a unit; without that, all are one. Each is cut
-    where a day is missing; logs that say no day are apart from those that do.
+    Logs whose path names a venue and a symbol are grouped by these. Other logs may hold many
+    instruments: each instrument of `options.symbols` is a unit of them; without `symbols` they are
+    one unit. Units are cut where a day is missing; logs without a day are a unit of their own.
 
     Args:
-        options: Symbols, and where instruments are known from.
-        logs: What there is to read.
-        read: Of a query that goes on, names of logs that it has read: they stay in their units.
-        begun: And names of its units: each stays one that begins where it did, though days before
-            it have come since.
+        options: Symbols and instruments.
+        logs: The logs to read.
+        read: For a resumed query, names of logs that it has read: they stay in their units.
+        begun: For a resumed query, names of its units: each keeps its first day, even if logs of
+            earlier days have been added.
 
     Raises:
-        UnknownInstrument: No log is of a symbol of `options.symbols`, and no file knows it.
+        UnknownInstrument: A symbol of `options.symbols` has no log and is in no instruments.json.
     """
     known = KnownInstruments(options)
     by_name: dict[tuple[str, str], list[LogRef]] = {}
@@ -101,13 +101,13 @@ def units_of(
 
 
 def runs_of(units: Iterable[LogUnit]) -> list[list[LogUnit]]:
-    """Units of `units_of` that are of one instrument, by day; those without days by themselves."""
+    """Units of `units_of` grouped by instrument, by day; units without days are apart."""
     by_instrument = groupby(units, key=lambda unit: (unit.whole, unit.since != ""))
     return [list(runs) for _, runs in by_instrument]
 
 
 def follows(date: str, last: str) -> bool:
-    """Whether a day, as ``YYYY-MM-DD``, is the one behind another.
+    """Whether a day, as ``YYYY-MM-DD``, is the day after another.
 
     Example:
         >>> follows("2024-03-01", "2024-02-29"), follows("2024-03-02", "2024-02-29")
@@ -117,7 +117,7 @@ def follows(date: str, last: str) -> bool:
 
 
 def _cut(unit: LogUnit, read: Container[str], begun: Iterable[str]) -> Iterator[LogUnit]:
-    """A unit's runs of days that follow each other, behind its logs that say no day."""
+    """The logs without a day, then each run of consecutive days."""
     undated = tuple(log for log in unit.logs if log.date is None)
     if undated:
         yield replace(unit, logs=undated)
@@ -146,9 +146,9 @@ def _named(
     logs: Sequence[LogRef],
     elsewhere: set[tuple[str, str]],
 ) -> list[Instrument]:
-    """The instruments of `options.symbols` that logs of many may hold.
+    """The instruments of `options.symbols` that logs of many instruments may hold.
 
-    A symbol without a venue is that of every venue, or of those whose logs these are.
+    A symbol without a venue matches every venue, or the venues of these logs.
     """
     venues = {log.venue for log in logs}
     found: dict[Instrument, None] = {}
@@ -162,11 +162,13 @@ def _named(
         ]
         found.update(dict.fromkeys(matches))
         if not matches and not any(of == symbol and venue in (None, at) for at, of in elsewhere):
-            known.find(symbol if venue is None else f"{venue}:{symbol}")  # says which there are
+            known.find(
+                symbol if venue is None else f"{venue}:{symbol}"
+            )  # raises, with those that exist
     return sorted(found, key=lambda one: (one.venue, one.symbol))
 
 
 def _replayed(logs: list[LogRef]) -> list[LogRef]:
-    """Books and trades, where streams have these names; else all."""
+    """The logs of books and trades, if streams have these names; otherwise all logs."""
     named = [log for log in logs if log.stream in _REPLAYED_STREAMS]
     return named or logs

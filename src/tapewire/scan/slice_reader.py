@@ -1,4 +1,4 @@
-"""Reading a slice: exactly its records, whatever its writer and retention do meanwhile."""
+"""Reads a slice: exactly its records, whatever the writer and retention do meanwhile."""
 
 from __future__ import annotations
 
@@ -21,75 +21,75 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_ROWS", "SliceDamage", "batches", "refuse_rows", "walk"]
 
 BATCH_ROWS = 65536
-_REMEDY = 'option("on_damage", "skip") goes on behind it; the view gaps lists such places'
+_REMEDY = 'option("on_damage", "skip") skips the damage; the view gaps lists it'
 _log = logging.getLogger("tapewire.spark")
 
 
 class SliceDamage:
-    """Raises what is damaged or, asked to skip it, moves the reader on and tells.
+    """Raises damage, or skips it and reports what was skipped.
 
     Args:
-        skip: Whether to go on.
-        tell: Is told of each place that was passed over.
+        skip: Whether to skip.
+        report: Called with each place that was skipped.
     """
 
-    def __init__(self, skip: bool, tell: Callable[[Passed], None] = lambda lost: None) -> None:
+    def __init__(self, skip: bool, report: Callable[[Passed], None] = lambda lost: None) -> None:
         self._skip = skip
-        self._tell = tell
+        self._report = report
 
     def passed(self, reader: Reader, error: TapewireError, first: int | None = None) -> bool:
-        """Whether the reader stands behind it now and there is more to read."""
+        """Whether the reader is past the damage now and there is more to read."""
         if not self._skip:
-            if isinstance(error, CorruptRecord):  # its own remedy is for who holds the reader
+            if isinstance(error, CorruptRecord):  # its own hint is for users of the reader
                 error.hint = _REMEDY
             raise error
         lost = pass_damage(reader, error, first)
-        self._tell(lost or Passed(f"{said(error)} (nothing right behind it)"))
+        self._report(lost or Passed(f"{said(error)} (no valid record follows)"))
         return lost is not None
 
     def sought(self, reader: Reader, seq: int) -> bool:
-        """Whether the reader stands before a record of this number or a later one."""
+        """Seek; whether there is a record with this sequence number or a later one."""
         try:
             return reader.seek_seq(seq)
         except UNREACHABLE as error:
             return self.passed(reader, error, seq)
 
     def unreadable(self, error: CorruptMetadata) -> None:
-        """A segment cannot be read, and nothing behind it is asked for."""
+        """A segment cannot be read, and no record after it is in the range."""
         if not self._skip:
             raise error
         _log.warning("damaged: %s", said(error))
 
     def missing(self, error: SegmentMissing, first: int, last: int) -> None:
-        """Numbers that were there are gone; the reader stands behind them already."""
+        """Records were retired; the reader is past them already."""
         if not self._skip:
             raise error
-        self._tell(Passed(said(error), first, last))
+        self._report(Passed(said(error), first, last))
 
 
 def batches(
-    part: Slice, options: ReadOptions, tell: Callable[[Passed], None] | None = None
+    part: Slice, options: ReadOptions, report: Callable[[Passed], None] | None = None
 ) -> Iterator[Batch]:
-    """The records of a slice, in batches of at most 65,536 that lie in the mapped segments.
+    """The records of a slice, in batches of at most 65,536 over the mapped segments.
 
     Args:
         part: The slice.
-        options: `on_damage` says whether damage raises or is passed over.
-        tell: Is told of each damaged place that was passed over; None: a warning is logged.
+        options: With `on_damage`: whether damage raises or is skipped.
+        report: Called with each damaged place that was skipped; None: a warning is logged.
 
     Raises:
-        CorruptRecord: There is damage in the slice.
-        SegmentMissing: Records of it have been retired since it was planned.
-        GapDetected: Numbers are missing in it.
+        CorruptRecord: The slice is damaged.
+        SegmentMissing: Records of it were retired after it was planned.
+        GapDetected: Sequence numbers are missing in it.
     """
     name = part.log.name
 
     def warn(lost: Passed) -> None:
         _log.warning("damaged: %s: %s", name, lost.what)
 
-    damage = SliceDamage(options.on_damage == "skip", tell or warn)
-    # Without a filter of types: to find the next record of a rare one, a reader goes on far behind
-    # the slice, through what is not of it and may be damaged.
+    damage = SliceDamage(options.on_damage == "skip", report or warn)
+    # Without a filter by type: looking for the next record of a rare type, a reader would run far
+    # past the end of the slice, through records that may be damaged.
     with open_log(part.log.path) as reader:
         if part.count is not None:
             yield from _by_count(part, options, reader, damage)
@@ -98,7 +98,7 @@ def batches(
 
 
 def walk(reader: Reader, damage: SliceDamage, most: int | None = None) -> Iterator[Batch]:
-    """Batches from here to the end, or of so many records together."""
+    """Batches from here to the end, or of at most `most` records in total."""
     while most is None or most > 0:
         try:
             batch = reader.read_batch(BATCH_ROWS if most is None else min(BATCH_ROWS, most))
@@ -141,7 +141,7 @@ def _by_count(
         if part.seq_from == 0 and part.seq_to >= 2**64:
             yield batch
             continue
-        # Numbers may begin again anywhere: runs of those that are wanted.
+        # Sequence numbers may restart anywhere: yield runs of those in the range.
         chosen = (batch.seq >= np.uint64(part.seq_from)) & (batch.seq <= np.uint64(part.seq_to - 1))
         edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
         for start, end in edges.reshape(-1, 2).tolist():
@@ -151,17 +151,17 @@ def _by_count(
             "records were retired after the read was planned: "
             f"records={part.count}, missing={left}",
             path=part.log.path,
-            hint="have a pinned reader keep them, or read an archive",
+            hint="keep them with a pinned reader, or read an archive",
         )
-        damage.missing(error, 0, -1)  # their numbers are not to be told
+        damage.missing(error, 0, -1)  # their sequence numbers are not known
 
 
 def _check_first(part: Slice, reader: Reader, damage: SliceDamage) -> None:
-    """The record that the slice begins with must be there still."""
+    """Check that the first record of the slice still exists."""
     try:
         record = reader.next()
     except DAMAGE:
-        return  # the walk comes to it
+        return  # `walk` will meet it
     if record is not None and record.seq == part.seq_from:
         return
     there = None if record is None else record.seq
@@ -169,7 +169,7 @@ def _check_first(part: Slice, reader: Reader, damage: SliceDamage) -> None:
         "records were retired after the read was planned: "
         f"first_wanted={part.seq_from}, first_there={there}",
         path=part.log.path,
-        hint="have a pinned reader keep them, read an archive, or begin later by seq_from",
+        hint="keep them with a pinned reader, read an archive, or begin later with seq_from",
     )
     error.first_available_seq = there
     last = part.seq_to if there is None else min(there, part.seq_to)
@@ -177,9 +177,9 @@ def _check_first(part: Slice, reader: Reader, damage: SliceDamage) -> None:
 
 
 def refuse_rows(error: TapewireError, rows: RowColumns, options: ReadOptions) -> None:
-    """Raise for records that are not the message they say they are; asked to skip, warn."""
+    """Raise for records that do not decode as their type; warn if damage is skipped."""
     refused = CorruptRecord(
-        f"a record is not the message it says it is: queue={rows.queue}, seq={rows.seq_of(0)}, "
+        f"a record is not a message of its type: queue={rows.queue}, seq={rows.seq_of(0)}, "
         f"rows={rows.rows}: {said(error)}",
         hint='option("on_damage", "skip") leaves such records out, with a warning',
     )

@@ -1,4 +1,4 @@
-"""Cutting logs into slices, which can be read anywhere and together are exactly the range."""
+"""Cuts logs into slices that can be read anywhere and together are exactly the range."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ if TYPE_CHECKING:
 
 __all__ = ["END", "SLICE_BYTES", "Slice", "bytes_of", "plan"]
 
-# Of a log in one slice, where nobody says how many are wanted: a task that fails is not much lost.
+# Maximum size of a slice without `partitions`: a task that fails does not lose much work.
 SLICE_BYTES = 256 << 20
 END = 2**64
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The records of one log from `seq_from` up to, and without, `seq_to`.
+    """The records of one log from `seq_from` up to, but not including, `seq_to`.
 
     Attributes:
         log: The log.
-        seq_from: First number.
-        seq_to: Number behind the last.
-        count: Of a log whose numbers do not lead to its records, since they have begun again: how
-            many records there were from the start of the range on, in the order of the file. The
-            numbers then only choose among them.
-        exact: A record numbered `seq_from` was there when this was planned: it is an error when it
-            is not there any more.
-        bytes: About how many bytes of log it has.
+        seq_from: First sequence number.
+        seq_to: Sequence number after the last.
+        count: For a log whose sequence numbers restart, so that they do not identify records: the
+            number of records from the start of the range on, in file order. The sequence numbers
+            then only select among them.
+        exact: There was a record `seq_from` at planning time: it is an error if it is missing.
+        bytes: Approximate size in bytes.
     """
 
     log: LogRef
@@ -55,9 +54,9 @@ class Slice:
 def plan(logs: Sequence[LogRef], options: ReadOptions, wanted: int) -> list[Slice]:
     """Slices of all logs, in the order of the logs and of their records.
 
-    They end at the last record that was there: what a writer appends later is of no slice. There
-    may be fewer than wanted, since cuts are made where the seek index knows a record; and more,
-    since each log has one at least.
+    They end at the last record at planning time: later records are in no slice. There may be fewer
+    slices than wanted, since cuts are made at entries of the seek index, and more, since each log
+    has at least one.
 
     Example:
         >>> import tapewire as tw
@@ -84,7 +83,7 @@ def plan(logs: Sequence[LogRef], options: ReadOptions, wanted: int) -> list[Slic
 
 @dataclass(frozen=True)
 class _Range:
-    """What is to be read of one log."""
+    """The range to read of one log."""
 
     log: LogRef
     first: int
@@ -92,36 +91,36 @@ class _Range:
     count: int | None
     seen: QueueStatus | None
     bytes: int
-    exact: bool = True  # there is a record numbered `first`
+    exact: bool = True  # there is a record `first`
 
     def cut(self, count: int) -> list[Slice]:
         cuts: list[int] = []
         if count > 1 and self.count is None and self.seen is not None:
-            cuts = self._there(_cuts(self.log.path, self.seen, self.first, self.end, count))
-        numbers = [self.first, *cuts, self.end]
-        size = self.bytes // (len(numbers) - 1)
+            cuts = self._existing(_cuts(self.log.path, self.seen, self.first, self.end, count))
+        bounds = [self.first, *cuts, self.end]
+        size = self.bytes // (len(bounds) - 1)
         return [
             Slice(self.log, low, high, self.count, self.exact or low != self.first, size)
-            for low, high in itertools.pairwise(numbers)
+            for low, high in itertools.pairwise(bounds)
         ]
 
-    def _there(self, cuts: list[int]) -> list[int]:
-        """Only the cuts at which there is a right record of that number: an index is a hint."""
+    def _existing(self, cuts: list[int]) -> list[int]:
+        """The cuts at which there is a valid record: entries of an index are hints."""
         kept = []
         with open_log(self.log.path) as reader:
-            for number in cuts:
+            for seq in cuts:
                 try:
-                    record = reader.next() if reader.seek_seq(number) else None
+                    record = reader.next() if reader.seek_seq(seq) else None
                 except DAMAGE:
                     continue
-                if record is not None and record.seq == number:
-                    kept.append(number)
+                if record is not None and record.seq == seq:
+                    kept.append(seq)
         return kept
 
 
 def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
     if not log.may_meet(options.time_from, options.time_to):
-        return None  # of years of days, only those asked for are opened
+        return None  # of an archive of years, only the days asked for are opened
     low, high = options.seq_from or 0, END if options.seq_to is None else options.seq_to
     if log.kind != "queue":
         return _Range(log, low, high, _count(log, options), None, 0)
@@ -130,21 +129,22 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
     if all(segment.holds_records is False for segment in seen.segments):
         return None
     size = bytes_of(seen)
-    begun_again = seen.records is None and not seen.sparse
-    if begun_again or seen.first_available_seq is None or seen.last_seq is None:
-        # None where an end is damaged, too: counting comes to it, and says so.
+    restarts = seen.records is None and not seen.sparse
+    if restarts or seen.first_available_seq is None or seen.last_seq is None:
+        # They are None, too, if an end is damaged: counting meets the damage and reports it.
         return _Range(log, low, high, _count(log, options), seen, size)
     with open_log(log.path) as reader:
         damage = SliceDamage(options.on_damage == "skip")
-        first = _number_at(reader, damage.sought(reader, low), options)
+        first = _place_at(reader, damage.sought(reader, low), options)
         if options.time_from is not None and first is not None:
-            late = _number_at(reader, reader.seek_time(options.time_from), options)
+            late = _place_at(reader, reader.seek_time(options.time_from), options)
             first = None if late is None else max(first, late, key=lambda each: each.seq)
-        # After the first: what was last before it may be retired by now, and then so is all else.
+        # Looked up after the first record: an earlier last record may have been retired by now,
+        # together with everything before it.
         seen = watch.look()
         last = high if seen.last_seq is None else min(high, seen.last_seq + 1)
         if options.time_to is not None:
-            beyond = _number_at(reader, reader.seek_time(options.time_to), options)
+            beyond = _place_at(reader, reader.seek_time(options.time_to), options)
             last = last if beyond is None else min(last, beyond.seq)
     if seen.last_seq is not None and seen.last_seq < last < high:
         _check_end(log, seen, damage)
@@ -156,13 +156,13 @@ def _range_of(log: LogRef, options: ReadOptions) -> _Range | None:
 
 
 def bytes_of(seen: QueueStatus) -> int:
-    """About how many bytes of records: a day's log seldom fills its last segment."""
+    """Approximate size of the records; the log of a day seldom fills its last segment."""
     begun = sum(segment.holds_records is not False for segment in seen.segments)
     return max(begun - 1, 0) * seen.segment_bytes + min(seen.end_offset, seen.segment_bytes)
 
 
 def _check_end(log: LogRef, seen: QueueStatus, damage: SliceDamage) -> None:
-    """Tell of segments at the end of a log that cannot be read: no slice comes to them."""
+    """Report unreadable segments at the end of a log: no slice reaches them."""
     for segment in reversed(seen.segments):
         if segment.readable:
             return
@@ -170,24 +170,23 @@ def _check_end(log: LogRef, seen: QueueStatus, damage: SliceDamage) -> None:
             CorruptMetadata(
                 f"a segment at the end of the log is damaged: queue={log.name}",
                 path=segment.path,
-                hint="`tapewire verify` says more; "
-                'option("on_damage", "skip") goes on with what can be read',
+                hint='`tapewire verify` gives details; option("on_damage", "skip") reads the rest',
             )
         )
 
 
 class _Place(NamedTuple):
-    """Where a seek came to."""
+    """The result of a seek."""
 
     seq: int
-    exact: bool  # there is a right record of this number
+    exact: bool  # there is a valid record `seq`
 
 
-def _number_at(reader: Reader, found: bool, options: ReadOptions) -> _Place | None:
-    """Number of the record that a seek found; None when there is none.
+def _place_at(reader: Reader, found: bool, options: ReadOptions) -> _Place | None:
+    """The sequence number of the record that a seek found; None if there is none.
 
-    Of a damaged one that is to be passed over, where it can be known, the number that is lost: so
-    whoever reads from there on meets the damage, and tells.
+    If damage is skipped on the way, the first sequence number that is lost, as far as it is known:
+    reading from there meets the damage and reports it.
     """
     if not found:
         return None
@@ -201,7 +200,7 @@ def _number_at(reader: Reader, found: bool, options: ReadOptions) -> _Place | No
 
 
 def _count(log: LogRef, options: ReadOptions) -> int:
-    """How many records there are now from the start of the range on, by reading them."""
+    """The number of records from the start of the range on, counted by reading them."""
     count = 0
     reached = -(2**63)
     with open_log(log.path) as reader:
@@ -219,26 +218,26 @@ def _count(log: LogRef, options: ReadOptions) -> int:
 
 
 def _cuts(path: str, seen: QueueStatus, first: int, end: int, count: int) -> list[int]:
-    """At most `count` - 1 numbers between `first` and `end`, with about as many records between."""
+    """At most `count` - 1 sequence numbers that cut the range into similar parts."""
     segments = _segments_of(seen.segments, first, end)
     found = {segment.first_seq or 0 for segment in segments}
-    if len(segments) < 4 * count:  # else the starts of segments are close enough
+    if len(segments) < 4 * count:  # otherwise the starts of segments are close enough
         for segment in segments:
             found.update(indexed_seqs(path, segment.id))
-    inside = sorted(number for number in found if first < number < end)
-    if len(inside) < count - 1:  # a short log: a seek behind an entry costs little
+    inside = sorted(seq for seq in found if first < seq < end)
+    if len(inside) < count - 1:  # a short log: a seek past an entry costs little
         inside = sorted({*inside, *(first + (end - first) * i // count for i in range(1, count))})
-        inside = [number for number in inside if number > first]
+        inside = [seq for seq in inside if seq > first]
     cuts = {inside[len(inside) * i // count] for i in range(1, count)} if inside else set()
     return sorted(cuts)
 
 
 def _segments_of(segments: Iterable[SegmentStatus], first: int, end: int) -> list[SegmentStatus]:
-    """The segments that have some of the range."""
+    """The segments that overlap the range."""
     numbered = [segment for segment in segments if segment.first_seq is not None]
-    behind = [segment.first_seq or 0 for segment in numbered[1:]] + [END]
+    next_firsts = [segment.first_seq or 0 for segment in numbered[1:]] + [END]
     return [
         segment
-        for segment, next_first in zip(numbered, behind, strict=True)
+        for segment, next_first in zip(numbered, next_firsts, strict=True)
         if (segment.first_seq or 0) < end and next_first > first
     ]

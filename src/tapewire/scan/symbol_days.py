@@ -1,4 +1,4 @@
-"""The parts of jobs over clean logs: a symbol's day each."""
+"""The clean logs of an archive or a bus by symbol and day: the parts of most jobs."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from tapewire.scan.replay_units import follows
 __all__ = [
     "LIVE",
     "REPORT",
-    "Day",
-    "chosen",
+    "SymbolDay",
     "day_bounds",
     "days_of",
-    "folder_of",
-    "input_of",
+    "log_state",
+    "on_dates",
+    "partition_directory",
     "symbols_option",
     "write_parquet",
 ]
 
-REPORT = "_report.html"  # Spark takes every file of a table for data, unless it begins so
-LIVE = "live"  # the date of a log whose path says none: a clean queue of a bus
+REPORT = "_report.html"  # Spark reads every file of a table, except those that begin with "_"
+LIVE = "live"  # the date of a log whose path has none: a clean queue of a bus
 
 
 @dataclass(frozen=True)
-class Day:
-    """One symbol's day.
+class SymbolDay:
+    """The logs of one symbol on one day.
 
     Attributes:
         venue: The venue.
         symbol: The symbol.
         date: The UTC day as ``YYYY-MM-DD``, or "live".
-        logs: By stream.
-        before: Book logs of the days before, in order, as far back as none is missing: a book that
-            is days old is no book to begin with.
+        logs: The logs by stream.
+        before: Book logs of the consecutive days before, in order. They end at a missing day: a
+            book that is days old must not be continued.
     """
 
     venue: str
@@ -58,20 +58,20 @@ class Day:
 
     @property
     def name(self) -> str:
-        """Of the part."""
+        """The name of the part of a job."""
         return f"{self.venue}/{self.symbol}/{self.date}"
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The heading in a report."""
         return f"{self.symbol} · {self.venue} · {self.date}"
 
 
-def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[Day]:
-    """The symbols' days of an archive or a bus, in order.
+def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[SymbolDay]:
+    """The days of each symbol of an archive or a bus, in order.
 
     Raises:
-        NotALog: There is no log of one symbol there.
+        NotALog: There is no log of a single symbol.
     """
     by_day: dict[tuple[str, str, str], dict[str, LogRef]] = {}
     for log in resolve(os.fspath(source), options):
@@ -81,25 +81,25 @@ def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[Day]:
     if not by_day and options.symbols is not None:
         names = ", ".join(f"{venue}:{one}" if venue else one for venue, one in options.symbols)
         raise NotALog(
-            f"no log here is of this symbol: symbol={names}",
+            f"there is no log of this symbol: symbol={names}",
             path=os.fspath(source),
-            hint="`tapewire archive ls` lists those that there are",
+            hint="`tapewire archive ls` lists the symbols",
         )
     if not by_day:
         raise NotALog(
-            "no log here is of one symbol",
+            "there is no log of a single symbol",
             path=os.fspath(source),
-            hint="this job reads clean logs: make them of raw ones by `tapewire etl refine`",
+            hint="this job reads clean logs; `tapewire etl refine` writes them from raw logs",
         )
-    days: list[Day] = []
+    days: list[SymbolDay] = []
     for (venue, symbol), dates in groupby(sorted(by_day), key=lambda key: key[:2]):
-        books: list[LogRef] = []  # of days that follow each other
+        books: list[LogRef] = []  # of consecutive days
         last = ""
         for _, _, date in dates:
             if last and date != LIVE and not follows(date, last):
                 books = []
             logs = by_day[venue, symbol, date]
-            days.append(Day(venue, symbol, date, logs, tuple(books)))
+            days.append(SymbolDay(venue, symbol, date, logs, tuple(books)))
             if "book" in logs:
                 books.append(logs["book"])
             last = date
@@ -107,7 +107,7 @@ def days_of(source: str | os.PathLike[str], options: ReadOptions) -> list[Day]:
 
 
 def symbols_option(symbols: Iterable[str] | None) -> tuple[tuple[str | None, str], ...] | None:
-    """`symbols` of a job as the source's options have them."""
+    """The argument `symbols` of a job as `ReadOptions.symbols`."""
     if symbols is None:
         return None
     given = [symbols] if isinstance(symbols, str) else list(symbols)
@@ -115,7 +115,7 @@ def symbols_option(symbols: Iterable[str] | None) -> tuple[tuple[str | None, str
 
 
 def day_bounds(date: str) -> tuple[int, int] | None:
-    """First nanosecond of a UTC day and of the next; None of "live".
+    """First nanosecond of a UTC day and of the next day; None for "live".
 
     Example:
         >>> day_bounds("1970-01-02")
@@ -127,12 +127,12 @@ def day_bounds(date: str) -> tuple[int, int] | None:
     return start, start + DAY_NS
 
 
-def chosen(days: Sequence[Day], dates: Iterable[str] | None) -> list[Day]:
-    """The days that a job is about.
+def on_dates(days: Sequence[SymbolDay], dates: Iterable[str] | None) -> list[SymbolDay]:
+    """The days with one of these dates; None: all days.
 
     Raises:
-        InvalidOption: A date is none.
-        NotALog: There is nothing of any of them.
+        InvalidOption: A date is invalid.
+        NotALog: There is no log of these dates.
     """
     if dates is None:
         return list(days)
@@ -141,21 +141,23 @@ def chosen(days: Sequence[Day], dates: Iterable[str] | None) -> list[Day]:
         try:
             dt.date.fromisoformat(date)
         except ValueError:
-            raise InvalidOption(f"not a day: dates={date!r}", hint="give YYYY-MM-DD") from None
+            raise InvalidOption(f"invalid date: dates={date!r}", hint="give YYYY-MM-DD") from None
     found = [day for day in days if day.date in wanted]
     if not found:
         known = sorted({day.date for day in days})
-        there = known[0] if len(known) == 1 else f"{known[0]} … {known[-1]}"
-        raise NotALog(f"no log is of this day: date={', '.join(wanted)}, there are {there}")
+        existing = known[0] if len(known) == 1 else f"{known[0]} … {known[-1]}"
+        raise NotALog(
+            f"there is no log of this date: date={', '.join(wanted)}, available={existing}"
+        )
     return found
 
 
-def input_of(log: LogRef) -> dict[str, Any]:
-    """What tells one state of a log from another."""
+def log_state(log: LogRef) -> dict[str, Any]:
+    """What identifies the state of a log: it differs once the log has changed."""
     if log.kind != "queue":
         return {"path": log.path}
     seen = status(log.path)
-    # A log made anew may end with the same number, and hardly ever at the same byte.
+    # A log written again may end with the same `seq`, but hardly ever at the same byte.
     end = [seen.end_segment, seen.end_offset]
     return {
         "path": log.path,
@@ -166,21 +168,21 @@ def input_of(log: LogRef) -> dict[str, Any]:
     }
 
 
-def folder_of(target: str | os.PathLike[str], day: Day) -> Path:
-    """Where the rows of a day lie below a table's folder."""
+def partition_directory(target: str | os.PathLike[str], day: SymbolDay) -> Path:
+    """The directory of the rows of a day below the directory of a table."""
     return Path(target) / f"venue={day.venue}" / f"date={day.date}" / f"symbol={day.symbol}"
 
 
 def write_parquet(path: Path, table: pa.Table) -> int:
-    """Put a file where an earlier one may be: whole, durable, private; its bytes."""
+    """Write or replace a private file atomically and durably; its size in bytes."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = path.with_name(f"_{path.name}.{os.getpid()}")
+    new = path.with_name(f"_{path.name}.{os.getpid()}")
     try:
-        with open(made, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(new, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             pq.write_table(table, file, compression="zstd")
             file.flush()
             os.fsync(file.fileno())
-        made.replace(path)
+        new.replace(path)
     finally:
-        made.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
     return path.stat().st_size

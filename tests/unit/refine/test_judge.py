@@ -1,4 +1,4 @@
-"""Which rows are kept: the same whatever batches they come in."""
+"""Which rows are kept, whatever the batches."""
 
 import pyarrow as pa
 import pytest
@@ -41,7 +41,7 @@ def verdicts(judge, rows, size):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_a_number_that_comes_twice_is_kept_once(size):
+def test_a_repeated_sequence_number_is_kept_once(size):
     rows = [
         row(0, 5), row(0, 5, source=1),  # the same record
         row(0, 6, native=9, payload=b"a"), row(0, 6, source=1, native=9, payload=b"b"),
@@ -56,7 +56,7 @@ def test_a_number_that_comes_twice_is_kept_once(size):
     assert verdicts(Judge(names, True), rows, size)[-1] == LATE
 
 
-def test_what_a_clean_log_has_is_there_already():
+def test_records_that_a_clean_log_has_are_not_kept_again():
     rows = [row(0, 5), row(0, 6), row(0, 6, source=1), row(0, 7), row(1, 5), row(1, 6, late=True)]
     names = ["v/s/2024-01-01/book", "v/t/2024-01-01/book"]
     found = verdicts(Judge(names, True, [7, 0]), rows, 100)
@@ -64,7 +64,7 @@ def test_what_a_clean_log_has_is_there_already():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_a_duplicate_by_the_venue_takes_no_number_from_a_third_log(size):
+def test_a_duplicate_of_a_venue_event_does_not_take_the_sequence_number_of_a_third_log(size):
     rows = [
         row(0, 7, source=1, native=4, payload=b"b", verdict=DUPLICATE),
         row(0, 7, source=2, native=9, payload=b"c"),
@@ -75,11 +75,11 @@ def test_a_duplicate_by_the_venue_takes_no_number_from_a_third_log(size):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_an_event_of_the_venue_is_kept_of_one_raw_log(size):
+def test_an_event_of_a_venue_is_kept_from_one_raw_log(size):
     rows = [
-        row(0, 5, native=0), row(0, 6, source=1, native=0),  # no number: nobody knows
+        row(0, 5, native=0), row(0, 6, source=1, native=0),  # no venue number: not comparable
         row(0, 7, native=4), row(0, 8, native=4), row(0, 9, source=1, native=4),
-        row(0, 3, native=4, venue_ns=6, source=1),  # the venue began its numbers again
+        row(0, 3, native=4, venue_ns=6, source=1),  # the numbers of the venue restarted
         row(0, 4, native=5, source=1), row(0, 4, native=5, source=2),
         row(1, 4, native=5, source=2),
         row(1, 4, native=5, source=2, kind=2),
@@ -88,7 +88,7 @@ def test_an_event_of_the_venue_is_kept_of_one_raw_log(size):
     assert verdicts(VenueJudge(), rows, size) == [K, K, K, K, D, K, K, D, K, K]
 
 
-def test_names_of_the_clean_log_come_with_each_row():
+def test_each_row_has_the_names_of_its_clean_log():
     names = ["v/s/2024-01-01/book", "w/t/2024-01-01/trades"]
     table = pa.Table.from_pylist([row(0, 1), row(1, 2)], SCHEMA)
     (batch,) = Judge(names, False)(iter(table.to_batches()))

@@ -12,7 +12,7 @@ from tapewire.spark.jobs import refine
 from tests.support.raw_tapes import archive_raw, raw_rows
 
 
-def test_numbers_of_a_neighbouring_day_are_not_missing(tmp_path):
+def test_sequence_numbers_of_an_adjacent_day_are_not_missing(tmp_path):
     rows = raw_rows(2_000, late_every=7)
     rows[300:310] = [None] * 10
     archive_raw(tmp_path, rows)
@@ -25,7 +25,7 @@ def test_numbers_of_a_neighbouring_day_are_not_missing(tmp_path):
     assert next(iter(missing_of([305, late, late + 1, 1], two.neighbours)))[:2] == [305, 309]
 
 
-def test_a_neighbour_that_is_damaged_stops_nobody(tmp_path):
+def test_a_damaged_adjacent_day_is_no_error(tmp_path):
     rows = raw_rows(2_000, late_every=7)
     archive_raw(tmp_path, rows)
     one, _ = units_of(raw_logs(tmp_path))
@@ -38,6 +38,6 @@ def test_a_neighbour_that_is_damaged_stops_nobody(tmp_path):
     assert list(missing_of([1_500, 1_999, 2_000, 1], one.neighbours))[-1][1] == 1_999
 
 
-def test_lateness_that_no_time_has_room_for_is_refused(tmp_path):
+def test_infinite_lateness_is_refused(tmp_path):
     with pytest.raises(InvalidOption, match="lateness=inf"):
         refine(None, tmp_path, tmp_path, lateness=float("inf"))

@@ -49,12 +49,12 @@ def test_the_ledger_comes_first_and_then_what_reading_finds(queue):
     assert found[1]["timestamp_ns"] is not None
 
 
-def test_what_the_ledger_tells_of_records_is_not_told_twice(queue):
+def test_a_gap_in_the_ledger_is_not_reported_again(queue):
     GapLedger(queue).add(Gap("record", "", "", "", 5, 7, 8, 1, "lost in a crash", "resynced"))
     assert [row["cause"] for row in rows(queue)] == ["numbers skip", "lost in a crash"]
 
 
-def test_numbers_that_skip_in_a_sparse_log_are_no_gap(tmp):
+def test_skipped_sequence_numbers_in_a_sparse_log_are_no_gap(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20, sparse=True) as writer:
         for seq in (1, 5, 90):
             writer.append(1, b"", seq=seq)
@@ -67,25 +67,24 @@ def test_a_range_has_its_own_gaps(queue):
     assert [row["kind"] for row in rows(queue, seq_from=9)] == []
 
 
-def test_symbols_choose_gaps_of_theirs_and_of_the_whole_log(queue):
+def test_symbols_select_their_gaps_and_those_of_the_log(queue):
     assert [row["kind"] for row in rows(queue, symbols="BTC")] == ["venue", "record"]
     assert [row["kind"] for row in rows(queue, symbols="okx:ETH")] == ["record"]
 
 
-def test_damaged_lines_of_the_ledger_are_told(queue):
+def test_damaged_lines_of_the_ledger_are_a_row(queue):
     with open(queue / "gaps.jsonl", "a") as ledger:
         ledger.write("{}\n")
-    told = [row for row in rows(queue) if row["kind"] == "ledger"]
-    assert len(told) == 1
-    assert "1 lines of gaps.jsonl are damaged, the first: line 2" in told[0]["cause"]
+    (row,) = [row for row in rows(queue) if row["kind"] == "ledger"]
+    assert "1 lines of gaps.jsonl are damaged, the first: line 2" in row["cause"]
 
 
-def test_columns_come_as_asked(queue):
+def test_only_the_columns_asked_for_are_returned(queue):
     assert rows(queue, columns="last,kind")[0] == {"last": 14, "kind": "venue"}
 
 
 def lossy_day(root):
-    """A day whose book lacks three diffs and, after a snapshot, two; no snapshotter has seen it."""
+    """A day whose book lacks three diffs and, after a snapshot, two; without a ledger."""
     day = Day(root)
     day.snapshot()
     day.diffs(5)
@@ -99,7 +98,7 @@ def lossy_day(root):
     return day
 
 
-def test_what_the_venues_numbers_leave_out_is_found_without_a_ledger(tmp):
+def test_gaps_in_the_venues_sequence_numbers_are_found_without_a_ledger(tmp):
     day = lossy_day(tmp / "a")
     found = rows(tmp / "a")
     assert [(row["kind"], row["first"], row["last"], row["action"]) for row in found] == [
@@ -111,9 +110,9 @@ def test_what_the_venues_numbers_leave_out_is_found_without_a_ledger(tmp):
     }
     replay.Snapshotter(day.paths["book"]).run(follow=False)
     assert GapLedger(day.paths["book"]).read()
-    told = rows(tmp / "a")  # the ledger's now, and once, with what became of it
-    assert [row.pop("action") for row in told] == ["resynced", "untrusted"]
-    assert told == [{name: row[name] for name in row if name != "action"} for row in found]
+    found_again = rows(tmp / "a")  # from the ledger now, with the final action
+    assert [row.pop("action") for row in found_again] == ["resynced", "untrusted"]
+    assert found_again == [{name: row[name] for name in row if name != "action"} for row in found]
 
 
 def test_a_range_has_the_venue_gaps_that_its_records_show(tmp):
@@ -125,13 +124,13 @@ def test_a_range_has_the_venue_gaps_that_its_records_show(tmp):
     assert rows(tmp / "a", seq_to=first["seq"]) == []
 
 
-def test_a_path_names_the_instrument_that_no_file_knows(tmp):
+def test_a_path_names_an_instrument_that_is_in_no_file(tmp):
     lossy_day(tmp / "a")
     (tmp / "a" / "instruments.json").unlink()
     assert {(row["venue"], row["symbol"]) for row in rows(tmp / "a")} == {("binance", "BTCUSDT")}
 
 
-def test_records_behind_the_plan_are_not_replayed(tmp):
+def test_records_after_the_plan_are_not_replayed(tmp):
     day = Day(tmp / "a")
     day.snapshot()
     day.diffs(2)

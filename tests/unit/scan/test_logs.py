@@ -34,18 +34,18 @@ def archive(tmp):
     return tmp / "archive"
 
 
-def test_a_queue_is_one_log_named_by_its_folder(tmp):
+def test_a_queue_is_one_log_named_by_its_directory(tmp):
     make(tmp / "md")
     assert found(tmp / "md") == [LogRef("md", str(tmp / "md"))]
 
 
-def test_a_folder_of_queues_is_all_of_them(tmp):
+def test_a_directory_of_queues_is_all_of_them(tmp):
     make(tmp / "bus" / "a")
     make(tmp / "bus" / "deep" / "b")
     assert names(tmp / "bus") == ["a", "deep/b"]
 
 
-def test_an_archive_says_whose_each_log_is(archive):
+def test_the_path_of_a_log_in_an_archive_names_venue_symbol_and_day(archive):
     log = next(log for log in found(archive) if log.venue == "cme")
     assert log.name == "cme/ETH/2026-01-31/trades"
     assert (log.symbol, log.date, log.stream) == ("ETH", "2026-01-31", "trades")
@@ -64,7 +64,7 @@ def test_a_part_of_an_archive_has_the_same_names(archive):
     assert names(archive / "v1/okx/BTC/2026-01-30/book") == ["okx/BTC/2026-01-30/book"]
 
 
-def test_a_bus_says_whose_each_queue_is(tmp):
+def test_the_path_of_a_queue_on_a_bus_names_venue_and_symbol(tmp):
     layout = bus.Layout(tmp)
     make(layout.streams.raw("okx"))
     make(layout.streams.clean("okx", "BTC", "book"))
@@ -99,15 +99,15 @@ def test_a_glob_of_the_logs_of_two_archives_keeps_them_apart(tmp):
     assert {log.symbol for log in logs} == {"BTC"}
 
 
-def test_two_logs_of_one_name_are_refused(tmp):
+def test_two_logs_with_the_same_name_are_refused(tmp):
     for root in ("one", "two"):
         make(tmp / root / "md")
     asked = ReadOptions(paths=(str(tmp / "one" / "md"), str(tmp / "two" / "md")))
-    with pytest.raises(tw.InvalidOption, match="two logs have one name: name=md"):
+    with pytest.raises(tw.InvalidOption, match="two logs have the same name: name=md"):
         resolve(asked.paths, asked)
 
 
-def test_a_log_that_is_named_twice_is_read_once(tmp):
+def test_a_log_that_is_given_more_than_once_is_read_once(tmp):
     make(tmp / "md")
     asked = ReadOptions(paths=(str(tmp / "md"), str(tmp / "md") + "/"))
     assert len(resolve(asked.paths, asked)) == 1
@@ -118,29 +118,29 @@ def test_symbols_leave_out_the_logs_of_others(archive):
     assert {log.venue for log in found(archive / "v1", symbols="cme:ETH")} == {"cme"}
 
 
-def test_symbols_keep_a_log_that_does_not_say_its_symbol(archive):
+def test_symbols_keep_a_log_whose_path_names_no_symbol(archive):
     assert "raw/okx/2026-01-31" in names(archive, symbols="ETH")
     assert "raw/okx/2026-01-31" not in names(archive, symbols="cme:ETH")
 
 
-def test_what_the_sink_has_staged_is_not_there_yet(tmp):
+def test_what_the_sink_has_staged_is_not_read(tmp):
     make(tmp / "out" / "a")
     make(tmp / "out" / "_tapewire" / "staging" / "job" / "b")
     assert names(tmp / "out") == ["a"]
 
 
-def test_a_missing_path_is_told(tmp):
+def test_a_missing_path_is_an_error(tmp):
     with pytest.raises(FileNotFoundError, match="no such log"):
         found(tmp / "nowhere")
 
 
-def test_a_glob_of_nothing_is_told(tmp):
+def test_a_glob_without_matches_is_an_error(tmp):
     with pytest.raises(FileNotFoundError, match="nothing matches"):
         found(tmp / "*")
 
 
-def test_a_folder_without_a_log_is_told(tmp):
-    with pytest.raises(tw.NotALog, match=r"no log in this folder .*control\.meta"):
+def test_a_directory_without_a_log_is_an_error(tmp):
+    with pytest.raises(tw.NotALog, match=r"no log in this directory .*control\.meta"):
         found(tmp)
 
 
@@ -191,7 +191,7 @@ def test_a_closed_queue_is_read_anywhere(tmp):
 
 
 @pytest.mark.parametrize("view", ["trades", "book", "features"])
-def test_what_clean_logs_have_is_not_read_from_raw_ones_again(tmp, view):
+def test_raw_logs_are_left_out_if_there_are_clean_ones(tmp, view):
     layout = bus.ArchiveLayout(tmp)
     for date in ("2026-01-30", "2026-01-31"):
         make(layout.raw("okx", date))

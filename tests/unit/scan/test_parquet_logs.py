@@ -1,158 +1,37 @@
-"""Parquet files of a log that are not what they should be; folders that may not be replaced."""
+"""Parquet files of a log that are invalid are refused, and links next to them are not followed."""
 
-import json
 import os
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-import tapewire as tw
-from tapewire.config import WriterConfig
-from tapewire.errors import CorruptSource, InvalidOption, WriterAlreadyActive
-from tapewire.scan.logs import resolve
-from tapewire.scan.options import ReadOptions
-from tapewire.scan.parquet_logs import META, SCHEMA, parquet_files, parquet_to_log
-from tapewire.scan.slices import plan
-from tapewire.spark.jobs.compact import _Rewrite, _states, _ToLog, _ToParquet
-from tapewire.spark.jobs.parts import JobPart
-
-PLACE = "v1/okx/A/1970-01-01/book"
-
-
-def write_rows(folder, seqs=(1, 2), **columns):
-    """The file of a sparse log, with these columns instead of the right ones."""
-    folder.mkdir(parents=True)
-    about = {"version": 1, "sparse": True, "first_seq": 0, "segment_bytes": 65536, "checksum": True}
-    right = {
-        "seq": list(seqs),
-        "timestamp_ns": list(seqs),
-        "type_id": [7] * len(seqs),
-        "flags": [0] * len(seqs),
-        "payload": [b"x"] * len(seqs),
-        **{name: ["x"] * len(seqs) for name in ("venue", "symbol", "stream", "date")},
-    }
-    schema = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
-    table = pa.table({**right, **columns}, schema.with_metadata({META: json.dumps(about)}))
-    pq.write_table(table, folder / "part-00000.parquet")
-    return folder
+from tapewire.errors import CorruptSource
+from tapewire.scan.parquet_files import parquet_files
+from tapewire.scan.parquet_logs import parquet_to_log
+from tests.support.parquet_rows import write_rows
 
 
 @pytest.mark.parametrize("column", ["seq", "payload", "flags"])
 def test_a_null_is_an_error_of_the_file(tmp, column):
-    folder = write_rows(tmp / "rows", **{column: [None, None]})
+    directory = write_rows(tmp / "rows", **{column: [None, None]})
     with pytest.raises(CorruptSource, match=column) as caught:
-        parquet_to_log(parquet_files(folder), tmp / "log")
-    assert caught.value.path == str(folder / "part-00000.parquet")
+        parquet_to_log(parquet_files(directory), tmp / "log")
+    assert caught.value.path == str(directory / "part-00000.parquet")
 
 
-def test_a_link_beside_the_rows_is_neither_followed_nor_copied(tmp):
-    folder = write_rows(tmp / "rows")
+def test_a_link_next_to_the_rows_is_neither_followed_nor_copied(tmp):
+    directory = write_rows(tmp / "rows")
     victim = tmp / "victim"
     victim.write_text("{}")
     victim.chmod(0o644)
-    (folder / "_types.json").symlink_to(victim)
-    with pytest.raises(CorruptSource, match="a link"):
-        parquet_to_log(parquet_files(folder), tmp / "log")
+    (directory / "_types.json").symlink_to(victim)
+    with pytest.raises(CorruptSource, match="a symbolic link"):
+        parquet_to_log(parquet_files(directory), tmp / "log")
     assert victim.stat().st_mode & 0o777 == 0o644
     assert not os.path.lexists(tmp / "log" / "types.json")
 
 
-def test_what_is_no_file_beside_the_rows_does_not_hang(tmp):
-    folder = write_rows(tmp / "rows")
-    os.mkfifo(folder / "_types.json")
-    with pytest.raises(CorruptSource, match="plain file"):
-        parquet_to_log(parquet_files(folder), tmp / "log")
-
-
-def seqs_of(log):
-    with tw.open_log(log) as reader:
-        return [record.seq for record in reader]
-
-
-def to_log(source, target, yes=False):
-    return _ToLog(target, yes)(JobPart("p", (), (str(source), PLACE)))
-
-
-def test_a_log_is_replaced_by_one_that_has_all_of_it(tmp):
-    to_log(write_rows(tmp / "few"), tmp / "archive")
-    to_log(write_rows(tmp / "more", range(5)), tmp / "archive")
-    assert seqs_of(tmp / "archive" / PLACE) == list(range(5))
-
-
-def test_a_log_that_has_more_is_replaced_only_when_told_so(tmp):
-    to_log(write_rows(tmp / "few"), tmp / "archive")
-    with tw.open_publisher(tmp / "archive" / PLACE, config=WriterConfig.archive()) as writer:
-        writer.append(7, b"later", timestamp_ns=9, seq=9)
-    with pytest.raises(InvalidOption, match="--yes"):
-        to_log(tmp / "few", tmp / "archive")
-    assert seqs_of(tmp / "archive" / PLACE) == [1, 2, 9]
-    to_log(tmp / "few", tmp / "archive", yes=True)
-    assert seqs_of(tmp / "archive" / PLACE) == [1, 2]
-
-
-def test_a_log_that_somebody_writes_is_not_replaced_at_all(tmp):
-    to_log(write_rows(tmp / "few"), tmp / "archive")
-    with (
-        tw.open_publisher(tmp / "archive" / PLACE, config=WriterConfig.archive()),
-        pytest.raises(WriterAlreadyActive),
-    ):
-        to_log(tmp / "few", tmp / "archive", yes=True)
-    assert os.listdir(tmp / "archive" / "_tapewire" / "compact") == []
-
-
-def to_parquet(source, target, yes=False):
-    (log,) = resolve(str(source), ReadOptions())
-    (part,) = plan([log], ReadOptions(partitions=1), 1)
-    return _ToParquet(target, yes, 1 << 20, "zstd")(JobPart("p", (), (log, part, PLACE)))
-
-
-def test_rows_whose_records_were_retired_are_not_replaced(tmp):
-    config = WriterConfig.archive(sparse=True, segment_bytes=1 << 16)
-    for name, seqs in (("whole", range(9)), ("retired", range(4, 12))):
-        with tw.open_publisher(tmp / name, config=config) as writer:
-            for seq in seqs:
-                writer.append(7, b"x", timestamp_ns=seq, seq=seq)
-    to_parquet(tmp / "whole", tmp / "out")
-    with pytest.raises(InvalidOption, match="does not have all of it"):
-        to_parquet(tmp / "retired", tmp / "out")
-    table = pq.read_table(tmp / "out" / PLACE, partitioning=None)
-    assert table["seq"].to_pylist() == list(range(9))
-
-
-def test_files_of_somebody_else_are_not_replaced(tmp):
-    place = tmp / "out" / PLACE
-    place.mkdir(parents=True)
-    (place / "notes.txt").write_text("mine")
-    with tw.open_publisher(tmp / "log", segment_bytes=1 << 16) as writer:
-        writer.append(7, b"x", timestamp_ns=1)
-    with pytest.raises(InvalidOption, match="does not have all of it"):
-        to_parquet(tmp / "log", tmp / "out")
-    assert (place / "notes.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize("yes", [False, True])
-def test_a_log_is_never_replaced_by_its_own_files(tmp, yes):
-    with tw.open_publisher(tmp / PLACE, segment_bytes=1 << 16) as writer:
-        writer.append(7, b"x", timestamp_ns=1)
-    with pytest.raises(InvalidOption, match="another target"):
-        to_parquet(tmp / PLACE, tmp, yes)
-    assert seqs_of(tmp / PLACE) == [0]
-
-
-def rewrite(source, target):
-    part = JobPart("p", tuple(_states(source)), (str(source), "x"))
-    return _Rewrite(target, False, 1 << 20, "zstd")(part)
-
-
-def test_notes_and_folders_beside_files_may_be_on_another_filesystem(tmp, tmp_path):
-    for i in range(2):
-        (tmp / "x" / "below").mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"n": [i]}), tmp / "x" / f"{i}.parquet")
-    (tmp / "x" / "_note").write_text("kept")
-    rewrite(tmp / "x", tmp_path / "out")
-    assert sorted(os.listdir(tmp_path / "out" / "x")) == ["_note", "part-00000.parquet"]
-    rewrite(tmp / "x", tmp_path / "out")  # its own files may be replaced
-    pq.write_table(pa.table({"n": [1]}), tmp_path / "out" / "x" / "other.parquet")
-    with pytest.raises(InvalidOption, match="--yes"):
-        rewrite(tmp / "x", tmp_path / "out")
+def test_a_fifo_next_to_the_rows_does_not_block(tmp):
+    directory = write_rows(tmp / "rows")
+    os.mkfifo(directory / "_types.json")
+    with pytest.raises(CorruptSource, match="regular file"):
+        parquet_to_log(parquet_files(directory), tmp / "log")

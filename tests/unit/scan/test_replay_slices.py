@@ -1,4 +1,4 @@
-"""Slices of replayed views: the rows of one pass, from few logs, whatever became of snapshots."""
+"""Slices of replayed views: the rows of one pass, from few logs, with and without snapshots."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def days(tmp_path_factory):
-    """Three days of one instrument, with gaps and resets, going on without snapshots."""
+    """Three days of one instrument, with gaps, resets and snapshots."""
     root = tmp_path_factory.mktemp("days")
     write_archive(root, 31, 600)
     return root
@@ -55,14 +55,14 @@ def snapshot_files(root):
 @pytest.mark.parametrize(
     "span_ns", [777_777_777, 10 * SECOND, 10**15], ids=["0.8 s", "10 s", "one"]
 )
-def test_slices_of_any_span_are_one_pass(days, query, span_ns):
+def test_slices_of_any_span_equal_one_pass(days, query, span_ns):
     asked = Query(days, **QUERIES[query])
     parts = asked.parts(span_ns=span_ns)
     assert_same_rows(asked.read(parts), asked.one_pass())
 
 
 @pytest.mark.parametrize("query", [name for name in QUERIES if name != "features at trades"])
-def test_slices_at_snapshots_are_one_pass(days, query):
+def test_slices_at_snapshots_equal_one_pass(days, query):
     asked = Query(days, **QUERIES[query], partitions=7)
     parts = asked.parts(wanted=7)
     assert len(parts) > 3
@@ -71,7 +71,7 @@ def test_slices_at_snapshots_are_one_pass(days, query):
 
 @pytest.mark.parametrize("query", ["book", "book on a grid", "features on a grid"])
 @pytest.mark.parametrize("span_ns", [SECOND, None], ids=["by time", "at snapshots"])
-def test_a_tape_ends_at_a_missing_day_and_begins_anew_behind_it(tmp, query, span_ns):
+def test_a_unit_ends_at_a_missing_day_and_another_begins_after_it(tmp, query, span_ns):
     write_archive(tmp, 40, 240, days=4)
     days = tmp / "v1" / VENUE / SYMBOL
     shutil.rmtree(days / "2023-11-15")
@@ -82,13 +82,13 @@ def test_a_tape_ends_at_a_missing_day_and_begins_anew_behind_it(tmp, query, span
     assert_same_rows(found, pa.concat_tables([first, others]))
 
 
-def test_a_range_behind_a_missing_day_reads_nothing_from_before_it(tmp):
+def test_a_range_after_a_missing_day_reads_nothing_from_before_it(tmp):
     write_archive(tmp, 40, 240)
     shutil.rmtree(tmp / "v1" / VENUE / SYMBOL / "2023-11-15")
     asked = Query(tmp, "book")
     first, last = asked.parts(span_ns=10**15)
-    behind = Query(tmp, "book", time_from=last.logs[0].first_ns)
-    assert [log.name for part in behind.parts() for log in part.logs] == [
+    query = Query(tmp, "book", time_from=last.logs[0].first_ns)
+    assert [log.name for part in query.parts() for log in part.logs] == [
         log.name for log in last.logs
     ]
     before = Query(tmp, "book", time_to=last.logs[0].first_ns)
@@ -96,8 +96,8 @@ def test_a_range_behind_a_missing_day_reads_nothing_from_before_it(tmp):
 
 
 @pytest.mark.parametrize("span_ns", [SECOND, None], ids=["by time", "at snapshots"])
-def test_orders_that_live_on_into_the_next_day_are_in_its_slices(tmp, span_ns):
-    """A snapshot of the second day, whose log does not know them, is no place to begin."""
+def test_orders_of_the_day_before_are_in_the_slices_of_a_day(tmp, span_ns):
+    """A snapshot of the second day lacks them, because its log does: it is not used."""
     write_orders(tmp, 38, 600)
     asked = Query(tmp, "book", partitions=5)
     parts = asked.parts(5, span_ns)
@@ -106,7 +106,7 @@ def test_orders_that_live_on_into_the_next_day_are_in_its_slices(tmp, span_ns):
 
 
 @pytest.mark.parametrize("every", [25, None], ids=["with snapshots", "without"])
-def test_a_day_of_orders_that_begins_anew_stands_alone(tmp, every):
+def test_an_l3_day_that_begins_with_a_reset_needs_no_other(tmp, every):
     write_orders(tmp, 39, 800, days=4, anew=(1, 3), snapshots_every=every)
     asked = Query(tmp, "book", partitions=8)
     want = asked.one_pass(orders=True)
@@ -125,7 +125,7 @@ def test_a_slice_opens_the_logs_from_its_snapshot_on(days):
     assert not [log for log in first.logs if "2023-11-16" in log.name]
 
 
-def test_slices_have_about_as_much_to_read(days):
+def test_slices_are_of_similar_size(days):
     asked = Query(days, "book", partitions=5)
     counts = []
     for part in asked.parts(wanted=5):
@@ -138,12 +138,12 @@ def test_slices_have_about_as_much_to_read(days):
     assert sum(counts) < 1.5 * 600
 
 
-def test_a_day_whose_snapshots_are_damaged_costs_time_and_no_rows(tmp):
+def test_damaged_snapshots_of_a_day_cost_time_and_no_rows(tmp):
     write_archive(tmp, 32, 600)
     asked = Query(tmp, "book")
     want = asked.one_pass()
     parts = asked.parts(span_ns=2 * SECOND)
-    # Planned with them, read without: of the last day all are damaged, of the second half.
+    # Damaged after planning: all of the last day, half of the second.
     for file in snapshot_files(book_logs(tmp)[2]):
         file.write_bytes(file.read_bytes()[:-9])
     for file in snapshot_files(book_logs(tmp)[1])[::2]:
@@ -151,7 +151,7 @@ def test_a_day_whose_snapshots_are_damaged_costs_time_and_no_rows(tmp):
     assert_same_rows(asked.read(parts), want)
 
 
-def test_a_day_whose_snapshots_are_gone_costs_time_and_no_rows(tmp):
+def test_missing_snapshots_of_a_day_cost_time_and_no_rows(tmp):
     write_archive(tmp, 33, 600)
     asked = Query(tmp, "features", features=SHORT)
     want = asked.one_pass()
@@ -170,7 +170,7 @@ def test_a_unit_without_snapshots_is_one_slice(tmp):
 
 
 @pytest.mark.parametrize("policy", ["quarantine", "raise"])
-def test_books_that_snapshots_do_not_know_are_one_slice(days, policy):
+def test_gap_policies_without_snapshots_give_one_slice(days, policy):
     assert len(Query(days, "book", partitions=8, on_gap=policy).parts(wanted=8)) == 1
 
 
@@ -187,8 +187,8 @@ def test_a_range_of_time_is_cut_inside(days):
     assert_same_rows(ranged.read(parts), asked.one_pass(**bounds))
 
 
-def test_a_range_of_numbers_is_of_one_log(days):
-    with pytest.raises(InvalidOption, match="one log"):
+def test_a_range_of_sequence_numbers_needs_one_log(days):
+    with pytest.raises(InvalidOption, match="needs a single log"):
         Query(days, "book", seq_from=10).parts()
     log = book_logs(days)[0]
     asked = Query(log, "book", seq_from=50, seq_to=120, partitions=3)
@@ -205,7 +205,7 @@ def test_what_is_appended_after_the_plan_is_in_no_slice(tmp):
     last = int(want["timestamp_ns"].to_numpy()[-1])
     for log in asked.logs:
         with tw.open_publisher(log.path) as writer:
-            for late in (-5, 0, 10**9):  # late ones and one of the same time are of the tape, too
+            for late in (-5, 0, 10**9):  # also late ones, and one with the same time
                 payload = reset(instrument(), last + late)
                 writer.append(BOOK_EVENT, payload, timestamp_ns=last + late)
     assert_same_rows(asked.read(parts), want)
@@ -213,7 +213,7 @@ def test_what_is_appended_after_the_plan_is_in_no_slice(tmp):
 
 
 @pytest.mark.parametrize("view", [{"view": "book"}, {"view": "features", "features": "mid"}])
-def test_what_retention_removed_after_the_plan_is_told(tmp, view):
+def test_records_retired_after_planning_are_an_error(tmp, view):
     write_l2(tmp / "q", 2_000, snapshot_every=400)
     asked = Query(tmp / "q", symbols=BTC.symbol, **view)
     parts = asked.parts(1)
@@ -224,7 +224,7 @@ def test_what_retention_removed_after_the_plan_is_told(tmp, view):
     assert 0 < passing.read(parts).num_rows < 2_000
 
 
-def test_a_slice_that_begins_with_a_snapshot_needs_nothing_before(tmp):
+def test_a_slice_that_begins_at_a_snapshot_needs_nothing_before_it(tmp):
     write_l2(tmp / "q", 2_000, snapshot_every=400)
     save_books(tmp / "q", 200)
     asked = Query(tmp / "q", "book", symbols=BTC.symbol, partitions=4)
@@ -234,7 +234,7 @@ def test_a_slice_that_begins_with_a_snapshot_needs_nothing_before(tmp):
     assert_same_rows(asked.read([last]), before)
 
 
-def test_where_numbers_begin_again_every_run_is_read(tmp):
+def test_a_log_whose_sequence_numbers_restart_is_read_completely(tmp):
     events = [
         (run * 100 + n, l2_snapshot(BTC, run * 100 + n, bids=[(9, 1)], asks=[(11, n + 1)]))
         for run, count in ((1, 20), (2, 20), (3, 5))
@@ -251,12 +251,12 @@ def test_where_numbers_begin_again_every_run_is_read(tmp):
     assert found["timestamp_ns"].to_pylist() == [time for time, _ in events]
 
 
-def test_what_looks_back_beyond_the_start_is_one_slice(days):
+def test_a_look_back_past_the_start_gives_one_slice(days):
     asked = Query(days, **QUERIES["features at trades"], partitions=7)
     assert len(asked.parts(wanted=7)) == 1
 
 
-def test_default_slices_are_longer_than_what_they_look_back_to(days):
+def test_default_slices_are_longer_than_their_look_back(days):
     short = Query(days, "features", features=SHORT, sample="100ms")
     assert len(short.parts(wanted=6)) > 1
     assert len(Query(days, "features", features=LONG, sample="100ms").parts(wanted=6)) == 1
@@ -270,7 +270,7 @@ def test_many_instruments_share_the_slices_by_their_bytes(tmp):
         moved = layout.log(VENUE, "OTHER", log.parent.name, "book")
         shutil.copytree(log, moved)
     asked = Query(tmp, "book", partitions=8)
-    assert [unit.instrument for unit in asked.units] == [None, other]  # no file knows OTHER
+    assert [unit.instrument for unit in asked.units] == [None, other]  # OTHER is in no file
     parts = asked.parts(wanted=8)
     assert {part.instrument for part in parts} == {None, other}
     assert len([part for part in parts if part.instrument is None]) == 1
@@ -279,7 +279,7 @@ def test_many_instruments_share_the_slices_by_their_bytes(tmp):
 # ---- logs of many instruments --------------------------------------------------------------------
 
 
-def test_a_log_of_many_is_one_slice_without_symbols(tmp):
+def test_a_log_of_many_instruments_is_one_slice_without_symbols(tmp):
     write_three(tmp / "q", 300)
     save_books(tmp / "q", 20)
     asked = Query(tmp / "q", "book", partitions=5)
@@ -289,7 +289,7 @@ def test_a_log_of_many_is_one_slice_without_symbols(tmp):
     assert set(got["symbol"].to_pylist()) == {BTC.symbol, ETH.symbol, ORDERS.symbol}
 
 
-def test_a_log_of_many_is_cut_for_each_symbol_that_is_named(tmp):
+def test_a_log_of_many_instruments_is_sliced_for_each_symbol(tmp):
     write_three(tmp / "q", 600)
     save_books(tmp / "q", 20)
     asked = Query(tmp / "q", "book", symbols=f"{ETH.venue}:{ETH.symbol},{BTC.symbol}", partitions=6)
@@ -299,7 +299,7 @@ def test_a_log_of_many_is_cut_for_each_symbol_that_is_named(tmp):
     assert_same_rows(asked.read(parts), asked.one_pass())
 
 
-def test_books_of_orders_have_columns_of_orders(tmp):
+def test_l3_books_have_columns_of_orders(tmp):
     write_three(tmp / "q", 300)
     orders = Query(tmp / "q", "book", symbols=ORDERS.symbol)
     assert "bid_orders" in orders.options.columns
@@ -358,7 +358,7 @@ def test_decimals_have_the_largest_scale_of_all_instruments(tmp):
     assert str(rows[0]["bid_prices"][0]) == "-9999999999999999.99000"
 
 
-def test_decimals_need_to_know_the_instruments(tmp):
+def test_decimals_need_instruments(tmp):
     write_three(tmp / "q", 20)
     asked = Query(tmp / "q", "book", prices="decimal")
     got = asked.read(asked.parts())
@@ -368,11 +368,11 @@ def test_decimals_need_to_know_the_instruments(tmp):
         digits = [int(price.scaleb(row["price_scale"])) for price in row["bid_prices"]]
         assert digits == scaled["bid_prices"]
     (tmp / "instruments.json").unlink()
-    with pytest.raises(InvalidOption, match="needs to know the instruments"):
+    with pytest.raises(InvalidOption, match="needs instruments, and none is known"):
         Query(tmp / "q", "book", prices="decimal")
 
 
-def test_columns_come_in_the_order_that_is_asked_for(days):
+def test_columns_are_in_the_order_asked_for(days):
     names = "ask_sizes,seq,timestamp"
     asked = Query(days, "book", columns=names)
     assert asked.read(asked.parts()).column_names == names.split(",")
@@ -382,7 +382,7 @@ def test_columns_come_in_the_order_that_is_asked_for(days):
     assert got["ofi"].to_pylist() == asked.one_pass()["ofi"].to_pylist()
 
 
-def test_every_feature_is_there_when_none_is_named(days):
+def test_without_features_all_are_columns(days):
     asked = Query(days, "features", levels=5)
     names = asked.view.names_of(asked.options)
     assert {"mid", "imbalance5", "vwap_1m", "time_since_trade"} <= set(names)
@@ -391,18 +391,18 @@ def test_every_feature_is_there_when_none_is_named(days):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"features": "middle"}, {"sample": "now"}, {"features": "mid", "columns": "bid"}]
+    "invalid", [{"features": "middle"}, {"sample": "now"}, {"features": "mid", "columns": "bid"}]
 )
-def test_what_is_no_feature_is_refused(days, wrong):
+def test_invalid_features_are_refused(days, invalid):
     with pytest.raises(InvalidOption):
-        Query(days, "features", **wrong)
+        Query(days, "features", **invalid)
 
 
 def test_planning_a_month_opens_no_snapshot_and_reads_no_log(tmp, monkeypatch):
     write_archive(tmp, 37, 300, days=30, snapshots_every=5)
     for file in snapshot_files(tmp):
         os.chmod(file, 0o600)
-        file.write_bytes(b"")  # only their names are looked at
+        file.write_bytes(b"")  # only their names are read
     read = []
     real = replay_slices.next_record
     monkeypatch.setattr(

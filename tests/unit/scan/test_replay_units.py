@@ -1,4 +1,4 @@
-"""Which logs are one tape, and of which instrument."""
+"""Which logs are replayed as one, and for which instrument."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def units(path, **options):
     [({}, 10), ({"symbols": "ETH"}, 5), ({"symbols": "BTC"}, 5), ({"symbols": "okx:BTC,ETH"}, 10)],
 )
 @pytest.mark.parametrize("view", ["book", "features"])
-def test_a_raw_log_is_replayed_where_there_is_no_clean_one(tmp, view, symbols, rows):
+def test_a_raw_log_is_replayed_if_there_is_no_clean_one(tmp, view, symbols, rows):
     Instruments([OKX, CME, ETH]).save(tmp)
     raw = bus.Layout(tmp).streams.raw("okx")
     write(raw, OKX, ETH)
@@ -47,7 +47,7 @@ def test_a_raw_log_is_replayed_where_there_is_no_clean_one(tmp, view, symbols, r
     assert set(found["venue"].to_pylist()) == {"okx"}
 
 
-def test_a_symbol_of_several_venues_is_one_of_each(tmp):
+def test_a_symbol_of_several_venues_is_a_unit_for_each(tmp):
     Instruments([OKX, CME, ETH]).save(tmp)
     write(tmp / "q", OKX, CME, ETH)
     assert units(tmp / "q", symbols="BTC") == [("cme:BTC", ["q"]), ("okx:BTC", ["q"])]
@@ -55,7 +55,7 @@ def test_a_symbol_of_several_venues_is_one_of_each(tmp):
     assert table(tmp / "q", view="book", symbols="BTC").num_rows == 10
 
 
-def test_raw_logs_of_other_venues_are_not_of_a_unit(tmp):
+def test_raw_logs_of_other_venues_are_not_in_a_unit(tmp):
     Instruments([OKX, CME, ETH]).save(tmp)
     layout = bus.Layout(tmp)
     write(layout.streams.raw("okx"), OKX, ETH)
@@ -63,14 +63,14 @@ def test_raw_logs_of_other_venues_are_not_of_a_unit(tmp):
     assert units(tmp, symbols="BTC") == [("cme:BTC", ["raw/cme"]), ("okx:BTC", ["raw/okx"])]
 
 
-def test_a_symbol_that_nothing_knows_is_told(tmp):
+def test_an_unknown_symbol_is_an_error(tmp):
     Instruments([OKX]).save(tmp)
     write(tmp / "q", OKX)
     with pytest.raises(UnknownInstrument, match="symbol='XRP', known=okx:BTC"):
         units(tmp / "q", symbols="XRP")
 
 
-def test_a_symbol_of_a_path_need_not_be_known_to_other_logs(tmp):
+def test_a_symbol_of_a_path_need_not_be_in_instruments_of_other_logs(tmp):
     layout = bus.Layout(tmp)
     write(layout.streams.clean("okx", "BTC", "book"), OKX)
     write(layout.streams.raw("cme"), CME)
@@ -89,7 +89,7 @@ def days_of(*numbers, stream="book"):
     ]
 
 
-def test_days_are_one_tape_up_to_the_first_that_is_missing():
+def test_consecutive_days_are_one_unit():
     assert runs(days_of(1, 2, 4, 5, 8)) == {
         "v:S@2024-01-01": "12",
         "v:S@2024-01-04": "45",
@@ -105,14 +105,14 @@ def test_days_are_one_tape_up_to_the_first_that_is_missing():
 @pytest.mark.parametrize(
     ("there", "read", "begun", "expected"),
     [
-        ((1, 2, 3), (1, 3), (1, 3), {1: "12", 3: "3"}),  # the hole was filled
-        ((1, 2, 3, 4), (2, 3), (2,), {1: "1", 2: "234"}),  # a day came in front
-        ((3, 4), (1, 2, 3), (1,), {1: "34"}),  # days that were read are gone
-        ((2, 4, 5, 6), (1, 2, 3, 4), (1,), {1: "2456"}),  # and one between
-        ((1, 4), (1,), (1,), {1: "1", 4: "4"}),  # a day behind a hole is new
+        ((1, 2, 3), (1, 3), (1, 3), {1: "12", 3: "3"}),  # the missing day was added
+        ((1, 2, 3, 4), (2, 3), (2,), {1: "1", 2: "234"}),  # an earlier day was added
+        ((3, 4), (1, 2, 3), (1,), {1: "34"}),  # days that were read were removed
+        ((2, 4, 5, 6), (1, 2, 3, 4), (1,), {1: "2456"}),  # and one between was not
+        ((1, 4), (1,), (1,), {1: "1", 4: "4"}),  # a day after a missing one is a new unit
     ],
 )
-def test_what_a_query_has_begun_stays_as_it_was(there, read, begun, expected):
+def test_units_that_a_query_has_begun_do_not_change(there, read, begun, expected):
     found = runs(
         days_of(*there),
         read={log.name for log in days_of(*read)},
@@ -121,18 +121,20 @@ def test_what_a_query_has_begun_stays_as_it_was(there, read, begun, expected):
     assert found == {f"v:S@2024-01-0{n}": days for n, days in expected.items()}
 
 
-def test_archives_with_other_ids_for_an_instrument_are_not_one_tape(tmp):
-    """The events of one of them would be nobody's, and left out without a word."""
+def test_archives_with_different_ids_for_an_instrument_are_refused(tmp):
+    """The events of one of them would be left out without an error."""
     other = Instrument("okx", "BTC", 2, 3, OKX.venue_id, OKX.market_id + 1)
     for root, date, one in (("a", "2026-01-30", OKX), ("b", "2026-01-31", other)):
         write(bus.ArchiveLayout(tmp / root).log("okx", "BTC", date, "book"), one)
         Instruments([one]).save(tmp / root)
-    with pytest.raises(tw.InvalidOption, match=r"other ids .*instrument=okx:BTC.*read them apart"):
+    with pytest.raises(
+        tw.InvalidOption, match=r"disagree on the ids .*instrument=okx:BTC.*read them separately"
+    ):
         units(tmp / "*")
     assert table(tmp / "a", view="book").num_rows == 5
 
 
-def test_instruments_are_named_from_where_the_query_is_planned(tmp, monkeypatch):
+def test_a_relative_path_of_instruments_is_that_of_the_driver(tmp, monkeypatch):
     monkeypatch.chdir(tmp)
     asked = parsed(tmp, view="trades", instruments="known/instruments.json").from_here()
     assert asked.instruments == str(tmp / "known" / "instruments.json")

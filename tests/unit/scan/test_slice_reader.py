@@ -1,4 +1,4 @@
-"""Damage in a slice: told by name or passed over, and no row beside it is lost or read twice."""
+"""Damage in a slice: an error or skipped; no row next to it is lost or read more than once."""
 
 import logging
 import random
@@ -24,7 +24,7 @@ def read_past_damage(queue):
     return crafted.read(queue)[0]
 
 
-def numbers(queue, **options):
+def seqs(queue, **options):
     return [row[0] for row in rows(queue, **options)]
 
 
@@ -38,16 +38,16 @@ def test_a_damaged_record_raises_an_error_that_names_the_segment(tmp, partitions
 
 @pytest.mark.parametrize("at", [0, 20, 64 + 3], ids=["length", "time", "payload"])
 @pytest.mark.parametrize("index", [0, 1, 30, 61, 62])
-def test_what_is_right_around_damage_is_read_once(tmp, index, at):
+def test_valid_records_around_damage_are_read_once(tmp, index, at):
     queue, parts = full_queue(tmp)
     crafted.damage(queue, 1, crafted.offset_of(parts[1], index), at)
     wanted = read_past_damage(queue)
     for partitions in PARTITIONS:
-        assert numbers(queue, partitions=partitions, on_damage="skip") == wanted
+        assert seqs(queue, partitions=partitions, on_damage="skip") == wanted
 
 
 @pytest.mark.parametrize("index", [0, 15, 62])
-def test_damage_that_comes_after_planning_is_met_by_one_slice_or_two(tmp, index):
+def test_damage_after_planning_is_reported_by_one_slice_or_two(tmp, index):
     queue, parts = full_queue(tmp)
     planned = reader(queue, partitions=252, on_damage="skip")  # every record begins a slice
     partitions = planned.partitions()
@@ -58,7 +58,7 @@ def test_damage_that_comes_after_planning_is_met_by_one_slice_or_two(tmp, index)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_much_damage_anywhere_loses_no_right_record(tmp, seed):
+def test_much_damage_loses_no_valid_record(tmp, seed):
     queue, parts = full_queue(tmp)
     rng = random.Random(seed)
     for _ in range(6):
@@ -66,7 +66,7 @@ def test_much_damage_anywhere_loses_no_right_record(tmp, seed):
         crafted.damage(queue, segment, crafted.offset_of(parts[segment], rng.randrange(63)))
     wanted = read_past_damage(queue)
     for partitions in PARTITIONS:
-        assert numbers(queue, partitions=partitions, on_damage="skip") == wanted
+        assert seqs(queue, partitions=partitions, on_damage="skip") == wanted
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS)
@@ -78,15 +78,15 @@ def test_a_missing_segment_raises_an_error(tmp, partitions):
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS)
-def test_a_missing_segment_is_passed_when_asked(tmp, partitions):
+def test_a_missing_segment_is_skipped_if_asked(tmp, partitions):
     queue, _ = full_queue(tmp)
     qf.segment_path(queue, 2).unlink()
     wanted = [*range(126), *range(189, 252)]
-    assert numbers(queue, partitions=partitions, on_damage="skip") == wanted
+    assert seqs(queue, partitions=partitions, on_damage="skip") == wanted
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS)
-def test_missing_numbers_raise_an_error(tmp, partitions):
+def test_missing_sequence_numbers_raise_an_error(tmp, partitions):
     parts = crafted.numbered(0, 20), crafted.numbered(25, 20)
     queue = crafted.write(tmp, *parts)
     with pytest.raises(tw.GapDetected, match="first=20, last=24"):
@@ -94,9 +94,9 @@ def test_missing_numbers_raise_an_error(tmp, partitions):
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS)
-def test_missing_numbers_are_passed_when_asked(tmp, partitions):
+def test_missing_sequence_numbers_are_skipped_if_asked(tmp, partitions):
     queue = crafted.write(tmp, crafted.numbered(0, 20), crafted.numbered(25, 20))
-    found = numbers(queue, partitions=partitions, on_damage="skip")
+    found = seqs(queue, partitions=partitions, on_damage="skip")
     assert found == [*range(20), *range(25, 45)]
 
 
@@ -104,17 +104,17 @@ def test_padding_is_no_record(tmp):
     records = [*crafted.numbered(0, 5), qf.pad(128), *crafted.numbered(5, 5)]
     queue = crafted.write(tmp, records)
     for partitions in (1, 4):
-        assert numbers(queue, partitions=partitions) == list(range(10))
+        assert seqs(queue, partitions=partitions) == list(range(10))
 
 
-def test_damage_outside_the_range_is_of_no_interest(tmp):
+def test_damage_outside_the_range_is_ignored(tmp):
     queue, parts = full_queue(tmp)
-    crafted.damage(queue, 1, crafted.offset_of(parts[1], 30))  # number 93
-    assert numbers(queue, seq_from=94, partitions=3) == list(range(94, 252))
-    assert numbers(queue, seq_to=93, partitions=3) == list(range(93))
+    crafted.damage(queue, 1, crafted.offset_of(parts[1], 30))  # seq 93
+    assert seqs(queue, seq_from=94, partitions=3) == list(range(94, 252))
+    assert seqs(queue, seq_to=93, partitions=3) == list(range(93))
 
 
-def test_what_is_passed_over_is_logged(tmp, caplog):
+def test_skipped_damage_is_logged(tmp, caplog):
     queue, parts = full_queue(tmp)
     crafted.damage(queue, 1, crafted.offset_of(parts[1], 30))
     with caplog.at_level(logging.WARNING, "tapewire.spark"):
@@ -146,7 +146,7 @@ def test_gaps_do_not_depend_on_where_a_log_is_cut(tmp):
         assert table(queue, view="gaps", partitions=partitions).to_pylist() == one
 
 
-def test_a_gap_part_can_tell_its_ledger_from_its_records(tmp):
+def test_a_gap_part_distinguishes_ledger_and_records(tmp):
     queue, _ = full_queue(tmp)
     kinds = [type(part) for part in slices(queue, view="gaps", partitions=2)]
     assert kinds[0] is gaps.LedgerPart
@@ -154,21 +154,21 @@ def test_a_gap_part_can_tell_its_ledger_from_its_records(tmp):
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS)
-@pytest.mark.parametrize("by", ["number", "time"])
-def test_damage_at_which_a_range_begins_is_told(tmp, caplog, partitions, by):
+@pytest.mark.parametrize("by", ["seq", "time"])
+def test_damage_at_the_beginning_of_a_range_is_reported(tmp, caplog, partitions, by):
     queue, parts = full_queue(tmp)
     crafted.damage(queue, 1, crafted.offset_of(parts[1], 30))
-    at = {"seq_from": 93} if by == "number" else {"time_from": 1_000_093}
-    assert numbers(queue, on_damage="skip", partitions=partitions, **at)[:2] == [94, 95]
+    at = {"seq_from": 93} if by == "seq" else {"time_from": 1_000_093}
+    assert seqs(queue, on_damage="skip", partitions=partitions, **at)[:2] == [94, 95]
     assert "record 93" in caplog.text
     (gap,) = table(queue, view="gaps", partitions=partitions, **at).to_pylist()
     assert (gap["first"], gap["last"], gap["seq"]) == (93, 93, 94)
 
 
 @pytest.mark.parametrize("time", [1_000_093, 1_000_094])
-def test_two_ranges_that_meet_at_damage_tell_of_it_once(tmp, time):
+def test_two_ranges_that_meet_at_damage_report_it_once(tmp, time):
     queue, parts = full_queue(tmp)
     crafted.damage(queue, 1, crafted.offset_of(parts[1], 30))
     before = table(queue, view="gaps", time_to=time).to_pylist()
-    behind = table(queue, view="gaps", time_from=time).to_pylist()
-    assert [gap["first"] for gap in before + behind] == [93]
+    after = table(queue, view="gaps", time_from=time).to_pylist()
+    assert [gap["first"] for gap in before + after] == [93]

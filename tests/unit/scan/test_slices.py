@@ -30,14 +30,13 @@ def write(path, count, *, sparse=False, seed=1, **options):
     return path
 
 
-def append(writer, count, rng, number=None):
+def append(writer, count, rng, seq=None):
     for i in range(count):
         time = 1_000_000 + i * 1_000 + rng.randrange(-50_000, 50_000)
         payload = rng.randbytes(rng.choice([0, 1, 13, 64, 300]))
         seq = None
-        if number is not None:
-            number += rng.randrange(1, 40)
-            seq = number
+        if seq is not None:
+            seq += rng.randrange(1, 40)
         writer.append(rng.randrange(4), payload, timestamp_ns=time, flags=0x100, seq=seq)
 
 
@@ -65,7 +64,7 @@ def test_a_short_log_is_cut_though_its_index_has_one_entry(tmp):
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_range_of_numbers_is_exact(tmp, seed, sparse):
+def test_a_range_of_sequence_numbers_is_exact(tmp, seed, sparse):
     queue = write(tmp / "q", 1_000, sparse=sparse, seed=seed)
     rng = random.Random(seed)
     last = read_by_reader(queue)[-1][0]
@@ -76,7 +75,7 @@ def test_a_range_of_numbers_is_exact(tmp, seed, sparse):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_range_of_times_is_by_how_far_the_tape_had_come(tmp, seed):
+def test_a_range_of_times_is_by_the_highest_time_so_far(tmp, seed):
     queue = write(tmp / "q", 1_000, seed=seed)
     rng = random.Random(seed)
     low, high = sorted(rng.randrange(900_000, 2_100_000) for _ in range(2))
@@ -90,7 +89,7 @@ def test_a_range_of_times_is_by_how_far_the_tape_had_come(tmp, seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_numbers_and_times_together_narrow_the_range(tmp, seed):
+def test_sequence_numbers_and_times_together_narrow_the_range(tmp, seed):
     queue = write(tmp / "q", 1_000, seed=seed)
     both = rows(queue, time_from=1_300_000, time_to=1_800_000, seq_from=400, seq_to=600)
     times = rows(queue, time_from=1_300_000, time_to=1_800_000)
@@ -99,7 +98,7 @@ def test_numbers_and_times_together_narrow_the_range(tmp, seed):
 
 
 @pytest.mark.parametrize("types", ["2", "0,3", "9"])
-def test_types_are_chosen_in_every_slice(tmp, types):
+def test_types_are_selected_in_every_slice(tmp, types):
     queue = write(tmp / "q", 2_000)
     chosen = {int(text) for text in types.split(",")}
     wanted = read_by_reader(queue, lambda record: record.type_id in chosen)
@@ -108,7 +107,7 @@ def test_types_are_chosen_in_every_slice(tmp, types):
 
 
 @pytest.mark.parametrize("partitions", [1, 16])
-def test_what_is_appended_after_planning_is_of_no_slice(tmp, partitions):
+def test_records_appended_after_planning_are_in_no_slice(tmp, partitions):
     with tw.open_publisher(tmp / "q", segment_bytes=65536, index_stride=16) as writer:
         append(writer, 1_000, random.Random(1))
         before = read_by_reader(tmp / "q")
@@ -122,16 +121,18 @@ def test_what_is_appended_after_planning_is_of_no_slice(tmp, partitions):
 
 
 @pytest.mark.parametrize("partitions", [1, 16])
-def test_what_retention_removed_after_planning_is_told(tmp, partitions):
+def test_records_retired_after_planning_are_an_error(tmp, partitions):
     queue = write(tmp / "q", 2_000)
     planned = reader(queue, partitions=partitions)
     parts = planned.partitions()
     (queue / "000000000.q").unlink()
-    with pytest.raises(tw.SegmentMissing, match=r"first_wanted=0, first_there=.* \[.*/q\]; have a"):
+    with pytest.raises(
+        tw.SegmentMissing, match=r"first_wanted=0, first_there=.* \[.*/q\]; keep them with a"
+    ):
         table_of(planned, parts)
 
 
-def test_what_retention_removed_is_skipped_when_asked(tmp, caplog):
+def test_retired_records_are_skipped_if_asked(tmp, caplog):
     queue = write(tmp / "q", 2_000)
     planned = reader(queue, partitions=16, on_damage="skip")
     parts = planned.partitions()
@@ -149,14 +150,14 @@ def test_queues_of_chronicle_rs_are_read_in_the_order_of_the_file(tmp, name, par
     assert [(seq, time, kind, data) for seq, time, kind, _, data in found] == wanted
 
 
-def test_where_numbers_begin_again_they_choose_in_every_run(tmp):
+def test_if_sequence_numbers_restart_a_range_selects_in_every_run(tmp):
     wanted = [row.seq for row in manifest("restart") if 50 <= row.seq < 60]
     found = rows(unpack("restart", tmp), seq_from=50, seq_to=60)
     assert [row[0] for row in found] == wanted
     assert len(wanted) == 30
 
 
-def test_where_numbers_begin_again_times_are_a_range_of_the_file(tmp):
+def test_if_sequence_numbers_restart_times_are_a_range_of_the_file(tmp):
     every = manifest("restart")
     low, high = every[150].timestamp_ns, every[450].timestamp_ns
     wanted, reached = [], 0
@@ -170,7 +171,7 @@ def test_where_numbers_begin_again_times_are_a_range_of_the_file(tmp):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_where_numbers_begin_again_times_need_not_rise(tmp, seed):
+def test_if_sequence_numbers_restart_times_need_not_rise(tmp, seed):
     rng = random.Random(seed)
     times = [1_000 + i + rng.randrange(-20, 20) for i in range(120)]
     records = [
@@ -186,7 +187,7 @@ def test_where_numbers_begin_again_times_need_not_rise(tmp, seed):
     assert wanted != sorted(wanted)
 
 
-def test_where_numbers_begin_again_what_comes_later_is_of_no_slice(tmp):
+def test_if_sequence_numbers_restart_later_records_are_in_no_slice(tmp):
     queue = unpack("restart", tmp)
     planned = reader(queue)
     parts = planned.partitions()
@@ -196,7 +197,7 @@ def test_where_numbers_begin_again_what_comes_later_is_of_no_slice(tmp):
     assert len(rows(queue)) == 601
 
 
-def test_where_numbers_begin_again_what_retention_removed_is_told(tmp):
+def test_if_sequence_numbers_restart_retired_records_are_an_error(tmp):
     queue = unpack("restart", tmp)
     planned = reader(queue)
     parts = planned.partitions()
@@ -211,14 +212,14 @@ def test_an_empty_queue_has_no_slice(tmp):
     assert rows(tmp / "q") == []
 
 
-def test_segments_without_records_are_passed(tmp):
+def test_segments_without_records_are_skipped(tmp):
     # Prepared ahead, and empty.
     with tw.open_publisher(tmp / "q", segment_bytes=65536, preallocate=True) as writer:
         writer.append(1, b"x")
         assert len(rows(tmp / "q", partitions=4)) == 1
 
 
-def test_a_range_that_nothing_is_in_has_no_slice(tmp):
+def test_a_range_without_records_has_no_slice(tmp):
     queue = write(tmp / "q", 100)
     assert slices(queue, seq_from=100) == []
     assert slices(queue, seq_from=7, seq_to=7) == []
@@ -226,7 +227,7 @@ def test_a_range_that_nothing_is_in_has_no_slice(tmp):
     assert slices(queue, time_to=0) == []
 
 
-def test_a_wrong_seek_index_costs_slices_and_no_row(tmp):
+def test_an_incorrect_seek_index_costs_slices_and_no_row(tmp):
     queue = write(tmp / "q", 2_000)
     for index in queue.glob("*.idx"):
         data = bytearray(index.read_bytes())
@@ -238,7 +239,7 @@ def test_a_wrong_seek_index_costs_slices_and_no_row(tmp):
 
 
 @pytest.mark.parametrize("content", [b"", b"CHRIDX1\0", b"\xff" * 4096])
-def test_a_seek_index_that_is_none_is_not_used(tmp, content):
+def test_an_invalid_seek_index_is_not_used(tmp, content):
     queue = write(tmp / "q", 1_000)
     for index in queue.glob("*.idx"):
         index.write_bytes(content)
@@ -250,7 +251,7 @@ def test_logs_share_the_slices_by_their_size(tmp):
     write(tmp / "bus" / "small", 50)
     found = slices(tmp / "bus", partitions=8)
     counts = [sum(part.log.name == name for part in found) for name in ("large", "small")]
-    assert counts == [8, 1]  # each log has one at least
+    assert counts == [8, 1]  # each log has at least one
 
 
 def test_many_logs_are_packed_into_as_few_tasks_as_wanted(tmp):
@@ -274,7 +275,7 @@ def test_packing_keeps_every_part_in_order(wanted):
     assert len(packed) <= wanted
 
 
-def test_packing_makes_more_tasks_rather_than_huge_ones():
+def test_packing_makes_more_tasks_instead_of_huge_ones():
     assert len(group_parts([part_of(100) for _ in range(10)], 2, limit=200)) == 5
 
 
@@ -288,7 +289,7 @@ def archive_of_days(root, days, records=10):
                 log.append(1, b"x", timestamp_ns=MIDNIGHT_NS + day * DAY_NS + i)
 
 
-def test_of_many_days_only_those_in_the_range_of_time_are_opened(tmp, monkeypatch):
+def test_only_days_in_the_time_range_are_opened(tmp, monkeypatch):
     archive_of_days(tmp, 6)
     opened = []
     watch = planning.QueueWatch
@@ -305,8 +306,8 @@ def test_of_many_days_only_those_in_the_range_of_time_are_opened(tmp, monkeypatc
     assert len(opened) == 2
 
 
-def test_a_small_day_does_not_count_as_a_whole_segment(tmp):
-    """Else thousands of them would be thousands of tasks."""
+def test_a_small_day_does_not_count_as_a_full_segment(tmp):
+    """Otherwise thousands of small days would be thousands of tasks."""
     archive_of_days(tmp, 3)
     options = ReadOptions()
     found = planning.plan(resolve(str(tmp), options), options, 1)

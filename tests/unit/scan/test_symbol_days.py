@@ -1,14 +1,14 @@
-"""The symbols' days of an archive."""
+"""The days of each symbol of an archive."""
 
 import pytest
 
 import tapewire as tw
 from tapewire.bus import ArchiveLayout
 from tapewire.scan.options import ReadOptions
-from tapewire.scan.symbol_days import chosen, days_of, symbols_option
+from tapewire.scan.symbol_days import days_of, on_dates, symbols_option
 
 
-def test_a_day_goes_on_from_the_days_before_it_up_to_the_first_that_is_missing(tmp_path):
+def test_a_day_continues_the_consecutive_days_before_it(tmp_path):
     layout = ArchiveLayout(tmp_path)
     for date in ("2023-04-05", "2024-02-29", "2024-03-01"):
         for stream in ("book", "trades"):
@@ -27,13 +27,13 @@ def two_days(tmp):
     return tmp
 
 
-def test_a_day_that_is_not_there_is_told_with_those_that_are(two_days):
+def test_a_missing_date_is_an_error_with_those_available(two_days):
     days = days_of(two_days, ReadOptions())
-    assert [day.date for day in chosen(days, ["2024-03-01", "2024-03-02"])] == ["2024-03-01"]
-    with pytest.raises(tw.NotALog, match=r"date=2024-03-02, there are 2024-02-29 … 2024-03-01"):
-        chosen(days, "2024-03-02")
+    assert [day.date for day in on_dates(days, ["2024-03-01", "2024-03-02"])] == ["2024-03-01"]
+    with pytest.raises(tw.NotALog, match=r"date=2024-03-02, available=2024-02-29 … 2024-03-01"):
+        on_dates(days, "2024-03-02")
 
 
-def test_a_symbol_that_is_not_there_is_told(two_days):
+def test_a_missing_symbol_is_an_error(two_days):
     with pytest.raises(tw.NotALog, match="of this symbol: symbol=v:T"):
         days_of(two_days, ReadOptions(symbols=symbols_option(["v:T"])))

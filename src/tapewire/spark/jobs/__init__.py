@@ -1,8 +1,8 @@
-"""Spark jobs over logs and archives: functions of a Spark session, a source and a target.
+"""Jobs over logs: functions of a Spark session, a source and a target.
 
-A job consists of parts, mostly a venue, symbol and day. A finished part is recorded next to the
-target. Run again, a job builds the parts that are missing, and those whose input or options have
-changed. `Summary` reports what was done.
+A job consists of parts, usually one for each venue, symbol and day. A part that is done is recorded
+below the target. A killed job, run again, does the remaining parts; a part whose input or options
+have changed is done again. `Summary` reports what was done.
 """
 
 from tapewire.spark.jobs.bars import bars

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tapewire.bars import BarSpec, day_bars
 from tapewire.scan.options import ReadOptions
-from tapewire.scan.symbol_days import Day, chosen, days_of, symbols_option
+from tapewire.scan.symbol_days import SymbolDay, days_of, on_dates, symbols_option
 from tapewire.spark.jobs.day_tables import (
     KEYS,
     read_days,
@@ -50,22 +50,22 @@ def bars(
     dates: Iterable[str] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Make bars of the trades of an archive: Parquet by venue, date and symbol.
+    """Compute bars of the trades of an archive: Parquet by venue, date and symbol.
 
-    Trades count in the order of the tape: time received, log, number. Bars begin anew with each UTC
-    day, so days are made apart and in any order. Prices and sums are exact scaled integers. The
-    same rows come out for any number of partitions.
+    Trades are ordered by time received, log and sequence number. Bars start over with each UTC day,
+    so days are computed separately and in any order. Prices and sums are exact scaled integers. The
+    rows are the same for any number of partitions.
 
     Args:
         spark: The session.
         source: An archive with logs of trades.
-        target: Where the table goes.
+        target: Directory for the table.
         kind: "time", "tick", "volume" or "dollar".
-        size: Of time bars a span that divides a day ("1s", "5m"); else how many trades, how much
-            size, or how much money (price times size).
-        symbols: Only these; SYMBOL or VENUE:SYMBOL.
+        size: Size of a bar: for time bars an interval that divides a day ("1s", "5m"), otherwise a
+            number of trades, a volume, or a notional (price times size).
+        symbols: Only these symbols, as SYMBOL or VENUE:SYMBOL.
         dates: Only these days, ``YYYY-MM-DD``.
-        progress: Shows how far it is.
+        progress: Shows the progress.
 
     Example:
         >>> from tapewire import spark as tws
@@ -75,11 +75,11 @@ def bars(
     started = time.monotonic()
     spec = BarSpec.parse(kind, size)
     options = ReadOptions(symbols=symbols_option(symbols))
-    days = [day for day in chosen(days_of(source, options), dates) if STREAM in day.logs]
+    days = [day for day in on_dates(days_of(source, options), dates) if STREAM in day.logs]
     refuse_live_days(days, source)
     summary = Summary(JOB, os.fspath(source), os.fspath(target))
 
-    def rows_of(date: str, group: Sequence[Day]) -> DataFrame:
+    def rows_of(date: str, group: Sequence[SymbolDay]) -> DataFrame:
         return _rows(spark, os.path.abspath(os.fspath(source)), date, group, spec)
 
     write_day_tables(
@@ -98,7 +98,7 @@ def bars(
 
 
 def _rows(
-    spark: SparkSession, source: str, date: str, days: Sequence[Day], spec: BarSpec
+    spark: SparkSession, source: str, date: str, days: Sequence[SymbolDay], spec: BarSpec
 ) -> DataFrame:
     trades = read_days(spark, source, "trades", date, days, columns=_WANTED)
     trades = trades.withColumn("date", utc_date())
@@ -108,7 +108,7 @@ def _rows(
 
 
 class _Bars:
-    """The bars of one symbol's day; on a worker."""
+    """The bars of one symbol's day; in a task."""
 
     def __init__(self, spec: BarSpec) -> None:
         self._spec = spec

@@ -1,4 +1,4 @@
-"""`compact`: small Parquet files into right-sized ones; archive logs into Parquet, and back."""
+"""`compact`: Parquet files into files of a given size; archive logs into Parquet and back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tapewire.archive.atomic_directories import AtomicDirectories
 from tapewire.bus.layout import CONTROL
@@ -28,12 +25,10 @@ from tapewire.protocol.instruments import Instruments
 from tapewire.queue._native import Upkeep
 from tapewire.scan.logs import LogRef, resolve
 from tapewire.scan.options import ReadOptions
+from tapewire.scan.parquet_files import copy_file, parquet_files, rewrite_parquet
 from tapewire.scan.parquet_logs import (
-    Files,
-    copy_file,
     log_range,
     log_to_parquet,
-    parquet_files,
     parquet_range,
     parquet_to_log,
 )
@@ -51,7 +46,7 @@ JOB = "compact"
 TARGET_BYTES = 256 << 20
 CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 TO = ("parquet", "archive")
-_OWN = re.compile(r"part-\d{5,}\.parquet")
+_OWN_NAME = re.compile(r"part-\d{5,}\.parquet")
 
 
 def compact(
@@ -65,25 +60,25 @@ def compact(
     yes: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
-    """Rewrite a tree of logs or of Parquet files; each log or folder is a task.
+    """Rewrite a tree of logs or of Parquet files; each log or directory is a task.
 
-    * Logs, `to="parquet"`: each log becomes a folder of Parquet files at the same place below the
+    * Logs, `to="parquet"`: each log becomes a directory of Parquet files at the same path below the
       target, with all columns of its records and venue, symbol, stream and date.
     * Such a tree, `to="archive"`: the same logs again, record for record.
-    * Any other tree of Parquet files: the rows of each folder in the same order, in files of about
-      `target_bytes`. The target may be the source, with `yes`: then each folder is exchanged for
-      the new one in one step, and the old files are removed after that.
+    * Any other tree of Parquet files: the rows of each directory in the same order, in files of
+      about `target_bytes`. With `yes` the target may be the source: each directory is exchanged
+      for the new one in one step, and the old files are removed afterwards.
 
     Args:
         spark: The session. Its workers see source and target by the same paths.
-        source: An archive, a part of one, a log; or a folder with Parquet files below it.
-        target: Where to.
+        source: An archive, a part of one, a log; or a directory with Parquet files below it.
+        target: The target directory.
         to: "parquet" or "archive".
-        target_bytes: Of a Parquet file, about.
-        codec: Of Parquet: zstd, snappy, gzip, lz4 or none.
-        yes: Replace what is in the source itself; and what is in the target, also where that has
-            records which the source lacks.
-        progress: Shows how far it is.
+        target_bytes: Approximate size of a Parquet file.
+        codec: Parquet compression: zstd, snappy, gzip, lz4 or none.
+        yes: Replace files of the source itself, and replace what is in the target even if it has
+            records that the source lacks.
+        progress: Shows the progress.
 
     Example:
         >>> from tapewire import spark as tws
@@ -93,24 +88,25 @@ def compact(
     """
     started = time.monotonic()
     if to not in TO:
-        raise InvalidOption(f"not a target: to={to!r}", hint=f"one of {', '.join(TO)}")
+        raise InvalidOption(f"invalid target: to={to!r}", hint=f"one of {', '.join(TO)}")
     if codec not in CODECS:
-        raise InvalidOption(f"not a codec: codec={codec!r}", hint=f"one of {', '.join(CODECS)}")
+        raise InvalidOption(f"unknown codec: codec={codec!r}", hint=f"one of {', '.join(CODECS)}")
     check_whole("target_bytes", target_bytes, 4096)
     top, place = Path(os.path.abspath(source)), Path(os.path.abspath(target))
     if not top.exists():
-        raise FileNotFoundError(2, "nothing there", os.fspath(top))
+        raise FileNotFoundError(2, "no such file or directory", os.fspath(top))
     options = {"to": to, "target_bytes": target_bytes, "codec": codec}
     summary = Summary(JOB, os.fspath(source), os.fspath(target))
-    folders = _parquet_folders(top)
-    work: _Work
+    directories = _parquet_directories(top)
+    work: _DirectoryTask
     if to == "archive":
-        if not folders:
-            raise FileNotFoundError(2, "no Parquet files there", os.fspath(top))
-        parts, work = _folder_parts(top, folders), _ToLog(place, yes)
-    elif folders:
+        if not directories:
+            raise FileNotFoundError(2, "no Parquet files", os.fspath(top))
+        parts, work = _directory_parts(top, directories), _ToLog(place, yes)
+    elif directories:
         _refuse_in_place(top, place, yes)
-        parts, work = _folder_parts(top, folders), _Rewrite(place, yes, target_bytes, codec)
+        parts = _directory_parts(top, directories)
+        work = _Rewrite(place, yes, target_bytes, codec)
     else:
         parts, work = _log_parts(top), _ToParquet(place, yes, target_bytes, codec)
     with AtomicDirectories(place, JOB).exclusive():
@@ -124,126 +120,121 @@ def compact(
             summary=summary,
             progress=progress if progress is not None else Progress(JOB, quiet=True),
         )
-        _take_instruments(top, place, to)
+        _copy_instruments(top, place, to)
     summary.seconds = time.monotonic() - started
     return summary
 
 
-class _Work:
-    """What all three have in common: a folder made aside, then published."""
+class _DirectoryTask:
+    """Builds a directory in a staging directory, then publishes it; in a task."""
 
     def __init__(self, target: Path, yes: bool) -> None:
         self.target, self.yes = target, yes
 
     def __call__(self, part: JobPart) -> PartResult:
         directories = AtomicDirectories(self.target, JOB)
-        with directories.new() as made, contextlib.ExitStack() as held:
-            result = self.make(part, made)
+        with directories.new() as staged, contextlib.ExitStack() as held:
+            result = self.build(part, staged)
             if result.outputs:
                 place = self.target / result.outputs[0]
                 self.check(part)
                 if os.path.lexists(place):
-                    if not self.yes and not self.is_in(place, made):
+                    if not self.yes and not self.includes(staged, place):
                         raise InvalidOption(
-                            "what is there would be replaced by something that does not have "
-                            "all of it",
+                            "the target would be replaced, but has content that the source lacks",
                             path=os.fspath(place),
-                            hint="give another target, or say so with yes=True (--yes)",
+                            hint="give another target, or replace it with yes=True (--yes)",
                         )
-                    self.hold(place, held)
-                directories.publish(made, place)
+                    self.lock(place, held)
+                directories.publish(staged, place)
         return result
 
-    def make(self, part: JobPart, made: Path) -> PartResult:
-        """Fill the folder; a result without outputs leaves everything as it is."""
+    def build(self, part: JobPart, staged: Path) -> PartResult:
+        """Fill the staging directory; a result without outputs publishes nothing."""
         raise NotImplementedError
 
     def check(self, part: JobPart) -> None:
-        """The last look before the folder takes its place."""
+        """Check the source again, just before the directory is published."""
 
-    def is_in(self, there: Path, made: Path) -> bool:
-        """Whether a folder that is there may go: what it has is in the one that was made."""
+    def includes(self, staged: Path, existing: Path) -> bool:
+        """Whether the staging directory has everything that an existing directory has."""
         raise NotImplementedError
 
-    def hold(self, there: Path, until: contextlib.ExitStack) -> None:
-        """Keep others from changing what is about to go."""
+    def lock(self, existing: Path, held: contextlib.ExitStack) -> None:
+        """Keep others from changing a directory that is about to be replaced."""
 
 
-class _ToParquet(_Work):
+class _ToParquet(_DirectoryTask):
     def __init__(self, target: Path, yes: bool, target_bytes: int, codec: str) -> None:
         super().__init__(target, yes)
         self._options = {"target_bytes": target_bytes, "codec": codec}
 
-    def make(self, part: JobPart, made: Path) -> PartResult:
+    def build(self, part: JobPart, staged: Path) -> PartResult:
         log, slice_, place = part.work
-        files = log_to_parquet(log, slice_, made, **self._options)
+        files = log_to_parquet(log, slice_, staged, **self._options)
         return PartResult(files.rows, files.bytes, outputs=[place], counts={"logs": 1})
 
-    def is_in(self, there: Path, made: Path) -> bool:
+    def includes(self, staged: Path, existing: Path) -> bool:
         try:
-            return _is_in(parquet_range(there), parquet_range(made))
+            return _is_within(parquet_range(existing), parquet_range(staged))
         except (CorruptSource, CorruptMetadata, NotADirectoryError):
-            return False  # something else
+            return False  # not files of `log_to_parquet`
 
-    def hold(self, there: Path, until: contextlib.ExitStack) -> None:
-        if is_queue(there):
+    def lock(self, existing: Path, held: contextlib.ExitStack) -> None:
+        if is_queue(existing):
             raise InvalidOption(
-                "there is a log in the place of its files",
-                path=os.fspath(there),
+                "there is a log at the path of the Parquet files",
+                path=os.fspath(existing),
                 hint="give another target",
             )
 
 
-class _ToLog(_Work):
-    def make(self, part: JobPart, made: Path) -> PartResult:
-        folder, place = part.work
-        rows = parquet_to_log(parquet_files(Path(folder)), made)
-        size = sum(f.stat().st_blocks * 512 for f in made.iterdir() if f.is_file())
+class _ToLog(_DirectoryTask):
+    def build(self, part: JobPart, staged: Path) -> PartResult:
+        directory, place = part.work
+        rows = parquet_to_log(parquet_files(Path(directory)), staged)
+        size = sum(f.stat().st_blocks * 512 for f in staged.iterdir() if f.is_file())
         return PartResult(rows, size, outputs=[place], counts={"logs": 1})
 
-    def is_in(self, there: Path, made: Path) -> bool:
-        if is_queue(there):
-            return _is_in(log_range(there), log_range(made))
-        return there.is_dir() and not os.listdir(there)
+    def includes(self, staged: Path, existing: Path) -> bool:
+        if is_queue(existing):
+            return _is_within(log_range(existing), log_range(staged))
+        return existing.is_dir() and not os.listdir(existing)
 
-    def hold(self, there: Path, until: contextlib.ExitStack) -> None:
-        if is_queue(there):
-            until.enter_context(Upkeep(there))  # nobody writes to it
+    def lock(self, existing: Path, held: contextlib.ExitStack) -> None:
+        if is_queue(existing):
+            held.enter_context(Upkeep(existing))  # keeps writers out
 
 
-class _Rewrite(_Work):
+class _Rewrite(_DirectoryTask):
     def __init__(self, target: Path, yes: bool, target_bytes: int, codec: str) -> None:
         super().__init__(target, yes)
         self._target_bytes, self._codec = target_bytes, codec
 
-    def make(self, part: JobPart, made: Path) -> PartResult:
-        folder, place = Path(part.work[0]), part.work[1]
-        here = self.target / place == folder
-        files = parquet_files(folder)
+    def build(self, part: JobPart, staged: Path) -> PartResult:
+        directory, place = Path(part.work[0]), part.work[1]
+        in_place = self.target / place == directory
+        files = parquet_files(directory)
         size = sum(path.stat().st_size for path in files)
-        if here and len(files) <= max(1, -(-size // self._target_bytes)):
-            return PartResult(counts={"folders_right_already": 1})
-        if here and any(entry.is_dir() for entry in folder.iterdir()):
-            finding = JobFinding(part.name, "has folders beside its files: left as it is")
+        if in_place and len(files) <= max(1, -(-size // self._target_bytes)):
+            return PartResult(counts={"directories_unchanged": 1})
+        if in_place and any(entry.is_dir() for entry in directory.iterdir()):
+            finding = JobFinding(part.name, "has directories next to its files: not changed")
             return PartResult(findings=[finding])
-        schema = _schema_of(files)
-        with Files(made, schema, self._target_bytes, self._codec) as out:
-            for path in files:
-                for batch in _batches(path, schema):
-                    out.add(batch)
-        for entry in sorted(folder.iterdir()):
-            # Notes that lie beside; hidden files are Spark's checksums of the old ones.
-            beside = entry.is_file() and not entry.is_symlink()
-            if beside and entry.name[0] != "." and entry not in files:
-                copy_file(entry, made / entry.name)
+        out = rewrite_parquet(files, staged, self._target_bytes, self._codec)
+        for entry in sorted(directory.iterdir()):
+            # Other files are kept; hidden files are Spark's checksums of the old ones.
+            is_other = entry.is_file() and not entry.is_symlink() and entry not in files
+            if is_other and entry.name[0] != ".":
+                copy_file(entry, staged / entry.name)
         counts = {"files_before": len(files), "files_after": len(out.names)}
         return PartResult(out.rows, out.bytes, outputs=[place], counts=counts)
 
-    def is_in(self, there: Path, made: Path) -> bool:
-        if not there.is_dir():
+    def includes(self, staged: Path, existing: Path) -> bool:
+        if not existing.is_dir():
             return False
-        own = [_OWN.fullmatch(path.name) for path in parquet_files(there)]
-        return there == self._source or all(own)  # files of other names are not of this job
+        own = [_OWN_NAME.fullmatch(path.name) for path in parquet_files(existing)]
+        return existing == self._source or all(own)  # files with other names are not of this job
 
     def check(self, part: JobPart) -> None:
         self._source = Path(part.work[0])
@@ -251,12 +242,12 @@ class _Rewrite(_Work):
             raise ConcurrentUse(
                 "its files changed while they were read",
                 path=part.work[0],
-                hint="run again when nobody writes to it",
+                hint="run again when no process writes to it",
             )
 
 
-def _is_in(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
-    """Whether the numbers of a log, first and last, are among those of another."""
+def _is_within(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
+    """Whether a range of sequence numbers, first and last, is within another range."""
     return one is None or (other is not None and other[0] <= one[0] and one[1] <= other[1])
 
 
@@ -278,7 +269,7 @@ def _range(part: Slice | None) -> dict[str, Any]:
 
 
 def _place_of(log: LogRef, top: Path) -> str:
-    """Where a log lies below an archive, whatever part of it was given."""
+    """The path of a log below its archive, whatever part of the archive was given."""
     if log.venue and log.symbol and log.date and log.stream:
         return f"v1/{log.venue}/{log.symbol}/{log.date}/{log.stream}"
     if log.venue and log.date and log.stream == "raw":
@@ -287,39 +278,39 @@ def _place_of(log: LogRef, top: Path) -> str:
     return os.path.basename(log.path) if relative == "." else relative
 
 
-def _folder_parts(top: Path, folders: list[Path]) -> list[JobPart]:
+def _directory_parts(top: Path, directories: list[Path]) -> list[JobPart]:
     parts = []
-    for folder in folders:
-        place = os.path.relpath(folder, top)
+    for directory in directories:
+        place = os.path.relpath(directory, top)
         if place == ".":
             raise InvalidOption(
-                "there are Parquet files in the source itself, which cannot be exchanged whole",
+                "there are Parquet files directly in the source, which cannot itself be replaced",
                 path=os.fspath(top),
-                hint="give the folder above it as source and target",
+                hint="give its parent directory as source and target",
             )
-        work = (os.fspath(folder), place)
-        parts.append(JobPart(_part_name(place), tuple(_states(folder)), work))
+        work = (os.fspath(directory), place)
+        parts.append(JobPart(_part_name(place), tuple(_states(directory)), work))
     return parts
 
 
 def _part_name(place: str) -> str:
-    """The place as the name of a part, whose characters are fewer than those of ``date=…``."""
+    """The path as the name of a part, which may not have all characters of ``date=…``."""
     name = re.sub(r"[^A-Za-z0-9._/-]|(?<![^/])[.]", "-", place)
     if name == place:
         return place
     return f"{name}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
 
-def _states(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in parquet_files(folder):
+def _states(directory: Path) -> Iterator[dict[str, Any]]:
+    for path in parquet_files(directory):
         seen = path.stat()
         yield {"path": os.fspath(path), "size": seen.st_size, "mtime_ns": seen.st_mtime_ns}
 
 
-def _parquet_folders(top: Path) -> list[Path]:
+def _parquet_directories(top: Path) -> list[Path]:
     found = []
-    for parent, folders, _ in os.walk(top):
-        folders[:] = sorted(name for name in folders if name[0] not in "._" and name != CONTROL)
+    for parent, names, _ in os.walk(top):
+        names[:] = sorted(name for name in names if name[0] not in "._" and name != CONTROL)
         if parquet_files(Path(parent)):
             found.append(Path(parent))
     return found
@@ -330,40 +321,13 @@ def _refuse_in_place(top: Path, place: Path, yes: bool) -> None:
         raise InvalidOption(
             "the files of the source itself would be replaced",
             path=os.fspath(top),
-            hint="say so with yes=True (--yes), or give another target",
+            hint="confirm with yes=True (--yes), or give another target",
         )
 
 
-def _schema_of(files: list[Path]) -> pa.Schema:
-    first: pa.Schema = None
-    for path in files:
-        try:
-            schema = pq.read_schema(path)
-        except (pa.ArrowException, OSError) as error:
-            raise CorruptSource(f"cannot be read: {error}", path=os.fspath(path)) from error
-        if first is None:
-            first = schema
-        elif not schema.equals(first):
-            raise CorruptSource(
-                "its columns are not those of the first file of the folder",
-                path=os.fspath(path),
-                hint="rewrite it with the schema of the others",
-            )
-    return first
-
-
-def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(65_536):
-                yield batch.cast(schema)
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptSource(f"cannot be read: {error}", path=os.fspath(path)) from error
-
-
-def _take_instruments(top: Path, place: Path, to: str) -> None:
-    """The instruments travel too; beside Parquet files in the folder that others pass over."""
-    aside = top / CONTROL
-    instruments = Instruments.load(aside if aside.is_dir() else top)
+def _copy_instruments(top: Path, place: Path, to: str) -> None:
+    """Copy the instruments; for Parquet into the control directory, which others ignore."""
+    control = top / CONTROL
+    instruments = Instruments.load(control if control.is_dir() else top)
     if len(instruments):
         instruments.save(place / CONTROL if to == "parquet" else place)

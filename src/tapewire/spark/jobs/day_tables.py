@@ -1,7 +1,7 @@
 """Tables by venue, date and symbol.
 
-All symbols of a date are one query of Spark's; each symbol's day is then put into its place in one
-step, and marked.
+All symbols of a date are computed by one Spark query; each symbol's day is then moved into place in
+one step, and marked as done.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from tapewire.archive.atomic_directories import AtomicDirectories
 from tapewire.archive.job_marks import JobMarks
 from tapewire.errors import InvalidOption, TapewireError
-from tapewire.scan.symbol_days import LIVE, Day, day_bounds, folder_of, input_of
-from tapewire.spark.jobs.failures import typed
+from tapewire.scan.symbol_days import LIVE, SymbolDay, day_bounds, log_state, partition_directory
+from tapewire.spark.jobs.failures import tapewire_error
 from tapewire.spark.jobs.parts import DAMAGE, JobPart, PartResult, skip_done
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import JobFinding, Summary
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "read_days", "refuse_live_days", "utc_date", "write_day_tables"]
 
-KEYS = ("venue", "date", "symbol")  # the folders, from the outermost on
-_MOST_SYMBOLS = 256  # of one query: a kill costs no more than those
+KEYS = ("venue", "date", "symbol")  # the directories, from the outermost
+_MAX_SYMBOLS = 256  # of one query: a kill loses the work of these at most
 
 
-def refuse_live_days(days: Sequence[Day], source: str | os.PathLike[str]) -> None:
-    """A table of days needs days: those of an archive.
+def refuse_live_days(days: Sequence[SymbolDay], source: str | os.PathLike[str]) -> None:
+    """Refuse logs that belong to no day: they are live queues, not an archive.
 
     Raises:
-        InvalidOption: With the remedy.
+        InvalidOption: There is such a log.
     """
     for day in days:
         if day.date == LIVE:
             raise InvalidOption(
-                f"the logs here are of no day: {day.venue}/{day.symbol}",
+                f"this log belongs to no day: log={day.venue}/{day.symbol}",
                 path=os.fspath(source),
-                hint="read an archive of them: `tapewire archive tap`",
+                hint="archive it with `tapewire archive tap` and read the archive",
             )
 
 
 def utc_date(column: str = "timestamp_ns") -> Any:
-    """The UTC day of nanoseconds as text, whatever zone the session has."""
+    """The UTC day of a column of nanoseconds as text, whatever the time zone of the session."""
     from pyspark.sql import functions as F
 
-    # Whole numbers all the way: `div` rounds towards zero, and no log is older than 1970.
+    # Integers only: `div` rounds towards zero, and no log is older than 1970.
     days = F.expr(f"cast({column} div 86400000000000 as int)")
     return F.date_format(F.date_add(F.lit("1970-01-01").cast("date"), days), "yyyy-MM-dd")
 
@@ -62,10 +62,10 @@ def read_days(
     source: str,
     view: str,
     date: str,
-    days: Sequence[Day],
+    days: Sequence[SymbolDay],
     **options: str,
 ) -> DataFrame:
-    """Rows of a view, of these symbols on one day."""
+    """The rows of a view for these symbols on one day."""
     bounds = day_bounds(date)
     assert bounds is not None
     return (
@@ -83,30 +83,31 @@ def write_day_tables(
     spark: SparkSession,
     job: str,
     target: str | os.PathLike[str],
-    days: Sequence[Day],
-    rows_of: Callable[[str, Sequence[Day]], DataFrame],
+    days: Sequence[SymbolDay],
+    rows_of: Callable[[str, Sequence[SymbolDay]], DataFrame],
     *,
     streams: Sequence[str],
     options: Mapping[str, Any],
     summary: Summary,
     progress: Progress,
 ) -> dict[str, PartResult]:
-    """Write what is not there yet.
+    """Write the rows of the days that are not done yet.
 
     Args:
         spark: The session.
-        job: The job's name.
-        target: The table's folder.
-        days: All symbols' days of the job.
-        rows_of: Given a date and symbols' days of it, their rows with the columns of `KEYS`, sorted
-            by those and by time within each partition.
-        streams: What the rows are made of; a change there has a day made again.
-        options: Of the job, as far as they decide what the rows are; plain values.
-        summary: Filled in.
-        progress: Told of parts and rows.
+        job: The name of the job.
+        target: The directory of the table.
+        days: All days of the job.
+        rows_of: For a date and days with that date, their rows with the columns of `KEYS`, sorted
+            by these and by time within each partition.
+        streams: The streams that the rows depend on; a day is done again if one of its logs in
+            these has changed.
+        options: The options of the job that affect the rows; plain values.
+        summary: Receives the results.
+        progress: Receives parts and rows.
 
     Returns:
-        What each day came to, by its part's name, now or before; those that failed are not in it.
+        The results of this and earlier runs by the names of the days, except failed days.
     """
     root = Path(os.path.abspath(os.fspath(target)))
     done, directories = JobMarks(root, job), AtomicDirectories(root, job)
@@ -114,45 +115,45 @@ def write_day_tables(
     with directories.exclusive():
         left, results = skip_done(done, parts, options, summary)
         progress.expect(parts=len(left))
-        work = _Work(spark, directories, done, root, rows_of, options, summary, progress, results)
+        run = _Run(spark, directories, done, root, rows_of, options, summary, progress, results)
         for date, group in _groups(left):
-            work.do(date, group)
+            run.write(date, group)
     return results
 
 
 @dataclass
-class _Work:
-    """What all groups of a run have in common."""
+class _Run:
+    """One run of a job."""
 
     spark: SparkSession
     directories: AtomicDirectories
     done: JobMarks
     root: Path
-    rows_of: Callable[[str, Sequence[Day]], DataFrame]
+    rows_of: Callable[[str, Sequence[SymbolDay]], DataFrame]
     options: Mapping[str, Any]
     summary: Summary
     progress: Progress
     results: dict[str, PartResult]
 
-    def do(self, date: str, group: Sequence[JobPart]) -> None:
-        """A group at once; where that fails, each of its days alone: most of them are well."""
+    def write(self, date: str, group: Sequence[JobPart]) -> None:
+        """Write a group by one query; if that fails, write each day by a query of its own."""
         from pyspark.errors import PySparkException
 
         try:
-            self._write(date, group)
+            self._write_group(date, group)
         except (PySparkException, TapewireError) as error:
-            own = typed(error)
-            if own is None:
+            cause = tapewire_error(error)
+            if cause is None:
                 raise
             if len(group) > 1:
                 for part in group:
-                    self.do(date, [part])
+                    self.write(date, [part])
                 return
-            kind = "damage" if isinstance(own, DAMAGE) else "failed"
+            kind = "damage" if isinstance(cause, DAMAGE) else "failed"
             self.summary.failed += 1
-            self.summary.findings.append(JobFinding(group[0].name, str(own), kind=kind))
+            self.summary.findings.append(JobFinding(group[0].name, str(cause), kind=kind))
 
-    def _write(self, date: str, group: Sequence[JobPart]) -> None:
+    def _write_group(self, date: str, group: Sequence[JobPart]) -> None:
         with self.directories.new() as made:
             frame = self.rows_of(date, [part.work for part in group])
             with self.progress.watching(self.spark, parts=len(group)):
@@ -168,18 +169,18 @@ class _Work:
                 self.progress.add(rows=result.rows, parts=1)
 
 
-def _inputs(day: Day, streams: Sequence[str]) -> tuple[dict[str, Any], ...]:
+def _inputs(day: SymbolDay, streams: Sequence[str]) -> tuple[dict[str, Any], ...]:
     own = [log for stream, log in sorted(day.logs.items()) if stream in streams]
-    # The book that a day begins with is made by the days before.
-    return tuple(input_of(log) for log in [*day.before[-1:], *own])
+    # The book at the beginning of a day depends on the days before.
+    return tuple(log_state(log) for log in [*day.before[-1:], *own])
 
 
 def _groups(parts: Sequence[JobPart]) -> Iterator[tuple[str, list[JobPart]]]:
     by_date = sorted(parts, key=lambda part: (part.work.date, part.name))
     for date, group in groupby(by_date, key=lambda part: str(part.work.date)):
-        all_of_it = list(group)
-        for i in range(0, len(all_of_it), _MOST_SYMBOLS):
-            yield date, all_of_it[i : i + _MOST_SYMBOLS]
+        of_date = list(group)
+        for i in range(0, len(of_date), _MAX_SYMBOLS):
+            yield date, of_date[i : i + _MAX_SYMBOLS]
 
 
 def _publish(
@@ -190,9 +191,9 @@ def _publish(
     part: JobPart,
     options: Mapping[str, Any],
 ) -> PartResult:
-    day: Day = part.work
-    staged, place = folder_of(made, day), folder_of(root, day)
-    staged.mkdir(parents=True, exist_ok=True)  # a day without rows has a folder without files
+    day: SymbolDay = part.work
+    staged, place = partition_directory(made, day), partition_directory(root, day)
+    staged.mkdir(parents=True, exist_ok=True)  # a day without rows has an empty directory
     for checksum in staged.glob(".*.crc"):
         checksum.unlink()
     files = sorted(staged.glob("*.parquet"))

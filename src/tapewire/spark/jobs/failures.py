@@ -1,4 +1,4 @@
-"""What an exception of Spark's was on the worker that raised it."""
+"""Finds the error of Tapewire in an exception of Spark."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import re
 from tapewire import errors
 from tapewire.errors import TapewireError
 
-__all__ = ["typed"]
+__all__ = ["tapewire_error"]
 
-# The last line of the worker's traceback: its class, and what it said.
+# The last line of the worker's traceback: the class and the message.
 _RAISED = re.compile(r"^(?:\w+\.)*tapewire\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
-def typed(error: Exception) -> TapewireError | None:
-    r"""Tapewire's own error in an exception of Spark's; None where it is another.
+def tapewire_error(error: Exception) -> TapewireError | None:
+    r"""The Tapewire error that caused an exception of Spark; None if another error did.
 
     Example:
         >>> text = "Traceback …\ntapewire.errors.CorruptRecord: seq=7 [q/1.q at offset 64]"
-        >>> typed(RuntimeError(text))
+        >>> tapewire_error(RuntimeError(text))
         CorruptRecord('seq=7 [q/1.q at offset 64]')
     """
     if isinstance(error, TapewireError):

@@ -1,4 +1,4 @@
-"""`features`: books and trades into tables of numbers, by venue, date and symbol."""
+"""`features`: tables of features of books and trades, by venue, date and symbol."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tapewire.replay.row_stream import look_back_ns
 from tapewire.scan.options import ReadOptions
 from tapewire.scan.symbol_days import (
     REPORT,
-    Day,
-    chosen,
+    SymbolDay,
     days_of,
-    folder_of,
+    on_dates,
+    partition_directory,
     symbols_option,
 )
 from tapewire.spark.jobs.day_tables import (
@@ -65,20 +65,20 @@ def features(
 ) -> Summary:
     """Compute features of an archive: Parquet by venue, date and symbol, and ``_report.html``.
 
-    Books and trades of a symbol are one tape, ordered by the time they were received. Rows are
-    sorted by time within each file, and are the same, to the bit, for any number of partitions.
+    The book and the trades of a symbol are replayed together, ordered by time received. Rows are
+    sorted by time within each file, and are identical to the bit for any number of partitions.
 
     Args:
         spark: The session.
         source: An archive with clean logs.
-        target: Where the table goes.
-        names: As `replay.describe_features` lists them; None: all of them.
-        sample: "event", "trade", or a span such as "1s": when there is a row.
-        symbols: Only these; SYMBOL or VENUE:SYMBOL.
+        target: Directory for the table.
+        names: Features, as listed by `replay.describe_features`; None: all of them.
+        sample: When there is a row: "event", "trade", or an interval such as "1s".
+        symbols: Only these symbols, as SYMBOL or VENUE:SYMBOL.
         dates: Only these days, ``YYYY-MM-DD``.
-        instruments: Path of an `instruments.json`; None takes those above the logs.
-        plots: How many symbols' days the report draws: those with the most rows.
-        progress: Shows how far it is.
+        instruments: Path of an `instruments.json`; None: the files nearest to the logs.
+        plots: Number of days in the report's plots: those with the most rows.
+        progress: Shows the progress.
 
     Example:
         >>> from tapewire import spark as tws
@@ -88,7 +88,7 @@ def features(
     started = time.monotonic()
     asked = None if names is None else tuple(names)
     if asked == ():
-        raise InvalidOption("no feature is named", hint="replay.describe_features() lists them")
+        raise InvalidOption("names is empty", hint="replay.describe_features() lists the features")
     options = ReadOptions(
         view="features",
         sample=sample,
@@ -97,21 +97,21 @@ def features(
         features=asked,
     )
     columns = names_of(options)
-    look_back_ns(columns, sample)  # raises where a name or the sample is none
+    look_back_ns(columns, sample)  # raises if a name or the sample is invalid
     days = [
         day
-        for day in chosen(days_of(source, options), dates)
+        for day in on_dates(days_of(source, options), dates)
         if any(stream in day.logs for stream in STREAMS)
     ]
     refuse_live_days(days, source)
     summary = Summary(JOB, os.fspath(source), os.fspath(target))
     views = _Views(spark, os.path.abspath(os.fspath(source)), instruments)
 
-    def rows_of(date: str, group: Sequence[Day]) -> DataFrame:
+    def rows_of(date: str, group: Sequence[SymbolDay]) -> DataFrame:
         rows = views.load("features", date, group, sample=sample, features=",".join(columns))
-        return _in_order(rows.withColumn("date", utc_date()))
+        return _keep_order(rows.withColumn("date", utc_date()))
 
-    made_by = {"names": list(columns), "sample": sample, "instruments": instruments}
+    made_with = {"names": list(columns), "sample": sample, "instruments": instruments}
     progress = progress if progress is not None else Progress(JOB, quiet=True)
     results = write_day_tables(
         spark,
@@ -120,15 +120,15 @@ def features(
         days,
         rows_of,
         streams=STREAMS,
-        options=made_by,
+        options=made_with,
         summary=summary,
         progress=progress,
     )
     root = Path(os.path.abspath(os.fspath(target)))
-    shown = _Shown(views, root, columns)
-    there = [(day, results[day.name]) for day in days if day.name in results]
-    shown_by = {**made_by, "plots": plots, "source": os.fspath(source)}
-    _report(root / REPORT, there, shown, shown_by, progress, anew=bool(summary.done))
+    plotter = _DayPlotter(views, root, columns)
+    done = [(day, results[day.name]) for day in days if day.name in results]
+    shown_with = {**made_with, "plots": plots, "source": os.fspath(source)}
+    _report(root / REPORT, done, plotter, shown_with, progress, changed=bool(summary.done))
     summary.seconds = time.monotonic() - started
     summary.report = os.path.join(os.fspath(target), REPORT)
     return summary
@@ -136,17 +136,16 @@ def features(
 
 def _report(
     path: Path,
-    days: Sequence[tuple[Day, PartResult]],
-    shown: _Shown,
+    days: Sequence[tuple[SymbolDay, PartResult]],
+    plotter: _DayPlotter,
     options: Mapping[str, Any],
     progress: Progress,
     *,
-    anew: bool,
+    changed: bool,
 ) -> None:
-    """Write the page, unless the one that is there is of the same days with the same options.
+    """Write the page, unless it exists for the same days and options.
 
-    So one that a kill has prevented is written by the next run, whether that has anything to do or
-    not.
+    The next run also writes a page that was not written because of a kill.
     """
     facts = [
         FeatureFacts(day.venue, day.symbol, day.date, result.rows, result.bytes)
@@ -154,22 +153,22 @@ def _report(
     ]
     inputs = [asdict(fact) for fact in facts]
     done = JobMarks(path.parent, f"{JOB}_report")
-    if not anew and path.exists() and done.current("report", inputs, options):
+    if not changed and path.exists() and done.current("report", inputs, options):
         return
     largest = sorted(days, key=lambda each: -each[1].rows)[: options["plots"]]
     drawn = [day for day, result in largest if result.rows]
     progress.expect(parts=len(drawn))
     pictures = []
     for day in drawn:
-        pictures.append(shown.day(day))
+        pictures.append(plotter.plot(day))
         progress.add(parts=1)
-    page = features_page(facts, pictures, shown.names, options["sample"], options["source"])
+    page = features_page(facts, pictures, plotter.names, options["sample"], options["source"])
     write_file(path, page)
     done.write("report", inputs, options, {})
 
 
-def _in_order(rows: DataFrame) -> DataFrame:
-    """As the source gives them, which is by time; the writer's own sort may not keep that."""
+def _keep_order(rows: DataFrame) -> DataFrame:
+    """Rows by `KEYS` in the order of the source, by time, which the writer's sort may not keep."""
     from pyspark.sql import functions as F
 
     numbered = rows.withColumn("_row", F.monotonically_increasing_id())
@@ -177,28 +176,28 @@ def _in_order(rows: DataFrame) -> DataFrame:
 
 
 class _Views:
-    """Reads views of symbols' days of one source."""
+    """Reads views of days of one source."""
 
     def __init__(self, spark: SparkSession, source: str, instruments: str | None) -> None:
         self.spark, self._source = spark, source
         self._options = {} if instruments is None else {"instruments": instruments}
 
-    def load(self, view: str, date: str, days: Sequence[Day], **options: str) -> DataFrame:
-        """Rows of these symbols on one day."""
+    def load(self, view: str, date: str, days: Sequence[SymbolDay], **options: str) -> DataFrame:
+        """The rows of these symbols on one day."""
         return read_days(self.spark, self._source, view, date, days, **options, **self._options)
 
 
-class _Shown:
-    """What the report draws of a day: some hundred points, whatever the day has."""
+class _DayPlotter:
+    """Prepares the plots of a day: some hundreds of points, however many rows the day has."""
 
     def __init__(self, views: _Views, target: Path, names: Sequence[str]) -> None:
         self._views, self._target, self.names = views, target, names
 
-    def day(self, day: Day) -> DayFeatures:
-        """Its book and its features."""
+    def plot(self, day: SymbolDay) -> DayFeatures:
+        """The book and the features of a day."""
         from pyspark.sql import functions as F
 
-        rows = self._views.spark.read.parquet(os.fspath(folder_of(self._target, day)))
+        rows = self._views.spark.read.parquet(os.fspath(partition_directory(self._target, day)))
         edges = rows.agg(F.min("timestamp_ns"), F.max("timestamp_ns"), F.count("*")).collect()[0]
         begin, end, count = int(edges[0]), int(edges[1]), int(edges[2])
         series, known = self._series(rows, begin, end)
@@ -241,7 +240,7 @@ class _Shown:
         known = {name: int(np.sum(found[f"known {name}"].to_numpy())) for name in self.names}
         return series, known
 
-    def _picture(self, day: Day, begin: int, end: int) -> BookPicture | None:
+    def _picture(self, day: SymbolDay, begin: int, end: int) -> BookPicture | None:
         if "book" not in day.logs:
             return None
         grid: dict[str, str] = {"sample": span_for(begin, end), "levels": str(PICTURE_LEVELS)}

@@ -1,4 +1,4 @@
-"""`import`: files of venues and vendors into an archive, many at a time."""
+"""`import`: files of venues and vendors into an archive, many at the same time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = ["import_files"]
 
 JOB = "import"
 BEGUN = "import-begun"
-WAIT_SECONDS = 60.0  # for a worker of a killed run, which is still at the same files
-_LOOK_SECONDS = 0.1
+WAIT_SECONDS = 60.0  # for a worker of a killed run that still imports the same files
+_RETRY_SECONDS = 0.1
 
 
 def import_files(
@@ -40,22 +40,21 @@ def import_files(
     progress: Progress | None = None,
     **options: Any,
 ) -> Summary:
-    """Import files into an archive, each independent unit of them as a task.
+    """Import files into an archive, each independent unit of files in a task.
 
-    A unit is what must go through one importer in order: by default a symbol's day (tardis, sse,
-    szse, lobster), a file (dbn), or a symbol's days one after the other (captures, itch), told
-    apart by the files' names.
-    Run again, it passes over what is imported and goes on with the rest; files that have come to
-    a unit since then are imported behind the others.
+    A unit is a set of files that one importer must read in order: by default a symbol's day
+    (tardis, sse, szse, lobster), a file (dbn), or all days of a symbol (captures, itch), by the
+    names of the files. Another run skips what is imported and imports the rest; files that were
+    added to a unit since then are imported after the others.
 
     Args:
         spark: The session. Its workers see the files and the archive by the same paths.
-        source: A file, a folder, a pattern, or many of them.
+        source: A file, a directory, a glob, or several of them.
         target: The archive.
         format: A name of `ingest.IMPORTERS`.
-        unit: "day", "symbol", "file" or "all" instead of what suits the format.
-        progress: Shows how far it is.
-        options: Of the importer.
+        unit: "day", "symbol", "file" or "all" instead of the default of the format.
+        progress: Shows the progress.
+        options: Options of the importer.
 
     Example:
         >>> from tapewire import spark as tws
@@ -79,19 +78,19 @@ def import_files(
         JOB,
         archive,
         parts,
-        _Unit(archive, format, options),
+        _ImportUnit(archive, format, options),
         options=_plain(format, options),
         summary=summary,
         progress=progress if progress is not None else Progress(JOB, quiet=True),
-        remake=False,  # an import that has ended is never done again: its files may be gone
+        remake=False,  # a finished import is never repeated: its files may be gone
     )
     summary.findings += _shared_logs(results)
     summary.seconds = time.monotonic() - started
     return summary
 
 
-class _Unit:
-    """Imports the files of a unit; on a worker."""
+class _ImportUnit:
+    """Imports the files of a unit; in a task."""
 
     def __init__(self, archive: str, format: str, options: Mapping[str, Any]) -> None:
         self._archive, self._format, self._options = archive, format, dict(options)
@@ -101,17 +100,17 @@ class _Unit:
         begun = JobMarks(self._archive, BEGUN)
         result = PartResult()
         for files in self._groups(part, jobs, begun):
-            # A run that is killed from here on leaves an import of exactly these files: whatever
-            # files there are by then, the next run must end that one first.
+            # If the run is killed after this, the archive has an unfinished import of exactly these
+            # files. The next run must finish it first, whatever files there are by then.
             begun.write(part.name, [], {}, {"files": files})
-            told = self._import(files)
-            jobs.append({"job": told.job, "files": files})
-            self._take(part, told, result)
+            imported = self._import(files)
+            jobs.append({"job": imported.job, "files": files})
+            self._add(part, imported, result)
         result.notes = {"jobs": jobs}
         return result
 
     def _jobs_before(self, part: JobPart) -> list[dict[str, Any]]:
-        """The imports that have ended, of files that are what they were then."""
+        """The finished imports of this unit; raises if one of their files has changed."""
         mark = JobMarks(self._archive, JOB).read(part.name)
         if mark is None:
             return []
@@ -130,14 +129,14 @@ class _Unit:
                     self._refuse_other_content(job)
         except (KeyError, TypeError) as error:
             raise CorruptMetadata(
-                f"not the mark of an import: {error!r}",
+                f"invalid mark of an import: {error!r}",
                 path=os.fspath(JobMarks(self._archive, JOB).path(part.name)),
-                hint="remove the file: what was imported is found again",
+                hint="remove the file: finished imports are found again",
             ) from None
         return jobs
 
     def _refuse_other_content(self, job: Mapping[str, Any]) -> None:
-        """A file that was only copied or touched has its content still, and that is what counts."""
+        """Raise if the content of a file has changed; copied or touched files are fine."""
         sources = [ingest.SourceFile(file) for file in job["files"]]
         files = [{"name": s.name, "size": s.size, "sha256": s.digest()} for s in sources]
         chosen = ingest.importer_class(self._format).Options(**self._options)
@@ -145,19 +144,19 @@ class _Unit:
             raise InvalidOption(
                 f"a file has changed since it was imported: files={len(files)}",
                 path=str(sources[0].path),
-                hint="import the files as they are now into a new archive",
+                hint="import the changed files into a new archive",
             )
 
     def _groups(
         self, part: JobPart, jobs: list[dict[str, Any]], begun: JobMarks
     ) -> Iterable[list[str]]:
-        """What is still to be imported: first what a killed run had begun, then the others."""
+        """The files left to import: first those that a killed run had begun, then the others."""
         ended = {file for job in jobs for file in job["files"]}
         mark = begun.read(part.name)
         files = [] if mark is None else mark.result.get("files")
         if not isinstance(files, list):
             raise CorruptMetadata(
-                "not the files of an import", path=os.fspath(begun.path(part.name))
+                "invalid files in the mark of an import", path=os.fspath(begun.path(part.name))
             )
         unfinished = [] if ended.issuperset(files) else list(files)
         rest = [file for file in part.work if file not in ended and file not in unfinished]
@@ -169,28 +168,28 @@ class _Unit:
             try:
                 return ingest.run(self._format, files, self._archive, **self._options)
             except (ConcurrentUse, LayoutConflict) as error:
-                # A worker of a killed run, which has the folder of our own import locked, lets go
-                # soon; two tasks that chose one id for two new instruments do not do so twice.
+                # A worker of a killed run that still locks the directory of this import ends soon.
+                # Two tasks that chose the same id for two new instruments do not repeat that.
                 ours = isinstance(error, LayoutConflict) or os.path.isdir(error.path or "")
                 if not ours or time.monotonic() > deadline:
                     raise
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_RETRY_SECONDS)
 
-    def _take(self, part: JobPart, told: ImportSummary, result: PartResult) -> None:
-        result.rows += sum(log.appended for log in told.logs.values())
-        result.outputs += told.logs
-        result.bytes += sum(_bytes_of(os.path.join(self._archive, log)) for log in told.logs)
-        numbers = {"gaps": told.gaps, "bad_rows": sum(told.bad.values())}
-        for name, number in numbers.items():
+    def _add(self, part: JobPart, imported: ImportSummary, result: PartResult) -> None:
+        result.rows += sum(log.appended for log in imported.logs.values())
+        result.outputs += imported.logs
+        result.bytes += sum(_bytes_of(os.path.join(self._archive, log)) for log in imported.logs)
+        counts = {"gaps": imported.gaps, "bad_rows": sum(imported.bad.values())}
+        for name, number in counts.items():
             result.counts[name] = result.counts.get(name, 0) + number
-        for why, count in told.bad.items():
+        for why, count in imported.bad.items():
             result.findings.append(
-                JobFinding(part.name, f"bad rows: {count:,}, {why}", told.rejected or "")
+                JobFinding(part.name, f"bad rows: {count:,}, {why}", imported.rejected or "")
             )
-        for log in told.logs.values():
+        for log in imported.logs.values():
             if log.gaps:
                 result.findings.append(JobFinding(part.name, f"gaps: {log.gaps:,}", log.log))
-        for book, why in told.untrusted.items():
+        for book, why in imported.untrusted.items():
             result.findings.append(JobFinding(part.name, f"not trusted at the end: {why}", book))
 
 
@@ -208,19 +207,19 @@ def _known(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as a mark has them when it is read again."""
+    """The options as they are after a round trip through a mark."""
     plain: dict[str, Any] = json.loads(json.dumps({"format": format, **options}))
     return plain
 
 
 def _state(file: str) -> dict[str, Any]:
-    """What tells one state of a file from another without reading it."""
+    """What identifies the state of a file without reading it."""
     status = os.stat(_on_disk(file))
     return {"path": file, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
 def _on_disk(file: str) -> str:
-    """The file itself, or the zip whose member is named."""
+    """The file itself, or the zip archive of a member."""
     return file if os.path.lexists(file) else file.rpartition("!")[0] or file
 
 
@@ -230,14 +229,14 @@ def _bytes_of(log: str) -> int:
 
 
 def _shared_logs(results: Mapping[str, PartResult]) -> list[JobFinding]:
-    """Logs that two units wrote to: which came first was chance."""
+    """Findings for logs that two units wrote to, in an order that is not defined."""
     owner: dict[str, str] = {}
     found = []
     for name, result in sorted(results.items()):
         for log in dict.fromkeys(result.outputs):
             other = owner.setdefault(log, name)
             if other != name:
-                what = f"its records are of two units, in the order of their ends: other={other}; "
+                what = f"two units wrote to this log, in no defined order: other={other}; "
                 what += "import into a new archive with unit=symbol or unit=all"
                 found.append(JobFinding(name, what, log, "damage"))
     return found

@@ -1,4 +1,4 @@
-"""Parts of a job as tasks of Spark: each done once, marked when done, and apart from the others."""
+"""Parts of a job as Spark tasks: each is done once, marked when done, and fails alone."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from tapewire.spark.jobs.progress import Progress, Tally
+    from tapewire.spark.jobs.progress import Progress, TaskCounts
 
 __all__ = ["JobPart", "PartResult", "run_parts", "skip_done"]
 
-MAX_TASKS = 4096  # of one Spark job: a task more costs milliseconds, and a line in the driver
+MAX_TASKS = 4096  # of one Spark job: each task costs milliseconds and memory in the driver
 DAMAGE = (CorruptMetadata, CorruptRecord, CorruptSource, SegmentMissing)
 
 
 @dataclass(frozen=True)
 class JobPart:
-    """What is done at once and marked.
+    """The unit of work of a job: done in one task, and marked when done.
 
     Attributes:
-        name: Like "binance/BTCUSDT/2024-07-01": names that may be folders, with slashes between.
-        inputs: What it is made of: of each a path, and what tells one state of it from another
-            (last number, size). Another state, and the part is done again.
-        work: Whatever the function needs; it goes to a worker.
+        name: Like "binance/BTCUSDT/2024-07-01": names valid as directories, separated by slashes.
+        inputs: For each input its path and its state (last sequence number, size). If a state
+            changes, the part is done again.
+        work: What the function needs; it is pickled and sent to a worker.
     """
 
     name: str
@@ -49,15 +49,15 @@ class JobPart:
 
 @dataclass
 class PartResult:
-    """What a part came to.
+    """The result of a part.
 
     Attributes:
         rows: Rows written.
         bytes: Bytes written.
-        findings: What a person should know.
-        counts: Numbers of the job's own; summed up over the parts.
-        outputs: What was made, below the target.
-        notes: What the job wants to know when it comes back to this part; plain values.
+        findings: What needs attention.
+        counts: Counts specific to the job; the summary adds them up.
+        outputs: Paths written, relative to the target.
+        notes: What the next run of the job needs to know about this part; plain values.
     """
 
     rows: int = 0
@@ -68,15 +68,15 @@ class PartResult:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a mark."""
+        """Plain values, for a job mark."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> PartResult:
-        """From a mark.
+        """The result in a job mark.
 
         Raises:
-            CorruptMetadata: That is not what `to_dict` gives.
+            CorruptMetadata: The value is not from `to_dict`.
         """
         try:
             return cls(
@@ -88,7 +88,7 @@ class PartResult:
                 notes=dict(value["notes"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptMetadata(f"not the result of a part: {error!r}") from None
+            raise CorruptMetadata(f"invalid result of a part: {error!r}") from None
 
 
 def skip_done(
@@ -99,9 +99,9 @@ def skip_done(
     *,
     remake: bool = True,
 ) -> tuple[list[JobPart], dict[str, PartResult]]:
-    """The parts still to be done, and what the others came to; those are skipped in the summary.
+    """The parts left to do, and the results of the others, which the summary counts as skipped.
 
-    With `remake`, a part is also to be done when something that it made has been removed.
+    With `remake`, a part is also left to do if one of its outputs has been removed.
     """
     left = []
     results: dict[str, PartResult] = {}
@@ -137,43 +137,43 @@ def run_parts(
     progress: Progress,
     remake: bool = True,
 ) -> dict[str, PartResult]:
-    """Do the parts that are not done yet, a task each, and mark each where it was done.
+    """Do the parts that are not done yet, one task each; the task marks its part as done.
 
-    A part whose function raises an error of Tapewire's or of the operating system's is told of in
-    the summary, without a mark, and stops no other. Any other exception is a bug, and ends the job.
-    Memory: the driver holds the names and results of the parts; a task its function's.
+    If the function raises a Tapewire error or an OSError, the part is reported as failed, gets no
+    mark, and the other parts continue. Any other exception is a bug and ends the job.
+    Memory: the driver holds the names and results of the parts, a task what its function needs.
 
     Args:
         spark: The session.
-        job: The job's name.
-        target: Where the marks lie; every worker sees it.
+        job: The name of the job.
+        target: The directory of the marks; every worker sees it.
         parts: All parts of the job, done or not.
-        options: Of the job, as far as they decide what a part becomes; plain values.
-        summary: Filled in.
-        progress: Told of parts and rows.
-        remake: Whether a part of which an output has been removed is done again.
-        function: Given a part, on a worker. Spark may call it twice for one part, at the same time
-            too, and the worker of a killed run may still be at it: it must stage and then rename,
-            or lock.
+        options: The options of the job that affect the result of a part; plain values.
+        summary: Receives the results.
+        progress: Receives parts and rows.
+        remake: Whether a part is done again if one of its outputs has been removed.
+        function: Called with a part, in a task. Spark may call it more than once for a part, even
+            concurrently, and a worker of a killed run may still be running it: it must write to a
+            staging directory and rename, or lock.
 
     Returns:
-        What each part came to, by its name, now or before; those that failed are not in it.
+        The results of this and earlier runs by the names of the parts, except failed parts.
     """
     done = JobMarks(os.path.abspath(os.fspath(target)), job)
     left, results = skip_done(done, parts, options, summary, remake=remake)
     progress.expect(parts=len(left))
     if not left:
         return results
-    tally = progress.tally(spark)
-    task = _Task(done, left, function, dict(options), tally)
+    counts = progress.task_counts(spark)
+    task = _PartTask(done, left, function, dict(options), counts)
     ids = spark.range(0, len(left), 1, min(len(left), MAX_TASKS))
     for row in ids.mapInArrow(task, "part BIGINT, result STRING").collect():
-        _take(summary, results, left[row["part"]], json.loads(row["result"]))
+        _add(summary, results, left[row["part"]], json.loads(row["result"]))
     return results
 
 
-class _Task:
-    """What a worker runs: the parts of one partition, one after the other."""
+class _PartTask:
+    """Does the parts of one partition, one after the other; in a task."""
 
     def __init__(
         self,
@@ -181,10 +181,10 @@ class _Task:
         parts: Sequence[JobPart],
         function: Callable[[JobPart], PartResult],
         options: Mapping[str, Any],
-        tally: Tally,
+        counts: TaskCounts,
     ) -> None:
         self._done, self._parts, self._function = done, parts, function
-        self._options, self._tally = options, tally
+        self._options, self._counts = options, counts
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -207,18 +207,18 @@ class _Task:
             finding = JobFinding(part.name, f"{what}; {hint}" if hint else what, str(where), kind)
             return {"failed": True, "finding": dataclasses.asdict(finding)}
         self._done.write(part.name, part.inputs, self._options, result.to_dict())
-        self._tally.add(rows=result.rows, parts=1)
+        self._counts.add(rows=result.rows, parts=1)
         return {"failed": False, "result": result.to_dict()}
 
 
-def _take(
-    summary: Summary, results: dict[str, PartResult], part: JobPart, told: Mapping[str, Any]
+def _add(
+    summary: Summary, results: dict[str, PartResult], part: JobPart, outcome: Mapping[str, Any]
 ) -> None:
-    if told["failed"]:
+    if outcome["failed"]:
         summary.failed += 1
-        summary.findings.append(JobFinding(**told["finding"]))
+        summary.findings.append(JobFinding(**outcome["finding"]))
         return
-    result = results[part.name] = PartResult.from_dict(told["result"])
+    result = results[part.name] = PartResult.from_dict(outcome["result"])
     summary.done += 1
     summary.rows += result.rows
     summary.bytes += result.bytes

@@ -1,4 +1,4 @@
-"""How far a job is: rows, rate and time left, on standard error."""
+"""Progress of a job on standard error: rows, rate and time left."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from tapewire.text import rate_text, span_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "Tally"]
+__all__ = ["Progress", "TaskCounts"]
 
 TERMINAL_SECONDS = 0.25
 LINE_SECONDS = 10.0
 
 
 class Progress:
-    """A line that says how far a job is: rewritten on a terminal, else a new one each 10 s.
+    """Shows the progress of a job in a line: rewritten on a terminal, otherwise one each 10 s.
 
-    A job makes its own unless it is given one. Nothing is printed when `quiet`, and a job that is
-    done before the first line is due prints none.
+    Without one, a job prints nothing. A job that is done before the first line is due prints none.
 
     Args:
-        job: What the line begins with.
+        job: The beginning of the line.
         quiet: Print nothing; for ``--json`` and for tests.
-        to: Where; standard error.
-        clock: Seconds, rising.
+        to: Where to print; default: standard error.
+        clock: A monotonic clock in seconds.
 
     Example:
         >>> with Progress("refine", quiet=True) as progress:
@@ -58,8 +57,8 @@ class Progress:
         self._to = to if to is not None else sys.stderr
         self._clock = clock
         self._started = clock()
-        self._tallies: list[Tally] = []
-        self._query: Query | None = None
+        self._task_counts: list[TaskCounts] = []
+        self._query: QueryStages | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -76,7 +75,7 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """No more lines; that of a terminal is wiped away."""
+        """Stop printing; on a terminal, clear the line."""
         self._stop.set()
         thread, self._thread = self._thread, None
         if thread is not None:
@@ -87,40 +86,40 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the job began."""
+        """Seconds since the job began."""
         return self._clock() - self._started
 
     def expect(self, parts: int = 0, rows: int | None = None) -> None:
-        """So much is to be done, beyond what was said before."""
+        """Add parts and rows to those expected."""
         with self._lock:
             self.total_parts += parts
             if rows is not None:
                 self._expected_rows = (self._expected_rows or 0) + rows
 
     def add(self, rows: int = 0, parts: int = 0) -> None:
-        """So much is done."""
+        """Add parts and rows to those done."""
         with self._lock:
             self.rows += rows
             self.parts += parts
 
-    def tally(self, spark: SparkSession) -> Tally:
-        """What tasks count rows and parts with; a task's numbers come in when it ends.
+    def task_counts(self, spark: SparkSession) -> TaskCounts:
+        """A counter for tasks; the counts of a task arrive when it ends.
 
-        Behind Spark Connect tasks cannot be heard: the driver adds them when all have ended.
+        With Spark Connect there are no counters: the driver adds the counts when all tasks ended.
         """
-        tally = Tally(spark)
+        counts = TaskCounts(spark)
         with self._lock:
-            self._tallies.append(tally)
-        return tally
+            self._task_counts.append(counts)
+        return counts
 
     @contextlib.contextmanager
     def watching(self, spark: SparkSession, parts: int) -> Iterator[None]:
-        """Around one query that makes so many parts: its own tasks tell how far those are.
+        """Show the progress of the tasks of one query, which computes this number of parts.
 
-        Behind Spark Connect its tasks cannot be seen; the parts come in when it has ended.
+        With Spark Connect tasks cannot be observed; the parts are added when the query has ended.
         """
         context = context_of(spark)
-        query = None if context is None else Query(context, parts)
+        query = None if context is None else QueryStages(context, parts)
         with self._lock:
             self._query = query
         try:
@@ -130,14 +129,14 @@ class Progress:
                 self._query = None
 
     def line(self, seconds: float | None = None) -> str:
-        """How far it is."""
+        """The line."""
         seconds = self.seconds if seconds is None else seconds
         with self._lock:
-            rows = self.rows + sum(tally.rows for tally in self._tallies)
-            parts = self.parts + sum(tally.parts for tally in self._tallies)
+            rows = self.rows + sum(counts.rows for counts in self._task_counts)
+            parts = self.parts + sum(counts.parts for counts in self._task_counts)
             total, expected = self.total_parts, self._expected_rows
             query = self._query
-        under_way = query.look() if query is not None else (0, 0.0)
+        under_way = query.progress() if query is not None else (0, 0.0)
         rows += under_way[0]
         text = [self.job]
         if total:
@@ -147,9 +146,9 @@ class Progress:
         done = parts + under_way[1]
         known = [_left(rows, expected, seconds), _left(done, total or None, seconds)]
         if (expected and not rows) or (total and not done and rows == expected):
-            known = [None]  # a step has just begun: nothing tells how long it takes
+            known = [None]  # a step has just begun: no rate is known yet
         lefts = [each for each in known if each is not None]
-        # The rows of a task come in when it ends: until then time alone shows that it is at work.
+        # The rows of a task arrive when it ends: until then only the time changes.
         unknown = f"? left, {span_text(seconds)} so far"
         text.append(f"{span_text(max(lefts))} left" if lefts else unknown)
         return "  ".join(text)
@@ -170,22 +169,22 @@ class Progress:
             self._to.write(text)
             self._to.flush()
         except (OSError, ValueError):
-            self._stop.set()  # nobody listens any more; the job goes on
+            self._stop.set()  # the output is closed; the job continues
 
     def __repr__(self) -> str:
         return f"<Progress {self.line()}>"
 
 
-class Query:
-    """A query of Spark's under way: the rows that it has written, and how far it is."""
+class QueryStages:
+    """The stages of a running Spark query: rows written, and the fraction of tasks done."""
 
     def __init__(self, context: Any, parts: int) -> None:
         self._store = context._jsc.sc().statusStore()
         self._parts = parts
         self._stages: dict[int, tuple[int, int, int]] = {}
 
-    def look(self) -> tuple[int, float]:
-        """Rows of the tasks that have ended, and how many parts that may be."""
+    def progress(self) -> tuple[int, float]:
+        """Rows of the tasks that have ended, and the corresponding number of parts."""
         from py4j.protocol import Py4JError
 
         try:
@@ -193,7 +192,7 @@ class Query:
             for stage in (found.apply(i) for i in range(found.size())):
                 seen = (stage.outputRecords(), stage.numCompleteTasks(), stage.numTasks())
                 self._stages[stage.stageId()] = seen
-        except Py4JError:  # Java is gone: who waits for the query tells of it
+        except Py4JError:  # Java has exited: the query itself raises
             return 0, 0.0
         rows, done, tasks = (
             sum(column) for column in zip((0, 0, 0), *self._stages.values(), strict=True)
@@ -201,8 +200,8 @@ class Query:
         return rows, self._parts * done / tasks if tasks else 0.0
 
 
-class Tally:
-    """Rows and parts that tasks count; goes into them with the function that they run."""
+class TaskCounts:
+    """Counts rows and parts in tasks; it is pickled with the function that they run."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._rows: Any = None
@@ -213,19 +212,19 @@ class Tally:
             self._parts = context.accumulator(0)
 
     def add(self, rows: int = 0, parts: int = 0) -> None:
-        """Count, in a task."""
+        """Add to the counts, in a task."""
         if self._rows is not None:
             self._rows.add(rows)
             self._parts.add(parts)
 
     @property
     def rows(self) -> int:
-        """On the driver: rows of the tasks that have ended."""
+        """Rows of the tasks that have ended; on the driver."""
         return 0 if self._rows is None else int(self._rows.value)
 
     @property
     def parts(self) -> int:
-        """On the driver: parts of the tasks that have ended."""
+        """Parts of the tasks that have ended; on the driver."""
         return 0 if self._parts is None else int(self._parts.value)
 
 

@@ -273,7 +273,7 @@ class _Run:
 
         options = self.options
         slices = [raw for each in group for raw in each.slices]
-        count_rows = self.progress.tally(self.spark).add
+        count_rows = self.progress.task_counts(self.spark).add
         split = Split(keys, {name: i for i, name in enumerate(names)}, options, count_rows)
         shuffled = from_arrow_schema(SPLIT_SCHEMA)
         frame = self.spark.range(0, len(slices), 1, len(slices)).mapInArrow(

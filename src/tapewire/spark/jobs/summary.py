@@ -1,4 +1,4 @@
-"""What a job did, for people and for programs."""
+"""What a job did: as text, as JSON and as an exit code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FINDINGS_SHOWN = 20
 
 @dataclass(frozen=True)
 class JobFinding:
-    """Something that a person should know.
+    """Something that needs attention.
 
     Attributes:
-        part: The part of the job it was found in.
-        what: What was found, with its numbers.
-        where: The file or the log concerned; empty where the part says it.
-        kind: "finding": the result is right, and this is worth a look. "damage": something could
-            not be read. "failed": the part was not done.
+        part: The part of the job.
+        what: What was found, with counts.
+        where: The file or the log concerned; empty if it is the part itself.
+        kind: "finding": the result is valid, but look at this. "damage": something could not be
+            read. "failed": the part was not done.
     """
 
     part: str
@@ -42,18 +42,18 @@ class Summary:
     """What a job did.
 
     Attributes:
-        job: Its name.
-        source: Where it read.
+        job: Name of the job.
+        source: What it read.
         target: Where it wrote.
-        rows: Rows that it wrote, by this run.
-        bytes: Bytes that it wrote, by this run.
-        seconds: How long this run took.
+        rows: Rows written by this run.
+        bytes: Bytes written by this run.
+        seconds: Duration of this run.
         done: Parts that this run did.
-        skipped: Parts that an earlier run had done, from the same input with the same options.
-        failed: Parts that could not be done; `findings` says why.
-        findings: What a person should know, those of skipped parts included.
-        counts: Numbers of the job's own, by name: what was dropped, how many gaps there are.
-        report: The page that it wrote; empty where it writes none.
+        skipped: Parts that an earlier run had done from the same input with the same options.
+        failed: Parts that could not be done; `findings` has the reasons.
+        findings: What needs attention, including findings of skipped parts.
+        counts: Counts specific to the job, by name, such as gaps or duplicates.
+        report: Path of the report that it wrote; empty if it writes none.
 
     Example:
         >>> print(Summary("refine", "raw", "clean", rows=1_200_000, bytes=96 << 20, seconds=2.5,
@@ -79,12 +79,12 @@ class Summary:
 
     @property
     def clean(self) -> bool:
-        """Nothing was found, and nothing failed."""
+        """Whether there are no findings and no failures."""
         return not self.findings and not self.failed
 
     @property
     def exit_code(self) -> int:
-        """For a command: 0 well, 1 findings, 3 something is damaged or was not done."""
+        """Exit code of the command: 0 no findings, 1 findings, 3 damage or failed parts."""
         if self.failed or any(finding.kind != "finding" for finding in self.findings):
             return 3
         return 1 if self.findings else 0
@@ -95,7 +95,7 @@ class Summary:
             self.counts[name] = self.counts.get(name, 0) + number
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: plain values, stable keys."""
+        """Plain values with stable keys, for JSON."""
         return {**dataclasses.asdict(self), "seconds": round(self.seconds, 3), "clean": self.clean}
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ class Summary:
                 WIDTH,
                 initial_indent=f"  {mark} ",
                 subsequent_indent="    ",
-                break_long_words=False,  # a path is to be copied whole
+                break_long_words=False,  # so that a path can be copied
                 break_on_hyphens=False,
             )
         if len(self.findings) > FINDINGS_SHOWN:

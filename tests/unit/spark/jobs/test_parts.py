@@ -1,4 +1,4 @@
-"""Which parts of a job are still to be done."""
+"""Which parts of a job are left to do."""
 
 import pytest
 
@@ -8,9 +8,7 @@ from tapewire.spark.jobs.summary import Summary
 
 
 @pytest.mark.parametrize(("remake", "left"), [(True, ["removed"]), (False, [])])
-def test_a_part_of_which_an_output_was_removed_is_done_again_where_that_is_asked(
-    tmp_path, remake, left
-):
+def test_a_part_with_a_removed_output_is_done_again_if_asked(tmp_path, remake, left):
     done = JobMarks(tmp_path, "bars")
     (tmp_path / "table").mkdir()
     for name, outputs in (("there", ["table"]), ("empty", []), ("removed", ["table", "gone"])):

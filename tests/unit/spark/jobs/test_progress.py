@@ -1,4 +1,4 @@
-"""What a job shows of its progress."""
+"""The progress line of a job."""
 
 import io
 
@@ -18,7 +18,7 @@ def test_time_left_is_that_of_rows_or_of_parts_whichever_is_longer():
     assert progress.line(seconds=5) == "bars  1 of 10 parts  250 rows  50 rows/s  45.0 s left"
 
 
-def test_time_left_follows_the_parts_where_no_rows_are_expected():
+def test_time_left_follows_the_parts_if_no_rows_are_expected():
     progress = Progress("bars", quiet=True)
     progress.expect(parts=4)
     assert progress.line(seconds=5).endswith("? left, 5.0 s so far")
@@ -26,7 +26,7 @@ def test_time_left_follows_the_parts_where_no_rows_are_expected():
     assert progress.line(seconds=5).endswith("15.0 s left")
 
 
-def test_rows_that_are_all_there_do_not_end_the_time_while_parts_are_left():
+def test_time_left_remains_while_parts_are_left():
     progress = Progress("refine", quiet=True)
     progress.expect(rows=100)
     progress.add(rows=100)
@@ -36,7 +36,7 @@ def test_rows_that_are_all_there_do_not_end_the_time_while_parts_are_left():
     assert progress.line(seconds=5).endswith("5.0 s left")
 
 
-def test_a_terminal_has_one_line_which_is_wiped_away(eventually, monkeypatch):
+def test_a_terminal_has_one_line_which_is_cleared(eventually, monkeypatch):
     monkeypatch.setattr(progress_module, "TERMINAL_SECONDS", 0.001)
     to = Terminal()
     with Progress("bars", to=to) as progress:
@@ -62,7 +62,7 @@ def test_quiet_prints_nothing(monkeypatch):
     assert to.getvalue() == ""
 
 
-def test_a_reader_that_went_away_does_not_end_the_job(eventually, monkeypatch):
+def test_a_closed_output_does_not_end_the_job(eventually, monkeypatch):
     monkeypatch.setattr(progress_module, "LINE_SECONDS", 0.001)
     to = io.StringIO()
     to.close()
@@ -73,15 +73,15 @@ def test_a_reader_that_went_away_does_not_end_the_job(eventually, monkeypatch):
 
 
 class Stage:
-    """As Spark's status store tells of one."""
+    """A stage as in the status store of Spark."""
 
-    def __init__(self, number, rows, done, tasks):
-        self.stageId, self.outputRecords = (lambda: number), (lambda: rows)
+    def __init__(self, stage_id, rows, done, tasks):
+        self.stageId, self.outputRecords = (lambda: stage_id), (lambda: rows)
         self.numCompleteTasks, self.numTasks = (lambda: done), (lambda: tasks)
 
 
 class FakeSpark:
-    """A session whose stages a test says."""
+    """A session with stages set by a test."""
 
     def __init__(self):
         self.stages = []
@@ -103,7 +103,7 @@ class FakeSpark:
         return self.stages[i]
 
 
-def test_a_query_under_way_tells_its_rows_and_the_time_left_by_its_tasks():
+def test_a_running_query_shows_rows_and_time_left_by_its_tasks():
     progress, spark = Progress("bars", quiet=True), FakeSpark()
     progress.expect(parts=2)
     with progress.watching(spark, parts=2):

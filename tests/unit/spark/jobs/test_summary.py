@@ -1,11 +1,11 @@
-"""What a job says at its end."""
+"""The summary of a job."""
 
 import json
 
 from tapewire.spark.jobs import JobFinding, Summary
 
 
-def test_the_summary_fits_80_columns_but_for_paths():
+def test_the_summary_fits_80_columns_except_for_paths():
     counts = {f"records_of_kind_{i}": 10**9 for i in range(8)}
     text = str(Summary("refine", "a", "b", rows=10**12, bytes=10**15, seconds=90_000, done=5,
                        skipped=6, failed=7, counts=counts))  # fmt: skip
@@ -21,7 +21,7 @@ def test_many_findings_are_counted_and_not_all_shown():
     assert "and 10 more findings" in text
 
 
-def test_exit_codes_tell_findings_from_damage():
+def test_exit_codes_distinguish_findings_and_damage():
     assert Summary("j", "a", "b").exit_code == 0
     assert Summary("j", "a", "b", findings=[JobFinding("p", "late")]).exit_code == 1
     assert Summary("j", "a", "b", findings=[JobFinding("p", "x", "f", "damage")]).exit_code == 3
@@ -36,7 +36,7 @@ def test_the_dictionary_is_json_with_everything_in_it():
 
 
 def test_findings_fit_a_terminal_and_paths_are_not_broken():
-    where = "/a/long/way/" + "folder/" * 12
+    where = "/a/long/way/" + "directory/" * 8
     what = "the shortest way of one hour is 300 ms longer than that of another hour of the day"
     summary = Summary(
         "quality", "a", "b", findings=[JobFinding("venue/SYM/2024-01-01", what, where)]

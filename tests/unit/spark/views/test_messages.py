@@ -144,7 +144,7 @@ def test_an_unknown_message_is_reported(tmp):
 
 def test_a_record_that_is_not_the_message_raises(tmp):
     write(tmp / "q", defined(n=tw.i64)(1), (0x2001, b"short"))
-    with pytest.raises(tw.CorruptRecord, match="not the message it says it is: queue=q, seq=1"):
+    with pytest.raises(tw.CorruptRecord, match="not a message of its type: queue=q, seq=1"):
         table(tmp / "q", view="messages", type="Fill")
 
 

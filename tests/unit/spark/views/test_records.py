@@ -80,7 +80,7 @@ def test_the_largest_sequence_number_that_fits_is_read(tmp):
 
 def test_a_sequence_number_that_does_not_fit_raises(tmp):
     queue = one_queue(tmp, [b"a", b"b"], first_seq=2**63 - 1)
-    with pytest.raises(tw.InvalidMessage, match=rf"seq={2**63}, queue=q; leave the column out"):
+    with pytest.raises(tw.InvalidMessage, match=rf"seq={2**63}, queue=q; leave the column seq out"):
         table(queue)
 
 

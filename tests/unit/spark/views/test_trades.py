@@ -143,7 +143,7 @@ def test_the_path_of_a_log_does_not_name_another_instrument(tmp):
 def test_a_record_with_an_invalid_size_raises(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         writer.append(market.TRADE_TICK, b"short")
-    with pytest.raises(tw.CorruptRecord, match="not the message it says it is: queue=q, seq=0"):
+    with pytest.raises(tw.CorruptRecord, match="not a message of its type: queue=q, seq=0"):
         table(tmp / "q", view="trades")
     assert len(table(tmp / "q", view="trades", on_damage="skip")) == 0
 
