@@ -1,6 +1,6 @@
 """How a router finds strategies: it looks, it is told by the kernel, and it looks again.
 
-The file system is the truth. inotify only says where to look at once; whatever it loses (its queue
+The filesystem is the truth. inotify only says where to look at once; whatever it loses (its queue
 overflows, its watches run out, the folder lies on a mount that has none) the next rescan finds.
 """
 
@@ -49,7 +49,7 @@ class Removed:
 class _Identity:
     """What tells one readiness from the next.
 
-    File systems give a deleted folder's number to the next one, and their clocks stand still for
+    Filesystems give a deleted folder's number to the next one, and their clocks stand still for
     milliseconds. The number of a watch, which ends with its folder, is not given again.
     """
 
