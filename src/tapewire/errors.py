@@ -104,7 +104,7 @@ class StorageError(TapewireError, OSError):
 
 
 class DiskFull(StorageError):
-    """The file system is full. Nothing was partly written; retry once there is space."""
+    """The filesystem is full. Nothing was partly written; retry once there is space."""
 
 
 class PayloadTooLarge(TapewireError, ValueError):

@@ -1,4 +1,4 @@
-"""Lines of JSON that carry their own checksum, for small files that outlive crashes."""
+"""Lines of JSON with a checksum, for small files that must survive crashes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tapewire.protocol.json_file import decode
 
 __all__ = ["MAX_LINE_BYTES", "seal", "unseal"]
 
-MAX_LINE_BYTES = 16384  # a gap's five texts, each character escaped, are below it
+MAX_LINE_BYTES = 16384  # more than a gap whose five texts are completely escaped
 _HEAD = b'{"crc":"'
 _END = b'",'
 
 
 def seal(table: dict[str, Any]) -> bytes:
-    r"""The table as a line of JSON whose first member, `crc`, is over the rest.
+    r"""Encode a dict as a line of JSON whose first member, `crc`, is the checksum of the rest.
 
     Example:
         >>> seal({"v": 1})
@@ -27,7 +27,7 @@ def seal(table: dict[str, Any]) -> bytes:
 
 
 def unseal(line: bytes) -> dict[str, Any]:
-    """The table of a line, without `crc`; ValueError says what is wrong with it.
+    """Decode a line to a dict without `crc`; ValueError says what is invalid.
 
     Example:
         >>> unseal(b'{"crc":"00000000","v":1}')
@@ -37,13 +37,13 @@ def unseal(line: bytes) -> dict[str, Any]:
     line = line.removesuffix(b"\n")
     start = len(_HEAD)
     if len(line) > MAX_LINE_BYTES:
-        raise ValueError(f"longer than a line can be: max={MAX_LINE_BYTES} bytes")
+        raise ValueError(f"line too long: max={MAX_LINE_BYTES} bytes")
     if line[:start] != _HEAD or line[start + 8 : start + 10] != _END:
-        raise ValueError('does not begin with its checksum, {"crc":"…"')
+        raise ValueError('does not start with a checksum, {"crc":"…"')
     body = b"{" + line[start + 10 :]
     if b"%08x" % zlib.crc32(body) != line[start : start + 8]:
         raise ValueError("does not match its checksum")
-    # From here on the line is as somebody wrote it, who may still not have been us.
+    # The checksum is valid, but another program may have written the line.
     table = decode(body)
     if not isinstance(table, dict):
         raise ValueError("not a JSON object")

@@ -1,7 +1,7 @@
-"""Books that keep the venue's own strings, for the checksums that OKX and Bitget send.
+"""Books that keep the text of the levels, for the checksums that OKX and Bitget send.
 
-The checksum is a CRC-32 over the best 25 levels of both sides as the venue wrote them: "3366.10" is
-not "3366.1". A book of numbers cannot answer that, so this one stands beside it while importing.
+The checksum is a CRC-32 over the best 25 levels of both sides as the venue wrote them: "3366.10"
+and "3366.1" differ. A book of integers does not have this text, so an import uses both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CHECKED_LEVELS = 25
 
 
 class TextBook:
-    """The levels of one instrument, as text, in the order of their prices.
+    """The levels of one instrument as text, sorted by price.
 
     Example:
         >>> book = TextBook()
@@ -36,7 +36,7 @@ class TextBook:
         return f"TextBook({len(self._bids.prices)} bids, {len(self._asks.prices)} asks)"
 
     def clear(self) -> None:
-        """Forget everything: a snapshot follows."""
+        """Remove all levels, before a snapshot."""
         self._bids, self._asks = _Side(), _Side()
 
     def apply(
@@ -47,18 +47,18 @@ class TextBook:
         prices: Sequence[int],
         sizes: Sequence[int],
     ) -> None:
-        """Put levels in place, or take them away where the size is 0.
+        """Set levels; a size of 0 removes a level.
 
         Args:
             side: "bid" or "ask".
-            levels: Price and size as the venue wrote them; more in a level is passed over.
-            prices: The same prices as numbers, by which levels are found.
-            sizes: The same sizes as numbers.
+            levels: Price and size as the venue wrote them; further items are ignored.
+            prices: The same prices as integers, which identify the levels.
+            sizes: The same sizes as integers.
         """
         (self._bids if side == "bid" else self._asks).apply(levels, prices, sizes)
 
     def text(self) -> str:
-        """What the checksum is of: bid and ask in turn, price and size, joined by colons."""
+        """Return the text of the checksum: alternating bids and asks, each ``price:size``."""
         bids = self._bids.best(from_top=True)
         asks = self._asks.best(from_top=False)
         both = min(len(bids), len(asks))
@@ -66,11 +66,11 @@ class TextBook:
         return ":".join(parts + bids[both:] + asks[both:])
 
     def checksum(self) -> int:
-        """CRC-32 (IEEE) of `text`, unsigned."""
+        """Return the CRC-32 (IEEE) of `text`, unsigned."""
         return zlib.crc32(self.text().encode())
 
     def matches(self, checksum: int) -> bool:
-        """Whether the venue's checksum, which it sends as a signed number, is this book's."""
+        """Whether the venue's checksum, a signed number, is that of this book."""
         return checksum & 0xFFFFFFFF == self.checksum()
 
 
@@ -78,7 +78,7 @@ class _Side:
     __slots__ = ("prices", "texts")
 
     def __init__(self) -> None:
-        self.prices: list[int] = []  # rising
+        self.prices: list[int] = []  # sorted
         self.texts: dict[int, str] = {}
 
     def apply(

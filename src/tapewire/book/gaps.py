@@ -1,6 +1,6 @@
-"""The gap ledger: `gaps.jsonl` beside a log, one checked line for everything that was missing.
+"""The gap ledger: `gaps.jsonl` in the directory of a log, with one checked line for each gap.
 
-The bytes are in docs/formats/gaps.md.
+docs/formats/gaps.md describes the bytes.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _NUMBERS = {"first": 2**64, "last": 2**64, "seq": 2**64, "timestamp_ns": 2**63}
 
 @dataclass(frozen=True)
 class Gap:
-    """Something that should have been there and was not, and what was done about it.
+    """Missing or invalid data in a log, and how it was handled.
 
     Attributes:
-        kind: "venue": the venue's own numbers leave some out. "record": the tape lacks records, or
-            they are damaged. "checksum": the book did not match the venue's checksum.
-            "parse": a message could not be read.
-        venue: Of the instrument; "" where the gap is of the whole log.
-        symbol: Of the instrument; "" likewise.
-        stream: Which stream of it, for example "book".
-        first: First number that is missing: the venue's, or a record's of the log.
-        last: Last number that is missing.
-        seq: Number of the record of the log at which it was seen.
+        kind: "venue": update ids of the venue are missing. "record": records of the log are
+            missing or damaged. "checksum": the book did not match the venue's checksum.
+            "parse": a message could not be parsed.
+        venue: Venue of the instrument; "" if the gap is in the complete log.
+        symbol: Symbol of the instrument; "" likewise.
+        stream: The stream, for example "book".
+        first: First missing number: an update id of the venue, or a sequence number of the log.
+        last: Last missing number.
+        seq: Sequence number of the record at which the gap was found.
         timestamp_ns: Time of that record.
-        cause: Why, in a few words.
-        action: What was done: for example "untrusted", then "resynced". May be told again later.
+        cause: The cause, in a few words.
+        action: How it was handled: for example "untrusted", later "resynced".
 
     Example:
         >>> Gap("venue", "binance", "BTCUSDT", "book", 11, 14, seq=7, timestamp_ns=1).missing
@@ -65,13 +65,13 @@ class Gap:
     action: str = ""
 
     def __post_init__(self) -> None:
-        wrong = _what_is_wrong(asdict(self))
-        if wrong:
-            raise InvalidOption(f"not a gap: {wrong}")
+        error = _first_error(asdict(self))
+        if error:
+            raise InvalidOption(f"invalid gap: {error}")
 
     @property
     def key(self) -> tuple[str, str, str, str, int, int, int]:
-        """What tells one gap from another: all but its time, cause and action."""
+        """The identity of the gap: all but its time, cause and action."""
         return (
             self.kind,
             self.venue,
@@ -84,12 +84,12 @@ class Gap:
 
     @property
     def missing(self) -> int:
-        """How many numbers are missing."""
+        """Count of missing numbers."""
         return self.last - self.first + 1
 
 
 class DamagedLine(NamedTuple):
-    """A line of the ledger that cannot be believed."""
+    """A damaged line of the ledger."""
 
     line: int
     why: str
@@ -97,12 +97,12 @@ class DamagedLine(NamedTuple):
 
 @dataclass
 class LedgerScan:
-    """What a ledger holds: the gaps, and the lines that are damaged.
+    """The content of a ledger: the gaps and the damaged lines.
 
     Attributes:
-        gaps: Each gap once, in the order in which they were first told, with its latest action.
+        gaps: The gaps in the order in which they were first added, each with its latest action.
         damaged: The first damaged lines, at most 1,000.
-        damaged_count: How many there are in all.
+        damaged_count: Total count of damaged lines.
     """
 
     gaps: list[Gap] = field(default_factory=list)
@@ -111,10 +111,10 @@ class LedgerScan:
 
 
 class GapLedger:
-    """The gaps of the log in `folder`, kept in `gaps.jsonl` there.
+    """The gaps of a log, stored in `gaps.jsonl` in its directory.
 
-    Lines are only ever added, each with its own checksum. Many processes may add: each looks at
-    what the others wrote. Nothing is made before the first `add`.
+    Lines are only appended, each with a checksum. Several processes may add gaps: each first reads
+    the lines of the others. The file is created by the first `add`.
 
     Example:
         >>> ledger = GapLedger(tmp)
@@ -128,38 +128,38 @@ class GapLedger:
         [(11, 14, 'resynced')]
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.path = Path(folder) / FILE_NAME
-        self._fold = _Fold()
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.path = Path(directory) / FILE_NAME
+        self._state = _ReadState()
 
     def add(self, *gaps: Gap) -> int:
-        """Write down what the ledger does not hold yet; synced to disk when this returns.
+        """Append gaps that the ledger does not have; they are on disk when this returns.
 
-        A gap that is there with the same cause and action is not written again; with another cause
-        or action, the new line counts.
+        A gap that is present with the same cause and action is not written again. With another
+        cause or action it is, and the last line is valid.
 
         Returns:
-            How many lines were written.
+            The number of lines written.
 
         Raises:
-            CorruptMetadata: `gaps.jsonl` is a link or no file.
+            CorruptMetadata: `gaps.jsonl` is a link or not a regular file.
             ConcurrentUse: Another process has been writing it for 10 seconds.
         """
         if not gaps:
             return 0
         created = not self.path.exists()
         with contextlib.closing(_open(self.path, write=True)) as file, _locked(file, self.path):
-            if not self._fold.goes_on_in(file):
-                self._fold = _Fold()  # somebody put another file in its place
-            self._fold.read_on(file)
-            lines = [_render(gap) for gap in gaps if self._fold.take(gap)]
+            if not self._state.continues_in(file):
+                self._state = _ReadState()  # the file was replaced
+            self._state.read(file)
+            lines = [_render(gap) for gap in gaps if self._state.add(gap)]
             if lines:
                 self._append(file, b"".join(lines), created)
             return len(lines)
 
     def _append(self, file: BinaryIO, text: bytes, created: bool) -> None:
         size = os.fstat(file.fileno()).st_size
-        # A line without an end is what a killed writer left: it stays, as a damaged line.
+        # A killed writer may have left an incomplete line: it remains as a damaged line.
         torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
         text = b"\n" + text if torn else text
         try:
@@ -167,43 +167,43 @@ class GapLedger:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(self.path))
             os.fsync(file.fileno())
         except BaseException:
-            self._fold = _Fold()  # what it took is not on disk
+            self._state = _ReadState()  # its gaps are not on disk
             os.ftruncate(file.fileno(), size)
             raise
-        self._fold.read_on(file)
+        self._state.read(file)
         if created:
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(folder)
+                os.fsync(directory)
             finally:
-                os.close(folder)
+                os.close(directory)
 
     def read(self) -> list[Gap]:
-        """The gaps, each once; damaged lines are passed over (`scan` tells of them)."""
+        """Return the gaps without duplicates; damaged lines are skipped (see `scan`)."""
         return self.scan().gaps
 
     def scan(self) -> LedgerScan:
-        """The gaps and the damaged lines. A ledger that is not there is empty.
+        """Return the gaps and the damaged lines; both are empty if there is no ledger.
 
         Raises:
-            CorruptMetadata: `gaps.jsonl` is a link or no file.
+            CorruptMetadata: `gaps.jsonl` is a link or not a regular file.
         """
-        fold = _Fold()
+        state = _ReadState()
         try:
             with contextlib.closing(_open(self.path, write=False)) as file:
-                fold.read_on(file)
+                state.read(file)
         except (FileNotFoundError, NotADirectoryError):
             return LedgerScan()
-        if fold.tail:
-            fold.damage("the line has no end: its writer was killed, or is at it")
-        return LedgerScan(list(fold.gaps.values()), fold.damaged, fold.damaged_count)
+        if state.tail:
+            state.add_damaged("incomplete line: its writer was killed or is still writing")
+        return LedgerScan(list(state.gaps.values()), state.damaged, state.damaged_count)
 
     def __repr__(self) -> str:
         return f"<GapLedger {os.fspath(self.path)!r}>"
 
 
-class _Fold:
-    """What a reading of the file has come to."""
+class _ReadState:
+    """The content of the file up to an offset."""
 
     def __init__(self) -> None:
         self.gaps: dict[tuple[Any, ...], Gap] = {}
@@ -211,21 +211,21 @@ class _Fold:
         self.damaged_count = 0
         self.lines = 0
         self.offset = 0
-        self.tail = b""  # a last line without an end
+        self.tail = b""  # an incomplete last line
         self.inode = 0
 
-    def goes_on_in(self, file: BinaryIO) -> bool:
-        """Whether this is the file that was read, and it has only grown."""
+    def continues_in(self, file: BinaryIO) -> bool:
+        """Whether this is the file that was read, and it has not become shorter."""
         status = os.fstat(file.fileno())
         return self.inode in (0, status.st_ino) and status.st_size >= self.offset
 
-    def read_on(self, file: BinaryIO) -> None:
-        """Take in what the file has beyond what was read."""
+    def read(self, file: BinaryIO) -> None:
+        """Read the lines after the offset."""
         self.inode = os.fstat(file.fileno()).st_ino
         file.seek(self.offset)
         self.tail = b""
-        for line, whole in _lines(file):
-            if not whole:
+        for line, complete in _lines(file):
+            if not complete:
                 self.tail = line
                 return
             self.offset = file.tell()
@@ -233,26 +233,26 @@ class _Fold:
             try:
                 gap = _parse(line)
             except ValueError as error:
-                self.damage(str(error))
+                self.add_damaged(str(error))
             else:
                 self.gaps[gap.key] = gap
 
-    def take(self, gap: Gap) -> bool:
-        """Whether this is news."""
-        there = self.gaps.get(gap.key)
-        if there is not None and (there.cause, there.action) == (gap.cause, gap.action):
+    def add(self, gap: Gap) -> bool:
+        """Add a gap; return whether it is new or changed."""
+        known = self.gaps.get(gap.key)
+        if known is not None and (known.cause, known.action) == (gap.cause, gap.action):
             return False
         self.gaps[gap.key] = gap
         return True
 
-    def damage(self, why: str) -> None:
+    def add_damaged(self, why: str) -> None:
         self.damaged_count += 1
         if len(self.damaged) < MAX_DAMAGED_SHOWN:
             self.damaged.append(DamagedLine(self.lines + bool(self.tail), why))
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
-    """Each line without its end, and whether it has one; of a line too long, what shows that."""
+    """Iterate over ``(line, complete)``; a line that is too long is cut after the limit."""
     while line := file.readline(MAX_LINE_BYTES + 1):
         piece = line
         while not piece.endswith(b"\n"):
@@ -268,23 +268,23 @@ def _render(gap: Gap) -> bytes:
 
 
 def _parse(line: bytes) -> Gap:
-    """The gap of a line; ValueError says what is wrong with it."""
+    """Parse a line; ValueError says what is invalid."""
     table = unseal(line)
     version = table.pop("v", None)
     if isinstance(version, int) and version > VERSION:
         raise ValueError(f"a later release wrote it: v={version}, known={VERSION}")
     if version != VERSION:
         raise ValueError(f"no such version: v={version!r:.40}")
-    wrong = _what_is_wrong(table)
-    if wrong:
-        raise ValueError(wrong)
+    error = _first_error(table)
+    if error:
+        raise ValueError(error)
     return Gap(**table)
 
 
 _NAMES = [each.name for each in fields(Gap)]
 
 
-def _what_is_wrong(table: dict[str, Any]) -> str | None:
+def _first_error(table: dict[str, Any]) -> str | None:
     if sorted(table) != sorted(_NAMES):
         return f"the members must be {', '.join(_NAMES)}"
     if table["kind"] not in KINDS:
@@ -292,7 +292,7 @@ def _what_is_wrong(table: dict[str, Any]) -> str | None:
     for name in _TEXTS:
         text = table[name]
         if not isinstance(text, str) or len(text) > _TEXT_MAX:
-            return f"{name} must be text of at most {_TEXT_MAX} characters: {name}={text!r:.40}"
+            return f"{name} must be a str of at most {_TEXT_MAX} characters: {name}={text!r:.40}"
     for name, limit in _NUMBERS.items():
         number = table[name]
         if type(number) is not int or not 0 <= number < limit:
@@ -303,14 +303,14 @@ def _what_is_wrong(table: dict[str, Any]) -> str | None:
 
 
 def _open(path: Path, *, write: bool) -> BinaryIO:
-    # Not blocking: a pipe put in its place must not hang us.
+    # Non-blocking, so that opening a FIFO does not hang.
     flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     flags |= os.O_RDWR | os.O_APPEND | os.O_CREAT if write else os.O_RDONLY
     try:
         fd = os.open(path, flags, 0o600)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise CorruptMetadata("a link is not followed", path=os.fspath(path)) from None
+            raise CorruptMetadata("links are not followed", path=os.fspath(path)) from None
         if error.errno == errno.EISDIR:
             raise CorruptMetadata("not a regular file", path=os.fspath(path)) from None
         raise
@@ -322,10 +322,10 @@ def _open(path: Path, *, write: bool) -> BinaryIO:
 
 @contextlib.contextmanager
 def _locked(file: BinaryIO, path: Path) -> Iterator[None]:
-    """Nobody else adds meanwhile. The ledger's own lock: the log's writer never waits for it."""
+    """Hold the lock of the ledger, which is independent of the lock of the log's writer."""
     if not take_lock(file.fileno(), LOCK_SECONDS):
         raise ConcurrentUse(
             f"another process has been writing the ledger for {LOCK_SECONDS} s",
             path=os.fspath(path),
         )
-    yield  # closing the file gives the lock back
+    yield  # closing the file releases the lock

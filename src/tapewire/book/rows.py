@@ -1,4 +1,4 @@
-"""What a book shows as structured arrays."""
+"""The structured arrays of books: dtypes and conversion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NATIVE = np.dtype(  # tapewire::book::LevelRow
 
 
 def levels_array(native: Any, with_orders: bool) -> Rows:
-    """The core's rows as an array of their own, without what the book does not know."""
+    """Copy the core's rows to an array with the columns that the book has."""
     rows = np.frombuffer(native, _NATIVE)
     made = np.empty(len(rows), L3_LEVEL_DTYPE if with_orders else LEVEL_DTYPE)
     for name in made.dtype.names or ():

@@ -1,4 +1,4 @@
-"""A book for people: one line, and a small ladder for notebooks."""
+"""A book as text for people: one line, and a small ladder for notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ASK_COLOUR, _BID_COLOUR = "#c0392b", "#1e8449"
 
 
 def summary(book: Book) -> str:
-    """What `repr` says."""
+    """Return the `repr` of a book."""
 
     def best(level: Level | None) -> str:
         if level is None:
@@ -36,9 +36,9 @@ def summary(book: Book) -> str:
 
 
 def ladder_html(book: Book) -> str:
-    """The summary, and a table of the best levels: asks above bids, each with a bar for its size.
+    """Return the summary and a table of the best levels: asks above bids, with bars for the sizes.
 
-    The summary is no caption of the table: that would be broken to the table's width.
+    The summary is not a caption, which would be wrapped to the width of the table.
     """
     asks, bids = book.asks(_LADDER_LEVELS)[::-1], book.bids(_LADDER_LEVELS)
     most = max([1, *asks["size"].tolist(), *bids["size"].tolist()])

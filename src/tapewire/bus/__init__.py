@@ -1,9 +1,10 @@
-"""The bus: how processes on one host find, join and watch each other, by files alone.
+"""The bus: processes on one host find and watch each other through files.
 
-No server, no registry, no thread: everything here looks when it is asked to.
+There is no server, no registry and no thread: all calls poll.
 """
 
 from tapewire.bus._native import FanInReader, SourceCounts
+from tapewire.bus.cpu_affinity import pin_to_core
 from tapewire.bus.discovery import Added, Removed, RouterDiscovery
 from tapewire.bus.feeds import Feed, MissingFeeds, load_feeds
 from tapewire.bus.handover import Handover
@@ -24,7 +25,6 @@ from tapewire.bus.markers import (
     read_lease,
     write_lease,
 )
-from tapewire.bus.pinning import pin_to_core
 from tapewire.bus.registration import ReaderRegistration
 from tapewire.bus.subscription import Connected, Disconnected, SubscriberDiscovery, Waiting
 

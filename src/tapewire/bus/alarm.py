@@ -1,4 +1,4 @@
-"""What an ``async for`` over a discovery sleeps on."""
+"""The wait of an ``async for`` over a discovery."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["Alarm"]
 
 
 class Alarm:
-    """Wakes one task: when a descriptor is readable, after a time, or when rung for the end."""
+    """Wakes one task: when a descriptor is readable, after a time, or when closed."""
 
     def __init__(self) -> None:
         self._ring: Callable[[], None] | None = None
         self._over = False
 
     async def wait(self, descriptor: int | None, timeout: float) -> None:
-        """Until one of the three; nothing stays registered with the loop."""
+        """Wait for one of the three; unregister from the loop afterwards."""
         if self._over:
             return
         if self._ring is not None:
-            raise ConcurrentUse("another task iterates over this discovery already")
+            raise ConcurrentUse("another task is iterating over this discovery")
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
 
         def wake() -> None:
-            # Once: afterwards the number may be another descriptor's.
+            # Only once: afterwards the descriptor's number may be reused.
             if self._ring is wake:
                 self._ring = None
                 timer.cancel()
@@ -45,7 +45,7 @@ class Alarm:
             wake()
 
     def ring(self) -> None:
-        """End the wait under way before its descriptor is closed, and every later one."""
+        """End the current wait, before its descriptor is closed, and all later ones."""
         self._over = True
         if self._ring is not None:
             self._ring()

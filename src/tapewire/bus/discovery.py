@@ -1,7 +1,8 @@
-"""How a router finds strategies: it looks, it is told by the kernel, and it looks again.
+"""How a router finds strategies: by inotify events and by periodic rescans.
 
-The file system is the truth. inotify only says where to look at once; whatever it loses (its queue
-overflows, its watches run out, the folder lies on a mount that has none) the next rescan finds.
+The filesystem is authoritative. inotify only reports what to check immediately. If an event is lost
+(the event queue overflows, the limit of watches is reached, the directory is on a mount without
+inotify), the next rescan finds the change.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _log = logging.getLogger("tapewire.bus")
 
 @dataclass(frozen=True)
 class Added:
-    """A strategy is ready: open a reader on `orders_out`."""
+    """A strategy is ready: open a reader of `orders_out`."""
 
     strategy: str
     orders_out: Path
@@ -40,41 +41,41 @@ class Added:
 
 @dataclass(frozen=True)
 class Removed:
-    """A strategy took READY away, or its folder is gone: close the reader, which holds mappings."""
+    """READY or the directory of a strategy was removed: close the reader, which holds mappings."""
 
     strategy: str
 
 
 @dataclass(frozen=True)
 class _Identity:
-    """What tells one readiness from the next.
+    """Identifies one instance of a ready strategy.
 
-    File systems give a deleted folder's number to the next one, and their clocks stand still for
-    milliseconds. The number of a watch, which ends with its folder, is not given again.
+    Filesystems reuse the inode number of a deleted directory, and their clocks have a resolution of
+    milliseconds. A watch ends with its directory, and its number is not reused.
     """
 
-    folder: tuple[int, int]
+    directory: tuple[int, int]
     ready: tuple[int, int]
     watch: int | None
 
     def same(self, other: _Identity) -> bool:
         watches_differ = None not in (self.watch, other.watch) and self.watch != other.watch
-        return (self.folder, self.ready) == (other.folder, other.ready) and not watches_differ
+        return (self.directory, self.ready) == (other.directory, other.ready) and not watches_differ
 
 
 class RouterDiscovery:
-    """Which strategies are ready, as changes since the last `poll`.
+    """Reports which strategies are ready, as changes since the last `poll`.
 
-    A strategy is there when ``orders/queue/STRATEGY/orders_out/READY`` is, and all of these are
-    what they seem: folders and a file, no links. One that was replaced between two polls, or that
-    took READY away and set it again, is `Removed` and then `Added`.
+    A strategy is ready if ``orders/queue/STRATEGY/orders_out/READY`` exists, without links on the
+    way. If it was replaced between two polls, or removed READY and created it again, `Removed` and
+    then `Added` are reported.
 
-    `poll` never blocks, and there is no thread: call it every now and then, or when `fileno()` is
+    `poll` never blocks, and there is no thread: call it periodically, or when `fileno()` is
     readable and at the latest after `rescan_in` seconds, or use ``async for``.
 
     Args:
         orders: `Layout.orders`.
-        rescan: Look at everything again after so many seconds.
+        rescan: Seconds between two complete scans.
 
     Example:
         >>> import tapewire as tw
@@ -100,33 +101,33 @@ class RouterDiscovery:
         self.closed = False
         self._pid = os.getpid()
         self._ready: dict[str, _Identity] = {}
-        self._untold: deque[Added | Removed] = deque()  # found for an ``async for``, not yet taken
+        self._pending: deque[Added | Removed] = deque()  # for ``async for``, not yet yielded
         self._due = time.monotonic()
         self._alarm = Alarm()
         self._watches = StrategyWatches()
 
     @property
     def strategies(self) -> list[str]:
-        """Those that were reported as added and not as removed, sorted."""
+        """The strategies reported as added and not as removed, sorted."""
         return sorted(self._ready)
 
     @property
     def watching(self) -> bool:
-        """Whether the kernel tells of changes; False: its limits are reached, only rescans find."""
+        """Whether inotify watches everything; False: its limits are reached, so only rescans do."""
         return self._watches.complete
 
     @property
     def rescan_in(self) -> float:
-        """Seconds until `poll` looks at everything again: the timeout for an event loop."""
+        """Seconds until `poll` rescans: the timeout for an event loop."""
         return max(0.0, self._due - time.monotonic())
 
     def poll(self) -> list[Added | Removed]:
-        """What changed since the last call; never blocks."""
+        """Return the changes since the last call; never block."""
         if self.closed:
             raise ClosedHandle("the discovery is closed", path=os.fspath(self.orders.root))
         if self._pid != os.getpid():
             raise ForkedHandle(
-                "the discovery was opened before fork, in the parent",
+                "the discovery was opened by the parent process, before fork",
                 path=os.fspath(self.orders.root),
                 hint="open one in the child",
             )
@@ -135,38 +136,38 @@ class RouterDiscovery:
         if changed is None or now >= self._due:
             self._due = now + self.rescan
             changed = self._scan()
-        events: list[Added | Removed] = [*self._untold]
-        self._untold.clear()
+        events: list[Added | Removed] = [*self._pending]
+        self._pending.clear()
         if changed:
             parent = os.fspath(self.orders.folder)
             for strategy in sorted(changed):
-                self._look_at(strategy, f"{parent}/{strategy}", events)
+                self._check(strategy, f"{parent}/{strategy}", events)
         return events
 
     def fileno(self) -> int:
-        """A descriptor that is readable when `poll` has something to look at.
+        """Return a descriptor that is readable when `poll` may have changes.
 
         Raises:
-            OSError: The kernel gave no inotify instance; poll by a timer.
+            OSError: There is no inotify instance; poll with a timer.
         """
         descriptor = self._watches.descriptor
         if descriptor is None:
-            raise OSError(errno.EMFILE, "the kernel gave no inotify instance: poll by a timer")
+            raise OSError(errno.EMFILE, "no inotify instance is available: poll with a timer")
         return descriptor
 
     async def __aiter__(self) -> AsyncGenerator[Added | Removed, None]:
-        """Events as they come; ends when the discovery is closed, by the loop's own thread.
+        """Yield changes; end when the discovery is closed, in the thread of the event loop.
 
-        Whoever leaves the loop loses nothing: what is left comes with the next loop or `poll`.
+        No change is lost if the loop is left: the next loop or `poll` returns the rest.
         """
         while not self.closed:
-            self._untold.extend(self.poll())
-            while self._untold and not self.closed:
-                yield self._untold.popleft()
+            self._pending.extend(self.poll())
+            while self._pending and not self.closed:
+                yield self._pending.popleft()
             await self._alarm.wait(self._watches.descriptor, self.rescan_in)
 
     def close(self) -> None:
-        """Give up the watches. Closing twice is fine."""
+        """Remove the watches. A second call has no effect."""
         self.closed = True
         self._alarm.ring()
         self._watches.close()
@@ -182,17 +183,17 @@ class RouterDiscovery:
         return f"<RouterDiscovery {os.fspath(self.orders.root)!r} {state}>"
 
     def _scan(self) -> set[str]:
-        """Everybody to look at: who is in the folder now, who was ready, and who is watched."""
-        folder = self.orders.folder
-        self._watches.watch_all(folder)
-        return self._ready.keys() | self._watches.strategies() | set(directories_below(folder))
+        """Return all strategies to check: those that exist, were ready, or are watched."""
+        directory = self.orders.folder
+        self._watches.watch_all(directory)
+        return self._ready.keys() | self._watches.strategies() | set(directories_below(directory))
 
-    def _look_at(self, strategy: str, folder: str, events: list[Added | Removed]) -> None:
-        # Paths are text here: a rescan looks at every strategy, and a Path costs more than a look.
-        orders_out = f"{folder}/{ORDERS_OUT}"
-        # Watched before it is looked at: what comes in between is told by the next poll.
-        watch = self._watches.watch_strategy(strategy, folder)
-        found = _identity(folder, orders_out, watch)
+    def _check(self, strategy: str, directory: str, events: list[Added | Removed]) -> None:
+        # Paths are text: a rescan checks every strategy, and a Path costs more than the check.
+        orders_out = f"{directory}/{ORDERS_OUT}"
+        # Watched before it is checked: the next poll reports a change in between.
+        watch = self._watches.watch_strategy(strategy, directory)
+        found = _identity(directory, orders_out, watch)
         known = self._ready.pop(strategy, None)
         if found is not None:
             self._ready[strategy] = found
@@ -204,17 +205,17 @@ class RouterDiscovery:
             events.append(Added(strategy, Path(orders_out)))
 
 
-def _identity(folder: str, orders_out: str, watch: int | None) -> _Identity | None:
-    """None when the strategy is not ready, or is not what it should be."""
+def _identity(directory: str, orders_out: str, watch: int | None) -> _Identity | None:
+    """Return None if the strategy is not ready, or there is a link or another file type."""
     try:
-        if not stat.S_ISDIR(os.lstat(folder).st_mode):
+        if not stat.S_ISDIR(os.lstat(directory).st_mode):
             return None
         queue = os.lstat(orders_out)
         ready = os.lstat(f"{orders_out}/{READY}")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:  # of another user, links in a circle: no harm to the others
-        _log.warning("a strategy that cannot be looked at is passed over: %s", error)
+    except OSError as error:  # of another user, or a cycle of links: does not affect the others
+        _log.warning("cannot check a strategy, skipped: %s", error)
         return None
     if not stat.S_ISDIR(queue.st_mode) or not stat.S_ISREG(ready.st_mode):
         return None

@@ -1,4 +1,4 @@
-"""Feeds from a file: what a router must find at its start, or not start at all.
+"""Feeds from a file: the queues that a router requires at its start.
 
 ```toml
 [[feed]]
@@ -6,8 +6,8 @@ venue = "binance_spot"
 
 [[feed]]
 venue = "cme"
-path = "/mnt/colo/cme/queue"    # elsewhere than streams/raw/VENUE/queue of the bus
-required = false                # may come later
+path = "/mnt/colo/cme/queue"    # instead of streams/raw/VENUE/queue of the bus
+required = false                # may be missing
 ```
 """
 
@@ -34,10 +34,10 @@ class Feed:
     """A feed of the configuration.
 
     Attributes:
-        venue: Its name.
-        path: The folder of its queue.
-        required: Whether the router may not start without it.
-        present: Whether there was a queue when the configuration was loaded.
+        venue: Name of the venue.
+        path: Directory of its queue.
+        required: Whether the router needs it to start.
+        present: Whether the queue existed when the configuration was loaded.
     """
 
     venue: str
@@ -57,10 +57,10 @@ class MissingFeeds(TapewireError, FileNotFoundError):
 
 
 def load_feeds(file: str | os.PathLike[str], layout: Layout) -> list[Feed]:
-    r"""The feeds that a TOML file names, in its order; every required one has a queue.
+    r"""Load the feeds of a TOML file, in its order, and check that required ones have a queue.
 
-    `path`, where given, is taken from the folder of the file. One error names all feeds that are
-    missing, where each was looked for, and what to do.
+    A relative `path` is relative to the directory of the file. One error names all missing feeds,
+    their paths, and what to do.
 
     Example:
         >>> import tapewire as tw
@@ -73,8 +73,8 @@ def load_feeds(file: str | os.PathLike[str], layout: Layout) -> list[Feed]:
 
     Raises:
         MissingFeeds: Required feeds have no queue.
-        InvalidOption: The file is not what it should be.
-        FileNotFoundError: There is no such file.
+        InvalidOption: The content of the file is invalid.
+        FileNotFoundError: The file does not exist.
     """
     where = os.fspath(file)
     table = load_toml(file)
@@ -82,10 +82,10 @@ def load_feeds(file: str | os.PathLike[str], layout: Layout) -> list[Feed]:
         _known_keys("the file", table, {"feed"})
         entries = table.get("feed")
         if not isinstance(entries, list) or not entries:
-            raise InvalidOption("no feed", hint='name each feed: [[feed]], then venue = "…"')
+            raise InvalidOption("the file has no feed", hint='add [[feed]] with venue = "…"')
         directory, raw = Path(where).parent, layout.streams.raw_paths()
         feeds = [_feed(n, entry, directory, raw) for n, entry in enumerate(entries, 1)]
-        _no_venue_twice(feeds)
+        _check_unique_venues(feeds)
     except InvalidOption as error:
         error.path = where
         raise
@@ -107,7 +107,7 @@ def _feed(number: int, entry: Any, directory: Path, raw: Callable[[str], Path]) 
     if venue is None:
         raise InvalidOption(f"{which} has no venue", hint='add venue = "…"')
     if path is not None and (not isinstance(path, str) or not path or "\0" in path):
-        raise InvalidOption(f"{which}: path must be the text of a path: path={path!r}")
+        raise InvalidOption(f"{which}: path must be a non-empty string: path={path!r}")
     if not isinstance(required, bool):
         raise InvalidOption(f"{which}: required must be true or false: required={required!r}")
     try:
@@ -126,11 +126,11 @@ def _known_keys(where: str, table: dict[str, Any], known: set[str]) -> None:
             )
 
 
-def _no_venue_twice(feeds: list[Feed]) -> None:
+def _check_unique_venues(feeds: list[Feed]) -> None:
     seen: set[str] = set()
     for feed in feeds:
         if feed.venue in seen:
-            raise InvalidOption(f"a venue is named twice: venue={feed.venue!r}")
+            raise InvalidOption(f"duplicate venue: venue={feed.venue!r}")
         seen.add(feed.venue)
 
 
@@ -140,7 +140,7 @@ def _missing(missing: tuple[Feed, ...], where: str) -> MissingFeeds:
     error = MissingFeeds(
         f"{len(missing)} required {verb} no queue: {places}",
         path=where,
-        hint="start the feed first, correct its path, or say required = false",
+        hint="start the feed first, correct its path, or set required = false",
     )
     error.missing = missing
     return error

@@ -1,6 +1,6 @@
-"""The kernel's file notifications, non-blocking, over libc: Python has no module for them.
+"""Non-blocking inotify through libc, as Python has no module for it.
 
-Only what discovery needs: which of the watched folders changed, and that events were lost.
+Only what discovery needs: which of the watched directories changed, and whether events were lost.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ IN_Q_OVERFLOW = 0x4000
 IN_IGNORED = 0x8000
 IN_DONT_FOLLOW = 0x0200_0000
 
-# Names that come and go in a folder. Never IN_MODIFY: a queue is written through a mapping.
+# Entries added to or removed from a directory. Not IN_MODIFY: a queue is written by a mapping.
 NAMES = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO
-# That the file or folder itself goes; always told.
+# The file or directory itself is removed or renamed; always reported.
 ITSELF = IN_DELETE_SELF | IN_MOVE_SELF
 
-_HEADER = struct.Struct("=iIII")  # wd, mask, cookie, length of the name behind it
+_HEADER = struct.Struct("=iIII")  # wd, mask, cookie, length of the following name
 _READ_BYTES = 64 << 10
-_READS_MAX = 16  # a call: whoever makes files faster than we read keeps nobody here
+_READS_MAX = 16  # per call, so that a call ends while files are created faster than it reads
 
-# What the kernel says when the user's instances, watches or the process's descriptors are used up,
-# or when inotify is not there at all.
+# Errors when the user's instances, watches or the process's descriptors are used up, or when
+# inotify is not available.
 _LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM, errno.ENOSYS, errno.EPERM}
 
 
 class OutOfWatches(OSError):
-    """The kernel gives no more inotify instances or watches."""
+    """No more inotify instances or watches are available."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One change: in the folder of watch `wd`, to `name` ("" for the folder itself)."""
+    """One change: in the directory of watch `wd`, of `name` ("" for the directory itself)."""
 
     wd: int
     mask: int
@@ -56,20 +56,20 @@ class Event:
 class Inotify:
     """An inotify instance; `read` never blocks.
 
-    A forked child does not keep it: the two would take each other's events.
+    It is closed in a forked child, which would otherwise take events of the parent.
     """
 
-    _fd = -1  # until the kernel has given one
+    _fd = -1  # not open
 
     def __init__(self) -> None:
         self._fd = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
         _instances.add(self)
 
     def watch(self, path: str | os.PathLike[str], mask: int = NAMES) -> int | None:
-        """Watch a folder's names, or with ``mask=0`` only whether the file or folder itself goes.
+        """Watch the entries of a directory, or with ``mask=0`` only the removal of `path` itself.
 
-        Returns the number of the watch, or None when there is nothing at `path`. What is watched
-        already keeps its number and gets the new mask; what is made in its place has another.
+        Returns the number of the watch, or None if `path` does not exist. A path that is already
+        watched keeps its number and gets the new mask; a file created in its place gets another.
         """
         mask |= ITSELF | IN_DONT_FOLLOW
         try:
@@ -77,12 +77,12 @@ class Inotify:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.ELOOP):  # not ours to look into, or nowhere
+            if error.errno in (errno.EACCES, errno.ELOOP):  # no permission, or a cycle of links
                 return None
             raise
 
     def unwatch(self, wd: int) -> None:
-        """End a watch; one that ended with its folder is fine."""
+        """End a watch, if it has not ended with its directory."""
         try:
             _call("inotify_rm_watch", self._fd, wd)
         except OSError as error:
@@ -90,7 +90,7 @@ class Inotify:
                 raise
 
     def read(self) -> list[Event]:
-        """What happened since the last call, or the older part of it; empty when nothing did."""
+        """Return the events since the last call, oldest first; if there are many, a part."""
         events: list[Event] = []
         for _ in range(_READS_MAX):
             try:
@@ -106,11 +106,11 @@ class Inotify:
         return events
 
     def fileno(self) -> int:
-        """Readable while there are events."""
+        """Return the descriptor, which is readable while there are events."""
         return self._fd
 
     def close(self) -> None:
-        """Give it up, with all its watches."""
+        """Close the instance with all its watches."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

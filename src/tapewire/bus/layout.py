@@ -1,9 +1,9 @@
-"""Where everything lies: the folders of a bus and of an archive, from validated names.
+"""The directory layout of a bus and of an archive, from validated names.
 
 ```text
 ROOT/streams/raw/VENUE/queue                    a feed, all symbols of a venue
 ROOT/streams/clean/VENUE/SYMBOL/STREAM/queue    one stream of one symbol
-ROOT/orders/queue/STRATEGY/orders_out           strategy → router; READY and LEASE lie in here
+ROOT/orders/queue/STRATEGY/orders_out           strategy → router; contains READY and LEASE
 ROOT/orders/queue/STRATEGY/orders_in            router → strategy
 ```
 """
@@ -29,18 +29,18 @@ __all__ = [
 ]
 
 
-# What jobs and the sink of Spark keep beside the logs: marks, manifests, what is not published yet.
-# Spark takes nothing in it for data.
+# Files of Spark jobs and the Spark sink beside the logs: marks, manifests, unpublished logs. Spark
+# ignores directories whose name starts with an underscore.
 CONTROL = "_tapewire"
-DECIDED = f"{CONTROL}/batches/*/*.decided.json"  # batches that are still to be published
+DECIDED = f"{CONTROL}/batches/*/*.decided.json"  # batches that are not published yet
 ORDERS_OUT = "orders_out"
 ORDERS_IN = "orders_in"
 
 
 class Layout:
-    """The folders of a bus. Makes nothing: opening a publisher makes the queue's folder.
+    """The directories of a bus. Creates nothing: `open_publisher` creates the queue's directory.
 
-    Names are checked (`InvalidName`), and a link that leads out of `root` is refused.
+    Names are checked, and links that lead out of `root` are refused; both raise `InvalidName`.
 
     Example:
         >>> from tapewire import bus
@@ -67,25 +67,25 @@ class StreamsLayout:
     root: Path
 
     def raw(self, venue: str) -> Path:
-        """The queue of everything that a venue's feed receives."""
+        """Return the queue with everything that a venue's feed receives."""
         return path_below(self.root, "streams", "raw", check_name("venue", venue), "queue")
 
     def raw_paths(self) -> Callable[[str], Path]:
-        """`raw` for many venues: what their paths have in common is resolved once."""
+        """Return a function like `raw` that resolves the common part of the paths once."""
         paths = PathsBelow(self.root, "streams", "raw")
         return lambda venue: paths.path(check_name("venue", venue), "queue")
 
     def clean(self, venue: str, symbol: str, stream: str) -> Path:
-        """The queue of one stream ("book", "trades") of one symbol."""
+        """Return the queue of one stream ("book", "trades") of one symbol."""
         names = _names(venue=venue, symbol=symbol, stream=stream)
         return path_below(self.root, "streams", "clean", *names, "queue")
 
     def venues(self) -> list[str]:
-        """Venues that have a raw folder, sorted; whether a queue is in it is not asked."""
+        """Return the venues with a raw directory, sorted; it need not contain a queue."""
         return directories_below(path_below(self.root, "streams", "raw"))
 
     def clean_streams(self) -> list[tuple[str, str, str]]:
-        """``(venue, symbol, stream)`` of each clean folder, sorted."""
+        """Return ``(venue, symbol, stream)`` of each clean directory, sorted."""
         clean = path_below(self.root, "streams", "clean")
         return [
             (venue, symbol, stream)
@@ -101,7 +101,7 @@ class StrategyEndpoints:
 
     Attributes:
         strategy: The strategy's id.
-        orders_out: Its orders, read by the router. `READY` and `LEASE` lie in this folder.
+        orders_out: Its orders, read by the router. Contains `READY` and `LEASE`.
         orders_in: Acknowledgements and fills, written by the router.
     """
 
@@ -118,11 +118,11 @@ class OrdersLayout:
 
     @property
     def folder(self) -> Path:
-        """The folder that holds one folder a strategy; what a router watches."""
+        """The directory with one directory per strategy, which a router watches."""
         return path_below(self.root, "orders", "queue")
 
     def strategy(self, strategy: str) -> StrategyEndpoints:
-        """The queues of a strategy."""
+        """Return the queues of a strategy."""
         check_name("strategy", strategy)
         return StrategyEndpoints(
             strategy,
@@ -131,13 +131,13 @@ class OrdersLayout:
         )
 
     def strategies(self) -> list[str]:
-        """Ids of the strategies that have a folder, ready or not, sorted."""
+        """Return the ids of all strategies with a directory, ready or not, sorted."""
         return directories_below(self.folder)
 
 
 @dataclass(frozen=True, init=False)
 class ArchiveLayout:
-    """The folders of an archive: one log a venue, symbol, UTC day and stream.
+    """The directories of an archive: one log per venue, symbol, UTC day and stream.
 
     Example:
         >>> from tapewire import bus
@@ -154,24 +154,24 @@ class ArchiveLayout:
         object.__setattr__(self, "root", Path(root))
 
     def log(self, venue: str, symbol: str, date: str | dt.date, stream: str) -> Path:
-        """The log of one stream of one symbol on one day."""
+        """Return the log of one stream of one symbol on one day."""
         venue, symbol, stream = _names(venue=venue, symbol=symbol, stream=stream)
         return path_below(self.root, "v1", venue, symbol, _day(date), stream)
 
     def raw(self, venue: str, date: str | dt.date) -> Path:
-        """The log of a whole venue on one day, as a tap of a raw queue writes it."""
+        """Return the log of all symbols of a venue on one day, written by a tap of a raw queue."""
         return path_below(self.root, "raw", "v1", check_name("venue", venue), _day(date), "raw")
 
     def venues(self) -> list[str]:
-        """Venues with a log of a symbol, sorted."""
+        """Return the venues with logs of symbols, sorted."""
         return directories_below(path_below(self.root, "v1"))
 
     def symbols(self, venue: str) -> list[str]:
-        """Symbols of a venue, sorted."""
+        """Return the symbols of a venue, sorted."""
         return directories_below(path_below(self.root, "v1", check_name("venue", venue)))
 
     def dates(self, venue: str, symbol: str) -> list[str]:
-        """Days of a symbol as ``YYYY-MM-DD``, sorted; folders that are no day are passed over."""
+        """Return the days of a symbol as ``YYYY-MM-DD``, sorted; skip other directories."""
         names = _names(venue=venue, symbol=symbol)
         return [d for d in directories_below(path_below(self.root, "v1", *names)) if is_day(d)]
 
@@ -181,7 +181,7 @@ def _names(**names: str) -> list[str]:
 
 
 def is_day(text: str) -> bool:
-    """Whether this is a day as an archive writes it: ``YYYY-MM-DD``."""
+    """Whether `text` is a day in the form ``YYYY-MM-DD``."""
     try:
         return dt.date.fromisoformat(text).isoformat() == text
     except (TypeError, ValueError):
@@ -192,12 +192,12 @@ def _day(date: str | dt.date) -> str:
     if isinstance(date, dt.datetime):
         if date.utcoffset() is None:
             raise InvalidName(
-                f"a day of the archive is a UTC day: date={date!r} has no zone",
-                hint="give a datetime with a zone, a date, or 'YYYY-MM-DD'",
+                f"date has no zone, but archives have UTC days: date={date!r}",
+                hint="pass a datetime with a zone, a date, or 'YYYY-MM-DD'",
             )
         date = date.astimezone(dt.UTC).date()
     if isinstance(date, dt.date):
         return date.isoformat()
     if not is_day(date):
-        raise InvalidName(f"not a valid day: date={date!r}", hint="give 'YYYY-MM-DD' or a date")
+        raise InvalidName(f"not a valid day: date={date!r}", hint="pass 'YYYY-MM-DD' or a date")
     return date

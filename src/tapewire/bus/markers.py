@@ -1,8 +1,8 @@
-"""READY and LEASE: small files in a queue's folder by which processes tell of each other.
+"""READY and LEASE: small files in a queue's directory by which processes announce themselves.
 
-READY says "my setup is done, join me"; LEASE says who is there. Both appear by an atomic rename and
-are not synced to disk: they speak of running processes, and no process survives a power cut. The
-bytes are in docs/formats/bus.md.
+READY means that the setup is complete; LEASE identifies the process. Both appear by an atomic
+rename and are not synced to disk, because they describe running processes. docs/formats/bus.md
+describes the bytes.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _LEASE_BYTES_MAX = 4096
 
 
 def mark_ready(path: str | os.PathLike[str]) -> None:
-    """Say that whoever writes the queue in `path` is ready: `RouterDiscovery` now finds it.
+    """Announce that the writer of the queue at `path` is ready: `RouterDiscovery` now finds it.
 
-    Make the queue first, and call `clear_ready` before a new start if a killed predecessor may have
-    left its mark. Marked already: nothing happens.
+    Create the queue first. Before a restart call `clear_ready`, as a killed process may have left
+    READY. Nothing happens if READY exists.
 
     Example:
         >>> import tapewire as tw
@@ -57,7 +57,7 @@ def mark_ready(path: str | os.PathLike[str]) -> None:
 
 
 def is_ready(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` holds READY, as a file and not as a link."""
+    """Whether `path` contains READY as a regular file."""
     try:
         return stat.S_ISREG(os.lstat(Path(path) / READY).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -65,19 +65,19 @@ def is_ready(path: str | os.PathLike[str]) -> bool:
 
 
 def clear_ready(path: str | os.PathLike[str]) -> None:
-    """Take READY away; `RouterDiscovery` reports the strategy as removed. Not there: fine."""
+    """Remove READY if it exists; `RouterDiscovery` reports the strategy as removed."""
     (Path(path) / READY).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class Lease:
-    """Who holds a place on the bus, as written in LEASE.
+    """The process that owns a queue, as stored in LEASE.
 
     Attributes:
-        pid: The process.
-        start_time_ticks: When it started, in clock ticks since the boot: a pid is given again,
+        pid: Process id.
+        start_time_ticks: Start time of the process in clock ticks since the boot. A pid is reused,
             a pid with its start time is not.
-        epoch: Counted by the holder, one more a life; for people and policies.
+        epoch: Count of starts, chosen by the owner; for people and policies.
         timestamp_ns: Wall clock when the lease was written.
         host: Name of the host, or "".
         boot_id: The kernel's id of the boot, or "".
@@ -92,10 +92,10 @@ class Lease:
 
     @property
     def alive(self) -> bool:
-        """Whether the very process that wrote this lease still runs.
+        """Whether the process that wrote this lease is running.
 
-        A recycled pid, another boot and another host are not alive. A process in another pid
-        namespace (a container) cannot be seen from here: watch it by `LeaseWatch`.
+        False for a reused pid, another boot and another host. A process in another pid namespace
+        (a container) is not visible: use `LeaseWatch`.
         """
         if (self.host and self.host != platform.node()) or (
             self.boot_id and self.boot_id != boot_id()
@@ -105,14 +105,14 @@ class Lease:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the process that wrote this lease is gone."""
+        """Whether the process that wrote this lease is no longer running."""
         return not self.alive
 
 
 def write_lease(path: str | os.PathLike[str], epoch: int = 1) -> Lease:
-    """Write LEASE into the folder `path`, in the name of the calling process; what was written.
+    """Write LEASE for the calling process into the directory `path`; return the lease.
 
-    Call it again every second or so, and those who watch from another container know too.
+    Renew it about once a second for processes that watch it from another container.
 
     Example:
         >>> from tapewire import bus
@@ -124,7 +124,7 @@ def write_lease(path: str | os.PathLike[str], epoch: int = 1) -> Lease:
     pid = os.getpid()
     ticks = process_start_ticks(pid)
     if ticks is None:
-        raise RuntimeError("the start time of this process cannot be read: /proc is not mounted")
+        raise RuntimeError("cannot read the start time of this process: /proc is not mounted")
     lease = Lease(pid, ticks, epoch, wall_clock_ns(), platform.node(), boot_id())
     line = json.dumps({"version": LEASE_VERSION, **asdict(lease)}) + "\n"
     _publish(Path(path), LEASE, line.encode())
@@ -132,30 +132,30 @@ def write_lease(path: str | os.PathLike[str], epoch: int = 1) -> Lease:
 
 
 def clear_lease(path: str | os.PathLike[str]) -> None:
-    """Take LEASE away, as who ends well does. Not there: fine."""
+    """Remove LEASE if it exists, as at a regular exit."""
     (Path(path) / LEASE).unlink(missing_ok=True)
 
 
 def read_lease(path: str | os.PathLike[str]) -> Lease | None:
-    """The lease in the folder `path`, or None when there is none.
+    """Read the lease in the directory `path`, or None if there is none.
 
     Raises:
-        CorruptMetadata: LEASE is there and is no lease.
+        CorruptMetadata: LEASE is damaged or not a regular file.
         UnsupportedVersion: A later release wrote it.
     """
     file = Path(path) / LEASE
     try:
-        # Not blocking: a fifo by that name would make us wait for its writer.
+        # Non-blocking, so that opening a FIFO does not hang.
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         if file.is_symlink():
-            raise _corrupt(file, "a link") from error
+            raise _corrupt(file, "it is a link") from error
         raise
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _corrupt(file, "not a file")
+            raise _corrupt(file, "not a regular file")
         content = os.read(descriptor, _LEASE_BYTES_MAX + 1)
     finally:
         os.close(descriptor)
@@ -165,10 +165,10 @@ def read_lease(path: str | os.PathLike[str]) -> Lease | None:
 
 
 class LeaseWatch:
-    """Tells a stopped holder from a living one by whether its lease changes.
+    """Detects whether the owner of a lease is alive by whether the lease changes.
 
-    Ages are counted on the monotonic clock of the one who watches: a jump of the wall clock kills
-    nobody. The first look counts as a change, whatever its time stamp says.
+    Ages are measured on the monotonic clock of this process, so a jump of the wall clock has no
+    effect. The first `look` counts as a change, whatever the timestamp.
 
     Example:
         >>> from tapewire import bus
@@ -188,7 +188,7 @@ class LeaseWatch:
         self._changed = time.monotonic()
 
     def look(self) -> bool:
-        """Whether the lease has changed within `ttl` seconds; False without one."""
+        """Read the lease; return whether it has changed within `ttl` seconds. False if missing."""
         lease = read_lease(self.path)
         now = time.monotonic()
         if lease != self.lease:
@@ -199,38 +199,38 @@ class LeaseWatch:
         return f"<LeaseWatch {os.fspath(self.path)!r} ttl={self.ttl} lease={self.lease}>"
 
 
-def _publish(folder: Path, name: str, content: bytes) -> None:
-    """A file with this content appears at once, never half, readable by its owner alone."""
-    temporary = folder / f"{name}.tmp"
-    # One at a time: the temporary name is one, and a predecessor may still be renewing its lease.
-    with locked_folder(os.fspath(folder), name):
-        temporary.unlink(missing_ok=True)  # of a process that was killed at this very place
+def _publish(directory: Path, name: str, content: bytes) -> None:
+    """Create or replace a file atomically, readable only by its owner."""
+    temporary = directory / f"{name}.tmp"
+    # Locked, as the temporary name is shared and a previous process may still renew its lease.
+    with locked_folder(os.fspath(directory), name):
+        temporary.unlink(missing_ok=True)  # left by a killed process
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o600)
         try:
-            os.write(descriptor, content)  # far below a page: whole or an error
+            os.write(descriptor, content)  # less than a page: complete or an error
         finally:
             os.close(descriptor)
-        temporary.rename(folder / name)
+        temporary.rename(directory / name)
 
 
 def boot_id() -> str:
-    """Of this machine since it started; empty where it cannot be read."""
+    """Return the kernel's id of the current boot; empty if it cannot be read."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return ""  # masked in some containers; the start time still tells
+        return ""  # masked in some containers; the start time identifies the process
 
 
 def _corrupt(file: Path, what: str) -> CorruptMetadata:
     return CorruptMetadata(
-        f"not a lease: {what}",
+        f"invalid lease: {what}",
         path=os.fspath(file),
-        hint="remove it; its owner writes it anew",
+        hint="remove it; its owner writes it again",
     )
 
 
-_WHOLE_FIELDS = ("pid", "start_time_ticks", "epoch", "timestamp_ns")
+_INTEGER_FIELDS = ("pid", "start_time_ticks", "epoch", "timestamp_ns")
 _TEXT_FIELDS = ("host", "boot_id")
 
 
@@ -238,10 +238,10 @@ def _parse(file: Path, content: bytes) -> Lease:
     try:
         table: Any = decode(content)
     except ValueError as error:
-        raise _corrupt(file, f"no JSON: {error}") from error
+        raise _corrupt(file, f"not valid JSON: {error}") from error
     if not isinstance(table, dict):
         raise _corrupt(file, "not a JSON object")
-    version = _whole(file, table, "version")
+    version = _integer(file, table, "version")
     if version < 1:
         raise _corrupt(file, f"version must be at least 1: version={version}")
     if version > LEASE_VERSION:
@@ -252,12 +252,12 @@ def _parse(file: Path, content: bytes) -> Lease:
         )
     for name in _TEXT_FIELDS:
         if not isinstance(table.get(name, ""), str):
-            raise _corrupt(file, f"{name} must be text: {name}={table[name]!r}")
-    fields: dict[str, Any] = {name: _whole(file, table, name) for name in _WHOLE_FIELDS}
+            raise _corrupt(file, f"{name} must be a str: {name}={table[name]!r}")
+    fields: dict[str, Any] = {name: _integer(file, table, name) for name in _INTEGER_FIELDS}
     return Lease(**fields, **{name: table.get(name, "") for name in _TEXT_FIELDS})
 
 
-def _whole(file: Path, table: dict[str, Any], name: str) -> int:
+def _integer(file: Path, table: dict[str, Any], name: str) -> int:
     value = table.get(name)
     if type(value) is not int or not 0 <= value < 2**63:
         raise _corrupt(file, f"{name} must be an int from 0 to 2**63 - 1: {name}={value!r}")

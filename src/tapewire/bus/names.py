@@ -1,4 +1,4 @@
-"""Names that become directories."""
+"""Validation of names that become directories."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tapewire.errors import InvalidName
 
 __all__ = ["check_name"]
 
-_SHOWN = 64  # of a name in a message; what is longer is wrong for that alone
+_SHOWN = 64  # characters of a name in a message
 
 
 def check_name(what: str, name: str) -> str:
-    """The name, when it may become a directory: the rule is the engine's, for readers too.
+    """Return a name if it is valid for a directory; the rule is that for names of readers.
 
     Example:
         >>> check_name("venue", "binance_spot")
@@ -24,7 +24,7 @@ def check_name(what: str, name: str) -> str:
 digits, '.', '_' or '-', not starting with '.': for example 'BTCUSDT' or 'BTC-USDT'
     """
     if not isinstance(name, str):
-        raise InvalidName(f"a {what} must be text: {what}={name!r}", hint=NAME_RULE)
+        raise InvalidName(f"{what} must be a str: {what}={name!r}", hint=NAME_RULE)
     if is_name(name):
         return name
     shown = repr(name) if len(name) <= _SHOWN else f"{name[:_SHOWN]!r}… ({len(name)} characters)"

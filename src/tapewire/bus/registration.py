@@ -1,4 +1,4 @@
-"""A reader that signs itself off: its meta file lives as long as it does."""
+"""A reader whose meta file is removed when it is closed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["ReaderRegistration", "name_is_held", "reader_meta_path"]
 
 
 def reader_meta_path(queue: str | os.PathLike[str], name: str) -> Path:
-    """The file in which a queue keeps the position of the reader `name`."""
+    """Return the file in which a queue stores the position of the reader `name`."""
     return Path(queue) / "readers" / f"{check_name('name', name)}.meta"
 
 
 def name_is_held(queue: str | os.PathLike[str], name: str) -> bool:
-    """Whether somebody, here or elsewhere, has the reader `name` open; does not wait."""
+    """Whether any process has the reader `name` open; does not wait."""
     try:
         descriptor = os.open(
             reader_meta_path(queue, name),
@@ -28,7 +28,7 @@ def name_is_held(queue: str | os.PathLike[str], name: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
-        # Held for an instant; whoever takes the name tries for longer than that.
+        # Held only for an instant; a process that opens the reader retries for longer than that.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -38,13 +38,13 @@ def name_is_held(queue: str | os.PathLike[str], name: str) -> bool:
 
 
 class ReaderRegistration:
-    """A reader of a queue for the time of a ``with`` block, known to the writer's retention.
+    """A reader of a queue for the duration of a ``with`` block, known to the writer's retention.
 
-    Opening makes the reader's meta file, and the engine's heartbeat keeps it alive. Leaving the
-    block, also by Ctrl-C or `sys.exit`, closes the reader and removes the file: nothing of it is
-    left, and the next one starts anew. An error that leaves the block keeps the file, so that
-    ``start="resume"`` goes on behind what was committed. After `kill -9` the file stays, too, and
-    no longer counts when its heartbeat is older than the writer's `reader_ttl`.
+    Opening creates the reader's meta file, and a heartbeat keeps it alive. Leaving the block, also
+    by Ctrl-C or `sys.exit`, closes the reader and removes the file, so the next reader starts from
+    scratch. If the block raises, the file is kept, so that ``start="resume"`` continues after the
+    last commit. The file also remains after `kill -9`; it no longer counts when its heartbeat is
+    older than the writer's `reader_ttl`.
 
     Options are those of `tapewire.open_subscriber`.
 
@@ -71,7 +71,7 @@ class ReaderRegistration:
         return self.reader.closed
 
     def close(self, *, forget: bool = True) -> None:
-        """Close the reader and remove its meta file. Closing twice is fine."""
+        """Close the reader and remove its meta file. A second call has no effect."""
         self.reader.close(forget=forget)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""How a subscriber finds its queue, and learns that its writer went and came back.
+"""How a subscriber finds its queue, and detects that the writer ended or came back.
 
-Signals only: what a lost feed means (cancel all, flatten, wait) is for the trading system to say.
+It only reports: the trading system decides what a lost feed means (cancel all, flatten, wait).
 """
 
 from __future__ import annotations
@@ -24,44 +24,43 @@ __all__ = ["Connected", "Disconnected", "SubscriberDiscovery", "Waiting"]
 
 @dataclass(frozen=True)
 class Connected:
-    """The queue is there and its writer lives; `reader` is open."""
+    """The queue exists and its writer is alive; `reader` is open."""
 
     reader: Reader
 
 
 @dataclass(frozen=True)
 class Disconnected:
-    """The writer went. The reader stays open: read what is left, and wait for `Connected`."""
+    """The writer ended. The reader stays open: read the rest and wait for `Connected`."""
 
     reason: DisconnectReason
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Not connected, or no more; `reason` says what is missing, for people."""
+    """Not connected, or no longer; `reason` describes what is missing, for people."""
 
     reason: str = ""
 
 
 class SubscriberDiscovery:
-    """Opens a reader as soon as its queue has a living writer, and watches that writer.
+    """Opens a reader as soon as its queue has a live writer, and watches the writer.
 
-    `poll` returns `Connected` and `Disconnected` once, when it happens, `Waiting` as long as there
-    is nothing to read from, and None while a connection lasts. A writer that comes back to the same
-    queue is `Connected` with the reader that was open all the time, after a `Disconnected` even
-    where it went and came between two polls; when another queue lies in its place, the old reader
-    is closed and `Connected` brings a new one. A reader that you closed yourself is opened again,
-    after what it committed.
+    `poll` returns `Connected` and `Disconnected` once when they happen, `Waiting` while there is no
+    connection, and None while a connection lasts. If a writer reopens the queue, `Disconnected` and
+    then `Connected` with the same reader are returned, even if this happened between two polls. If
+    the queue was replaced by another, the old reader is closed and `Connected` has a new one. A
+    reader that you closed is opened again after its last commit.
 
-    `poll` does not block and starts no thread. (One case costs 100 ms: another process takes the
-    name between looking and opening.) It looks through a second, anonymous reader, so the
+    `poll` does not block and starts no thread. (In one case it takes 100 ms: if another process
+    takes the name between the check and the open.) It uses a second, anonymous reader, so the
     thread that polls need not be the one that reads.
 
     Args:
-        path: The queue's folder.
-        name: The reader's name. Held by another process: `Waiting`, until that gives it up.
-        ttl: The writer is gone when its heartbeat has not changed for so many seconds.
-        ready_only: Open the queue only when it holds READY, too.
+        path: Directory of the queue.
+        name: Name of the reader. `Waiting` is returned while another process has it.
+        ttl: Seconds without a new heartbeat after which the writer counts as ended.
+        ready_only: Open the queue only if it contains READY.
         interval: How often ``async for`` polls, in seconds.
         start: As for `tapewire.open_subscriber`, for the first opening; later ones resume.
         wait: As for `tapewire.open_subscriber`.
@@ -79,10 +78,10 @@ class SubscriberDiscovery:
         ...         bytes(event.reader.next().payload), discovery.poll()
         ...     discovery.poll()
         ...     discovery.poll()
-        Waiting(reason='there is no queue')
+        Waiting(reason='no queue')
         (b'hello', None)
         Disconnected(reason=<DisconnectReason.LOCK_LOST: 'lock_lost'>)
-        Waiting(reason='the writer went: lock_lost')
+        Waiting(reason='the writer ended: lock_lost')
     """
 
     def __init__(
@@ -113,30 +112,30 @@ class SubscriberDiscovery:
         self._pinned = pinned
         self._state: Connected | Disconnected | Waiting | None = None
         self._probe: Reader | None = None
-        self._queue: _Identity | None = None  # which queue the probe looks at,
-        self._reader_queue: _Identity | None = None  # and which one the reader reads
+        self._queue: _Identity | None = None  # the queue of the probe
+        self._reader_queue: _Identity | None = None  # the queue of the reader
         self._epoch: int | None = None  # of the writer, when it was last seen alive
         self._alarm = Alarm()
 
     def poll(self) -> Connected | Disconnected | Waiting | None:
-        """What is new, `Waiting` while nothing is there, None while a connection lasts."""
+        """Return a change, `Waiting` without a connection, None while a connection lasts."""
         event = self._change()
         if event is None and isinstance(self._state, Disconnected):
-            return Waiting(f"the writer went: {self._state.reason.value}")
+            return Waiting(f"the writer ended: {self._state.reason.value}")
         return self._state if event is None and isinstance(self._state, Waiting) else event
 
     def _change(self) -> Connected | Disconnected | Waiting | None:
-        """The new state, or None when it is the old one."""
+        """Return the new state, or None if it has not changed."""
         if self.closed:
             raise ClosedHandle("the discovery is closed", path=os.fspath(self.path))
-        state = self._look()
+        state = self._check()
         if state == self._state:
             return None
         self._state = state
         return state
 
     async def __aiter__(self) -> AsyncGenerator[Connected | Disconnected | Waiting, None]:
-        """Changes as they come; ends when the discovery is closed, by the loop's own thread."""
+        """Yield changes; end when the discovery is closed, in the thread of the event loop."""
         while not self.closed:
             event = self._change()
             if event is not None:
@@ -144,7 +143,7 @@ class SubscriberDiscovery:
             await self._alarm.wait(None, self.interval)
 
     def close(self, *, forget: bool = False) -> None:
-        """Close the reader, too; `forget=True` removes its meta file. Closing twice is fine."""
+        """Close the reader, too; `forget=True` removes its meta file. Can be called again."""
         self.closed = True
         self._alarm.ring()
         self._drop_probe()
@@ -161,18 +160,18 @@ class SubscriberDiscovery:
         state = "closed" if self.closed else f"{self._state}"
         return f"<SubscriberDiscovery {os.fspath(self.path)!r} name={self.name!r} {state}>"
 
-    def _look(self) -> Connected | Disconnected | Waiting:
+    def _check(self) -> Connected | Disconnected | Waiting:
         queue = _identity(self.path)
         if self._probe is not None and queue != self._queue:
             self._drop_probe()
-            return self._gone(DisconnectReason.SEGMENT_MISSING, "there was another queue")
+            return self._gone(DisconnectReason.SEGMENT_MISSING, "the queue was replaced")
         if queue is None:
-            return self._gone(DisconnectReason.SEGMENT_MISSING, "there is no queue")
+            return self._gone(DisconnectReason.SEGMENT_MISSING, "no queue")
         reason = self._writer_gone(queue)
-        if reason is None and self._writer_is_another():
-            reason = DisconnectReason.LOCK_LOST  # and is back: the next look connects
+        if reason is None and self._has_new_writer():
+            reason = DisconnectReason.LOCK_LOST  # the next check connects to the new writer
         if reason is not None:
-            return self._gone(reason, "the queue has no living writer")
+            return self._gone(reason, "the queue has no live writer")
         if self.reader is None or self.reader.closed or self._reader_queue != queue:
             return self._open(queue)
         return Connected(self.reader)
@@ -181,7 +180,7 @@ class SubscriberDiscovery:
         return Waiting(missing) if self.reader is None else Disconnected(reason)
 
     def _writer_gone(self, queue: _Identity) -> DisconnectReason | None:
-        # Twice: the probe stands where it was opened, and retention may have taken that segment.
+        # Retry once: retention may have removed the segment at which the probe was opened.
         for _ in range(2):
             try:
                 if self._probe is None:
@@ -196,8 +195,8 @@ class SubscriberDiscovery:
             self._drop_probe()
         return DisconnectReason.SEGMENT_MISSING
 
-    def _writer_is_another(self) -> bool:
-        """Whether the writer of the connection went and one came between two looks."""
+    def _has_new_writer(self) -> bool:
+        """Whether another writer has opened the queue between two checks."""
         assert self._probe is not None
         before, self._epoch = self._epoch, self._probe.writer_status(self.ttl).epoch
         return isinstance(self._state, Connected) and before != self._epoch
@@ -207,8 +206,8 @@ class SubscriberDiscovery:
             return Waiting("the queue is not READY")
         if self.reader is not None:
             self.reader.close()
-        held = Waiting(f"another reader holds the name {self.name!r}")
-        if name_is_held(self.path, self.name):  # opening would try for 100 ms
+        held = Waiting(f"another reader has the name {self.name!r}")
+        if name_is_held(self.path, self.name):  # opening would retry for 100 ms
             return held
         try:
             self.reader = open_subscriber(
@@ -219,10 +218,10 @@ class SubscriberDiscovery:
                 types=self._types,
                 pinned=self._pinned,
             )
-        except ReaderAlreadyActive:  # taken since we looked
+        except ReaderAlreadyActive:  # opened by another process since the check
             return held
-        except FileNotFoundError:  # removed since we looked
-            return self._gone(DisconnectReason.SEGMENT_MISSING, "there is no queue")
+        except FileNotFoundError:  # removed since the check
+            return self._gone(DisconnectReason.SEGMENT_MISSING, "no queue")
         self._start = "resume"
         self._reader_queue = queue
         return Connected(self.reader)
@@ -233,14 +232,14 @@ class SubscriberDiscovery:
             probe.close()
 
 
-# Device and number of control.meta. Mapped by the probe, the file keeps its number as long as that
-# is open: a queue made in its place has another.
+# Device and inode number of control.meta. The probe maps the file, so its number is not reused
+# while the probe is open: a queue created in its place has another one.
 _Identity = tuple[int, int]
 
 
 def _identity(queue: Path) -> _Identity | None:
     try:
-        found = os.lstat(queue / "control.meta")  # comes last when a queue is made
+        found = os.lstat(queue / "control.meta")  # created last when a queue is created
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino

@@ -1,4 +1,4 @@
-"""Which inotify watch belongs to which strategy."""
+"""The inotify watches of strategies."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = ["StrategyWatches"]
 
 _log = logging.getLogger("tapewire.bus")
 
-# Owners of watches that are no strategy's: the folder that holds the strategies, and while that is
-# not there the nearest folder above it that is.
+# Owners of other watches: the directory of the strategies, and while it does not exist its nearest
+# existing parent.
 _ALL = ""
 _ABOVE = "/"
 
 
 class StrategyWatches:
-    """Watches the folder of strategies and what makes each of them ready.
+    """Watches the directory of strategies, and READY of each strategy.
 
-    Of a strategy that is ready, READY itself is watched and not the names in `orders_out`: leases
-    that are renewed, segments that roll and go must not wake a router.
+    If a strategy is ready, READY itself is watched instead of the entries of `orders_out`, so that
+    renewed leases and rolled or deleted segments do not wake a router.
 
     Attributes:
-        complete: Whether everything is watched; the kernel has limits.
+        complete: Whether everything is watched; False if a limit of the kernel is reached.
     """
 
     def __init__(self) -> None:
         self.complete = True
         self._owner: dict[int, str] = {}  # by watch
-        self._of: dict[str, set[int]] = {}  # the same, by owner
+        self._by_owner: dict[str, set[int]] = {}
         self._inotify: Inotify | None = None
         self._warned = False
         try:
@@ -51,7 +51,7 @@ class StrategyWatches:
 
     @property
     def descriptor(self) -> int | None:
-        """Readable when something changed; None: there is no inotify."""
+        """Readable when something changed; None without inotify."""
         return None if self._inotify is None else self._inotify.fileno()
 
     def close(self) -> None:
@@ -60,49 +60,49 @@ class StrategyWatches:
         if inotify is not None:
             inotify.close()
 
-    def watch_all(self, folder: Path) -> None:
-        """Watch the folder of strategies; `watch_strategy` for each of them is about to follow."""
+    def watch_all(self, directory: Path) -> None:
+        """Watch the directory of strategies; call `watch_strategy` for each strategy next."""
         self.complete = self._inotify is not None
         if self._inotify is None:
             return
         above: list[int | None] = [None]
         try:
-            while (watch := self._inotify.watch(folder)) is None:
-                nearest = next((p for p in folder.parents if os.path.exists(p)), Path("/"))
-                above.append(self._inotify.watch(f"{nearest}/."))  # a bus's root may be a link
+            while (watch := self._inotify.watch(directory)) is None:
+                nearest = next((p for p in directory.parents if os.path.exists(p)), Path("/"))
+                above.append(self._inotify.watch(f"{nearest}/."))  # the root of a bus may be a link
                 if above[-1] == above[-2]:
-                    break  # nothing came between looking and watching
-            self._hold(_ALL, watch)
+                    break  # nothing was created between the check and the watch
+            self._assign(_ALL, watch)
         except OutOfWatches as error:
             self._limited(error)
-        self._hold(_ABOVE, *above)
+        self._assign(_ABOVE, *above)
 
-    def watch_strategy(self, strategy: str, folder: str) -> int | None:
-        """Watch a strategy as it is now; the watch of its `orders_out`, if that is there."""
+    def watch_strategy(self, strategy: str, directory: str) -> int | None:
+        """Watch a strategy in its current state; return the watch of its `orders_out`, or None."""
         if self._inotify is None:
             return None
         watch = self._inotify.watch
-        queue = f"{folder}/{ORDERS_OUT}"
+        queue = f"{directory}/{ORDERS_OUT}"
         ready = f"{queue}/{READY}"
         held: list[int | None] = []
         try:
-            held.append(watch(folder))
+            held.append(watch(directory))
             held.append(watch(ready, 0))
-            # Not ready: tell of READY's coming. It may just have come, so it is asked for again.
+            # If not ready, watch for READY. It may just have been created, so check it again.
             held.append(watch(queue, NAMES if held[1] is None else 0))
             if held[1] is None:
                 held[1] = watch(ready, 0)
         except OutOfWatches as error:
             self._limited(error)
-        self._hold(strategy, *held)
+        self._assign(strategy, *held)
         return held[2] if len(held) > 2 else None
 
     def strategies(self) -> set[str]:
-        """Those that have a watch: of one that went while events were lost, it is to be ended."""
-        return self._of.keys() - {_ALL, _ABOVE}
+        """Return the watched strategies, including those removed while events were lost."""
+        return self._by_owner.keys() - {_ALL, _ABOVE}
 
     def changed(self) -> set[str] | None:
-        """Strategies to look at; None: anything may have changed."""
+        """Return the strategies to check; None if anything may have changed."""
         if self._inotify is None:
             return set()
         strategies: set[str] = set()
@@ -113,7 +113,7 @@ class StrategyWatches:
             if event.mask & IN_IGNORED:
                 self._owner.pop(event.wd, None)
             if owner is None:
-                continue  # told before its watch was ended
+                continue  # an event from before the watch ended
             if owner == _ABOVE:
                 return None
             if owner != _ALL:
@@ -125,25 +125,25 @@ class StrategyWatches:
                 strategies.add(event.name)
         return strategies
 
-    def _hold(self, owner: str, *watches: int | None) -> None:
-        """From now on these are the owner's watches, and no others."""
+    def _assign(self, owner: str, *watches: int | None) -> None:
+        """Make these the only watches of the owner."""
         held = {watch for watch in watches if watch is not None}
-        for watch in self._of.pop(owner, set()) - held:
-            if self._owner.get(watch) == owner:  # else what it watches was renamed: another's now
+        for watch in self._by_owner.pop(owner, set()) - held:
+            if self._owner.get(watch) == owner:  # else the path was renamed and has another owner
                 del self._owner[watch]
                 if self._inotify is not None:
                     self._inotify.unwatch(watch)
         for watch in held:
             self._owner[watch] = owner
         if held:
-            self._of[owner] = held
+            self._by_owner[owner] = held
 
     def _limited(self, error: OutOfWatches) -> None:
         self.complete = False
         if not self._warned:
             self._warned = True
             _log.warning(
-                "%s; new strategies are found by rescans alone (raise "
+                "%s; only rescans find new strategies (raise "
                 "fs.inotify.max_user_watches or max_user_instances)",
                 error,
             )

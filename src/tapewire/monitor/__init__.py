@@ -1,7 +1,7 @@
-"""What a person watches: every queue of a bus, live, on a terminal, as a page, by Prometheus.
+"""Live monitoring of all queues of a bus: on a terminal, as a web page, by Prometheus.
 
-`Watch` looks at the files of a bus and keeps what it saw; `terminal`, `web` and `exporter` show it.
-Nothing here writes to a bus or disturbs who works on it.
+`Watch` samples the files of a bus and keeps a history; `terminal`, `web` and `exporter` show it.
+Nothing here writes to a bus or disturbs the processes that use it.
 """
 
 from tapewire.monitor.alerts import Alert, Limits

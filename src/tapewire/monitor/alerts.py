@@ -1,4 +1,4 @@
-"""What deserves a person's attention, and what that person can do about it."""
+"""Alerts: problems on a bus, each with a remedy."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from tapewire.errors import InvalidOption
 if TYPE_CHECKING:
     from tapewire.monitor.snapshot import Filesystem, QueueView, ReaderView
 
-__all__ = ["ERROR_COUNTERS", "Alert", "AlertBook", "Limits", "Observation", "find"]
+__all__ = ["ERROR_COUNTERS", "Alert", "AlertHistory", "Limits", "Observation", "find"]
 
 Severity = Literal["info", "warning", "critical"]
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
 
-# Counters of stats.meta that should stand still, and what helps when one does not.
+# Counters of stats.meta that count errors, and what to do when one increases.
 ERROR_COUNTERS = {
-    "prealloc_errors": "look at the free space and the rights of the queue's folder",
-    "seal_errors": "the disk refuses to sync: look at the kernel's log",
-    "flush_errors": "the disk refuses to sync: look at the kernel's log",
-    "index_errors": "seeks are slower, nothing is lost; look at the free space",
-    "retention_errors": "a file could not be removed: look at the rights of the queue's folder",
-    "queue_full": "a limit is reached: speed its readers up, or raise max_bytes or max_segments",
-    "disk_full": "free space on this filesystem; appends go on by themselves",
+    "prealloc_errors": "check the free space and the permissions of the queue's directory",
+    "seal_errors": "syncing to disk fails: check the kernel log",
+    "flush_errors": "syncing to disk fails: check the kernel log",
+    "index_errors": "seeks are slower, no data is lost: check the free space",
+    "retention_errors": "a file could not be removed: check permissions of the queue's directory",
+    "queue_full": "a limit is reached: speed up its readers, or raise max_bytes or max_segments",
+    "disk_full": "free space on this filesystem; appends resume automatically",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From where on something is an alert.
+    """The limits beyond which there is an alert.
 
     Attributes:
-        writer_ttl: Seconds that a writer's heartbeat (every 0.1 s) may stand still.
-        reader_ttl: Seconds that a reader's heartbeat (every 1 s) may stand still.
-        lag_records: Records that a reader may be behind.
-        lag_bytes: Bytes of log that a reader may be behind.
-        lag_seconds: Seconds of log that a reader may be behind.
-        disk_warning: Share of a filesystem that may be used.
-        disk_critical: The same, where it becomes urgent.
+        writer_ttl: Seconds without a new heartbeat of a writer, which has one every 0.1 s.
+        reader_ttl: Seconds without a new heartbeat of a reader, which has one every 1 s.
+        lag_records: Lag of a reader in records.
+        lag_bytes: Lag of a reader in bytes.
+        lag_seconds: Lag of a reader in seconds, by the timestamps of the log.
+        disk_warning: Used share of a filesystem for a warning.
+        disk_critical: Used share of a filesystem for a critical alert.
 
     Example:
         >>> Limits(lag_seconds=0.5).lag_seconds
@@ -66,33 +66,35 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something found in one look; kind and place tell it from others."""
+    """A problem found in one sample, identified by its kind and place."""
 
     kind: str
     severity: Severity
     queue: str | None
     reader: str | None
-    path: str | None  # of a filesystem, where it is about one
+    path: str | None  # of a filesystem or directory, if it is about one
     text: str
     remedy: str
 
 
 @dataclass(frozen=True, slots=True)
 class Alert(Observation):
-    """A finding, and since when it holds."""
+    """An observation, and since when it has been made."""
 
-    since_ns: int  # wall clock, when a look first found it
+    since_ns: int  # wall clock of the first sample that had it
     age: float  # seconds since then, on the monotonic clock
 
 
-class AlertBook:
-    """Remembers since when each finding holds; one that is no longer found is forgotten."""
+class AlertHistory:
+    """Keeps since when each observation has been made, while it is made in every sample."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[str | None, ...], tuple[int, float]] = {}
 
-    def enter(self, findings: Iterable[Observation], time_ns: int, now: float) -> tuple[Alert, ...]:
-        """The findings as alerts, the worst and then the oldest first."""
+    def update(
+        self, findings: Iterable[Observation], time_ns: int, now: float
+    ) -> tuple[Alert, ...]:
+        """Return the observations of a sample as alerts, the worst and then the oldest first."""
         before, self._since = self._since, {}
         alerts = []
         for found in findings:
@@ -113,15 +115,16 @@ def find(
     rising: dict[str, dict[str, int]],
     unlisted: dict[str, str],
 ) -> Iterator[Observation]:
-    """Everything that is wrong.
+    """Find all problems in a sample.
 
     Args:
-        queues: What was found.
-        filesystems: Where it lies.
-        limits: From where on something is wrong.
-        was_alive: Names of queues whose writer was seen alive: there its end is news.
-        rising: By queue, the error counters that rose lately, with by how much.
-        unlisted: Folders that could not be looked into, with why.
+        queues: The queues.
+        filesystems: The filesystems of the queues.
+        limits: The limits beyond which there is an alert.
+        was_alive: Names of queues whose writer was seen alive; for these a closed writer is
+            reported.
+        rising: By queue, the error counters that increased recently, and by how much.
+        unlisted: Directories that could not be listed, with the reason.
     """
     for path, why in unlisted.items():
         yield Observation(
@@ -130,8 +133,8 @@ def find(
             None,
             None,
             path,
-            f"{path} cannot be looked into: {why}",
-            "queues in it are not seen: look at its owner and rights",
+            f"cannot list the directory {path}: {why}",
+            "queues in it are not shown: check its owner and permissions",
         )
     for disk in filesystems:
         yield from _disk(disk, limits)
@@ -151,7 +154,7 @@ def _disk(disk: Filesystem, limits: Limits) -> Iterator[Observation]:
         None,
         disk.path,
         f"the filesystem at {disk.path} is {disk.used_share:.0%} full",
-        "free space there, or turn retention on",
+        "free space on it, or enable retention",
     )
 
 
@@ -169,20 +172,20 @@ def _queue(
         yield finding(
             "writer_dead",
             "critical",
-            f"the writer (pid {writer.pid}) is gone and did not close the queue",
-            "start it again: it mends the end of the log and goes on behind it",
+            f"the writer (pid {writer.pid}) ended without closing the queue",
+            "start it again: it repairs the end of the log and continues there",
         )
     elif writer is not None and writer.state == "closed" and was_alive:
         yield finding(
-            "writer_closed", "info", "the writer was closed", "start it, if one should run"
+            "writer_closed", "info", "the writer was closed", "start it if one should run"
         )
     elif writer is not None and writer.state == "stale":
         yield finding(
             "writer_stale",
             "critical",
-            f"the writer (pid {writer.pid}) lives, but its heartbeat stands still for more than "
-            f"{limits.writer_ttl:g} s",
-            "it is stopped or hung, or the machine is overloaded: look at that process",
+            f"the writer (pid {writer.pid}) is alive, but its heartbeat has not changed for more "
+            f"than {limits.writer_ttl:g} s",
+            "it is stopped or hung, or the machine is overloaded: check the process",
         )
     if queue.problems:
         more = f" (and {len(queue.problems) - 1} more)" if len(queue.problems) > 1 else ""
@@ -197,7 +200,7 @@ def _queue(
             yield finding(
                 counter,
                 "warning",
-                f"{counter} {metrics[counter]}, found when its writer was opened: data was lost",
+                f"{counter}={metrics[counter]} when its writer was opened: data was lost",
                 "run: tapewire verify",
             )
 
@@ -211,8 +214,8 @@ def _reader(queue: QueueView, reader: ReaderView, limits: Limits) -> Iterator[Ob
         yield finding(
             "reader_dead",
             "warning",
-            "is not running, and pinned: it keeps every segment from its place on",
-            "start it, or let it go: tapewire readers rm",
+            "is not running, and pinned: no segment from its position on is deleted",
+            "start it, or remove it: tapewire readers rm",
         )
     elif reader.state == "dead":
         caught_up = reader.lag_bytes == 0
@@ -220,14 +223,14 @@ def _reader(queue: QueueView, reader: ReaderView, limits: Limits) -> Iterator[Ob
             "reader_dead",
             "info" if caught_up else "warning",
             "is not running" + (", caught up" if caught_up else ""),
-            "start it, or forget it: tapewire readers rm",
+            "start it, or remove it: tapewire readers rm",
         )
     elif reader.state == "stale":
         yield finding(
             "reader_stale",
             "critical",
-            f"lives, but its heartbeat stands still for more than {limits.reader_ttl:g} s",
-            "it is stopped or hung: look at that process; retention may overtake it",
+            f"is alive, but its heartbeat has not changed for more than {limits.reader_ttl:g} s",
+            "it is stopped or hung: check the process; retention may overtake it",
         )
     over = [
         f"{value:,.{digits}f} {unit} (limit {limit:,.{digits}f})"
@@ -242,6 +245,6 @@ def _reader(queue: QueueView, reader: ReaderView, limits: Limits) -> Iterator[Ob
         yield finding(
             "reader_lagging",
             "warning",
-            "is behind by " + ", ".join(over),
-            "it is slower than the writer: give it a core, or less to do for each record",
+            "lags by " + ", ".join(over),
+            "it is slower than the writer: give it a core, or reduce its work for each record",
         )

@@ -1,7 +1,7 @@
-"""What Prometheus scrapes: `tapewire metrics BUS`. Needs the extra `metrics` (prometheus-client).
+"""Prometheus metrics: `tapewire metrics BUS`. Needs the extra `metrics` (prometheus-client).
 
-A scrape is a look: nothing happens between scrapes, and every scraper sees the bus as it is then.
-Names follow the rules of Prometheus: base units, `_total` for what only grows.
+Each scrape samples the bus; nothing happens between scrapes. Names follow the conventions of
+Prometheus: base units, `_total` for counters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Metric:
     name: str  # without _total
     kind: Literal["gauge", "counter"]
     help: str
-    of: Callable[..., Number]  # None: not known, so not exposed
+    of: Callable[..., Number]  # returns None if unknown, and the sample is omitted
 
     @property
     def exposed(self) -> str:
@@ -46,10 +46,10 @@ def _gauge(name: str, help_text: str, of: Callable[..., Number]) -> _Metric:
 
 
 QUEUE_METRICS = (
-    _gauge("tapewire_queue_last_seq", "Number of the last record.", lambda q: q.last_seq),
+    _gauge("tapewire_queue_last_seq", "Sequence number of the last record.", lambda q: q.last_seq),
     _gauge(
         "tapewire_queue_last_record_timestamp_seconds",
-        "Time stamp of the last record, since the epoch.",
+        "Timestamp of the last record, since the epoch.",
         lambda q: None if q.last_timestamp_ns is None else q.last_timestamp_ns / 1e9,
     ),
     _gauge("tapewire_queue_stored_records", "Records in the log now.", lambda q: q.records),
@@ -59,10 +59,10 @@ QUEUE_METRICS = (
         "Bytes appended by this writer: headers, payloads and padding.",
         "bytes_written",
     ),
-    _counter("tapewire_queue_rolls", "How often this writer began a new segment.", "rolls"),
+    _counter("tapewire_queue_rolls", "How often this writer started a new segment.", "rolls"),
     _counter(
         "tapewire_queue_prealloc_misses",
-        "Rolls that had to make their segment themselves.",
+        "Rolls that had to create their segment themselves.",
         "prealloc_misses",
     ),
     _counter("tapewire_queue_wakes", "Appends that woke sleeping readers.", "wakes"),
@@ -71,21 +71,21 @@ QUEUE_METRICS = (
     ),
     _counter(
         "tapewire_queue_gaps",
-        "Places where numbers were missing when this writer was opened.",
+        "Places where sequence numbers were missing when this writer was opened.",
         "gaps_found",
     ),
     _counter(
         "tapewire_queue_damaged_spans",
-        "Damaged places that were fenced off when this writer was opened.",
+        "Damaged places that were replaced by a PAD when this writer was opened.",
         "damaged_spans",
     ),
     _gauge("tapewire_queue_segments", "Segments of the log.", lambda q: q.segments),
     _gauge(
-        "tapewire_queue_disk_bytes", "Disk space of the queue's folder.", lambda q: q.disk_bytes
+        "tapewire_queue_disk_bytes", "Disk space of the queue's directory.", lambda q: q.disk_bytes
     ),
     _gauge(
         "tapewire_queue_problems",
-        "Things about the queue that could not be read.",
+        "Number of things about the queue that could not be read.",
         lambda q: len(q.problems) + (q.error is not None),
     ),
     _gauge(
@@ -95,7 +95,7 @@ QUEUE_METRICS = (
     ),
     _gauge(
         "tapewire_writer_closed",
-        "1 when the last writer closed the queue properly, else 0.",
+        "1 if the last writer closed the queue properly, else 0.",
         lambda q: q.writer and int(q.writer.state == "closed"),
     ),
     _gauge(
@@ -105,7 +105,7 @@ QUEUE_METRICS = (
     ),
     _gauge(
         "tapewire_writer_heartbeat_age_seconds",
-        "How long scrapes have seen the writer's heartbeat stand still.",
+        "How long the writer's heartbeat has not changed between scrapes.",
         lambda q: q.writer and q.writer.heartbeat_age,
     ),
 )
@@ -128,26 +128,26 @@ READER_METRICS = (
     ),
     _gauge(
         "tapewire_reader_lag_seconds",
-        "Time stamp of the last record minus that of the first uncommitted one.",
+        "Timestamp of the last record minus that of the first uncommitted one.",
         lambda r: r.lag_seconds,
     ),
-    _gauge("tapewire_reader_next_seq", "Number that it reads next.", lambda r: r.next_seq),
+    _gauge("tapewire_reader_next_seq", "Sequence number that it reads next.", lambda r: r.next_seq),
     _gauge(
         "tapewire_reader_up",
         "1 while a process holds the reader's name, else 0.",
         lambda r: int(r.state in ("live", "stale")),
     ),
-    _gauge("tapewire_reader_pinned", "1 when retention waits for it.", lambda r: int(r.pinned)),
+    _gauge("tapewire_reader_pinned", "1 if retention waits for it.", lambda r: int(r.pinned)),
     _gauge(
         "tapewire_reader_heartbeat_age_seconds",
-        "How long scrapes have seen the reader's heartbeat stand still.",
+        "How long the reader's heartbeat has not changed between scrapes.",
         lambda r: r.heartbeat_age,
     ),
 )
 
 
 class BusCollector(Collector):
-    """Looks at the bus whenever the registry is collected.
+    """Samples the bus whenever the registry is collected.
 
     Example:
         >>> import tapewire as tw
@@ -162,11 +162,11 @@ class BusCollector(Collector):
         self._watch = watch
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not look at the bus."""
+        """Return nothing, so that registering does not sample the bus."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of every queue, of now."""
+        """Sample the bus and return all metrics."""
         from tapewire import __version__
 
         snapshot = self._watch.sample()
@@ -177,7 +177,7 @@ class BusCollector(Collector):
             yield _family(metric, ["queue", "reader"], readers)
 
         errors = CounterMetricFamily(
-            "tapewire_queue_errors", "What went wrong in this writer.", labels=["queue", "kind"]
+            "tapewire_queue_errors", "Errors of this writer.", labels=["queue", "kind"]
         )
         for queue in snapshot.queues:
             for counter in ERROR_COUNTERS:
@@ -188,12 +188,16 @@ class BusCollector(Collector):
 
         for name, help_text, field in (
             ("tapewire_filesystem_size_bytes", "Size of a filesystem with queues.", "total_bytes"),
-            ("tapewire_filesystem_free_bytes", "Room on it, but for root's share.", "free_bytes"),
+            (
+                "tapewire_filesystem_free_bytes",
+                "Free space on it, without the blocks reserved for root.",
+                "free_bytes",
+            ),
         ):
-            room = GaugeMetricFamily(name, help_text, labels=["mountpoint"])
+            family = GaugeMetricFamily(name, help_text, labels=["mountpoint"])
             for filesystem in snapshot.filesystems:
-                room.add_metric([filesystem.path], getattr(filesystem, field))
-            yield room
+                family.add_metric([filesystem.path], getattr(filesystem, field))
+            yield family
 
         alerts = GaugeMetricFamily(
             "tapewire_alerts", "Alerts as `tapewire monitor` shows them.", labels=["severity"]
@@ -203,7 +207,9 @@ class BusCollector(Collector):
             alerts.add_metric([severity], len(found))
         yield alerts
         yield GaugeMetricFamily(
-            "tapewire_scrape_duration_seconds", "What this look took.", value=snapshot.look_seconds
+            "tapewire_scrape_duration_seconds",
+            "Duration of this scrape.",
+            value=snapshot.look_seconds,
         )
         build = GaugeMetricFamily("tapewire_build_info", "Always 1.", labels=["version"])
         build.add_metric([__version__], 1)
@@ -225,7 +231,7 @@ def _family(
 
 
 def exposition(collector: BusCollector) -> bytes:
-    """One look in the text format of Prometheus."""
+    """Sample once and return the text format of Prometheus."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     return generate_latest(registry)
@@ -234,14 +240,14 @@ def exposition(collector: BusCollector) -> bytes:
 def serve(
     watch: Watch, *, bind: str = "127.0.0.1", port: int = 0, allow_hosts: Iterable[str] = ()
 ) -> LocalServer:
-    """Answer scrapes at ``/metrics`` until closed."""
+    """Serve ``/metrics`` until closed."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BusCollector(watch))
 
     def metrics(request: Request) -> Answer:
         try:
             encode, content_type = choose_encoder(request.accept)
-        except (TypeError, ValueError):  # it compares versions, and takes any text for one
+        except (TypeError, ValueError):  # raised for an Accept header with an invalid version
             encode, content_type = choose_encoder("")
         return Answer(content_type, encode(registry))
 

@@ -1,9 +1,9 @@
-"""A small HTTP server for this machine: a few fixed answers, no files, no uploads.
+"""A small local HTTP server: a few fixed responses, no files, no uploads.
 
-The standard library's server does: what it serves is read by a person or a scraper, once a second.
-It guards against what a web page opened in a browser on the same machine could do: names that were
-made to point here (DNS rebinding, by the Host header), other pages that read or frame it. Clients
-that are slow, on purpose or not, do not keep others out: see `connections`.
+The standard library's server is fast enough, since a person or a scraper reads it once a second.
+The server protects against web pages opened in a browser on the same machine: DNS rebinding is
+prevented by checking the Host header, and other pages cannot read or frame it. Slow clients,
+whether faulty or malicious, do not lock out others: see `connections`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a bind address is reachable from this machine alone."""
+    """Whether a bind address is reachable only from this machine."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
@@ -47,7 +47,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a route may want to know."""
+    """A request, as passed to a route."""
 
     path: str
     query: str
@@ -56,14 +56,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a route gives: a body, or pieces that are sent as they come until there are no more.
+    """The response of a route: a body, or pieces that are sent as they are produced.
 
     Attributes:
         content_type: The header.
-        body: All bytes, or pieces. An empty piece sends nothing: give one a second while there is
-            nothing to send, so that the stream of a client that is gone ends.
-        filler: Of pieces, what the format lets stand between two of them any number of times. With
-            it the server finds clients that do not read.
+        body: All bytes, or an iterable of pieces. An empty piece sends nothing: yield one every
+            second while there is nothing to send, so that a stream ends when its client has
+            disconnected.
+        filler: For pieces: bytes that the format allows between two of them any number of times,
+            with which the server finds clients that do not read.
     """
 
     content_type: str
@@ -75,13 +76,13 @@ Route = Callable[[Request], Answer]
 
 
 class LocalServer:
-    """Serves `routes` (path → function) until closed; each request in a thread of its own.
+    """Serves `routes` (path → function) until closed, each request in a separate thread.
 
     Args:
         routes: By path; each is called with a `Request`.
-        bind: Address to listen at.
-        port: 0 for any free one.
-        allow_hosts: More host names that may be asked by, beside the address itself.
+        bind: Address to listen on.
+        port: Port; 0 selects a free one.
+        allow_hosts: Additional host names that are accepted in the Host header.
 
     Example:
         >>> from urllib.request import urlopen
@@ -113,7 +114,7 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """Where to point a browser."""
+        """The address for a browser."""
         host = f"[{self.bind}]" if ":" in self.bind else self.bind
         return f"http://{host}:{self.port}/"
 
@@ -123,8 +124,8 @@ class LocalServer:
     def knows_host(self, header: str | None) -> bool:
         """Whether the Host header names this server.
 
-        A page of a foreign site whose name was made to point here sends that name; only addresses
-        cannot be made to point elsewhere.
+        In DNS rebinding the name of another site resolves to this server, and the browser sends
+        that name. IP addresses are not resolved and therefore safe.
         """
         try:
             host = urlsplit(f"//{header}").hostname if header else None
@@ -139,7 +140,7 @@ class LocalServer:
         return False
 
     def close(self) -> None:
-        """Stop listening. Streams end when whoever makes them stops; nobody waits for them."""
+        """Stop listening. Does not wait for streams, which end when their routes stop."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -155,7 +156,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # Ctrl-C does not wait for browsers
     allow_reuse_address = True
-    request_queue_size = 1024  # past it, the kernel of a client tries again a second later
+    request_queue_size = 1024  # beyond it, the kernel of a client retries after a second
 
     def __init__(
         self,
@@ -179,7 +180,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def server_bind(self) -> None:
-        # HTTPServer's asks the resolver for this machine's name, which may take seconds.
+        # HTTPServer.server_bind resolves this machine's name, which may take seconds.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -189,7 +190,7 @@ class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         import sys
 
-        # Browsers leave in the middle of an answer whenever a page is closed.
+        # Browsers disconnect in the middle of a response when a page is closed.
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -209,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile = AnswerWriter(self.client)
 
     def handle_one_request(self) -> None:
-        if not self.client.waits_for_head:  # a new one has been waited for since it connected
+        if not self.client.waits_for_head:  # for a new client the limit starts when it connects
             self.client.expect_head()
         super().handle_one_request()
 
@@ -220,16 +221,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if not self.local.knows_host(self.headers.get("Host")):
-            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this is not the host you asked for")
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "unknown host in the Host header")
             return
         path, _, query = self.path.partition("?")
         route = self.routes.get(path)
         if route is None:
-            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
+            self._refuse(HTTPStatus.NOT_FOUND, "not found")
             return
         try:
             answer = route(Request(path, query, self.headers.get("Accept", "")))
-        except (OSError, TapewireError) as error:  # what is watched is gone, say
+        except (OSError, TapewireError) as error:  # for example, the bus was removed
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, printable(str(error)))
             return
         if isinstance(answer.body, bytes):
@@ -240,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _stream(self, content_type: str, pieces: Iterable[bytes], filler: bytes) -> None:
-        if not self.local.connections.take_stream(self.client):
+        if not self.local.connections.open_stream(self.client):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open")
             return
         try:
@@ -254,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
                     return
                 self.wfile.write(piece)
         finally:
-            self.local.connections.release_stream(self.client)
+            self.local.connections.close_stream(self.client)
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
         self._send(status, "text/plain; charset=utf-8", f"{why}\n".encode())
@@ -271,4 +272,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        pass  # the terminal belongs to the person
+        pass  # no access log on the terminal

@@ -1,4 +1,4 @@
-"""Looks at every queue of a bus, again and again, and derives what one look cannot show."""
+"""Samples all queues of a bus and derives rates, ages and alerts from successive samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from tapewire.errors import TapewireError
-from tapewire.monitor.alerts import ERROR_COUNTERS, AlertBook, Limits, find
+from tapewire.monitor.alerts import ERROR_COUNTERS, AlertHistory, Limits, find
 from tapewire.monitor.snapshot import (
     Filesystem,
     QueueView,
@@ -24,20 +24,20 @@ from tapewire.queue.status import QueueStatus, QueueWatch, ReaderStatus, find_qu
 
 __all__ = ["Watch"]
 
-# An error counter that rose keeps its alert for so long: a person must have time to see it.
+# How long an alert for an error counter is shown after the counter increased.
 ERRORS_SHOWN_SECONDS = 60.0
 
 _T = TypeVar("_T")
 
 
-class _Looker(Protocol):
+class _StatusSource(Protocol):
     def look(self) -> QueueStatus: ...
 
 
 class _Changes(Generic[_T]):
-    """Since when a value has stood still, on the clock of the one who watches.
+    """How long a value has not changed, on the monotonic clock.
 
-    A jump of the wall clock, which is what heartbeats are stamped with, changes no age.
+    A jump of the wall clock, with which heartbeats are stamped, does not affect the age.
     """
 
     def __init__(self, value: _T, now: float) -> None:
@@ -51,7 +51,7 @@ class _Changes(Generic[_T]):
 
 
 class _Rate:
-    """Growth of a counter a second between two looks; None where it cannot be told."""
+    """Growth of a counter per second between two samples; None if unknown."""
 
     def __init__(self) -> None:
         self._before: tuple[float, int] | None = None
@@ -59,15 +59,15 @@ class _Rate:
     def at(self, value: int | None, now: float) -> float | None:
         before, self._before = self._before, None if value is None else (now, value)
         if before is None or value is None or now <= before[0] or value < before[1]:
-            return None  # the first look, nothing to see, or a log that began anew
+            return None  # the first sample, no value, or a new log
         return (value - before[1]) / (now - before[0])
 
 
-class _ReaderMemory:
+class _ReaderHistory:
     def __init__(self, status: ReaderStatus, now: float, keep: int) -> None:
         self.heartbeat = _Changes(status.heartbeat_ns, now)
         self.rate = _Rate()
-        self.history: deque[tuple[float, int | None, int, float]] = deque(maxlen=keep)
+        self.samples: deque[tuple[float, int | None, int, float]] = deque(maxlen=keep)
 
     def view(self, status: ReaderStatus, now: float, limits: Limits) -> ReaderView:
         age = self.heartbeat.age(status.heartbeat_ns, now)
@@ -86,7 +86,7 @@ class _ReaderMemory:
 
 
 class _ErrorCounters:
-    """Which error counters rose in the last minute, and by how much since they began to."""
+    """The error counters that increased in the last minute, and by how much."""
 
     def __init__(self, metrics: dict[str, int]) -> None:
         self._last = metrics
@@ -95,7 +95,7 @@ class _ErrorCounters:
     def rising(self, metrics: dict[str, int], now: float) -> dict[str, int]:
         for counter in ERROR_COUNTERS:
             by = metrics.get(counter, 0) - self._last.get(counter, 0)
-            if by > 0:  # a new writer begins at 0 again
+            if by > 0:  # a new writer starts at 0
                 self._risen[counter] = (self._risen.get(counter, (0, 0.0))[0] + by, now)
         self._last = metrics
         self._risen = {
@@ -106,15 +106,15 @@ class _ErrorCounters:
         return {counter: by for counter, (by, _) in self._risen.items()}
 
 
-class _QueueMemory:
-    """What is remembered of a queue from look to look."""
+class _QueueHistory:
+    """The earlier samples of a queue, and what is derived from them."""
 
-    def __init__(self, name: str, path: str, looker: _Looker, keep: int) -> None:
+    def __init__(self, name: str, path: str, source: _StatusSource, keep: int) -> None:
         self.name = name
         self.path = path
-        self.looker = looker
-        self.readers: dict[str, _ReaderMemory] = {}
-        self.history: deque[tuple[float, float | None, float | None]] = deque(maxlen=keep)
+        self.source = source
+        self.readers: dict[str, _ReaderHistory] = {}
+        self.samples: deque[tuple[float, float | None, float | None]] = deque(maxlen=keep)
         self.rising: dict[str, int] = {}
         self.writer_was_alive = False
         self._keep = keep
@@ -123,23 +123,23 @@ class _QueueMemory:
         self._bytes = _Rate()
         self._errors: _ErrorCounters | None = None
 
-    def look(self, now: float, uptime: float, limits: Limits) -> QueueView:
+    def sample(self, now: float, uptime: float, limits: Limits) -> QueueView:
         try:
-            status = self.looker.look()
+            status = self.source.look()
         except (TapewireError, OSError) as error:
             return QueueView(name=self.name, path=printable(self.path), error=printable(str(error)))
         view = self._view(status, now, limits)
-        self.history.append((uptime, view.records_per_second, view.bytes_per_second))
+        self.samples.append((uptime, view.records_per_second, view.bytes_per_second))
         for status_of_reader, reader in zip(status.readers, view.readers, strict=True):
-            self.readers[status_of_reader.name].history.append(
+            self.readers[status_of_reader.name].samples.append(
                 (uptime, reader.lag_records, reader.lag_bytes, reader.lag_seconds)
             )
         return view
 
     def _view(self, status: QueueStatus, now: float, limits: Limits) -> QueueView:
         metrics = status.metrics
-        # Every byte counts, padding and headers too, and it goes on over rolls. An end that could
-        # not be found is none: the next look would take the whole log for new.
+        # The position counts every byte, with padding and headers, and increases over rolls. If the
+        # end was not found there is none: the next sample would count the complete log as new.
         unknown = status.last_seq is None and status.problems
         position = status.end_segment * status.segment_bytes + status.end_offset
         return QueueView(
@@ -179,7 +179,7 @@ class _QueueMemory:
     def _readers(self, status: QueueStatus, now: float, limits: Limits) -> tuple[ReaderView, ...]:
         before, self.readers = self.readers, {}
         for reader in status.readers:
-            self.readers[reader.name] = before.get(reader.name) or _ReaderMemory(
+            self.readers[reader.name] = before.get(reader.name) or _ReaderHistory(
                 reader, now, self._keep
             )
         return tuple(
@@ -188,8 +188,8 @@ class _QueueMemory:
 
 
 def _count(status: QueueStatus) -> int | None:
-    """What grows by 1 with each record; None where it cannot be known."""
-    if status.sparse:  # numbers jump; the writer's own count is 100 ms old at most
+    """Return a count that increases by 1 with each record; None if unknown."""
+    if status.sparse:  # sequence numbers skip; the writer's count is at most 100 ms old
         return (status.metrics or {}).get("records")
     if status.last_seq is not None:
         return status.last_seq + 1
@@ -203,16 +203,16 @@ def _state(alive: bool, heartbeat_age: float, ttl: float) -> State:
 
 
 class Watch:
-    """Watches every queue below a root: writes nothing, disturbs nobody, starts no thread.
+    """Watches all queues below a root, without writing to them and without a thread.
 
-    Rates, ages and alerts come from comparing looks, so the first sample has none of the rates.
-    A heartbeat's age is how long its value was seen to stand still, by this process's monotonic
-    clock. May be used by several threads.
+    Rates, ages and alerts are derived from successive samples, so the first sample has no rates.
+    The age of a heartbeat is the time during which its value has not changed, on this process's
+    monotonic clock. Several threads may use one watch.
 
     Args:
-        root: The folder of a bus, or one queue.
-        limits: From where on something is an alert.
-        history: How many samples are kept for plots.
+        root: The directory of a bus, or one queue.
+        limits: The limits beyond which there is an alert.
+        history: Number of samples kept for plots.
 
     Example:
         >>> import tapewire as tw
@@ -224,7 +224,7 @@ class Watch:
         ('md', 1, 'live')
 
     Raises:
-        FileNotFoundError: There is no such folder.
+        FileNotFoundError: The directory does not exist.
     """
 
     def __init__(
@@ -234,30 +234,30 @@ class Watch:
         limits: Limits | None = None,
         history: int = 300,
         _find: Callable[[str, Callable[[OSError], object]], list[str]] = find_queues,
-        _watch: Callable[[str], _Looker] = QueueWatch,
+        _watch: Callable[[str], _StatusSource] = QueueWatch,
         _clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.root = os.path.abspath(root)
         if not os.path.isdir(self.root):
-            raise FileNotFoundError(2, "no such folder", self.root)
+            raise FileNotFoundError(2, "no such directory", self.root)
         self.limits = limits or Limits()
         self._keep = history
         self._find = _find
         self._watch = _watch
         self._clock = _clock
         self._began = _clock()
-        self._queues: dict[str, _QueueMemory] = {}  # by path
-        self._alerts = AlertBook()
+        self._queues: dict[str, _QueueHistory] = {}  # by path
+        self._alerts = AlertHistory()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Watch({self.root!r}, queues={len(self._queues)})"
 
     def sample(self) -> Snapshot:
-        """Look at every queue now. New ones appear, removed ones are forgotten.
+        """Sample all queues now; new ones are added, removed ones dropped.
 
         Raises:
-            FileNotFoundError: The root is gone.
+            FileNotFoundError: The root no longer exists.
         """
         with self._lock:
             return self._sample()
@@ -266,24 +266,24 @@ class Watch:
         began = self._clock()
         time_ns = time.time_ns()
         unlisted: list[OSError] = []
-        paths = self._find(self.root, unlisted.append)  # raising, it makes us forget nothing
+        paths = self._find(self.root, unlisted.append)  # if it raises, the histories are kept
         before, self._queues = self._queues, {}
         for path in paths:
-            self._queues[path] = before.get(path) or _QueueMemory(
+            self._queues[path] = before.get(path) or _QueueHistory(
                 self._name(path, paths), path, self._watch(path), self._keep
             )
         uptime = began - self._began
-        # Each queue's own moment: 50 looks take a while, and rates are divided by time.
+        # The clock is read for each queue: 50 samples take a while, and rates depend on the time.
         queues = tuple(
-            memory.look(self._clock(), uptime, self.limits) for memory in self._queues.values()
+            queue.sample(self._clock(), uptime, self.limits) for queue in self._queues.values()
         )
         filesystems = self._filesystems()
         findings = find(
             queues,
             filesystems,
             limits=self.limits,
-            was_alive={m.name for m in self._queues.values() if m.writer_was_alive},
-            rising={m.name: m.rising for m in self._queues.values()},
+            was_alive={q.name for q in self._queues.values() if q.writer_was_alive},
+            rising={q.name: q.rising for q in self._queues.values()},
             unlisted={printable(str(e.filename)): e.strerror or "" for e in unlisted},
         )
         return Snapshot(
@@ -293,45 +293,43 @@ class Watch:
             look_seconds=self._clock() - began,
             queues=queues,
             filesystems=filesystems,
-            alerts=self._alerts.enter(findings, time_ns, began),
+            alerts=self._alerts.update(findings, time_ns, began),
         )
 
     def history(self) -> dict[str, Any]:
-        """What the samples so far found, as columns, by queue and reader; ready for JSON.
+        """Return the samples so far as columns, by queue and reader, as values for JSON.
 
         Each queue has ``uptime``, ``records_per_second``, ``bytes_per_second`` and ``readers``;
         each reader ``uptime``, ``lag_records``, ``lag_bytes`` and ``lag_seconds``.
         """
         with self._lock:
             return {
-                memory.name: {
-                    **_columns(
-                        memory.history, ("uptime", "records_per_second", "bytes_per_second")
-                    ),
+                queue.name: {
+                    **_columns(queue.samples, ("uptime", "records_per_second", "bytes_per_second")),
                     "readers": {
                         printable(name): _columns(
-                            reader.history, ("uptime", "lag_records", "lag_bytes", "lag_seconds")
+                            reader.samples, ("uptime", "lag_records", "lag_bytes", "lag_seconds")
                         )
-                        for name, reader in memory.readers.items()
+                        for name, reader in queue.readers.items()
                     },
                 }
-                for memory in self._queues.values()
+                for queue in self._queues.values()
             }
 
     def lag_history(self, queue: str, reader: str) -> list[int]:
-        """Lag in bytes of one reader, the oldest sample first; empty for one that is not there."""
+        """Return the lags of a reader in bytes, oldest first; empty for an unknown reader."""
         with self._lock:
-            for memory in self._queues.values():
-                if memory.name == queue:
-                    for name, remembered in memory.readers.items():
+            for history in self._queues.values():
+                if history.name == queue:
+                    for name, of_reader in history.readers.items():
                         if printable(name) == reader:
-                            return [lag_bytes for _, _, lag_bytes, _ in remembered.history]
+                            return [lag_bytes for _, _, lag_bytes, _ in of_reader.samples]
         return []
 
     def _name(self, path: str, paths: list[str]) -> str:
         name = os.path.relpath(path, self.root)
         own = os.path.basename(self.root)
-        # The root's own name, unless a queue below it is called just that: names are keys.
+        # The name of the root, unless a queue below it has that name: names are keys.
         if name == "." and own and os.path.join(self.root, own) not in paths:
             name = own
         return printable(name)
@@ -343,13 +341,13 @@ class Watch:
                 device = os.stat(path).st_dev
                 if device in found:
                     continue
-                room = os.statvfs(path)
-            except OSError:  # removed since it was found; the next look will not find it
+                blocks = os.statvfs(path)
+            except OSError:  # removed meanwhile; the next sample will not have it
                 continue
             found[device] = Filesystem(
                 printable(_mount_point(path)),
-                room.f_blocks * room.f_frsize,
-                room.f_bavail * room.f_frsize,
+                blocks.f_blocks * blocks.f_frsize,
+                blocks.f_bavail * blocks.f_frsize,
             )
         return tuple(found.values())
 

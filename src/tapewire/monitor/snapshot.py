@@ -1,4 +1,4 @@
-"""What one look at a bus found: plain values, ready for JSON."""
+"""One sample of a bus: plain values, ready for JSON."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = [
     "printable",
 ]
 
-# live: holds its lock, and its heartbeat moves. stale: holds its lock, and its heartbeat stands
-# still (stopped, swapped out, hung). dead: nobody holds the lock. closed: a writer said goodbye.
+# live: holds its lock, and its heartbeat changes. stale: holds its lock, but its heartbeat does not
+# change (stopped, swapped out, hung). dead: no process holds the lock. closed: closed properly.
 State = Literal["live", "stale", "dead", "closed"]
 
 
 def printable(name: str) -> str:
-    r"""A file's name as it may be shown anywhere: no control characters, no broken Unicode.
+    r"""Escape control characters, broken Unicode and backslashes in a file name.
 
-    Different names stay different, so what is shown may serve as a key.
+    Different names stay different, so the result can be used as a key.
 
     Example:
         >>> printable("md"), printable("\x1b[31mred"), printable("a\\b")
@@ -43,7 +43,7 @@ def printable(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WriterView:
-    """The writer of a queue; `heartbeat_age` is how long its heartbeat was seen to stand still."""
+    """The writer of a queue; `heartbeat_age` is how long its heartbeat has not changed."""
 
     state: State
     pid: int | None
@@ -53,7 +53,7 @@ class WriterView:
 
 @dataclass(frozen=True, slots=True)
 class ReaderView:
-    """A named reader: where its commits stand, measured from the end of the log."""
+    """A named reader, with the lag of its commits behind the end of the log."""
 
     name: str
     state: State
@@ -63,13 +63,13 @@ class ReaderView:
     lag_bytes: int
     lag_segments: int
     lag_seconds: float
-    records_per_second: float | None  # committed, since the look before
+    records_per_second: float | None  # committed since the previous sample
     heartbeat_age: float
 
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue. Where it could not be read at all, `error` says why and the rest is empty."""
+    """A queue. If it could not be read at all, `error` says why and the rest is empty."""
 
     name: str  # below the root
     path: str
@@ -83,7 +83,7 @@ class QueueView:
     last_seq: int | None = None
     last_timestamp_ns: int | None = None
     records: int | None = None
-    records_per_second: float | None = None  # since the look before; None at the first
+    records_per_second: float | None = None  # since the previous sample; None in the first
     bytes_per_second: float | None = None
     writer: WriterView | None = None
     readers: tuple[ReaderView, ...] = ()
@@ -92,13 +92,13 @@ class QueueView:
 
     @property
     def worst_lag(self) -> ReaderView | None:
-        """The reader furthest behind, by bytes."""
+        """The reader with the greatest lag in bytes."""
         return max(self.readers, key=lambda reader: reader.lag_bytes, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Filesystem:
-    """What holds some of the queues, and how full it is."""
+    """A filesystem with queues, and its free space."""
 
     path: str  # where it is mounted
     total_bytes: int
@@ -106,7 +106,7 @@ class Filesystem:
 
     @property
     def used_share(self) -> float:
-        """From 0 to 1."""
+        """The used share, from 0 to 1."""
         return 1 - self.free_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
@@ -117,15 +117,15 @@ class Snapshot:
     root: str
     time_ns: int
     uptime: float  # seconds since the watch began, on the monotonic clock
-    look_seconds: float  # what the look took
+    look_seconds: float  # duration of the sample
     queues: tuple[QueueView, ...]
     filesystems: tuple[Filesystem, ...]
     alerts: tuple[Alert, ...]
 
     def queue(self, name: str) -> QueueView | None:
-        """The queue of that name."""
+        """Return the queue with this name, or None."""
         return next((queue for queue in self.queues if queue.name == name), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as dicts, lists, strings and numbers, under the names of the fields."""
+        """Return dicts, lists, strings and numbers with the names of the fields, for JSON."""
         return asdict(self)

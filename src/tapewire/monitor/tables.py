@@ -1,4 +1,4 @@
-"""Rows of text for the terminal, one way for the live view and for `monitor --once`."""
+"""Rows of text for the terminal, for the live view and for `monitor --once`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tapewire.text import bytes_text, short_count, time_text
 
 __all__ = ["COLOURS", "SORTS", "lag_text", "queue_cells", "reader_cells", "sorted_queues"]
 
-# Names of rich's colours, which every terminal theme has; the word beside it says the same.
+# Colours of rich, which every terminal theme has; the word says the same as the colour.
 COLOURS = {
     "live": "green",
     "stale": "yellow",
@@ -25,7 +25,7 @@ SORTS = ("name", "rate", "lag", "disk")
 
 
 def sorted_queues(queues: Sequence[QueueView], by: str) -> list[QueueView]:
-    """By name, or by rate, lag or disk use with the highest first."""
+    """Sort by name, or by rate, lag or disk use with the highest first."""
 
     def key(queue: QueueView) -> tuple[float, str]:
         worst = queue.worst_lag
@@ -41,7 +41,7 @@ def sorted_queues(queues: Sequence[QueueView], by: str) -> list[QueueView]:
 
 
 def lag_text(reader: ReaderView | None) -> str:
-    """In records, where they can be counted, else in bytes."""
+    """Format the lag in records if known, else in bytes."""
     if reader is None:
         return "–"
     if reader.lag_records is None:
@@ -50,7 +50,7 @@ def lag_text(reader: ReaderView | None) -> str:
 
 
 def queue_cells(queue: QueueView) -> tuple[str, ...]:
-    """Name, writer, records/s, bytes/s, last number, worst lag, disk use."""
+    """Return name, writer, records/s, bytes/s, last sequence number, worst lag, disk use."""
     return (
         queue.name,
         "unreadable" if queue.writer is None else queue.writer.state,
@@ -63,7 +63,7 @@ def queue_cells(queue: QueueView) -> tuple[str, ...]:
 
 
 def reader_cells(reader: ReaderView) -> tuple[str, ...]:
-    """Name, state, lag in records, in bytes, in time, records/s."""
+    """Return name, state, lag in records, bytes and time, records/s."""
     return (
         reader.name + (" (pinned)" if reader.pinned else ""),
         reader.state,

@@ -27,16 +27,16 @@ _Rows = list[tuple[str, tuple[str, ...]]]  # key, and a cell for each column
 
 
 class _Table(DataTable[Text]):
-    """Names, states and numbers; rows keep their place and the cursor from look to look."""
+    """Names, states and numbers; rows and cursor keep their position between updates."""
 
     def head(self, *labels: str) -> None:
-        """The columns."""
+        """Add the columns."""
         for i, label in enumerate(labels):
             left = i < 2 or label == _HISTORY
             self.add_column(Text(label, justify="left" if left else "right"), key=label)
 
     def show(self, rows: _Rows) -> None:
-        """Rows by key; the first cell is shortened to what the others leave of the width."""
+        """Show rows by key; the first cell is shortened to the width that the others leave."""
         rows = self._fitted(rows)
         keys = [key for key, _ in rows]
         if keys != [row.key.value for row in self.ordered_rows]:
@@ -55,13 +55,13 @@ class _Table(DataTable[Text]):
 
     @property
     def chosen(self) -> str | None:
-        """The key of the row below the cursor."""
+        """The key of the row at the cursor."""
         if not self.is_valid_row_index(self.cursor_row):
             return None
         return self.ordered_rows[self.cursor_row].key.value
 
     def spare(self, rows: _Rows) -> int:
-        """Characters of the width that these rows leave free; below 0, what they lack."""
+        """Return how many characters of the width these rows leave free; may be negative."""
         columns = [
             max([len(column.label), *(len(cells[i]) for _, cells in rows)])
             for i, column in enumerate(self.ordered_columns)
@@ -71,12 +71,12 @@ class _Table(DataTable[Text]):
 
     def _fitted(self, rows: _Rows) -> _Rows:
         longest = max((len(cells[0]) for _, cells in rows), default=0)
-        room = max(longest + min(self.spare(rows), 0), 10)
-        return [(key, (end_of(cells[0], room), *cells[1:])) for key, cells in rows]
+        width = max(longest + min(self.spare(rows), 0), 10)
+        return [(key, (end_of(cells[0], width), *cells[1:])) for key, cells in rows]
 
     @staticmethod
     def _cell(index: int, text: str) -> Text:
-        """Text, never markup: a name with brackets in it stays a name."""
+        """Return text without markup, so that brackets in names are shown."""
         if index == 0:
             return Text(text, no_wrap=True)
         if index == 1:
@@ -87,12 +87,12 @@ class _Table(DataTable[Text]):
 
 
 class LiveView(App[None]):
-    """Queues, the readers of the one below the cursor, and what needs attention.
+    """Shows the queues, the readers of the selected queue, and the alerts.
 
     Args:
-        watch: Looked at by a thread of the application.
-        interval: Seconds between looks.
-        light: Begin with the light theme.
+        watch: Sampled by a thread of the application.
+        interval: Seconds between samples.
+        light: Start with the light theme.
     """
 
     CSS = """
@@ -124,8 +124,8 @@ class LiveView(App[None]):
         Binding("t", "theme", "Light/dark"),
     ]
 
-    class Looked(Message):
-        """What a look found, or why it could not be taken."""
+    class Sampled(Message):
+        """A sample, or why it failed."""
 
         def __init__(self, snapshot: Snapshot | None, fault: str) -> None:
             super().__init__()
@@ -138,13 +138,13 @@ class LiveView(App[None]):
         self._interval = interval
         self._sort = SORTS[0]
         self._paused = False
-        self._looking = False
+        self._sampling = False
         self._light = light
         self._fault = ""
         self.snapshot: Snapshot | None = None
 
     def compose(self) -> ComposeResult:
-        """The parts of the screen."""
+        """Yield the parts of the screen."""
         yield Static(id="top")
         yield Input(placeholder="part of a queue's name", id="filter", compact=True)
         with Container(id="panes"):
@@ -159,7 +159,7 @@ class LiveView(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Columns, theme, and the first look."""
+        """Set columns and theme, and take the first sample."""
         self.theme = "textual-light" if self._light else "textual-dark"
         self._queues.head("queue", "writer", "rec/s", "bytes/s", "last seq", "lag", "disk")
         self._readers.head("reader", "state", "lag rec", "bytes", "time", "rec/s", _HISTORY)
@@ -176,23 +176,23 @@ class LiveView(App[None]):
         return self.query_one("#readers", _Table)
 
     def _tick(self) -> None:
-        if not (self._paused or self._looking):  # a slow look delays the next, they do not pile up
-            self._looking = True
-            self._look()
+        if not (self._paused or self._sampling):  # a slow sample delays the next one
+            self._sampling = True
+            self._sample()
 
-    @work(thread=True, group="look")
-    def _look(self) -> None:
-        """In a thread: a slow disk must not stop the keyboard."""
+    @work(thread=True, group="sample")
+    def _sample(self) -> None:
+        """Sample in a thread, so that a slow disk does not block the keyboard."""
         try:
             snapshot: Snapshot | None = self._watch.sample()
             fault = ""
         except OSError as error:  # the bus was removed; it may come back
             snapshot, fault = None, printable(str(error))
-        self.post_message(self.Looked(snapshot, fault))  # goes nowhere if the view has ended
+        self.post_message(self.Sampled(snapshot, fault))  # ignored if the view has ended
 
-    def on_live_view_looked(self, message: Looked) -> None:
-        """A look is over: show it."""
-        self._looking = False
+    def on_live_view_sampled(self, message: Sampled) -> None:
+        """Show a sample."""
+        self._sampling = False
         if self._paused:
             return
         self._fault = message.fault
@@ -258,12 +258,12 @@ class LiveView(App[None]):
         self.query_one("#alerts", Static).update(text if alerts else Text("none", "dim"))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Another queue is below the cursor."""
+        """Show the readers of the selected queue."""
         if event.data_table.id == "queues":
             self._show_readers()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Wider or narrower: other lengths of names and history fit."""
+        """Fit names and history to the new width."""
         self.call_after_refresh(self._show)
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -271,13 +271,13 @@ class LiveView(App[None]):
         self._show()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Back to the table; the filter stays."""
+        """Return to the table and keep the filter."""
         if not event.value:
             self.query_one("#filter", Input).remove_class("open")
         self._queues.focus()
 
     def action_filter(self) -> None:
-        """Ask for a part of a name."""
+        """Open the filter."""
         box = self.query_one("#filter", Input)
         box.add_class("open")
         box.focus()
@@ -290,16 +290,16 @@ class LiveView(App[None]):
         self._queues.focus()
 
     def action_sort(self) -> None:
-        """By the next of name, rate, lag, disk."""
+        """Sort by the next of name, rate, lag, disk."""
         self._sort = SORTS[(SORTS.index(self._sort) + 1) % len(SORTS)]
         self._show()
 
     def action_pause(self) -> None:
-        """Hold what is shown; looking stops too."""
+        """Pause or resume the display and the sampling."""
         self._paused = not self._paused
         self._show_top()
 
     def action_theme(self) -> None:
-        """From dark to light and back."""
+        """Switch between dark and light."""
         self._light = not self._light
         self.theme = "textual-light" if self._light else "textual-dark"

@@ -1,4 +1,4 @@
-"""The live page, `tapewire monitor BUS --web`: one thread looks, every open page is told."""
+"""The live page, `tapewire monitor BUS --web`: one thread samples for all open pages."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _PAGE = {
     "plot.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-_COMMENT = b":" + b" " * 16_382 + b"\n"  # an EventSource skips lines that begin with a colon
-_IDLE_SECONDS = 1.0  # between two looks for whether a client is gone
+_COMMENT = b":" + b" " * 16_382 + b"\n"  # an EventSource ignores lines that begin with a colon
+_IDLE_SECONDS = 1.0  # between two checks whether a client has disconnected
 
 
 class LivePage:
-    """Watches a bus and serves what it sees, until closed.
+    """Samples a bus and serves the live page until closed.
 
-    ``/`` is the page, ``/events`` the stream that feeds it (Server-Sent Events: ``hello`` with the
-    history, then a ``snapshot`` a look), ``/snapshot.json`` the latest look alone.
+    ``/`` is the page, ``/events`` its stream (Server-Sent Events: ``hello`` with the history, then
+    a ``snapshot`` for each sample), ``/snapshot.json`` the latest sample.
 
     Args:
-        watch: Looked at by a thread of this object.
-        interval: Seconds between looks.
-        bind: Address to listen at; anything but loopback shows the bus to the network.
-        port: 0 for any free one.
-        allow_hosts: More host names that the page may be asked for by.
+        watch: Sampled by a thread of this object.
+        interval: Seconds between samples.
+        bind: Address to listen on; an address other than loopback exposes the bus to the network.
+        port: Port; 0 selects a free one.
+        allow_hosts: Additional host names that are accepted in the Host header.
 
     Example:
         >>> import json, tapewire as tw
@@ -64,9 +64,9 @@ class LivePage:
         self._number = 0
         self._latest = b""
         self._closing = threading.Event()
-        self._look()
-        folder = resources.files("tapewire.monitor") / "page"
-        routes = {f"/{name}": _file((folder / name).read_bytes(), _PAGE[name]) for name in _PAGE}
+        self._sample()
+        files = resources.files("tapewire.monitor") / "page"
+        routes = {f"/{name}": _file((files / name).read_bytes(), _PAGE[name]) for name in _PAGE}
         routes["/"] = routes.pop("/index.html")
         routes["/events"] = lambda request: Answer("text/event-stream", self._events(), _COMMENT)
         routes["/snapshot.json"] = lambda request: Answer("application/json", self._latest)
@@ -76,14 +76,14 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """Where to point a browser."""
+        """The address for a browser."""
         return self._server.url
 
     def __repr__(self) -> str:
         return f"LivePage({self._watch.root!r}, {self.url!r})"
 
     def close(self) -> None:
-        """End the looking, the listening and every open stream."""
+        """Stop sampling and listening, and end all streams."""
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
@@ -98,9 +98,9 @@ class LivePage:
 
     def _run(self) -> None:
         while not self._closing.wait(self._interval):
-            self._look()
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         try:
             found: dict[str, Any] = self._watch.sample().to_dict()
         except OSError as error:  # the bus was removed; it may come back
@@ -113,7 +113,7 @@ class LivePage:
 
     def _events(self) -> Iterator[bytes]:
         with self._changed:
-            shown = self._number - 1  # the latest comes at once
+            shown = self._number - 1  # the latest is sent immediately
             hello = {
                 "root": printable(self._watch.root),
                 "interval": self._interval,
@@ -139,5 +139,5 @@ def _file(body: bytes, content_type: str) -> Any:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    # No line breaks, where an event's data would end, and ASCII alone.
+    # Without line breaks, which would end the data of an event, and in ASCII.
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")

@@ -1,4 +1,4 @@
-"""Pages of one file: plots as inline SVG, tables and cards, nothing fetched, light and dark.
+"""Self-contained HTML reports: plots as inline SVG, tables and cards, in light and dark.
 
 Example:
     >>> from tapewire import page

@@ -1,4 +1,4 @@
-"""The page of the job `features`."""
+"""The report of the job `features`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tapewire.text import bytes_text
 
 __all__ = ["DayFeatures", "FeatureFacts", "features_page"]
 
-_MOST_ROWS = 200  # of a table on the page
-_MOST_STRIPS = 12  # of features of a day
+_MOST_ROWS = 200  # of a table
+_MOST_STRIPS = 12  # feature plots of a day
 
 
 @dataclass(frozen=True)
 class FeatureFacts:
-    """What was written of one symbol's day."""
+    """What was written for one symbol's day."""
 
     venue: str
     symbol: str
@@ -32,14 +32,14 @@ class FeatureFacts:
 
 @dataclass(frozen=True)
 class DayFeatures:
-    """What is drawn of one.
+    """The plots of one symbol's day.
 
     Attributes:
-        name: For people.
-        rows: How many there are.
-        series: The features, thinned.
-        known: Of each feature, which share of the rows has a value.
-        picture: Its book, or None.
+        name: Title.
+        rows: Number of rows.
+        series: The features, downsampled.
+        known: For each feature, the share of rows with a value.
+        picture: The book, or None.
     """
 
     name: str
@@ -56,10 +56,10 @@ def features_page(
     sample: str,
     source: str,
 ) -> str:
-    """The whole page."""
+    """Return the page."""
     dates = sorted({fact.date for fact in facts})
     parts = [
-        "<header><h1>Features of the tape</h1>",
+        "<header><h1>Features</h1>",
         f'<p class="lead"><code>{html.escape(source)}</code></p></header>',
         cards(
             [
@@ -67,7 +67,7 @@ def features_page(
                 count(len(names), "feature"),
                 count(len({(f.venue, f.symbol) for f in facts}), "symbol"),
                 (f"{len(dates):,}", f"day: {dates[0]}" if len(dates) == 1 else "days"),
-                (sample, "a row for each" if sample in ("event", "trade") else "between rows"),
+                (sample, "one row each" if sample in ("event", "trade") else "between rows"),
                 (bytes_text(sum(fact.bytes for fact in facts)), "of Parquet"),
             ]
         ),
@@ -75,26 +75,26 @@ def features_page(
     parts += [_day(day) for day in days]
     parts += [_computed(names, days), _written(facts)]
     parts.append("<footer>Written by <code>tapewire etl features</code>.</footer>")
-    return document("Features of the tape", "".join(parts))
+    return document("Features", "".join(parts))
 
 
 def _day(day: DayFeatures) -> str:
     parts = [f"<h2>{html.escape(day.name)}</h2>"]
     if day.picture is not None:
         parts += [
-            "<p>The book over the day, in UTC: the stronger, the more rests at a price.</p>",
+            "<p>The book over the day, in UTC. A darker shade is a greater size at a price.</p>",
             legend([("bids", "c1"), ("asks", "c2")]),
             f"<figure>{plots.book(day.picture)}</figure>",
             f"<figure>{plots.spread(day.picture)}</figure>",
         ]
     series = [one for one in day.series if day.known[one.name] > 0]
     if series:
-        text = "Each feature over the day, in UTC: a line of means, in a band of their ranges."
+        text = "The features over the day, in UTC: mean (line) and range (band)."
         label = f"Features of {day.name}"
         drawn = plots.features(series[:_MOST_STRIPS], label)
         parts += [f"<p>{text}</p><figure>{drawn}</figure>"]
     if len(series) > _MOST_STRIPS:
-        parts.append(f"<p>… and {len(series) - _MOST_STRIPS} more in the table.</p>")
+        parts.append(f"<p>{len(series) - _MOST_STRIPS} more features are in the table.</p>")
     return "".join(parts)
 
 
@@ -114,12 +114,12 @@ def _computed(names: Sequence[str], days: Sequence[DayFeatures]) -> str:
                 else "–",
             ]
         )
-    heads = ["feature", "what it is", "unit", "rows with a value"]
-    return f'<h2>What was computed</h2><div class="words">{table(heads, rows)}</div>'
+    heads = ["feature", "meaning", "unit", "rows with a value"]
+    return f'<h2>Features computed</h2><div class="words">{table(heads, rows)}</div>'
 
 
 def _is_of(name: str, pattern: str) -> bool:
-    """Whether a name is one of a pattern: imbalance5 of imbalanceN, vwap_1s of vwap_SPAN."""
+    """Whether a name matches a pattern: imbalance5 matches imbalanceN, vwap_1s vwap_SPAN."""
     text = re.escape(pattern).replace("SPAN", r"\d+\w+")
     return re.fullmatch(re.sub(r"N$", r"\\d+", text), name) is not None
 
@@ -130,5 +130,5 @@ def _written(facts: Sequence[FeatureFacts]) -> str:
         for f in facts[:_MOST_ROWS]
     ]
     left = len(facts) - _MOST_ROWS
-    more = f"<p>… and {left:,} more.</p>" if left > 0 else ""
-    return f"<h2>What was written</h2>{table(['symbol', 'day', 'rows', 'size'], rows)}{more}"
+    more = f"<p>{left:,} more rows are not shown.</p>" if left > 0 else ""
+    return f"<h2>Tables written</h2>{table(['symbol', 'day', 'rows', 'size'], rows)}{more}"

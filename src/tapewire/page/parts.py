@@ -1,4 +1,4 @@
-"""The parts of a page: whatever is given as text is escaped, whatever is given as HTML is not."""
+"""The parts of a page. Arguments that are text are escaped, those that are HTML are not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def document(title: str, body: str) -> str:
-    """A whole page around its body, with the style sheet in it."""
+    """Return a complete page with this body (HTML) and the style sheet."""
     style = resources.files("tapewire.page").joinpath("page.css").read_text(encoding="utf-8")
     return "".join(
         [
@@ -35,28 +35,28 @@ def document(title: str, body: str) -> str:
 
 
 def write_file(path: Path, text: str) -> Path:
-    """Put a page where an earlier one may be: whole, or not at all."""
+    """Write a page, replacing an earlier one atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f".{path.name}.{os.getpid()}")
-    made.write_text(text, encoding="utf-8")
-    made.replace(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
     return path
 
 
 def section(title: str, svg: str, text: str, keys: Iterable[tuple[str, str]] = ()) -> str:
-    """A plot (HTML) below its title, what it shows, and what the colours mean."""
+    """Return a section with a title, a text, a legend and a plot (HTML)."""
     head = f"<h2>{html.escape(title)}</h2><p>{html.escape(text)}</p>"
     return f"{head}{legend(keys)}<figure>{svg}</figure>"
 
 
 def legend(keys: Iterable[tuple[str, str]]) -> str:
-    """Names beside their colours; nothing without names."""
+    """Return a legend of ``(name, css class)``; empty without names."""
     text = "".join(f'<span><i class="{css}"></i>{html.escape(name)}</span>' for name, css in keys)
     return f'<p class="legend">{text}</p>' if text else ""
 
 
 def count(value: int, one: str) -> tuple[str, str]:
-    """A card of a count and what it is of.
+    """Return the texts of a card: a count and its noun.
 
     Example:
         >>> count(1, "row"), count(1200, "row")
@@ -66,7 +66,7 @@ def count(value: int, one: str) -> tuple[str, str]:
 
 
 def cards(pairs: Iterable[tuple[str, str]]) -> str:
-    """Large figures, each with what it counts."""
+    """Return cards with large figures, each with its label."""
     made = (
         f'<div class="card"><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>'
         for a, b in pairs
@@ -75,7 +75,7 @@ def cards(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table that scrolls by itself where the page is narrow."""
+    """Return a table, which scrolls separately on a narrow page."""
     head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows
@@ -84,5 +84,5 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def items(lines: Iterable[str]) -> str:
-    """A list."""
+    """Return a list."""
     return f"<ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"

@@ -1,4 +1,4 @@
-"""The book of one symbol over time, small enough for a page."""
+"""The book of one symbol over time, downsampled for a plot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 __all__ = ["PICTURE_LEVELS", "PICTURE_POINTS", "BookPicture", "span_for"]
 
 Array = np.ndarray[Any, Any]
-PICTURE_POINTS = 900  # at most: about as many as there are pixels
+PICTURE_POINTS = 900  # maximum: about one per pixel
 PICTURE_LEVELS = 20
 _SPANS_NS = [
     *(n * 10**6 for n in (1, 10, 100)),
@@ -20,7 +20,7 @@ _SPANS_NS = [
 
 
 def span_for(begin_ns: int, end_ns: int, points: int = PICTURE_POINTS) -> str:
-    """The shortest round span that cuts a time into at most so many points, as `sample` takes it.
+    """Return the shortest round span, as for `sample`, with at most `points` points.
 
     Example:
         >>> span_for(0, 86_400 * 10**9), span_for(0, 10 * 10**9), span_for(5, 5)
@@ -32,16 +32,16 @@ def span_for(begin_ns: int, end_ns: int, points: int = PICTURE_POINTS) -> str:
 
 @dataclass(frozen=True)
 class BookPicture:
-    """The best levels at points of time.
+    """The best levels at points in time.
 
     Attributes:
-        name: Whose book, for people.
-        times_ns: The points.
-        trusted: Whether the book could be trusted there.
-        bid_prices: A row for each point, best first, nan beyond the last level; in price units.
-        bid_sizes: Likewise, in size units.
-        ask_prices: Likewise.
-        ask_sizes: Likewise.
+        name: Name of the instrument.
+        times_ns: The points in time.
+        trusted: Whether the book was trusted.
+        bid_prices: One row per point, best price first, nan after the last level.
+        bid_sizes: The sizes at these prices.
+        ask_prices: As `bid_prices`.
+        ask_sizes: As `bid_sizes`.
     """
 
     name: str
@@ -54,7 +54,7 @@ class BookPicture:
 
     @classmethod
     def of(cls, name: str, rows: Mapping[str, Any]) -> BookPicture:
-        """From columns as the view `book` has them, of one symbol and in order of time."""
+        """Make a picture from the columns of the view `book`, for one symbol, sorted by time."""
         times = np.asarray(rows["timestamp_ns"], np.int64)
         depth = max(
             [len(side) for key in ("bid_prices", "ask_prices") for side in rows[key]], default=0
@@ -83,20 +83,20 @@ class BookPicture:
         return len(self.times_ns)
 
     def best(self, side: str) -> Array:
-        """The best price of "bid" or "ask", nan where there is none."""
+        """Return the best prices of "bid" or "ask", nan if there is none."""
         prices: Array = self.bid_prices if side == "bid" else self.ask_prices
         return prices[:, 0] if prices.shape[1] else np.full(len(self), np.nan)
 
     @property
     def spread_bps(self) -> Array:
-        """In basis points of the mid."""
+        """The spread in basis points of the mid."""
         bid, ask = self.best("bid"), self.best("ask")
         with np.errstate(divide="ignore", invalid="ignore"):
             spread: Array = np.where(bid + ask > 0, 20_000 * (ask - bid) / (ask + bid), np.nan)
         return spread
 
     def thin(self, points: int) -> BookPicture:
-        """Every n-th point, so that at most so many are left."""
+        """Return every n-th point, at most `points` in total."""
         step = -(-len(self) // points) if len(self) else 1
         arrays = (self.times_ns, self.trusted, self.bid_prices, self.bid_sizes)
         return BookPicture(

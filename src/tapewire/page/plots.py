@@ -1,4 +1,4 @@
-"""The pictures of reports."""
+"""The plots of the reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 WIDTH, LEFT, RIGHT = 1040, 86, 1024
 _COLUMNS, _ROWS = 260, 64  # of the heat map
-_LANE_LETTERS = 30  # left of a lane
+_LANE_LETTERS = 30  # of the name of a lane
 _STEPS_S = (
     *(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600),
     *(2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400, 30 * 86_400),
@@ -38,7 +38,7 @@ _STEPS_S = (
 
 @dataclass(frozen=True)
 class PlotMark:
-    """A while on the time axis. `css`: "flaw" for what is wrong, "dim" for what is not known."""
+    """A marked interval on the time axis. `css`: "flaw" for a defect, "dim" if unknown."""
 
     begin_ns: int
     end_ns: int
@@ -47,7 +47,7 @@ class PlotMark:
 
 @dataclass(frozen=True)
 class Series:
-    """One feature over time: the least, mean and greatest of each piece of it."""
+    """One feature over time: minimum, mean and maximum of each interval."""
 
     name: str
     times_ns: Array
@@ -57,7 +57,7 @@ class Series:
 
 
 def time_axis(begin_ns: int, end_ns: int) -> tuple[Scale, list[tuple[float, str]]]:
-    """A scale of nanoseconds, and its labels: UTC, as fine as the axis needs.
+    """Return a scale of nanoseconds and its ticks, with labels in UTC.
 
     Example:
         >>> _, ticks = time_axis(1_700_006_400 * 10**9, 1_700_010_000 * 10**9)
@@ -84,7 +84,7 @@ def _label(time_ns: int, step_ns: int) -> str:
 
 
 def _marked(panel: Panel, marks: Iterable[PlotMark]) -> None:
-    """Those that are nearer than a pixel become one: a day may have ten thousand."""
+    """Draw the marks; those less than a pixel apart are merged, as a day may have thousands."""
     low, high = panel.x.low, panel.x.high
     pixel = (high - low) / (panel.x.end - panel.x.start)
     open_: dict[str, PlotMark] = {}
@@ -109,7 +109,7 @@ def _span(panel: Panel, mark: PlotMark) -> None:
 
 
 def _short(name: str, letters: int) -> str:
-    """In at most so many letters; both ends of a name tell something."""
+    """Shorten a name to `letters`, keeping its start and its end."""
     if len(name) <= letters:
         return name
     half = letters // 2
@@ -117,7 +117,7 @@ def _short(name: str, letters: int) -> str:
 
 
 def _number(value: float) -> str:
-    """A tick: with the digits that it has, and never as a power of ten where people would not."""
+    """Format the value of a tick, with an exponent only if it is very small or very large."""
     if value and not 1e-4 <= abs(value) < 1e12:
         return f"{value:.3g}"
     text = f"{value:,.8f}".rstrip("0").rstrip(".")
@@ -129,12 +129,12 @@ def _range(*values: Array) -> tuple[float, float]:
     if not len(known):
         return 0.0, 1.0
     low, high = float(known.min()), float(known.max())
-    room = (high - low) * 0.06 or max(abs(high) * 0.01, 1e-9)
-    return low - room, high + room
+    margin = (high - low) * 0.06 or max(abs(high) * 0.01, 1e-9)
+    return low - margin, high + margin
 
 
 def book(picture: BookPicture, marks: Sequence[PlotMark] = ()) -> str:
-    """What rests in the book, and where: shades by size, the best prices as lines."""
+    """Plot the book as a heat map of sizes, with the best prices as lines."""
     thin = picture.thin(_COLUMNS)
     begin, end = int(thin.times_ns[0]), int(picture.times_ns[-1])
     x, ticks = time_axis(begin, max(end, begin + 1))
@@ -142,7 +142,7 @@ def book(picture: BookPicture, marks: Sequence[PlotMark] = ()) -> str:
     low, high = _range(bid, ask)
     gap = np.nanmedian(ask - bid) if np.isfinite(ask - bid).any() else 0.0
     reach = max((high - low) * 0.25, 12 * gap)
-    panel = Panel(x, Scale(low - reach, high + reach, 330, 24), "price, and what rests there")
+    panel = Panel(x, Scale(low - reach, high + reach, 330, 24), "price, shaded by size")
     edges = np.linspace(low - reach, high + reach, _ROWS + 1)
     step = (thin.times_ns[-1] - thin.times_ns[0]) / max(1, len(thin) - 1)
     columns = np.append(thin.times_ns, min(end, thin.times_ns[-1] + step))
@@ -156,7 +156,7 @@ def book(picture: BookPicture, marks: Sequence[PlotMark] = ()) -> str:
         for css, sizes in shades.items():
             with np.errstate(divide="ignore"):
                 depth = (np.log(sizes) - least) / ((most - least) or 1.0)
-            # The faintest shade is still a level; nothing is no shade at all.
+            # The faintest shade is a level; without a level there is no shade.
             shown = np.where(sizes > 0, np.clip(0.12 + 0.6 * depth, 0.12, 0.72), 0)
             panel.cells(columns, edges, shown, css)
     _marked(panel, marks)
@@ -167,7 +167,7 @@ def book(picture: BookPicture, marks: Sequence[PlotMark] = ()) -> str:
 
 
 def _sizes(prices: Array, sizes: Array, edges: Array) -> Array:
-    """Size between each two edges, at each point of time."""
+    """Return the total size between adjacent edges at each point in time."""
     made = np.zeros((len(edges) - 1, len(prices)))
     rows = np.searchsorted(edges, prices, "right") - 1
     inside = np.isfinite(prices) & (rows >= 0) & (rows < len(made))
@@ -177,7 +177,7 @@ def _sizes(prices: Array, sizes: Array, edges: Array) -> Array:
 
 
 def spread(picture: BookPicture, marks: Sequence[PlotMark] = ()) -> str:
-    """The distance of the best prices, in basis points; below zero the book is crossed."""
+    """Plot the spread in basis points; it is negative if the book is crossed."""
     x, ticks = time_axis(int(picture.times_ns[0]), int(picture.times_ns[-1]))
     values = picture.spread_bps
     low, high = _range(values, np.zeros(1))
@@ -190,7 +190,7 @@ def spread(picture: BookPicture, marks: Sequence[PlotMark] = ()) -> str:
 
 
 def features(series: Sequence[Series], label: str) -> str:
-    """A strip for each feature: its mean as a line, its range as a band around it."""
+    """Plot each feature in a panel: the mean as a line, the range as a band."""
     begin = min(int(one.times_ns[0]) for one in series if len(one.times_ns))
     end = max(int(one.times_ns[-1]) for one in series if len(one.times_ns))
     x, ticks = time_axis(begin, end)
@@ -209,7 +209,7 @@ def features(series: Sequence[Series], label: str) -> str:
 
 
 def clocks(streams: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> str:
-    """Time on the way, of each stream: least, median and 99th percentile of five minutes."""
+    """Plot the latency of each stream: minimum, median and 99th percentile of five minutes."""
     rows = [row for one in streams.values() for row in one]
     begin = min(row["timestamp_ns"] for row in rows)
     end = max(row["timestamp_ns"] for row in rows) + 300 * 10**9
@@ -222,7 +222,7 @@ def clocks(streams: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> st
             values = [np.nan if row[key] is None else row[key] / 1e6 for row in own]
             lines[key] = np.array([*values, values[-1]])
         low, high = _range(*lines.values())
-        panel = Panel(x, Scale(low, high, top + 78, top), f"{stream}: time on the way")
+        panel = Panel(x, Scale(low, high, top + 78, top), f"{stream}: latency")
         panel.ribbon(times, lines["least_ns"], lines["p99_ns"], "c1")
         panel.steps(times, lines["least_ns"], "c0")
         panel.steps(times, lines["p50_ns"], "c1")
@@ -240,7 +240,7 @@ def flaws_over_time(
     begin_ns: int,
     end_ns: int,
 ) -> str:
-    """A line for each symbol: from when to when it was recorded, and what was wrong when."""
+    """Plot a lane for each symbol: when it was recorded, and when it had defects."""
     x, ticks = time_axis(begin_ns, end_ns)
     x = Scale(x.low, x.high, 230, RIGHT)
     panel = Panel(x, Scale(0, 1, 20 + 26 * len(rows), 16))
@@ -252,5 +252,5 @@ def flaws_over_time(
         panel.parts += lane.parts
         panel.text(218, top + 13, _short(name, _LANE_LETTERS), "", "end")
     axes = panel.axes(lambda _: "", ticks, [])
-    label = "When each symbol was recorded, and what was wrong"
+    label = "Recording times and defects of each symbol"
     return figure(WIDTH, 46 + 26 * len(rows), label, axes, *panel.parts)

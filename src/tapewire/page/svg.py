@@ -1,4 +1,4 @@
-"""Plots as inline SVG: scales, axes, lines and points; the page's style sheet gives the colours."""
+"""Plots as inline SVG: scales, axes, lines and points; page.css defines the colours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SHADES = 6  # of a heat map
 
 
 def nines(percentile: Array | float) -> Any:
-    """A percentile's place on an axis where each further nine takes the same room."""
+    """Return the position of a percentile on an axis with equal distances between nines."""
     return -np.log10(1 - np.asarray(percentile, float) / 100)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to pixels."""
+    """Maps values to pixels."""
 
     low: float
     high: float
@@ -32,14 +32,14 @@ class Scale:
     log: bool = False
 
     def __call__(self, values: Any) -> Any:
-        """Pixels of values."""
+        """Return the pixels of values."""
         low, high, values = self.low, self.high, np.asarray(values, float)
         if self.log:
             low, high, values = math.log10(low), math.log10(high), np.log10(values)
         return self.start + (values - low) / ((high - low) or 1.0) * (self.end - self.start)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """Round values along the axis, about so many: two at least, for one alone tells no scale.
+        """Return about `count` round values on the axis, at least two, as one shows no scale.
 
         Example:
             >>> Scale(999.1, 1000.7, 0, 100).ticks(3)
@@ -60,13 +60,13 @@ class Scale:
 
 
 def line_points(x: Array, y: Array) -> str:
-    """The `points` of a polyline."""
+    """Return the `points` of a polyline."""
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
 
 
 @dataclass
 class Panel:
-    """One pair of axes, and what is drawn in it."""
+    """One pair of axes with its plot."""
 
     x: Scale
     y: Scale
@@ -74,13 +74,13 @@ class Panel:
     parts: list[str] = field(default_factory=list)
 
     def line(self, x: Array, y: Array, css: str) -> None:
-        """A line through points; `css` names its colour."""
+        """Draw a line through points; `css` is the class of its colour."""
         if len(x):
             points = line_points(self.x(x), self.y(y))
             self.parts.append(f'<polyline class="line {css}" points="{points}"/>')
 
     def area(self, x: Array, y: Array, css: str) -> None:
-        """A line, and the ground below it."""
+        """Draw a line and fill the area below it."""
         if len(x):
             base = f"{self.y.start:.1f}"
             ends = f"{float(self.x(x[0])):.1f},{base}", f"{float(self.x(x[-1])):.1f},{base}"
@@ -89,7 +89,7 @@ class Panel:
             self.line(x, y, css)
 
     def steps(self, x: Array, y: Array, css: str) -> None:
-        """A line that stays where it is until the next point; it breaks where a value is nan."""
+        """Draw a step line, which is interrupted where a value is nan."""
         path, pen_down = [], False
         for a, b in zip(self.x(x).tolist(), self.y(y).tolist(), strict=True):
             if math.isnan(b):
@@ -102,7 +102,7 @@ class Panel:
             self.parts.append(f'<path class="line {css}" d="{"".join(path)}"/>')
 
     def ribbon(self, x: Array, low: Array, high: Array, css: str) -> None:
-        """The ground between two such lines."""
+        """Fill the area between two step lines."""
         path = []
         left, bottom, top = (v.tolist() for v in (self.x(x), self.y(low), self.y(high)))
         for i in range(len(left) - 1):
@@ -113,13 +113,13 @@ class Panel:
             self.parts.append(f'<path class="area {css}" d="{"".join(path)}"/>')
 
     def cells(self, x: Array, y: Array, values: Array, css: str) -> None:
-        """Shades: `values[i, j]` in 0 … 1 from `x[j]` to `x[j + 1]`, `y[i]` to `y[i + 1]`."""
+        """Draw shades: `values[i, j]` in 0 … 1 from `x[j]` to `x[j + 1]`, `y[i]` to `y[i + 1]`."""
         shades = np.ceil(np.nan_to_num(np.clip(values, 0, 1)) * SHADES).astype(int)
         left, low = self.x(x), self.y(y)
         for shade in range(1, SHADES + 1):
             path = []
             for i, row in enumerate(shades):
-                # One rectangle for neighbours of one shade.
+                # One rectangle for adjacent cells with the same shade.
                 inside = np.flatnonzero(np.diff(np.concatenate(([0], row == shade, [0]))))
                 for a, b in zip(inside[::2].tolist(), inside[1::2].tolist(), strict=True):
                     width = left[b] - left[a]
@@ -132,7 +132,7 @@ class Panel:
                 self.parts.append(f'<path class="cell {css}" {opacity} d="{"".join(path)}"/>')
 
     def points(self, x: Array, y: Array, css: str, up: bool) -> None:
-        """Small triangles, pointing up or down: one path, however many."""
+        """Draw small triangles, pointing up or down, as one path."""
         dy = -3.2 if up else 3.2
         path = "".join(
             f"M{a - 2.8:.1f},{b - dy / 2:.1f}h5.6l-2.8,{dy}z"
@@ -141,7 +141,7 @@ class Panel:
         self.parts.append(f'<path class="mark {css}" d="{path}"/>')
 
     def span(self, begin: float, end: float, css: str, least: float = 1.5) -> None:
-        """A part of the x axis over the whole height, at least so many pixels wide."""
+        """Shade an interval of the x axis over the full height, at least `least` pixels wide."""
         left, right = float(self.x(begin)), float(self.x(end))
         css += " thin" if right - left < 2 * least else ""
         box = f'x="{left:.1f}" y="{self.y.end:.1f}" width="{max(least, right - left):.1f}"'
@@ -149,7 +149,7 @@ class Panel:
         self.parts.append(f'<rect class="{css}" {box} {height}/>')
 
     def band(self, begin: float, end: float, css: str) -> None:
-        """The same with a line at its beginning."""
+        """Shade an interval of the x axis, with a line at its start."""
         left, right = float(self.x(begin)), float(self.x(end))
         top, height = self.y.end, self.y.start - self.y.end
         box = f'x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{height:.1f}"'
@@ -159,7 +159,7 @@ class Panel:
         )
 
     def text(self, x: float, y: float, text: str, css: str = "", anchor: str = "start") -> None:
-        """Words, at pixels."""
+        """Draw text at a pixel position."""
         self.parts.append(
             f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
             f"{html.escape(text)}</text>"
@@ -171,7 +171,7 @@ class Panel:
         x_ticks: Iterable[tuple[float, str]] = (),
         y_ticks: Sequence[float] | None = None,
     ) -> str:
-        """Grid and labels, to be drawn below everything else."""
+        """Return grid and labels, to be drawn below everything else."""
         out = []
         for tick in self.y.ticks(4) if y_ticks is None else y_ticks:
             y = float(self.y(tick))
@@ -183,7 +183,7 @@ class Panel:
             )
         for tick, label in x_ticks:
             x, anchor = float(self.x(tick)), "middle"
-            if x + 3.4 * len(label) > self.x.end + 15:  # it would be cut off
+            if x + 3.4 * len(label) > self.x.end + 15:  # it would be clipped
                 x, anchor = min(x + 3.4 * len(label), self.x.end + 14), "end"
             out.append(
                 f'<text class="tick" x="{x:.1f}" y="{self.y.start + 18:.1f}" '
@@ -198,7 +198,7 @@ class Panel:
 
 
 def figure(width: int, height: int, label: str, *parts: str) -> str:
-    """An SVG that fills the page's width; `label` is what it shows, for those who cannot see it."""
+    """Return an SVG that fills the width of the page; `label` describes it for screen readers."""
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}">'
         + "".join(parts)

@@ -84,7 +84,7 @@ def test_a_torn_last_line_is_reported_and_the_next_one_is_whole(tmp_path, cut):
     [
         (b"\n", "checksum"),
         (b"hello\n", "checksum"),
-        (b"x" * 20_000 + b"\n", "longer"),
+        (b"x" * 20_000 + b"\n", "too long"),
         (line_of({"v": 1}), "members"),
         (line_of({"v": 2, "new": 1}), "later release"),
         (line_of({"v": "1"}), "no such version"),

@@ -31,7 +31,7 @@ def discovery(queue):
 
 def test_it_waits_until_the_queue_has_a_writer(discovery, queue):
     for _ in range(2):
-        assert discovery.poll() == bus.Waiting("there is no queue")
+        assert discovery.poll() == bus.Waiting("no queue")
     with publish(queue) as writer:
         writer.append(1, b"first")
         event = discovery.poll()
@@ -43,7 +43,7 @@ def test_it_waits_until_the_queue_has_a_writer(discovery, queue):
 
 def test_a_queue_without_a_living_writer_is_waited_for(discovery, queue):
     publish(queue).close()
-    assert discovery.poll() == bus.Waiting("the queue has no living writer")
+    assert discovery.poll() == bus.Waiting("the queue has no live writer")
     with publish(queue):
         assert isinstance(discovery.poll(), bus.Connected)
 
@@ -53,7 +53,7 @@ def test_a_closed_writer_is_a_lost_lock_and_its_return_the_same_reader(discovery
         reader = discovery.poll().reader
         writer.append(1, b"last words")
     assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.LOCK_LOST)
-    assert discovery.poll() == bus.Waiting("the writer went: lock_lost"), (
+    assert discovery.poll() == bus.Waiting("the writer ended: lock_lost"), (
         "told once, then waited for"
     )
     assert bytes(reader.next().payload) == b"last words", "what is left can be read"
@@ -111,7 +111,7 @@ def test_a_queue_being_removed_is_gone_as_soon_as_its_segments_are(discovery, qu
     for segment in queue.glob("*.q"):
         segment.unlink()
     assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.SEGMENT_MISSING)
-    assert discovery.poll() == bus.Waiting("the writer went: segment_missing")
+    assert discovery.poll() == bus.Waiting("the writer ended: segment_missing")
     with pytest.raises(tw.SegmentMissing):
         writer.close()
 
@@ -153,7 +153,7 @@ def test_a_name_that_is_held_is_waited_for_without_trying(discovery, queue, monk
         with monkeypatch.context() as patch:
             patch.setattr(bus.subscription, "open_subscriber", None)  # would try for 100 ms
             waiting = discovery.poll()
-        assert waiting == bus.Waiting("another reader holds the name 'strategy_a'")
+        assert waiting == bus.Waiting("another reader has the name 'strategy_a'")
     with publish(queue):
         assert isinstance(discovery.poll(), bus.Connected)
 
@@ -171,8 +171,8 @@ def test_what_is_lost_between_looking_and_opening_is_waited_for(
     with publish(queue), tw.open_subscriber(queue, "strategy_a"):
         disk.await_beats(queue)  # else one finds the lock files away
         missing = {
-            "name": "another reader holds the name 'strategy_a'",
-            "queue": "there is no queue",
+            "name": "another reader has the name 'strategy_a'",
+            "queue": "no queue",
         }
         assert discovery.poll() == bus.Waiting(missing[what])
         if what == "queue":

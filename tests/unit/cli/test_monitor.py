@@ -66,7 +66,7 @@ def test_once_prints_one_table_and_a_finding_is_exit_code_1(bus, tapewire):
     (reader,) = [line for line in lines if line.lstrip().startswith("slow")]
     assert reader.split()[:3] == ["slow", "live", "99"]
     assert "98.0 s" in reader
-    assert "is behind by 98.0 s (limit 10.0)" in done.stdout
+    assert "lags by 98.0 s (limit 10.0)" in done.stdout
     assert "\x1b" not in done.stdout
 
 

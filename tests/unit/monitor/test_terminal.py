@@ -154,7 +154,7 @@ def test_q_quits(busy):
 def test_alerts_say_what_and_what_to_do(busy):
     async def steps(app, pilot):
         text = " ".join(" ".join(screen(app)).split())
-        assert "critical c/fills: the writer (pid 4711) is gone" in text
+        assert "critical c/fills: the writer (pid 4711) ended without closing the queue" in text
         assert "→ start it again" in text
 
     drive(busy, steps, size=(160, 40))

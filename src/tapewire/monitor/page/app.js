@@ -1,12 +1,12 @@
-// The live page: listens to /events and shows what comes. No library, no build step.
-// Everything that comes from the bus enters the page by textContent.
+// The live page: shows the events from /events. No library, no build step.
+// Everything that comes from the bus is inserted by textContent.
 import { bytes, clock, count, span, whole } from "/numbers.js";
 import { Plot, Spark } from "/plot.js";
 
 const $ = (id) => document.getElementById(id);
 const KEEP = 300;
 
-// The queue that the address names; an address may be broken.
+// The queue in the address; null if the address is invalid.
 function named() {
   try {
     return decodeURIComponent(location.hash.slice(1)) || null;
@@ -26,7 +26,7 @@ const state = {
   lag: "lag_records",
 };
 
-// ---- what is remembered for the plots ---------------------------------------------------------
+// ---- history for the plots --------------------------------------------------------------------
 
 function remember(series, row) {
   const last = series.uptime[series.uptime.length - 1];
@@ -69,7 +69,7 @@ function record(snapshot) {
   }
 }
 
-// ---- rows that stay the same elements from look to look, so that focus and selection stay -----
+// ---- rows reuse their elements between samples, which keeps focus and selection --------------
 
 class Rows {
   constructor(body, create) {
@@ -107,7 +107,7 @@ function text(node, value) {
   if (node.textContent !== value) node.textContent = value;
 }
 
-// A path may be broken behind a slash, and elsewhere only when it must.
+// A path is wrapped after a slash, elsewhere only if necessary.
 function pathText(node, value) {
   node.replaceChildren();
   for (const part of value.split(/(?<=\/)/)) node.append(part, document.createElement("wbr"));
@@ -230,7 +230,7 @@ function showQueues({ queues }) {
   }
   text($("queues-count"), shown.length === queues.length ? String(queues.length) : `${shown.length} of ${queues.length}`);
   $("no-queues").hidden = shown.length > 0;
-  text($("no-queues"), queues.length ? "No queue has this in its name." : "There is no queue below this folder yet.");
+  text($("no-queues"), queues.length ? "No queue matches the filter." : "This directory has no queue yet.");
   queueRows.show(shown, (queue) => queue.name, (row, queue) => {
     const late = worst(queue);
     row.name.setAttribute("aria-pressed", String(queue.name === state.chosen));
@@ -246,10 +246,10 @@ function showQueues({ queues }) {
 }
 
 function showDetail(snapshot) {
-  // A watch that has just begun has little to show: the axis grows with it.
+  // At the start the time axis grows with the history.
   const shown = Math.min(state.window, Math.max(60, Math.ceil(snapshot.uptime / 60) * 60));
   const queue = snapshot.queues.find((one) => one.name === state.chosen);
-  const title = queue ? queue.name : state.chosen ? `${state.chosen}: not there` : "No queue chosen";
+  const title = queue ? queue.name : state.chosen ? `${state.chosen}: not found` : "No queue selected";
   if ($("detail-title").textContent !== title) pathText($("detail-title"), title);
   const facts = !queue ? [] : queue.error !== null ? [["Error", queue.error]] : [
     ["Writer", `${queue.writer.state}${queue.writer.pid == null ? "" : `, pid ${queue.writer.pid}`}`],
@@ -271,7 +271,7 @@ function showDetail(snapshot) {
   }));
   const series = (queue && state.history.get(queue.name)) ?? { uptime: [], records_per_second: [], readers: new Map() };
   ratePlot.draw([{ name: "records/s", times: series.uptime, values: series.records_per_second }],
-    snapshot.uptime, shown, "Records a second");
+    snapshot.uptime, shown, "Records per second");
   [lagPlot.unit, lagPlot.format] = LAGS[state.lag];
   lagPlot.draw([...series.readers].map(([name, lags]) => ({ name, times: lags.uptime, values: lags[state.lag] })),
     snapshot.uptime, shown, "Lag", state.hello.limits[state.lag]);
@@ -290,7 +290,7 @@ function showDetail(snapshot) {
   });
 }
 
-// ---- the person -------------------------------------------------------------------------------
+// ---- user input -------------------------------------------------------------------------------
 
 function choose(name) {
   state.chosen = name;
@@ -340,7 +340,7 @@ for (const [name, take] of [["window", Number], ["lag", String]]) {
   }
 }
 
-// A browser may forbid a page to remember anything.
+// A browser may deny access to localStorage.
 function remembered(key, value = null) {
   try {
     if (value !== null) localStorage.setItem(key, value);
@@ -378,8 +378,8 @@ function link(status, message) {
 
 function lost(why) {
   link("lost", "connection lost");
-  const last = state.snapshot ? `What you see is of ${clock(state.snapshot.time_ns)}.` : "";
-  text($("lost"), `${why} ${last} Trying again.`);
+  const last = state.snapshot ? `Values are from ${clock(state.snapshot.time_ns)}.` : "";
+  text($("lost"), `${why} ${last} Reconnecting.`);
 }
 
 function connect() {
@@ -388,16 +388,16 @@ function connect() {
   let watch = null;
   const again = (why) => {
     clearInterval(watch);
-    events.close(); // by itself it would not come back from every failure
+    events.close(); // an EventSource does not reconnect after every failure
     lost(why);
     setTimeout(connect, 1000);
   };
-  // A stopped server keeps the connection open and says nothing.
+  // A stopped server keeps the connection open and sends nothing.
   watch = setInterval(() => {
     const patience = Math.max(5, 5 * (state.hello?.interval ?? 1)) * 1000;
-    if (performance.now() - heard > patience) again("Connection lost: the monitor has gone silent.");
+    if (performance.now() - heard > patience) again("Connection lost: no data from the monitor.");
   }, 500);
-  events.addEventListener("error", () => again("Connection lost: the monitor does not answer."));
+  events.addEventListener("error", () => again("Connection lost: the monitor does not respond."));
   events.addEventListener("hello", (event) => begin(JSON.parse(event.data)));
   events.addEventListener("snapshot", (event) => {
     heard = performance.now();

@@ -1,4 +1,4 @@
-// Numbers as a person reads them at a glance, as tapewire/page/units.py shows them on a terminal.
+// Numbers, sizes and durations for people, formatted as by tapewire/text.py.
 const NONE = "–";
 
 function scaled(value, step, units) {

@@ -1,4 +1,4 @@
-// Lines over time, drawn as SVG. Text enters by textContent alone: names come from the disk.
+// Lines over time, drawn as SVG. Text is inserted by textContent: names come from the disk.
 const SVG = "http://www.w3.org/2000/svg";
 
 function make(parent, name, attributes = {}) {
@@ -23,8 +23,8 @@ function path(points) {
   return text;
 }
 
-// Round values from 0 to at least `top`: three or four of them. Bytes and times divide otherwise
-// than counts do, and a tick of 976.6 KiB reads badly.
+// Three or four round values from 0 to at least `top`. Bytes and times have other units than
+// counts: a tick of 976.6 KiB would be hard to read.
 function ticks(top, unit) {
   if (!(top > 0)) return [0, 1];
   let base = 1;
@@ -63,7 +63,7 @@ export class Spark {
   }
 }
 
-// A plot with axes, a legend and a cross-hair that tells the values below the pointer.
+// A plot with axes, a legend and a cross-hair that shows the values at the pointer.
 export class Plot {
   constructor(box, unit, format) {
     this.box = box;

@@ -1,4 +1,4 @@
-"""A core for the hot thread."""
+"""CPU affinity of a thread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["pin_to_core"]
 
 
 def pin_to_core(core: int) -> set[int]:
-    """Keep the calling thread on one core; the cores it was allowed before.
+    """Restrict the calling thread to one core; return the cores allowed before.
 
-    Other threads stay where they are. Threads started from now on inherit the core, Tapewire's
-    native ones too, and they start with the first queue that is opened: open queues first, pin
-    then. Give the result to `os.sched_setaffinity(0, …)` to undo it.
+    Existing threads are not affected. Threads started later inherit the core, including Tapewire's
+    native threads, which start with the first queue: open the queues before you pin. Pass the
+    result to `os.sched_setaffinity(0, …)` to undo it.
 
     Example:
         >>> import os
@@ -26,23 +26,23 @@ def pin_to_core(core: int) -> set[int]:
         >>> os.sched_setaffinity(0, before)
 
     Raises:
-        InvalidOption: There is no such core, or this process may not use it.
+        InvalidOption: The core does not exist, or this thread may not use it.
     """
     check_whole("core", core, 0)
     before = os.sched_getaffinity(0)
     if core not in before:
         count = os.cpu_count() or 0
-        why = "there is no such core" if core >= count else "this thread may not use the core"
+        why = "no such core" if core >= count else "this thread may not use the core"
         raise InvalidOption(
             f"{why}: core={core}, allowed={_ranges(before)}",
-            hint="choose one of those allowed; taskset, cgroups and containers narrow them down",
+            hint="choose an allowed core; taskset, cgroups and containers restrict them",
         )
     os.sched_setaffinity(0, {core})
     return before
 
 
 def _ranges(cores: set[int]) -> str:
-    """Cores as people write them: 0-3,8."""
+    """Format cores as ranges: 0-3,8."""
     text: list[str] = []
     left = sorted(cores)
     while left:

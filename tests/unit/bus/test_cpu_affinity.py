@@ -7,7 +7,7 @@ import pytest
 
 import tapewire as tw
 from tapewire import bus
-from tapewire.bus import pinning
+from tapewire.bus import cpu_affinity
 
 
 @pytest.fixture(autouse=True)
@@ -61,4 +61,4 @@ def test_what_is_no_core_is_refused(core):
 
 
 def test_cores_are_shown_as_people_write_them():
-    assert pinning._ranges({0, 1, 2, 5, 8, 9}) == "0-2,5,8-9"
+    assert cpu_affinity._ranges({0, 1, 2, 5, 8, 9}) == "0-2,5,8-9"
