@@ -370,7 +370,7 @@ def test_verifying_tells_of_a_batch_that_is_not_wholly_written(tmp, two_logs, mo
         before(patch, publish.Manifests, "published")
         killed(two_logs())
     (problem,) = archive.verify(tmp).problems
-    assert "a batch that is not wholly written" in problem
+    assert "incomplete batch" in problem
     Archive(tmp).recover()
     assert archive.verify(tmp).problems == []
 

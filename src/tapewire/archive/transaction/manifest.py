@@ -1,7 +1,7 @@
-"""The manifest of a batch: what was decided to be in the archive, before any of it is.
+"""The manifest of a batch: what will be in the archive, written before any of it is.
 
 ``_tapewire/batches/<writer>/<batch>.decided.json`` appears in one rename: that is the decision.
-From then on the batch is published, by this process or the next one, and ends as ``<batch>.json``,
+From then on the batch is published, by this process or a later one, and ends as ``<batch>.json``,
 by which the same batch is recognised. docs/formats/sink-manifest.md has its members.
 """
 
@@ -33,26 +33,27 @@ __all__ = ["Action", "Manifest", "Manifests"]
 FORMAT = "tapewire-sink"
 VERSION = 1
 MAX_FILE_BYTES = 256 << 20
-KEPT = 100  # of a writer's numbered batches: as many as Spark's own checkpoint keeps
-ONCE = "once"  # the writer of those who gave no name
+KEPT = 100  # manifests of a writer's numbered batches: as many as Spark's checkpoint keeps
+ONCE = "once"  # the writer of batches without a writer's name
 _DECIDED = ".decided.json"
 _PUBLISHED = ".json"
 _KINDS = ("create", "append", "replace")
-_REMEDY = "restore the file; without it nobody knows how far its batch was published"
+_REMEDY = "restore the file; without it the progress of its batch is unknown"
 
 
 @dataclass(frozen=True)
 class Action:
-    """What is to happen to one log.
+    """What to do with one log.
 
     Attributes:
         log: Its path below the archive.
-        kind: "create": the staged queue becomes the log. "append": its records go behind those
-            that are there. "replace": it takes the place of the log.
-        staged: The queue with the records, below the job's folder.
-        records: In the staged queue.
-        next_seq: "append": the log's next number before.
-        keep_seq: "append": records keep their numbers; else they go on from `next_seq`.
+        kind: "create": the staged queue becomes the log. "append": its records are appended.
+            "replace": it replaces the log.
+        staged: The queue with the records, below the job's directory.
+        records: Number of records in the staged queue.
+        next_seq: "append": the log's next sequence number before.
+        keep_seq: "append": records keep their sequence numbers; else the log assigns them from
+            `next_seq` on.
     """
 
     log: str
@@ -68,12 +69,12 @@ class Manifest:
     """A batch that was decided.
 
     Attributes:
-        writer: Who wrote it.
-        batch: Which of its batches.
-        job: Whose folder has the staged queues.
-        rows: Of the DataFrame.
-        digest: Of these rows in any order; empty when the batch is not to be recognised.
-        actions: One for each log.
+        writer: Name of its writer.
+        batch: Which of the writer's batches it is.
+        job: The job whose directory has the staged queues.
+        rows: Number of rows in the DataFrame.
+        digest: Digest of these rows in any order; empty if the batch need not be recognised.
+        actions: One action for each log.
     """
 
     writer: str
@@ -89,7 +90,7 @@ class Manifest:
 
 
 class Manifests:
-    """The manifests of an archive. Who changes them holds the archive's commit lock.
+    """The manifests of an archive. To change them, hold the archive's commit lock.
 
     Example:
         >>> manifests = Manifests(tmp)
@@ -108,7 +109,7 @@ class Manifests:
         return f"<Manifests {os.fspath(self._folder)!r}>"
 
     def decide(self, manifest: Manifest) -> None:
-        """Make it so, durably: the batch will be published, whatever happens."""
+        """Store the manifest, durably: the batch will be published, whatever happens."""
         folder = self._of(manifest.writer)
         if not folder.is_dir():
             make_directories(folder)
@@ -121,7 +122,7 @@ class Manifests:
             store(path, text, folder_fd)
 
     def published(self, manifest: Manifest) -> None:
-        """Note that all of it is in the archive; forget what nobody will ask for."""
+        """Mark a batch as completely published; remove manifests that are no longer needed."""
         folder = self._of(manifest.writer)
         decided = folder / f"{manifest.batch}{_DECIDED}"
         if manifest.digest:
@@ -132,7 +133,7 @@ class Manifests:
         sync(folder)
 
     def decided(self) -> Iterator[Manifest]:
-        """Batches that are not, or not wholly, published."""
+        """The batches that are decided and not completely published."""
         for writer in directories_below(self._folder):
             for name in sorted(_names(self._folder / writer)):
                 if name.endswith(_DECIDED):
@@ -146,7 +147,7 @@ class Manifests:
         return None
 
     def newest(self, writer: str) -> int | None:
-        """The highest number of a batch of a writer, or None when none has a number."""
+        """The highest batch number of a writer, or None if no batch has a number."""
         return max(_numbers(self._of(writer)), default=None)
 
     def _of(self, writer: str) -> Path:
@@ -174,7 +175,7 @@ def _numbers(folder: Path) -> Iterator[int]:
 
 
 def _read(path: Path) -> Manifest:
-    """A manifest, every member checked: its names become paths."""
+    """Read a manifest and check every member: its names become paths."""
     text = load(os.fspath(path), MAX_FILE_BYTES)
     return parse_checked(text, os.fspath(path), _checked, _REMEDY)
 

@@ -1,16 +1,16 @@
-"""From staged queues to logs of the archive: decided once, then carried out to the end.
+"""Publishes staged queues as logs of the archive: decided once, then carried out to the end.
 
-Everything here happens in one process at a time, which holds the archive's commit lock:
+One process at a time does this, the one that holds the archive's commit lock:
 
-1. what was decided before and not finished is finished, what dead jobs left is swept;
-2. runs of one log become one, and every log is looked at: nothing has changed yet;
+1. batches that were decided and not finished are finished, and what dead jobs left is removed;
+2. runs of one log are merged, and every log is checked: nothing has changed yet;
 3. the manifest is written: the decision;
-4. logs are made (one rename), replaced (one exchange) or appended to (from where it stopped);
-5. the manifest is marked as published and the job's folder goes.
+4. logs are created (one rename), replaced (one exchange) or appended to;
+5. the manifest is marked as published, and the job's directory is removed.
 
-Killed before 3, nothing was written; killed after it, the next one goes on at 4. Each step of 4 can
-be seen to be done: a staged queue that is not there any more was renamed, a log's next number says
-how many of its records were appended.
+If the process is killed before 3, nothing was written; if it is killed later, the next one
+continues with 4. Each step of 4 shows that it is done: a staged queue that no longer exists was
+renamed, and a log's next sequence number shows how many of its records were appended.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from tapewire.queue._native import Upkeep
 __all__ = ["Archive"]
 
 _CONFIG = WriterConfig.archive(flush=None)
-_TOKEN = ".replacing"  # in a staged queue that is to replace a log, until it has
+_TOKEN = ".replacing"  # in a staged queue that replaces a log, until that is done
 
 
 class Archive:
     """An archive that batches are committed to.
 
     Args:
-        root: Its folder.
+        root: Its directory.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -72,38 +72,38 @@ class Archive:
         return f"<Archive {os.fspath(self.root)!r}>"
 
     def check_place(self) -> None:
-        """Make sure that there is, or can be, an archive here; makes its folder.
+        """Create the directory of the archive, if it does not exist.
 
         Raises:
-            NotALog: It is a file.
-            InvalidOption: It is a log.
-            StorageError: The operating system refuses.
+            NotALog: The path is a file.
+            InvalidOption: The path is a log.
+            StorageError: The directory cannot be created.
         """
         where = os.fspath(self.root)
         if is_queue(self.root):
             raise InvalidOption(
-                "an archive is a folder of logs, and this is a log itself",
+                "this is a log, not an archive",
                 path=where,
-                hint="give the folder of an archive, or one that is not there yet",
+                hint="give the directory of an archive, or one that does not exist",
             )
         if self.root.exists() and not self.root.is_dir():
             raise NotALog(
                 "this is a file, not an archive",
                 path=where,
-                hint="give the folder of an archive, or one that is not there yet",
+                hint="give the directory of an archive, or one that does not exist",
             )
         try:
             make_directories(self.control)
         except OSError as error:
             raise StorageError(
-                f"the folder of the archive cannot be made: {error.strerror}",
+                f"cannot create the directory of the archive: {error.strerror}",
                 path=error.filename or where,
-                hint="give a folder that may be written to",
+                hint="give a directory that is writable",
                 errno=error.errno or 0,
             ) from None
 
     def recover(self, job: str | None = None) -> None:
-        """Finish what was decided, sweep what dead jobs left; `job` is the caller's own."""
+        """Finish decided batches and remove what dead jobs left; `job` is the caller's own."""
         if not self.control.is_dir():
             return
         with commit_lock(self.control, job or "none"):
@@ -123,30 +123,30 @@ class Archive:
         sparse: bool,
         drop: bool = False,
     ) -> bool:
-        """Publish the runs of a job, all or none; False when this very batch was there already.
+        """Publish the runs of a job, all or none; False if this batch was published before.
 
         Args:
-            job: Whose folder has the runs.
-            runs: In the order of the tasks.
-            rows: How many rows the DataFrame had.
-            digest: Of the rows; for batches that may be done again.
-            writer: Who writes, when the batch may be done again.
-            batch: Which of the writer's batches.
+            job: The job whose directory has the runs.
+            runs: The runs, in the order of the tasks.
+            rows: Number of rows in the DataFrame.
+            digest: Digest of the rows, of a batch that may be written again.
+            writer: Name of the writer, of a batch that may be written again.
+            batch: Which of the writer's batches this is.
             overwrite: Replace the logs that have rows.
-            segment_bytes: Of new logs.
-            sparse: Rows brought their numbers.
-            drop: Leave out rows whose number is there or was passed.
+            segment_bytes: Segment size of new logs.
+            sparse: Whether rows have sequence numbers.
+            drop: Drop rows whose sequence number is not higher than the last one in the log.
 
         Raises:
             BatchConflict: The batch was published before, with other rows.
-            SequenceNotRising: A log would have a number twice, or falling.
-            WriterAlreadyActive: Somebody else writes to one of the logs.
+            SequenceNotRising: Sequence numbers of a log would repeat or go back.
+            WriterAlreadyActive: Another process writes to one of the logs.
             ConcurrentUse: Another job is committing, and does not end.
         """
         writer, batch = writer or ONCE, batch or job
         with commit_lock(self.control, job):
             self._recover(job)
-            if digest and self._is_there(writer, batch, rows, digest):
+            if digest and self._was_published(writer, batch, rows, digest):
                 self.jobs.remove(job)
                 return False
             if runs:
@@ -163,7 +163,7 @@ class Archive:
                 except Exception as error:
                     error.add_note(
                         "The batch was decided: do not write it again. The next write to this "
-                        "archive finishes it, once the cause is gone."
+                        "archive finishes it, once the cause is fixed."
                     )
                     raise
             else:
@@ -171,7 +171,7 @@ class Archive:
         return True
 
     def abort(self, job: str) -> None:
-        """Take away what a job has staged, unless it was decided that it will be published."""
+        """Remove what a job has staged, unless its batch was decided."""
         with commit_lock(self.control, job):
             if not any(one.job == job for one in self.manifests.decided()):
                 self.jobs.remove(job)
@@ -181,7 +181,7 @@ class Archive:
             self._publish(manifest)
         self.jobs.sweep(job)
 
-    def _is_there(self, writer: str, batch: str, rows: int, digest: str) -> bool:
+    def _was_published(self, writer: str, batch: str, rows: int, digest: str) -> bool:
         known = self.manifests.find(writer, batch)
         if known is not None:
             if known.same_rows(rows, digest):
@@ -192,8 +192,8 @@ class Archive:
             newest = self.manifests.newest(writer)
             if newest is None or not batch.isdecimal() or int(batch) > newest or not rows:
                 return False
-            what = "numbers of batches rise, and nobody can tell whether this one was published "
-            what += f"before: newest={newest}"
+            what = "batch numbers must rise, and this one may have been published before: "
+            what += f"newest={newest}"
         raise BatchConflict(
             f"{what}, writer={writer}, batch={batch}",
             path=os.fspath(self.root),
@@ -210,7 +210,7 @@ class Archive:
         overwrite: bool,
         drop: bool,
     ) -> list[Action]:
-        """One staged queue for each log, and what is to be done with it; changes no log."""
+        """Merge the runs of each log and plan what to do with them; changes no log."""
         by_log: dict[str, list[StagedRun]] = defaultdict(list)
         for run in runs:
             by_log[run.log].append(run)
@@ -227,14 +227,14 @@ class Archive:
             if not is_queue(place):
                 if place.is_dir() and os.listdir(place):
                     raise NotALog(
-                        f"the place of a log is taken by something else: log={log}",
+                        f"the directory of a log is not empty and not a log: log={log}",
                         path=os.fspath(place),
                         hint="move it away",
                     )
                 actions.append(Action(log, "create", run.folder, run.records))
             elif overwrite:
                 with Upkeep(place):
-                    pass  # nobody writes to what is to go
+                    pass  # no process writes to the log that is replaced
                 (folder / run.folder / _TOKEN).touch(mode=0o600)
                 actions.append(Action(log, "replace", run.folder, run.records))
             else:
@@ -246,7 +246,7 @@ class Archive:
     ) -> Action:
         with LogWriter(place, _CONFIG) as target:
             next_seq, sparse = target.end_seq, target.sparse
-            target.sync()  # what is there now will be there after a power cut
+            target.sync()  # a power cut will not remove the records that exist now
             largest = target.segment_bytes
             types_file.merge(place, types_file.read(staged))
         if config.segment_bytes is not None and largest < config.segment_bytes:
@@ -255,7 +255,7 @@ class Archive:
         if keep and not sparse:
             if (run.first_seq, run.last_seq) != (next_seq, next_seq + run.records - 1):
                 raise InvalidOption(
-                    f"the log numbers its records itself: log={run.log}, next_seq={next_seq}, "
+                    f"the log is not sparse: log={run.log}, next_seq={next_seq}, "
                     f"the rows have {run.first_seq} … {run.last_seq}",
                     path=os.fspath(place),
                     hint="drop the column seq, or overwrite the log",
@@ -263,14 +263,15 @@ class Archive:
             keep = False
         elif keep and run.first_seq < next_seq and not drop:
             raise SequenceNotRising(
-                f"numbers of a log rise: seq={run.first_seq}, last={next_seq - 1}, log={run.log}",
+                "sequence numbers of a log must rise: "
+                f"seq={run.first_seq}, last={next_seq - 1}, log={run.log}",
                 path=os.fspath(place),
-                hint="these rows came late, or a second time: to leave such out, "
+                hint="these rows are late or duplicates: to drop such rows, "
                 'option("duplicates", "drop")',
             )
         elif not keep and next_seq + run.records > 2**63:
             raise InvalidOption(
-                f"the log's numbers are at their end: log={run.log}, last={next_seq - 1}, "
+                f"the log has no more sequence numbers: log={run.log}, last={next_seq - 1}, "
                 f"records={run.records}, highest={2**63 - 1}",
                 path=os.fspath(place),
                 hint="give the rows a column seq, or overwrite the log",
@@ -317,7 +318,7 @@ def _check_sizes(staged: Path, largest: int, place: Path) -> None:
             for i in range(len(batch)):
                 if len(batch.payload(i)) > largest:
                     raise PayloadTooLarge(
-                        f"a payload fits no segment of the log: payload={len(batch.payload(i))} "
+                        f"a payload is too large for the segments of the log: payload={len(batch.payload(i))} "
                         f"bytes, largest={largest}, seq={batch.seq[i]}",
                         path=os.fspath(place),
                         hint="overwrite the log with larger segments",
@@ -335,10 +336,10 @@ def _first(staged: Path) -> int:
 
 
 def _appended(place: Path, staged: Path, action: Action, next_seq: int) -> int | None:
-    """How many of the staged records the log has; None when one is missing among them.
+    """How many of the staged records the log has; None if one is missing between them.
 
     Raises:
-        CorruptMetadata: It has others, too.
+        CorruptMetadata: It has other records, too.
     """
     if next_seq == action.next_seq:
         return 0
@@ -364,13 +365,13 @@ def _appended(place: Path, staged: Path, action: Action, next_seq: int) -> int |
 
 
 def _past_gaps(reader: Any) -> Iterator[RecordColumns]:
-    """What is there, whatever is missing in between."""
+    """The records of a log, also those after a gap."""
     while True:
         try:
             yield from batches(reader)
             return
         except GapDetected:
-            continue  # told once; the next read goes on behind it
+            continue  # raised once; the next read continues after it
 
 
 def _are_among(found: RecordColumns, numbers: Any, want: RecordColumns) -> bool:
@@ -380,18 +381,18 @@ def _are_among(found: RecordColumns, numbers: Any, want: RecordColumns) -> bool:
 
 def _foreign(place: Path, staged: Path, action: Action, seq: int) -> CorruptMetadata:
     return CorruptMetadata(
-        f"somebody else wrote to the log after a batch for it was decided: log={action.log}, "
+        f"another process wrote to the log after a batch for it was decided: log={action.log}, "
         f"from seq={seq}",
         path=os.fspath(place),
-        hint=f"to give the batch up, move its manifest away; its records are in {staged}",
+        hint=f"to discard the batch, move its manifest away; its records are in {staged}",
     )
 
 
 def _rebuild(place: Path, staged: Path, action: Action) -> None:
-    """Replace a log whose end a power cut has torn: what was there before, then what was staged.
+    """Replace a log with a torn end by its earlier records and those that were staged.
 
-    Pages reach the disk in any order, so that of records appended and not synced a later one may be
-    there without an earlier one. What was there before the batch was synced before the decision.
+    Pages reach the disk in any order: after a power cut, a record that was appended and not synced
+    may exist without an earlier one. The earlier records were synced before the decision.
     """
     into = staged.with_name(f"{staged.name}-rebuilt")
     shutil.rmtree(into, ignore_errors=True)
@@ -411,10 +412,10 @@ def _rebuild(place: Path, staged: Path, action: Action) -> None:
                     break
             if writer.end_seq != action.next_seq:
                 raise CorruptMetadata(
-                    f"the log is not what it was when the batch was decided: log={action.log}, "
-                    f"next_seq={writer.end_seq}, noted={action.next_seq}",
+                    f"the log has changed since the batch was decided: log={action.log}, "
+                    f"next_seq={writer.end_seq}, recorded={action.next_seq}",
                     path=os.fspath(place),
-                    hint="restore the log; the batch is finished by the next write to the archive",
+                    hint="restore the log; the next write to the archive finishes the batch",
                 )
             if action.keep_seq:
                 new.seek_seq(action.next_seq)
@@ -436,28 +437,28 @@ def _create(place: Path, staged: Path, action: Action) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             raise NotALog(
-                f"the place of a log was taken while it was published: log={action.log}",
+                f"another process created the directory of a log: log={action.log}",
                 path=os.fspath(place),
-                hint="move it away: the batch is finished by the next write to the archive",
+                hint="move it away: the next write to the archive finishes the batch",
             ) from None
     elif not is_queue(place):
         raise CorruptMetadata(
-            f"a log that was published is gone, and so is what was staged: log={action.log}",
+            f"a published log and its staged queue are missing: log={action.log}",
             path=os.fspath(place),
-            hint="restore either, or remove the manifest: its records are lost",
+            hint="restore one of them, or remove the manifest: its records are lost",
         )
 
 
 def _replace(place: Path, staged: Path) -> None:
-    """The staged queue is the log from one moment to the next; readers keep what they mapped."""
-    if os.path.lexists(staged / _TOKEN):  # else the old log lies there already
+    """Replace the log by the staged queue in one step; readers keep what they have mapped."""
+    if os.path.lexists(staged / _TOKEN):  # else the old log is there already
         aside = staged.with_name(f"{staged.name}-old")
         if os.path.lexists(place):
             with Upkeep(place):
                 _exchange(staged, place, aside)
         else:  # killed between the two renames
             os.rename(staged, place)
-        # Before the token goes: without it, nobody would exchange them again behind a power cut.
+        # Before the token is removed: without it, they are not exchanged again after a power cut.
         sync(place.parent)
         sync(staged.parent)
     (place / _TOKEN).unlink(missing_ok=True)
@@ -465,14 +466,14 @@ def _replace(place: Path, staged: Path) -> None:
 
 
 def _exchange(new: Path, old: Path, aside: Path) -> None:
-    """Two folders change places; where the filesystem cannot, for a moment there is none."""
+    """Exchange two directories; if the filesystem cannot, there is none for a moment."""
     if not exchange(new, old):
         os.rename(old, aside)
         os.rename(new, old)
 
 
 def _sync_staged(folder: Path, actions: Iterable[Action]) -> None:
-    """Every name on the way to a staged queue is durable; what is in them is since they closed."""
+    """Sync every directory above a staged queue; their contents were synced when they closed."""
     for above in {folder / Path(action.staged).parent for action in actions}:
         sync(above)
     for action in actions:
