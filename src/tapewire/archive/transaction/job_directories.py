@@ -41,27 +41,27 @@ class Jobs:
     """
 
     def __init__(self, control: Path) -> None:
-        self._folder = path_below(control, "staging")
+        self._directory = path_below(control, "staging")
 
     def __repr__(self) -> str:
-        return f"<Jobs {os.fspath(self._folder)!r}>"
+        return f"<Jobs {os.fspath(self._directory)!r}>"
 
     def create(self, writer: str | None) -> str:
         """Create the directory of a new job of this driver; returns its name."""
-        make_directories(self._folder)
+        make_directories(self._directory)
         name = f"{_JOB}{uuid.uuid4().hex}"
-        temporary = self._folder / f"{_NEW}{name}"
+        temporary = self._directory / f"{_NEW}{name}"
         temporary.mkdir(mode=0o700)
         document = {**dataclasses.asdict(_driver()), "writer": writer or ""}
         how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with open(os.open(temporary / _JOB_FILE, how, 0o600), "w") as file:
             json.dump(document, file)
-        temporary.rename(self._folder / name)
+        temporary.rename(self._directory / name)
         return name
 
     def folder(self, job: str) -> Path:
         """The directory of a job, whether it exists or not."""
-        return path_below(self._folder, check_name("job", job))
+        return path_below(self._directory, check_name("job", job))
 
     def remove(self, job: str) -> None:
         """Remove a job's directory; an attempt that still writes to it fails."""
@@ -78,12 +78,12 @@ class Jobs:
         if mine is not None:
             with contextlib.suppress(FileNotFoundError):  # its batch was published before
                 me = self._read(mine)
-        for name in directories_below(self._folder):
+        for name in directories_below(self._directory):
             if name == mine:
                 continue
             if name.startswith(_NEW):
-                if _idle_seconds(self._folder / name) > _UNFINISHED_SECONDS:
-                    shutil.rmtree(self._folder / name, ignore_errors=True)
+                if _idle_seconds(self._directory / name) > _UNFINISHED_SECONDS:
+                    shutil.rmtree(self._directory / name, ignore_errors=True)
                 continue
             try:
                 lease, writer = self._read(name)
@@ -93,9 +93,9 @@ class Jobs:
                 dead = name.startswith(_JOB)
             except CorruptMetadata:
                 # Unknown content: removed after a week without writes.
-                dead = _idle_seconds(self._folder / name) > FOREIGN_SECONDS
+                dead = _idle_seconds(self._directory / name) > FOREIGN_SECONDS
             else:
-                dead = _is_dead(lease, self._folder / name) or (
+                dead = _is_dead(lease, self._directory / name) or (
                     me is not None
                     and writer != ""
                     and (_who(lease), writer) == (_who(me[0]), me[1])
@@ -135,16 +135,16 @@ def _who(lease: Lease) -> tuple[Any, ...]:
     return lease.host, lease.boot_id, lease.pid, lease.start_time_ticks
 
 
-def _is_dead(lease: Lease, folder: Path) -> bool:
+def _is_dead(lease: Lease, directory: Path) -> bool:
     if lease.host != platform.node():
-        return _idle_seconds(folder) > FOREIGN_SECONDS
+        return _idle_seconds(directory) > FOREIGN_SECONDS
     return not lease.alive
 
 
-def _idle_seconds(folder: Path) -> float:
-    """Seconds since an entry of a job's directory, or of its attempts', was created or removed."""
+def _idle_seconds(directory: Path) -> float:
+    """Seconds since something was created or removed in a job's directory or its attempts'."""
     newest = 0.0
-    for path in (folder, *(folder / name for name in directories_below(folder))):
+    for path in (directory, *(directory / name for name in directories_below(directory))):
         with contextlib.suppress(FileNotFoundError):
             newest = max(newest, path.stat().st_mtime)
     return time.time() - newest

@@ -103,41 +103,41 @@ class Manifests:
     """
 
     def __init__(self, control: Path) -> None:
-        self._folder = path_below(control, "batches")
+        self._directory = path_below(control, "batches")
 
     def __repr__(self) -> str:
-        return f"<Manifests {os.fspath(self._folder)!r}>"
+        return f"<Manifests {os.fspath(self._directory)!r}>"
 
     def decide(self, manifest: Manifest) -> None:
         """Store the manifest, durably: the batch will be published, whatever happens."""
-        folder = self._of(manifest.writer)
-        if not folder.is_dir():
-            make_directories(folder)
-            sync(folder.parent)
-            sync(folder.parent.parent)
+        directory = self._of(manifest.writer)
+        if not directory.is_dir():
+            make_directories(directory)
+            sync(directory.parent)
+            sync(directory.parent.parent)
         document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
         text = json.dumps(document, indent=1).encode() + b"\n"
-        path = os.fspath(folder / f"{manifest.batch}{_DECIDED}")
-        with locked_folder(os.fspath(folder), path) as folder_fd:
-            store(path, text, folder_fd)
+        path = os.fspath(directory / f"{manifest.batch}{_DECIDED}")
+        with locked_folder(os.fspath(directory), path) as directory_fd:
+            store(path, text, directory_fd)
 
     def published(self, manifest: Manifest) -> None:
         """Mark a batch as completely published; remove manifests that are no longer needed."""
-        folder = self._of(manifest.writer)
-        decided = folder / f"{manifest.batch}{_DECIDED}"
+        directory = self._of(manifest.writer)
+        decided = directory / f"{manifest.batch}{_DECIDED}"
         if manifest.digest:
-            os.rename(decided, folder / f"{manifest.batch}{_PUBLISHED}")
-            self._forget_before(folder, manifest.batch)
+            os.rename(decided, directory / f"{manifest.batch}{_PUBLISHED}")
+            self._forget_before(directory, manifest.batch)
         else:
             decided.unlink()
-        sync(folder)
+        sync(directory)
 
     def decided(self) -> Iterator[Manifest]:
         """The batches that are decided and not completely published."""
-        for writer in directories_below(self._folder):
-            for name in sorted(_names(self._folder / writer)):
+        for writer in directories_below(self._directory):
+            for name in sorted(_names(self._directory / writer)):
                 if name.endswith(_DECIDED):
-                    yield _read(self._folder / writer / name)
+                    yield _read(self._directory / writer / name)
 
     def find(self, writer: str, batch: str) -> Manifest | None:
         """The manifest of a batch, or None."""
@@ -151,24 +151,24 @@ class Manifests:
         return max(_numbers(self._of(writer)), default=None)
 
     def _of(self, writer: str) -> Path:
-        return path_below(self._folder, check_name("writer", writer))
+        return path_below(self._directory, check_name("writer", writer))
 
-    def _forget_before(self, folder: Path, batch: str) -> None:
+    def _forget_before(self, directory: Path, batch: str) -> None:
         if batch.isdecimal():
-            for number in _numbers(folder):
+            for number in _numbers(directory):
                 if number <= int(batch) - KEPT:
-                    (folder / f"{number}{_PUBLISHED}").unlink(missing_ok=True)
+                    (directory / f"{number}{_PUBLISHED}").unlink(missing_ok=True)
 
 
-def _names(folder: Path) -> list[str]:
+def _names(directory: Path) -> list[str]:
     try:
-        return os.listdir(folder)
+        return os.listdir(directory)
     except FileNotFoundError:
         return []
 
 
-def _numbers(folder: Path) -> Iterator[int]:
-    for name in _names(folder):
+def _numbers(directory: Path) -> Iterator[int]:
+    for name in _names(directory):
         stem = name.removesuffix(_DECIDED).removesuffix(_PUBLISHED)
         if name.endswith(_PUBLISHED) and stem.isascii() and stem.isdecimal():
             yield int(stem)

@@ -150,12 +150,12 @@ class Archive:
                 self.jobs.remove(job)
                 return False
             if runs:
-                folder = self.jobs.folder(job)
+                directory = self.jobs.folder(job)
                 config = WriterConfig.archive(
                     segment_bytes=segment_bytes, flush=None, sparse=sparse
                 )
-                actions = self._plan(folder, runs, config, overwrite=overwrite, drop=drop)
-                _sync_staged(folder, actions)
+                actions = self._plan(directory, runs, config, overwrite=overwrite, drop=drop)
+                _sync_staged(directory, actions)
                 manifest = Manifest(writer, batch, job, rows, digest, tuple(actions))
                 self.manifests.decide(manifest)
                 try:
@@ -203,7 +203,7 @@ class Archive:
 
     def _plan(
         self,
-        folder: Path,
+        directory: Path,
         runs: Sequence[StagedRun],
         config: WriterConfig,
         *,
@@ -215,14 +215,14 @@ class Archive:
         for run in runs:
             by_log[run.log].append(run)
         actions = []
-        for number, (log, of_log) in enumerate(sorted(by_log.items())):
+        for i, (log, of_log) in enumerate(sorted(by_log.items())):
+            run = of_log[0]
             if len(of_log) > 1:
-                into = folder / "merged" / f"{number:06d}"
+                into = directory / "merged" / f"{i:06d}"
                 make_directories(into.parent)
-                made = merge(log, [folder / run.folder for run in of_log], into, config, drop=drop)
-                run = made.closed(folder)
-            else:
-                run = of_log[0]
+                queues = [directory / run.directory for run in of_log]
+                run = merge(log, queues, into, config, drop=drop).closed(directory)
+            staged = directory / run.directory
             place = path_below(self.root, *log.split("/"))
             if not is_queue(place):
                 if place.is_dir() and os.listdir(place):
@@ -231,14 +231,14 @@ class Archive:
                         path=os.fspath(place),
                         hint="move it away",
                     )
-                actions.append(Action(log, "create", run.folder, run.records))
+                actions.append(Action(log, "create", run.directory, run.records))
             elif overwrite:
                 with Upkeep(place):
                     pass  # no process writes to the log that is replaced
-                (folder / run.folder / _TOKEN).touch(mode=0o600)
-                actions.append(Action(log, "replace", run.folder, run.records))
+                (staged / _TOKEN).touch(mode=0o600)
+                actions.append(Action(log, "replace", run.directory, run.records))
             else:
-                actions.append(self._plan_append(place, folder / run.folder, run, config, drop))
+                actions.append(self._plan_append(place, staged, run, config, drop))
         return actions
 
     def _plan_append(
@@ -276,14 +276,14 @@ class Archive:
                 path=os.fspath(place),
                 hint="give the rows a column seq, or overwrite the log",
             )
-        return Action(run.log, "append", run.folder, run.records, next_seq, keep)
+        return Action(run.log, "append", run.directory, run.records, next_seq, keep)
 
     def _publish(self, manifest: Manifest) -> None:
-        folder = self.jobs.folder(manifest.job)
+        directory = self.jobs.folder(manifest.job)
         parents: set[Path] = set()
         for action in manifest.actions:
             place = path_below(self.root, *action.log.split("/"))
-            staged = path_below(folder, *action.staged.split("/"))
+            staged = path_below(directory, *action.staged.split("/"))
             if action.kind == "append":
                 self._append(place, staged, action)
                 continue
@@ -318,7 +318,7 @@ def _check_sizes(staged: Path, largest: int, place: Path) -> None:
             for i in range(len(batch)):
                 if len(batch.payload(i)) > largest:
                     raise PayloadTooLarge(
-                        f"a payload is too large for the segments of the log: payload={len(batch.payload(i))} "
+                        f"a payload fits no segment of the log: payload={len(batch.payload(i))} "
                         f"bytes, largest={largest}, seq={batch.seq[i]}",
                         path=os.fspath(place),
                         hint="overwrite the log with larger segments",
@@ -345,20 +345,21 @@ def _appended(place: Path, staged: Path, action: Action, next_seq: int) -> int |
         return 0
     first = action.next_seq if action.keep_seq else _first(staged)
     done = last = 0
-    with tw.open_log(place) as there, tw.open_log(staged) as wanted:
-        there.seek_seq(action.next_seq)
-        for found in _past_gaps(there):
-            numbers = found.seqs() - (action.next_seq - first)  # as they are staged
-            at = 0
-            while at < len(found):
-                wanted.seek_seq(int(numbers[at]))
+    with tw.open_log(place) as log, tw.open_log(staged) as wanted:
+        log.seek_seq(action.next_seq)
+        for found in _past_gaps(log):
+            seqs = found.seqs() - (action.next_seq - first)  # as they are staged
+            start = 0
+            while start < len(found):
+                wanted.seek_seq(int(seqs[start]))
                 want = columns_of(wanted.read_batch(4096))
                 reach = int(want.seqs()[-1]) if want else -1
-                stop = at + int(np.searchsorted(numbers[at:], reach, side="right"))
-                if stop == at or not _are_among(found.part(at, stop), numbers[at:stop], want):
-                    raise _foreign(place, staged, action, int(found.seqs()[at]))
-                at = stop
-            done, last = done + len(found), int(numbers[-1])
+                stop = start + int(np.searchsorted(seqs[start:], reach, side="right"))
+                part = replace(found.part(start, stop), seq=seqs[start:stop])
+                if stop == start or not _are_among(part, want):
+                    raise _foreign(place, staged, action, int(found.seqs()[start]))
+                start = stop
+            done, last = done + len(found), int(seqs[-1])
         wanted.seek_seq(first)
         expected = sum(int((part.seqs() <= last).sum()) for part in batches(wanted))
     return done if done == expected else None
@@ -374,9 +375,9 @@ def _past_gaps(reader: Any) -> Iterator[RecordColumns]:
             continue  # raised once; the next read continues after it
 
 
-def _are_among(found: RecordColumns, numbers: Any, want: RecordColumns) -> bool:
-    chosen = want.take(np.searchsorted(want.seqs(), numbers))
-    return first_difference(replace(found, seq=numbers), chosen) == len(found)
+def _are_among(found: RecordColumns, want: RecordColumns) -> bool:
+    chosen = want.take(np.searchsorted(want.seqs(), found.seqs()))
+    return first_difference(found, chosen) == len(found)
 
 
 def _foreign(place: Path, staged: Path, action: Action, seq: int) -> CorruptMetadata:
@@ -472,20 +473,20 @@ def _exchange(new: Path, old: Path, aside: Path) -> None:
         os.rename(new, old)
 
 
-def _sync_staged(folder: Path, actions: Iterable[Action]) -> None:
+def _sync_staged(directory: Path, actions: Iterable[Action]) -> None:
     """Sync every directory above a staged queue; their contents were synced when they closed."""
-    for above in {folder / Path(action.staged).parent for action in actions}:
+    for above in {directory / Path(action.staged).parent for action in actions}:
         sync(above)
     for action in actions:
         if action.kind == "replace":
-            sync(folder / action.staged)
-    for above in (folder, folder.parent, folder.parent.parent, folder.parent.parent.parent):
+            sync(directory / action.staged)
+    for above in (directory, *list(directory.parents)[:3]):
         sync(above)
 
 
-def _up_to(root: Path, folder: Path) -> list[Path]:
-    found = [folder]
-    while folder != root:
-        folder = folder.parent
-        found.append(folder)
+def _up_to(root: Path, directory: Path) -> list[Path]:
+    found = [directory]
+    while directory != root:
+        directory = directory.parent
+        found.append(directory)
     return found

@@ -43,14 +43,14 @@ class StagedRun:
 
     Attributes:
         log: Path of the log below the archive.
-        folder: Path of the queue below the job's directory.
+        directory: Path of the queue below the job's directory.
         records: Number of records.
         first_seq: Sequence number of the first record.
         last_seq: Sequence number of the last record.
     """
 
     log: str
-    folder: str
+    directory: str
     records: int
     first_seq: int
     last_seq: int
@@ -59,15 +59,15 @@ class StagedRun:
 @dataclass
 class _OpenRun:
     log: str
-    folder: Path
+    directory: Path
     records: int = 0
     first_seq: int = -1
     last_seq: int = -1
     level: int = 0  # how many times its rows were merged
 
     def closed(self, job: Path) -> StagedRun:
-        folder = self.folder.relative_to(job).as_posix()
-        return StagedRun(self.log, folder, self.records, self.first_seq, self.last_seq)
+        directory = self.directory.relative_to(job).as_posix()
+        return StagedRun(self.log, directory, self.records, self.first_seq, self.last_seq)
 
 
 @dataclass
@@ -127,9 +127,9 @@ class StagingTask:
         self._made = 0
         self.records = 0
         self.digest = Digest()
-        self.folder = job / name
+        self.directory = job / name
         try:
-            self.folder.mkdir(mode=0o700)
+            self.directory.mkdir(mode=0o700)
         except FileNotFoundError:
             raise InvalidOption(
                 "a worker cannot see the directory of its job, or the job has ended",
@@ -138,9 +138,8 @@ class StagingTask:
             ) from None
 
     def __repr__(self) -> str:
-        return (
-            f"<StagingTask {os.fspath(self.folder)!r} {self.records} rows, {len(self._logs)} logs>"
-        )
+        done = f"{self.records} rows, {len(self._logs)} logs"
+        return f"<StagingTask {os.fspath(self.directory)!r} {done}>"
 
     def __enter__(self) -> StagingTask:
         return self
@@ -149,7 +148,7 @@ class StagingTask:
         if kind is not None:
             with contextlib.suppress(Exception):  # the first error is raised
                 self.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
         else:
             self.close()
 
@@ -174,7 +173,7 @@ class StagingTask:
                 log.done = []
             runs.append(log.current.closed(self._job))
         self.close()
-        sync(self.folder)
+        sync(self.directory)
         return sorted(runs, key=lambda run: run.log)
 
     def _drain(self) -> None:
@@ -211,25 +210,25 @@ class StagingTask:
             log.done[-MAX_RUNS:] = [self._merged(last)]
 
     def _merged(self, runs: Sequence[_OpenRun]) -> _OpenRun:
-        folders = [run.folder for run in runs]
-        self._writers.close_logs(folders)
+        directories = [run.directory for run in runs]
+        self._writers.close_logs(directories)
         made = merge(
-            runs[0].log, folders, self._new_folder(), self._config, drop=self._options.drop
+            runs[0].log, directories, self._new_directory(), self._config, drop=self._options.drop
         )
         made.level = runs[0].level + 1
-        for folder in folders:
-            shutil.rmtree(folder)
+        for directory in directories:
+            shutil.rmtree(directory)
         return made
 
-    def _new_folder(self) -> Path:
+    def _new_directory(self) -> Path:
         self._made += 1
-        return self.folder / f"{self._made:06d}"
+        return self.directory / f"{self._made:06d}"
 
     def _new_run(self, log: str) -> _OpenRun:
-        return _OpenRun(log, self._new_folder())
+        return _OpenRun(log, self._new_directory())
 
     def _writer(self, run: _OpenRun) -> LogWriter:
-        return self._writers.get(run.folder, lambda: LogWriter(run.folder, self._config))
+        return self._writers.get(run.directory, lambda: LogWriter(run.directory, self._config))
 
 
 def rising(log: str, columns: RecordColumns, *, drop: bool) -> RecordColumns:
