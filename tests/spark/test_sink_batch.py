@@ -146,7 +146,7 @@ def test_a_thread_that_registers_writes(spark, numbers, tmp):
 
 def test_a_place_that_is_no_archive_is_refused_before_any_task(numbers, tmp):
     tw.open_publisher(tmp / "md").close()
-    with pytest.raises(AnalysisException, match="this is a log itself"):
+    with pytest.raises(AnalysisException, match="this is a log, not an archive"):
         save(numbers(0, 1), tmp / "md")
 
 

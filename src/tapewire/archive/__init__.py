@@ -1,4 +1,4 @@
-"""The archive: logs that are kept, by venue, symbol, UTC day and stream.
+"""The archive: stored logs by venue, symbol, UTC day and stream.
 
 Example:
     >>> import tapewire as tw

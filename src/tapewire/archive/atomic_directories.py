@@ -1,7 +1,7 @@
 """Directories that appear complete: built elsewhere and moved into place in one step.
 
-After a kill the old directory or the new one is there, never a part of one. What a killed job left
-in its working directory is removed by the next run of the job.
+After a kill either the old directory or the new one exists, complete. What a killed job left in its
+working directory is removed by the next run of the job.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AtomicDirectories:
                 raise ConcurrentUse(
                     f"this job is already running with this target: job={self._working.name}",
                     path=os.fspath(self.target),
-                    hint="wait for it",
+                    hint="wait until it ends",
                 )
             for name in os.listdir(self._working):
                 shutil.rmtree(self._working / name, ignore_errors=True)
@@ -71,7 +71,7 @@ class AtomicDirectories:
             shutil.rmtree(made, ignore_errors=True)
 
     def publish(self, made: Path, place: Path) -> None:
-        """Move a directory into its place, durably; what was there is removed afterwards.
+        """Move a directory into place, durably; the directory it replaces is removed afterwards.
 
         Raises:
             InvalidName: A link leads out of the target.
@@ -89,10 +89,10 @@ class AtomicDirectories:
                 raise InvalidOption(
                     "this filesystem cannot exchange two directories in one step",
                     path=os.fspath(place),
-                    hint="write to a new target, then replace the old one by it",
+                    hint="write to a new target, then replace the old one with it",
                 ) from None
         sync(place.parent)
-        shutil.rmtree(made, ignore_errors=True)  # what was there before
+        shutil.rmtree(made, ignore_errors=True)  # the replaced directory
 
 
 def _sync_tree(top: Path) -> None:

@@ -1,4 +1,4 @@
-"""What lies beside a queue and goes along into the archive: types.json and instruments.json."""
+"""Files beside a queue that are copied into the archive: types.json and instruments.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tapewire.protocol.layout import MessageLayout
 
 __all__ = ["InstrumentsOf", "Stamp", "TypesOf"]
 
-# Which file it is, and which state of it: they are replaced as a whole. None: there is none.
+# Inode, size and mtime: the files are replaced atomically. None: there is no file.
 Stamp = tuple[int, int, int] | None
 
 
@@ -20,8 +20,8 @@ class TypesOf:
     """The messages that a queue's writer has declared, read again when the file was replaced.
 
     Attributes:
-        stamp: Which state of the file `layouts` are; compare it with that of an earlier look.
-        layouts: What it declares.
+        stamp: The state of the file that `layouts` were read from.
+        layouts: The layouts in it.
     """
 
     def __init__(self, queue: Path) -> None:
@@ -29,11 +29,11 @@ class TypesOf:
         self.stamp: Stamp = None
         self.layouts: list[MessageLayout] = []
 
-    def look(self) -> str | None:
-        """Read it if it is new: a writer declares a message before the first record of it.
+    def reload(self) -> str | None:
+        """Read the file if it changed: a writer declares a message before its first record.
 
         Returns:
-            What is wrong with it, once; what was known before then stays.
+            Why it cannot be read, once for each change; `layouts` then stay as they were.
         """
         stamp = stamp_of(self._queue / types_file.FILE_NAME)
         if stamp == self.stamp:
@@ -47,35 +47,39 @@ class TypesOf:
 
 
 class InstrumentsOf:
-    """The nearest instruments.json above each of many queues, carried to an archive when new."""
+    """The nearest instruments.json above each of many queues, merged into that of an archive."""
 
     def __init__(self, archive: Path) -> None:
         self._archive = archive
-        self._carried: dict[str, Stamp] = {}
+        self._merged: dict[str, Stamp] = {}
 
-    def carry(self, queue: Path) -> str | None:
-        """Merge what the queue's instruments.json says into the archive's; what is wrong, once."""
+    def merge(self, queue: Path) -> str | None:
+        """Merge the queue's instruments.json into the archive's if it changed.
+
+        Returns:
+            Why that failed, once for each change.
+        """
         path = nearest_file(queue)
         if path is None:
             return None
         stamp = stamp_of(Path(path))
-        if self._carried.get(path) == stamp:
+        if self._merged.get(path) == stamp:
             return None
         try:
             known = Instruments.load(queue)
             if known.path is not None and not _same(os.path.dirname(known.path), self._archive):
                 known.save(self._archive)
         except OSError:
-            raise  # no room, or no right to write: the tap's matter
+            raise  # no space or no permission: handled by the tap
         except TapewireError as error:
-            self._carried[path] = stamp
+            self._merged[path] = stamp
             return str(error)
-        self._carried[path] = stamp
+        self._merged[path] = stamp
         return None
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Of the file at this path."""
+    """The state of the file at this path."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

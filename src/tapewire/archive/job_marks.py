@@ -1,8 +1,8 @@
-"""Marks of the parts that a job has done: what makes it idempotent, and resumable after a kill.
+"""Marks of the completed parts of a job: they make it idempotent, and resumable after a kill.
 
 `<target>/_tapewire/done/<job>/<part>.json` is written, durably, after everything that belongs to
-the part. It says what the part was made of (inputs and options): a run that would make it of the
-same passes it over, one that would not does it again.
+the part. It records the inputs and options of the part: a run with the same ones skips it, a run
+with others does it again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REMEDY = "remove the file: the part is then done again"
 
 
 def digest_of(inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
-    """A hash of all that decides what a part becomes.
+    """A hash of everything that determines the output of a part.
 
     Example:
         >>> digest_of([{"path": "raw", "last_seq": 7}], {"late": "keep"})
@@ -52,14 +52,14 @@ def digest_of(inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -
 
 @dataclass(frozen=True)
 class JobMark:
-    """What is known of a part that was done.
+    """The record of a completed part.
 
     Attributes:
         part: Its name, like "binance/BTCUSDT/2024-07-01/book".
-        digest: Of its inputs and options.
-        inputs: What it was made of: of each a path, and what tells one state of it from another.
-        options: Of the job.
-        result: What the job says of it: rows, bytes, findings, outputs.
+        digest: Hash of its inputs and options.
+        inputs: For each input a path, and what distinguishes one state of it from another.
+        options: Options of the job.
+        result: What the job reports: rows, bytes, findings, outputs.
     """
 
     part: str
@@ -92,7 +92,7 @@ class JobMarks:
         return f"JobMarks({os.fspath(self.target)!r}, {self.job!r})"
 
     def path(self, part: str) -> Path:
-        """The file of a part; its name's pieces become folders."""
+        """The file of a part; the pieces of its name become directories."""
         pieces = [check_name("part", piece) for piece in part.split("/")]
         pieces[-1] += ".json"
         return path_below(self.target, CONTROL, "done", self.job, *pieces)
@@ -101,7 +101,7 @@ class JobMarks:
         """The mark of a part, or None.
 
         Raises:
-            CorruptMetadata: It is damaged.
+            CorruptMetadata: The file is damaged.
         """
         path = os.fspath(self.path(part))
         try:
@@ -111,7 +111,7 @@ class JobMarks:
         document = parse_checked(text, path, _checked, _REMEDY)
         if document["part"] != part or document["job"] != self.job:
             raise CorruptMetadata(
-                f"the mark of another part: part={document['part']!r}, job={document['job']!r}",
+                f"the file marks another part: part={document['part']!r}, job={document['job']!r}",
                 path=path,
                 hint=_REMEDY,
             )
@@ -120,7 +120,7 @@ class JobMarks:
         )
 
     def known(self, part: str) -> JobMark | None:
-        """The mark of a part; a damaged one counts for none: doing a part again is no harm."""
+        """The mark of a part, or None if it is damaged: doing a part again does no harm."""
         try:
             return self.read(part)
         except (CorruptMetadata, UnsupportedVersion):
@@ -129,7 +129,7 @@ class JobMarks:
     def current(
         self, part: str, inputs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
     ) -> JobMark | None:
-        """The mark of a part when it was made of exactly this; a damaged mark counts for none."""
+        """The mark of a part if it has exactly these inputs and options, and is not damaged."""
         mark = self.known(part)
         return mark if mark is not None and mark.digest == digest_of(inputs, options) else None
 
@@ -140,7 +140,7 @@ class JobMarks:
         options: Mapping[str, Any],
         result: Mapping[str, Any],
     ) -> None:
-        """JobMark a part, durably; everything that belongs to it must be so already."""
+        """Mark a part, durably. Everything that belongs to it must be durable before."""
         path = self.path(part)
         make_directories(path.parent)
         document = {
@@ -154,18 +154,18 @@ class JobMarks:
             "result": dict(result),
         }
         text = json.dumps(document, indent=1, default=str).encode() + b"\n"
-        with locked_folder(os.fspath(path.parent), path.name) as folder_fd:
-            store(os.fspath(path), text, folder_fd)
+        with locked_folder(os.fspath(path.parent), path.name) as directory_fd:
+            store(os.fspath(path), text, directory_fd)
 
     def forget(self, part: str) -> None:
-        """Take the mark away, durably: the part is about to be replaced."""
+        """Remove the mark, durably: the part is about to be replaced."""
         path = self.path(part)
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            locked_folder(os.fspath(path.parent), path.name) as folder_fd,
+            locked_folder(os.fspath(path.parent), path.name) as directory_fd,
         ):
             os.unlink(path)
-            os.fsync(folder_fd)
+            os.fsync(directory_fd)
 
 
 def _checked(value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which live queues a tap follows, and what each carries."""
+"""The live queues that a tap follows, and what each carries."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Origin:
 
 
 class Origins:
-    """The queues below some roots, and single ones; `look` finds those that came since.
+    """Single queues, and all queues of buses; `scan` finds new ones.
 
     Args:
-        sources: Folders of queues, or roots of a bus.
-        venue: Of the one queue given, where its path does not say it.
-        symbol: Likewise; without one it carries all of a venue.
-        stream: Likewise.
+        sources: Directories of queues, or roots of a bus.
+        venue: The venue of the only queue given, if its path does not name it.
+        symbol: The symbol, likewise; without one, the queue carries all symbols of the venue.
+        stream: The stream, likewise.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Origins:
         given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
         if not given:
             raise InvalidOption("nothing to follow: sources=[]", hint="give a queue or a bus")
-        self._buses: list[tuple[Layout, set[Stream]]] = []  # and what was seen of each
+        self._buses: list[tuple[Layout, set[Stream]]] = []  # and the streams found in each
         self._queues: list[Origin] = []
         self._found: dict[Stream, Origin] = {}
         self._clashes: list[str] = []
@@ -53,16 +53,16 @@ class Origins:
             if len(given) != 1 or not is_queue(Path(given[0])):
                 raise InvalidOption(
                     f"venue, symbol and stream name one queue: sources={len(given)}, venue={venue}",
-                    hint="give the folder of one queue with them, or a bus without",
+                    hint="give the directory of one queue with them, or a bus without",
                 )
             self._queues = [Origin(Path(given[0]), named)]
         else:
             for source in given:
-                self._take(Path(source))
+                self._add(Path(source))
         self._found.update((origin.stream, origin) for origin in self._queues)
 
-    def look(self) -> Sequence[Origin]:
-        """Every queue there is or was, each once, those that came since at the end."""
+    def scan(self) -> Sequence[Origin]:
+        """Every queue found so far, each once, new ones last."""
         for bus, seen in self._buses:
             for origin in _of_bus(bus, seen):
                 seen.add(origin.stream)
@@ -72,16 +72,19 @@ class Origins:
         return list(self._found.values())
 
     def clashes(self) -> list[str]:
-        """Queues that are not followed, in words: another one carries their stream. Told once."""
-        told, self._clashes = self._clashes, []
-        return told
+        """Pairs of queues with the same stream, as text, of which the second is not followed.
+
+        Each pair is returned once.
+        """
+        found, self._clashes = self._clashes, []
+        return found
 
     @property
     def grows(self) -> bool:
-        """Whether more queues may come."""
+        """Whether queues may be added later."""
         return bool(self._buses)
 
-    def _take(self, source: Path) -> None:
+    def _add(self, source: Path) -> None:
         if not source.is_dir():
             raise FileNotFoundError(2, "no such queue or bus", os.fspath(source))
         if not is_queue(source):
@@ -89,20 +92,20 @@ class Origins:
                 raise NotALog(
                     "neither a queue nor a bus: it has neither control.meta nor streams/",
                     path=os.fspath(source),
-                    hint="give the folder of a queue, or the root of a bus",
+                    hint="give the directory of a queue, or the root of a bus",
                 )
             self._buses.append((Layout(source), set()))
             return
         stream = _of_path(source)
-        twice = next((one for one in self._queues if one.stream == stream), None)
+        first = next((one for one in self._queues if one.stream == stream), None)
         origin = Origin(source, stream)
-        if twice is None:
+        if first is None:
             self._queues.append(origin)
-        elif not _same_queue(twice, origin):
-            raise InvalidOption(_clash(twice, origin), hint=_ONE_NAME)
+        elif not _same_queue(first, origin):
+            raise InvalidOption(_clash(first, origin), hint=_ONE_NAME)
 
 
-_ONE_NAME = "an archive keeps one queue under one name: tap them into two archives"
+_ONE_NAME = "an archive holds one queue for each stream: tap them into two archives"
 
 
 def _clash(first: Origin, second: Origin) -> str:
@@ -129,21 +132,21 @@ def _named(venue: str | None, symbol: str | None, stream: str | None) -> Stream 
 
 
 def _of_path(queue: Path) -> Stream:
-    """By the folders of a bus that it lies in."""
+    """What a queue carries, by its path in a bus."""
     parts = Path(os.path.abspath(queue)).parts
     if parts[-1] == "queue" and parts[-4:-2] == ("streams", "raw"):
         return Stream(check_name("venue", parts[-2]))
     if parts[-1] == "queue" and parts[-6:-4] == ("streams", "clean"):
-        return Stream(*(check_name("folder", part) for part in parts[-4:-1]))
+        return Stream(*(check_name("directory", part) for part in parts[-4:-1]))
     raise InvalidOption(
-        "the path does not say what the queue carries",
+        "the path does not name what the queue carries",
         path=os.fspath(queue),
-        hint="give venue=, and symbol= and stream= where it carries one symbol",
+        hint="give venue=, and symbol= and stream= if it carries one symbol",
     )
 
 
 def _of_bus(bus: Layout, known: Collection[Stream]) -> Iterable[Origin]:
-    """Those that are not known: to look at each of hundreds every second would cost."""
+    """The queues that are not known yet: checking each of hundreds every second is expensive."""
     found = [Stream(venue) for venue in bus.streams.venues()]
     found += [Stream(*names) for names in bus.streams.clean_streams()]
     for stream in found:
@@ -156,6 +159,6 @@ def _of_bus(bus: Layout, known: Collection[Stream]) -> Iterable[Origin]:
                 else bus.streams.clean(stream.venue, stream.symbol, stream.stream)
             )
         except InvalidName:
-            continue  # a link that leads out of the bus is none of its queues
+            continue  # a link that leads out of the bus
         if is_queue(queue):
             yield Origin(queue, stream)

@@ -1,4 +1,4 @@
-"""What a tap has done and found."""
+"""Reports of a tap: what it archived and what it found."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 __all__ = ["SourceReport", "TapReport"]
 
-# More than that are counted, not listed: a hostile queue has millions of findings, and a tap that
-# runs for years writes to as many logs.
+# More are counted, not listed: a hostile queue has millions of findings, and a tap that runs for
+# years writes to as many logs.
 _LISTED_MOST = 1000
-# A queue's last days are known, so that each log counts once: days rise, but for late records.
+# The last days of a queue, so that each log counts once: days ascend, except for late records.
 _DAYS_MOST = 32
 
 
 @dataclass
 class SourceReport:
-    """What became of one live queue.
+    """What was archived from one live queue.
 
     Attributes:
         queue: Its path.
         stream: What it carries: ``venue/symbol/stream``, or ``venue/raw``.
         records: Records archived by this run.
-        bytes: Of their payloads.
-        already: Records that were in the archive already, and were found equal.
-        last_seq: Number of the last record archived or found, or None.
+        bytes: Bytes of their payloads.
+        already: Records that were in the archive before, and are equal.
+        last_seq: Sequence number of the last record archived or compared, or None.
         last_timestamp_ns: Its time, or None.
-        gaps: Gaps that were passed over; the ledgers beside the archive's logs tell which.
-        error: Why it is not followed any more, or None.
+        gaps: Number of gaps that were skipped; they are in the ledgers of the archive's logs.
+        error: Why the queue is no longer followed, or None.
     """
 
     queue: str
@@ -48,11 +48,11 @@ class TapReport:
 
     Attributes:
         sources: Every queue it has followed, by what it carries.
-        logs_count: How many logs of the archive it has written to.
-        commits: How often it has committed to the live queues.
-        waiting: Why it stands still, or None: the archive's disk is full.
-        findings: What was not as it should be, in words; at most 1,000.
-        findings_count: How many there are in all.
+        logs_count: Number of archive logs it has written to.
+        commits: Number of commits to the live queues.
+        waiting: Why it is waiting (the archive's disk is full), or None.
+        findings: Problems found, as text; at most 1,000.
+        findings_count: Number of all findings.
     """
 
     sources: dict[str, SourceReport] = field(default_factory=dict)
@@ -66,43 +66,43 @@ class TapReport:
 
     @property
     def logs(self) -> list[str]:
-        """The logs it has written to, by their paths below the archive; the last 1,000 of them."""
+        """Paths below the archive of the last 1,000 logs it has written to."""
         return sorted(self._logs)
 
     @property
     def records(self) -> int:
-        """Records archived, of all queues."""
+        """Records archived from all queues."""
         return sum(source.records for source in self.sources.values())
 
     @property
     def bytes(self) -> int:
-        """Of their payloads."""
+        """Payload bytes archived from all queues."""
         return sum(source.bytes for source in self.sources.values())
 
     @property
     def gaps(self) -> int:
-        """Gaps that were passed over."""
+        """Gaps that were skipped in all queues."""
         return sum(source.gaps for source in self.sources.values())
 
     @property
     def clean(self) -> bool:
-        """Everything that the queues ever numbered is archived, as far as this run has come."""
+        """Whether there are no findings: every record of the queues so far is archived."""
         return self.findings_count == 0
 
-    def find(self, text: str) -> None:
-        """Note what is not as it should be."""
+    def add_finding(self, text: str) -> None:
+        """Add a problem that was found."""
         self.findings_count += 1
         if len(self.findings) < _LISTED_MOST:
             self.findings.append(text)
 
-    def wrote(self, stream: str, log: str) -> None:
-        """Note that a log has got records."""
+    def add_log(self, stream: str, log: str) -> None:
+        """Add a log that got records."""
         if _remember(self._by_stream.setdefault(stream, {}), log, _DAYS_MOST):
             self.logs_count += 1
         _remember(self._logs, log, _LISTED_MOST)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """A dict for JSON."""
         return {
             "records": self.records,
             "bytes": self.bytes,
@@ -126,7 +126,7 @@ class TapReport:
 
 
 def _remember(names: dict[str, None], name: str, most: int) -> bool:
-    """Put a name behind the others, the first of which goes when they are many; if it is new."""
+    """Move a name to the end and drop the first one if there are too many; whether it is new."""
     new = name not in names
     names.pop(name, None)
     names[name] = None

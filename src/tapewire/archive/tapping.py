@@ -1,4 +1,4 @@
-"""The tap: live queues into an archive, in order, without loss or repeat."""
+"""The tap: archives live queues in order, without losses or duplicates."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ __all__ = ["Flush", "Tap", "tap"]
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-LOOK_SECONDS = 1.0  # between looks for new queues, for files beside them, for logs that rest
+SCAN_SECONDS = 1.0  # between scans for new queues and idle logs
 NAP_LEAST, NAP_MOST = 0.001, 0.1
-ROOM_SECONDS = 0.5  # between tries while the archive's disk is full
+RETRY_SECONDS = 0.5  # while the archive's disk is full
 
 
 @dataclass(frozen=True)
 class Flush:
-    """When what was archived is made durable, and then committed to the live queues.
+    """When archived records are synced and then committed to the live queues.
 
     Attributes:
-        bytes: After so many bytes of payload,
-        seconds: or so long after the first record that is not durable yet.
+        bytes: After so many bytes of payload, or
+        seconds: so long after the first record that is not durable yet.
     """
 
     bytes: int = 64 << 20
@@ -57,7 +57,7 @@ class Flush:
 
 
 class Tap:
-    """Follows live queues and archives them; made by `tap`, which says what the options are.
+    """Follows live queues and archives them; made by `tap`, which documents the options.
 
     Attributes:
         report: What it has done so far.
@@ -84,46 +84,46 @@ class Tap:
         self._stop = threading.Event()
         self._lives: dict[str, LiveQueue] = {}
         self._failed: dict[str, TapewireError | OSError] = {}
-        self._given_up: dict[str, tuple[int, int] | None] = {}  # which queue that was
+        self._failed_identity: dict[str, tuple[int, int] | None] = {}
         self._unsynced_bytes = 0
         self._unsynced_since: float | None = None
-        self._on_look: Callable[[TapReport], None] | None = None
+        self._on_scan: Callable[[TapReport], None] | None = None
 
     def stop(self) -> None:
-        """Have `run` end soon; another thread or a signal handler may call this."""
+        """Make `run` return soon; may be called from another thread or a signal handler."""
         self._stop.set()
 
     def run(
         self, follow: bool = True, on_look: Callable[[TapReport], None] | None = None
     ) -> TapReport:
-        """Go on where the last one stopped, to the end of the queues or until `stop`.
+        """Continue where the last run stopped, to the end of the queues or until `stop`.
 
         Args:
-            follow: Wait for more at the end, and for more queues. False: return when all that was
-                in the queues at first is archived.
+            follow: Wait for more records and for more queues. False: return when every record
+                that was in the queues at the start is archived.
             on_look: Called with the report about once a second.
 
         Returns:
-            What it did and found. One queue that cannot be archived does not stop the others: it
+            What was done and found. A queue that cannot be archived does not stop the others: it
             is a finding, unless it was the last.
 
         Raises:
             ReaderAlreadyActive: Another tap of this name follows one of the queues.
             FileNotFoundError: There is no such queue or bus.
-            SequenceNotRising: The numbers of the only queue do not go on behind what is archived.
+            SequenceNotRising: The records of the only queue do not continue those archived.
             DiskFull: The archive's disk is full, and `on_disk_full` is "raise".
         """
         make_directories(self._layout.root)
         self._instruments = InstrumentsOf(self._layout.root)
         self._logs = OpenDayLogs(self._layout, *self._options)
         try:
-            self._on_look = on_look
-            for origin in self._origins.look():
+            self._on_scan = on_look
+            for origin in self._origins.scan():
                 self._try_attach(origin, starting=True)
             self._follow(follow)
             self._commit()
-        except _StoppedWithoutRoom:
-            pass  # what is not archived was not committed: the next run takes it
+        except _StoppedWithoutSpace:
+            pass  # nothing was committed that is not archived: the next run continues there
         finally:
             try:
                 self._logs.close()
@@ -136,30 +136,30 @@ class Tap:
 
     def _follow(self, follow: bool) -> None:
         nap = NAP_LEAST
-        next_look = 0.0
+        next_scan = 0.0
         while not self._stop.is_set():
             moved = False
             for live in list(self._lives.values()):
                 if live.at_end and not follow:
-                    continue  # a writer that is always ahead would keep this from ending
+                    continue  # else a writer that keeps appending would prevent the end
                 moved = self._step(live) or moved
                 if self._is_due():
                     self._commit()
                 if self._stop.is_set():
                     return
-            if time.monotonic() >= next_look:
-                moved = self._look() or moved
-                self._tell()
-                next_look = time.monotonic() + LOOK_SECONDS
+            if time.monotonic() >= next_scan:
+                moved = self._scan() or moved
+                self._show_progress()
+                next_scan = time.monotonic() + SCAN_SECONDS
             nap = NAP_LEAST if moved else min(nap * 2, NAP_MOST)
             if not moved:
                 if not follow or (not self._lives and not self._origins.grows):
                     return
                 self._rest(nap)
 
-    def _tell(self) -> None:
-        if self._on_look is not None:
-            self._on_look(self.report)
+    def _show_progress(self) -> None:
+        if self._on_scan is not None:
+            self._on_scan(self.report)
 
     # ---- queues that come and go ----------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Tap:
         self.report.sources[name] = live.report
 
     def _try_attach(self, origin: Origin, *, starting: bool = False) -> bool:
-        """Whether it is followed now; to start beside another tap is refused as a whole."""
+        """Whether it is followed now. At the start, another active tap of this name is an error."""
         name = str(origin.stream)
         try:
             self._attach(origin)
@@ -186,41 +186,41 @@ class Tap:
             return False
         return True
 
-    def _look(self) -> bool:
-        """For queues that came or were made anew, and logs that rest. Whether a queue came."""
-        came = False
-        for origin in self._origins.look():
+    def _scan(self) -> bool:
+        """Find new queues and queues created again, and close idle logs; whether one was added."""
+        added = False
+        for origin in self._origins.scan():
             name = str(origin.stream)
             live = self._lives.get(name)
             if live is not None and identity_of(origin) not in (None, live.identity):
                 live.close()
-                self.report.find(f"{name}: the live queue was made anew")
+                self.report.add_finding(f"{name}: the live queue was created again")
                 if self._try_attach(origin):
-                    self._lives[name].is_known_to_be_new()
-                    came = True
+                    self._lives[name].forget_archived()
+                    added = True
             elif live is None and self._may_be_followed(name, origin):
-                came = self._try_attach(origin) or came
+                added = self._try_attach(origin) or added
         for clash in self._origins.clashes():
-            self.report.find(f"{clash}: the second is not archived: tap it into another archive")
+            self.report.add_finding(f"{clash}; the second is skipped: tap it into another archive")
         self._logs.close_idle()
-        return came
+        return added
 
     def _may_be_followed(self, name: str, origin: Origin) -> bool:
-        """Whether it is new: one that failed is given up, and one made anew in its place is not."""
+        """Whether it is new, or created again in the place of one that failed."""
         if name in self._failed:
-            if identity_of(origin) in (None, self._given_up.get(name)):
+            if identity_of(origin) in (None, self._failed_identity.get(name)):
                 return False
             del self._failed[name]
         return True
 
     def _fail(self, origin: Origin, error: TapewireError | OSError) -> None:
-        """This queue is followed no more. What it has is kept for the next tap: it is pinned."""
+        """Stop following this queue. Its reader is pinned: the next tap finds the records."""
         name = str(origin.stream)
-        _log.warning("%s is not archived any more: %s", name, error)
+        _log.warning("%s is no longer archived: %s", name, error)
         self._failed[name] = error
-        self._given_up[name] = identity_of(origin)
+        self._failed_identity[name] = identity_of(origin)
         self.report.sources[name].error = str(error)
-        self.report.find(f"{name}: not archived any more: {error}")
+        self.report.add_finding(f"{name}: no longer archived: {error}")
         live = self._lives.pop(name, None)
         if live is not None:
             live.close()
@@ -228,7 +228,7 @@ class Tap:
     # ---- archiving ------------------------------------------------------------------------------
 
     def _step(self, live: LiveQueue) -> bool:
-        """Archive a batch of one queue; whether there was one."""
+        """Archive a batch of one queue, if there is one; whether there was."""
         try:
             batch = live.read()
         except (TapewireError, OSError) as error:
@@ -239,29 +239,29 @@ class Tap:
         try:
             self._archive(live, batch)
         except OSError:
-            raise  # of the archive's disk: every queue's matter
+            raise  # from the archive's disk: affects every queue
         except TapewireError as error:
             self._fail(live.origin, error)
         return True
 
     def _archive(self, live: LiveQueue, batch: Batch) -> None:
         live.pending = True
-        wrong = live.types.look()
-        if wrong is not None:
-            self.report.find(f"{live.stream}: its types.json is not taken over: {wrong}")
+        why = live.types.reload()
+        if why is not None:
+            self.report.add_finding(f"{live.stream}: its types.json is not copied: {why}")
         days = batch.timestamp_ns // DAY_NS
         edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(batch)]
         for start, stop in itertools.pairwise(edges):
             if start == stop:
                 continue
             if days[start] < 0:
-                live.lose(f"times start at 1970: timestamp_ns={batch.timestamp_ns[start]}")
+                live.add_loss(f"times start at 1970: timestamp_ns={batch.timestamp_ns[start]}")
             else:
                 self._put(live, int(days[start]), batch[start:stop])
         live.pending = False
 
     def _put(self, live: LiveQueue, day: int, batch: Batch) -> None:
-        """Into the log of its day. Told again after a full disk, it goes on where it was."""
+        """Append a batch to the log of its day; after a full disk, continue where it stopped."""
         gap = live.gap_before(int(batch.seq[0]), int(batch.timestamp_ns[0]))
         records = RecordColumns.of_batch(batch)
         already: int | None = None
@@ -269,26 +269,26 @@ class Tap:
         def put() -> None:
             nonlocal already
             log = self._logs.get(live.stream, day)
-            wrong = log.declare(live.types)
-            if wrong is not None:
-                self.report.find(f"{log.name}: its types.json does not take the queue's: {wrong}")
+            why = log.declare(live.types)
+            if why is not None:
+                self.report.add_finding(f"{log.name}: types.json of the queue is not merged: {why}")
             if gap is not None:
                 log.ledger.add(gap)
             if already is None:
                 already = log.existing(records)
             log.append(records)
-            self.report.wrote(str(live.stream), log.name)
+            self.report.add_log(str(live.stream), log.name)
 
-        self._with_room(put)
+        self._retry_when_full(put)
         if not already:
-            live.tell_if_anew(int(batch.seq[0]))
-        live.kept(batch, already or 0, gap)
+            live.report_restart(int(batch.seq[0]))
+        live.note_archived(batch, already or 0, gap)
         self._unsynced_bytes += batch.payload_bytes
         if self._unsynced_since is None:
             self._unsynced_since = time.monotonic()
 
-    def _with_room(self, work: Callable[[], _T]) -> _T:
-        """Its result; while the archive's disk is full, tried again and again."""
+    def _retry_when_full(self, work: Callable[[], _T]) -> _T:
+        """The result of `work`, which is repeated while the archive's disk is full."""
         while True:
             try:
                 done = work()
@@ -296,16 +296,16 @@ class Tap:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._waits:
                     raise
                 if self.report.waiting is None:
-                    _log.warning("the archive's disk is full, waiting for room: %s", error)
+                    _log.warning("the archive's disk is full, waiting for space: %s", error)
                 self.report.waiting = str(error)
-                self._tell()
+                self._show_progress()
             else:
                 self.report.waiting = None
                 return done
-            until = time.monotonic() + ROOM_SECONDS
+            until = time.monotonic() + RETRY_SECONDS
             while time.monotonic() < until:
                 if self._stop.is_set():
-                    raise _StoppedWithoutRoom
+                    raise _StoppedWithoutSpace
                 time.sleep(NAP_MOST)
 
     # ---- committing -----------------------------------------------------------------------------
@@ -319,12 +319,12 @@ class Tap:
         )
 
     def _commit(self) -> None:
-        """Everything into the archive for good, and only then let the live queues go on."""
+        """Sync everything archived, and only then commit to the live queues."""
         lives = [live for live in self._lives.values() if live.uncommitted]
         for live in lives:
-            wrong = self._with_room(partial(self._instruments.carry, live.origin.queue))
-            if wrong is not None:
-                self.report.find(f"{live.stream}: its instruments.json is not taken over: {wrong}")
+            why = self._retry_when_full(partial(self._instruments.merge, live.origin.queue))
+            if why is not None:
+                self.report.add_finding(f"{live.stream}: its instruments.json is not copied: {why}")
         self._logs.sync()
         for live in lives:
             live.commit()
@@ -338,7 +338,7 @@ class Tap:
             nap = max(min(nap, left), 0.0)
         alone = next(iter(self._lives.values())) if len(self._lives) == 1 else None
         if alone is not None and not alone.stuck:
-            alone.wait(nap)  # wakes with the first record
+            alone.wait(nap)  # until the first record
         else:
             time.sleep(nap)
 
@@ -346,7 +346,7 @@ class Tap:
         return f"<Tap {self.name!r} into {os.fspath(self._layout.root)!r}: {self.report}>"
 
 
-class _StoppedWithoutRoom(Exception):
+class _StoppedWithoutSpace(Exception):
     """`stop` was called while the disk was full."""
 
 
@@ -364,32 +364,32 @@ def tap(
     close_after: float = 60.0,
     on_disk_full: str = "wait",
 ) -> Tap:
-    """A tap of live queues into an archive; call its `run`.
+    """Tap live queues into an archive; call `run` of the result.
 
-    Each queue is read in strict order by a pinned reader. A record goes, with its number, time,
-    type, flags and payload, to the log of its UTC day; the live queue is committed when that is
-    durable. Killed at any moment and run again, it goes on: nothing is lost, nothing is there
-    twice. A tap that stands still delays retention of the live queues, and nothing else.
+    Each queue is read in strict order by a pinned reader. A record goes, with its sequence number,
+    time, type, flags and payload, to the log of its UTC day; the live queue is committed when that
+    log is durable. A tap that is killed at any moment and run again loses and duplicates nothing. A
+    stopped tap delays retention of the live queues, and nothing else.
 
     Args:
         sources: A queue, several, or the root of a bus: its `streams/raw/*` and `streams/clean/*`,
-            those that come later too.
-        root: The archive; made when it is not there.
-        name: Of its reader in each queue: one tap has it at a time.
-        venue: What the one queue given carries, where its path does not say it.
-        symbol: Likewise; without one, all of the venue.
-        stream: Likewise.
-        flush: When to make durable and commit.
-        segment_bytes: Of new logs; None: 4 MiB, and 32 MiB for a log of a whole venue.
+            including those that are created later.
+        root: The archive; created if it does not exist.
+        name: Name of its reader in each queue; one tap uses it at a time.
+        venue: The venue of the only queue given, if its path does not name it.
+        symbol: The symbol, likewise; without one, all symbols of the venue.
+        stream: The stream, likewise.
+        flush: When to sync and commit.
+        segment_bytes: Segment size of new logs. None: 4 MiB, and 32 MiB for a log of a venue.
         max_open: How many logs may be open at a time, four descriptors each. None: two for each
-            queue and at least 256, as far as the process's limit of descriptors goes.
-        close_after: Seconds after which a log that gets nothing is closed.
-        on_disk_full: "wait" for room, or "raise".
+            queue and at least 256, within the process's limit of descriptors.
+        close_after: Seconds after which a log without new records is closed.
+        on_disk_full: "wait" for space, or "raise".
 
     Raises:
         FileNotFoundError: There is no such queue or bus.
-        NotALog: A folder is neither.
-        InvalidOption: An option cannot be, or a path does not say what its queue carries.
+        NotALog: A directory is neither.
+        InvalidOption: An option is invalid, or a path does not name what its queue carries.
 
     Example:
         >>> import tapewire as tw

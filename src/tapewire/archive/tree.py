@@ -1,4 +1,4 @@
-"""What lies in an archive: its logs, by venue, symbol, UTC day and stream."""
+"""The contents of an archive: its logs by venue, symbol, UTC day and stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RAW = "raw"
 
 @dataclass(frozen=True)
 class Stream:
-    """What one live queue carries: a stream of a symbol, or all that a venue's feed receives.
+    """What one live queue carries: a stream of a symbol, or everything a venue's feed receives.
 
     Attributes:
         venue: The venue.
@@ -40,15 +40,15 @@ class Stream:
     stream: str = RAW
 
     def log(self, layout: ArchiveLayout, date: str | dt.date) -> Path:
-        """Its log of one day in an archive."""
+        """The path of its log of one day in an archive."""
         if self.symbol is None:
             return layout.raw(self.venue, date)
         return layout.log(self.venue, self.symbol, date, self.stream)
 
     def days(self, layout: ArchiveLayout) -> Iterator[dt.date]:
-        """The days of which an archive has a log of it, the newest first.
+        """The days for which an archive has a log of it, newest first.
 
-        As far as one asks: of years of days, most want the last few.
+        Lazily: an archive has years of days, and most callers need the last few.
         """
         if self.symbol is None:
             names = directories_below(path_below(layout.root, "raw", "v1", self.venue))
@@ -64,7 +64,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class LogPlace:
-    """A log of an archive by its path alone: nothing of it is opened."""
+    """A log of an archive by its path; the log is not opened."""
 
     stream: Stream
     date: dt.date
@@ -77,16 +77,16 @@ class ArchivedLog:
 
     Attributes:
         log: Its path below the archive.
-        venue: Of which venue.
-        symbol: Of which symbol; None where it holds a whole venue.
+        venue: The venue.
+        symbol: The symbol; None if the log holds all symbols of a venue.
         date: The UTC day of all its records.
-        stream: "book", "trades" and so on; "raw" where it holds a whole venue.
-        first_seq: Number of its first record, or None.
-        last_seq: Number of its last record, or None.
-        last_timestamp_ns: Time of that, or None.
-        bytes: What it takes on disk.
-        gaps: How many gaps its ledger tells of.
-        open: Whether somebody is writing it.
+        stream: "book", "trades" and so on; "raw" if the log holds all symbols of a venue.
+        first_seq: Sequence number of the first record, or None.
+        last_seq: Sequence number of the last record, or None.
+        last_timestamp_ns: Time of the last record, or None.
+        bytes: Size on disk.
+        gaps: Number of gaps in its ledger.
+        open: Whether a process is writing to it.
         problem: Why it cannot be read, or None.
     """
 
@@ -104,16 +104,16 @@ class ArchivedLog:
     problem: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """A dict for JSON."""
         return {**dataclasses.asdict(self), "date": self.date.isoformat()}
 
 
 def walk(root: str | os.PathLike[str]) -> Iterator[LogPlace]:
-    """Every log of an archive, in the order of venue, symbol, day and stream; raw ones last.
+    """Every log of an archive, by venue, symbol, day and stream; raw logs last.
 
     Raises:
-        FileNotFoundError: There is no such folder.
-        NotALog: It is no archive.
+        FileNotFoundError: There is no such directory.
+        NotALog: The directory is not an archive.
     """
     layout = ArchiveLayout(root)
     if not layout.root.is_dir():
@@ -122,7 +122,7 @@ def walk(root: str | os.PathLike[str]) -> Iterator[LogPlace]:
         raise NotALog(
             "not an archive: it has neither v1/ nor raw/v1/",
             path=os.fspath(root),
-            hint="give the folder that an import or a tap was given",
+            hint="give the directory that an import or a tap writes to",
         )
     for venue in layout.venues():
         for symbol in layout.symbols(venue):
@@ -139,11 +139,11 @@ def walk(root: str | os.PathLike[str]) -> Iterator[LogPlace]:
 
 
 def ls(root: str | os.PathLike[str]) -> list[ArchivedLog]:
-    """The logs of an archive, and how large each is; no record is read.
+    """List the logs of an archive with their sizes; no record is read.
 
     Raises:
-        FileNotFoundError: There is no such folder.
-        NotALog: It is no archive.
+        FileNotFoundError: There is no such directory.
+        NotALog: The directory is not an archive.
 
     Example:
         >>> import tapewire as tw
@@ -155,10 +155,10 @@ def ls(root: str | os.PathLike[str]) -> list[ArchivedLog]:
         >>> [(one.log, one.last_seq) for one in archive.ls(tmp / "archive")]
         [('raw/v1/binance_spot/2026-01-01/raw', 0)]
     """
-    return [_look(Path(root), place) for place in walk(root)]
+    return [_inspect(Path(root), place) for place in walk(root)]
 
 
-def _look(root: Path, place: LogPlace) -> ArchivedLog:
+def _inspect(root: Path, place: LogPlace) -> ArchivedLog:
     name = place.path.relative_to(root).as_posix()
     of = place.stream
     try:
@@ -186,5 +186,5 @@ def _look(root: Path, place: LogPlace) -> ArchivedLog:
 
 
 def _was_log(path: Path) -> bool:
-    """Also one that lost its head: it holds records, and whoever looks must be told."""
+    """Whether it is a log, or one without control.meta: it holds records that must be reported."""
     return is_queue(path) or next(path.glob("*.q"), None) is not None

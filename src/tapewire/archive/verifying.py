@@ -1,4 +1,4 @@
-"""Whether an archive holds what it says: every log, every checksum, every day."""
+"""Verification of an archive: every log, checksum, sequence number and day."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["ArchiveVerdict", "verify"]
 
 @dataclass
 class ArchiveVerdict:
-    """What reading a whole archive has shown.
+    """What reading a complete archive found.
 
     Attributes:
         root: The archive.
         logs: What was found in each log, by its path below the archive.
-        unreadable: Logs that could not be read at all, and why.
+        unreadable: Logs that cannot be read at all, and why.
         misplaced: Logs that hold records of other days, and which.
-        gaps: How many gaps the ledgers tell of: what was missing before it was archived.
-        unfinished: Batches of Spark's sink that were decided, and are not, or not wholly, in their
-            logs yet.
-        damaged_ledgers: Logs with lines in their ledger that cannot be believed, and how many.
+        gaps: Number of gaps in the ledgers: records that were missing before they were archived.
+        unfinished: Batches of the Spark sink that were decided but are not completely in their logs
+            yet.
+        damaged_ledgers: Logs with damaged lines in their ledger, and how many.
     """
 
     root: str
@@ -43,29 +43,29 @@ class ArchiveVerdict:
 
     @property
     def records(self) -> int:
-        """In all logs."""
+        """Records in all logs."""
         return sum(log.records for log in self.logs.values())
 
     @property
     def payload_bytes(self) -> int:
-        """Of all records."""
+        """Payload bytes of all records."""
         return sum(log.payload_bytes for log in self.logs.values())
 
     @property
     def intact(self) -> bool:
-        """Every record of every log is right, and where it belongs."""
-        whole = all(log.intact and not log.restarts_found for log in self.logs.values())
-        return whole and not self.unreadable and not self.misplaced
+        """Whether every record of every log is valid and in the log of its day."""
+        valid = all(log.intact and not log.restarts_found for log in self.logs.values())
+        return valid and not self.unreadable and not self.misplaced
 
     @property
     def problems(self) -> list[str]:
-        """What is beside the records and not right.
+        """Problems other than damaged records.
 
         Seek indexes, counters, lines of ledgers, and batches whose writer was killed.
         """
         found = [f"{name}: {what}" for name, log in self.logs.items() for what in log.problems]
         found += [
-            f"{batch}: a batch that is not wholly written: the next write to the archive ends it"
+            f"{batch}: incomplete batch: the next write to the archive completes it"
             for batch in self.unfinished
         ]
         return found + [
@@ -77,17 +77,17 @@ class ArchiveVerdict:
 def verify(
     root: str | os.PathLike[str], on_log: Callable[[str, ArchiveVerdict], None] | None = None
 ) -> ArchiveVerdict:
-    """Read every log of an archive: is every checksum, every number and every day right?
+    """Read every log of an archive and check every checksum, sequence number and day.
 
-    A log that is being written is read up to where it ended at first. Changes nothing.
+    A log that is being written is read up to its end at the start. Nothing is changed.
 
     Args:
         root: The archive.
-        on_log: Called before each log with its name and what was found so far.
+        on_log: Called before each log with its name and the findings so far.
 
     Raises:
-        FileNotFoundError: There is no such folder.
-        NotALog: It is no archive.
+        FileNotFoundError: There is no such directory.
+        NotALog: The directory is not an archive.
     """
     verdict = ArchiveVerdict(os.fspath(root))
     for place in walk(root):
@@ -99,10 +99,10 @@ def verify(
                 for _ in check.run():
                     pass
                 verdict.logs[name] = check.verdict()
-            told = GapLedger(place.path).scan()
-            verdict.gaps += len(told.gaps)
-            if told.damaged_count:
-                verdict.damaged_ledgers[name] = told.damaged_count
+            ledger = GapLedger(place.path).scan()
+            verdict.gaps += len(ledger.gaps)
+            if ledger.damaged_count:
+                verdict.damaged_ledgers[name] = ledger.damaged_count
         except (TapewireError, OSError) as error:
             verdict.unreadable[name] = str(error)
             continue

@@ -57,7 +57,7 @@ def test_damaged_types_are_told_and_the_records_archived(tmp, messages):
     append(queue, messages[0](7))
     (queue / "types.json").write_text("{")
     report = run_once(tmp / "bus", tmp)
-    assert "types.json is not taken over" in report.findings[0]
+    assert "types.json is not copied" in report.findings[0]
     assert report.records == 1
 
 
@@ -69,7 +69,7 @@ def test_types_that_do_not_go_with_the_archives_are_told(tmp, messages):
     (queue / "types.json").write_text(text.replace('"price"', '"value"'))
     fill(queue, 3)
     report = run_once(tmp / "bus", tmp)
-    assert "does not take the queue's" in report.findings[0]
+    assert "types.json of the queue is not merged" in report.findings[0]
     assert report.records == 3
 
 
@@ -111,6 +111,6 @@ def test_instruments_with_other_ids_are_told_and_not_mixed(tmp):
     Instruments([Instrument("okx", "BTCUSDT", 2, 5, 8, 11)]).save(_made(tmp / "bus"))
     fill(clean_queue(tmp / "bus"), 3)
     report = run_once(tmp / "bus", tmp / "archive")
-    assert "instruments.json is not taken over" in report.findings[0]
+    assert "instruments.json is not copied" in report.findings[0]
     assert report.records == 3
     assert Instruments.load(tmp / "archive").get("okx", "BTCUSDT").market_id == 99

@@ -128,7 +128,7 @@ def test_a_log_that_somebody_writes_is_refused_and_nothing_is_published(tmp, ove
 def test_a_place_that_is_taken_is_named(tmp):
     (tmp / LOG).mkdir(parents=True)
     (tmp / LOG / "notes.txt").touch()
-    with pytest.raises(tw.NotALog, match="taken by something else"):
+    with pytest.raises(tw.NotALog, match="not empty and not a log"):
         Job(tmp).task(rows([1])).commit()
 
 
@@ -141,14 +141,14 @@ def test_a_payload_that_fits_no_segment_of_the_log_there_is_refused(tmp):
 
 def test_numbers_that_go_on_beyond_what_a_column_can_hold_are_refused(tmp):
     Job(tmp).task(rows([2**63 - 1], times=[DAY_NS])).commit()
-    with pytest.raises(tw.InvalidOption, match="numbers are at their end"):
+    with pytest.raises(tw.InvalidOption, match="has no more sequence numbers"):
         Job(tmp, seq=False).task(rows([1], seq=False)).commit()
     assert seqs_of(tmp / LOG) == [2**63 - 1]
 
 
 def test_a_log_is_no_archive_to_write_to(tmp):
     tw.open_publisher(tmp / "md").close()
-    with pytest.raises(tw.InvalidOption, match="this is a log itself"):
+    with pytest.raises(tw.InvalidOption, match="this is a log, not an archive"):
         Archive(tmp / "md").check_place()
     assert not (tmp / "md" / "_tapewire").exists()
 
@@ -157,7 +157,7 @@ def test_a_file_is_no_archive_to_write_to(tmp):
     (tmp / "table.csv").touch()
     with pytest.raises(tw.NotALog, match="a file, not an archive"):
         Archive(tmp / "table.csv").check_place()
-    with pytest.raises(tw.StorageError, match="cannot be made"):
+    with pytest.raises(tw.StorageError, match="cannot create the directory"):
         Archive(tmp / "table.csv" / "archive").check_place()
 
 
@@ -360,7 +360,7 @@ def test_records_of_somebody_else_behind_a_decided_batch_are_never_touched(tmp, 
         killed(Job(tmp, seq=seq).task(rows([2, 3], seq=seq)))
     with tw.open_publisher(tmp / LOG) as writer:
         writer.append(1, b"theirs")
-    with pytest.raises(tw.CorruptMetadata, match=r"somebody else wrote to the log.*seq=2"):
+    with pytest.raises(tw.CorruptMetadata, match=r"another process wrote to the log.*seq=2"):
         Archive(tmp).recover()
     assert [e.payload for e in stored(tmp / LOG)] == [b"0", b"1", b"theirs"]
 
@@ -370,7 +370,7 @@ def test_verifying_tells_of_a_batch_that_is_not_wholly_written(tmp, two_logs, mo
         before(patch, publish.Manifests, "published")
         killed(two_logs())
     (problem,) = archive.verify(tmp).problems
-    assert "a batch that is not wholly written" in problem
+    assert "incomplete batch" in problem
     Archive(tmp).recover()
     assert archive.verify(tmp).problems == []
 
@@ -500,7 +500,7 @@ def test_two_jobs_into_one_archive_are_both_there(tmp):
 def test_a_task_of_a_job_that_is_over_writes_nothing(tmp):
     job = Job(tmp).task(rows([1]))
     job.commit()
-    with pytest.raises(tw.InvalidOption, match="or the job is over"):
+    with pytest.raises(tw.InvalidOption, match="or the job has ended"):
         job.task(rows([2]))
     assert staging_of(tmp) == []
 
@@ -518,6 +518,6 @@ def test_layouts_of_messages_go_with_their_records(tmp):
     tick = MessageLayout.natural("Tick", 7, 1, [("price", fields.i64)])
     for seq in (1, 2):
         job = Job(tmp).task(rows([seq], payload=bytes(8)))
-        types_file.merge(job.folder / job.tasks[0][0][0].folder, [tick])
+        types_file.merge(job.folder / job.tasks[0][0][0].directory, [tick])
         job.commit()
     assert types_file.read(tmp / LOG) == [tick]

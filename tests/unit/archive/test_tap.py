@@ -44,7 +44,7 @@ def test_a_queue_of_a_whole_venue_goes_to_raw(tmp):
 
 def test_a_path_that_does_not_say_what_it_is_needs_words(tmp):
     fill(tmp / "somewhere", 10)
-    with pytest.raises(tw.InvalidOption, match="does not say"):
+    with pytest.raises(tw.InvalidOption, match="does not name"):
         archive.tap(tmp / "somewhere", tmp / "archive")
     run_once(tmp / "somewhere", tmp / "archive", venue="okx", symbol="ETH-USDT", stream="book")
     assert list(archived(tmp / "archive")) == ["v1/okx/ETH-USDT/2026-01-01/book"]
@@ -133,7 +133,7 @@ def test_a_damaged_place_repeats_nothing_and_is_told(tmp):
 
 
 def test_a_following_tap_takes_what_comes_and_queues_that_come(tmp, eventually, monkeypatch):
-    monkeypatch.setattr("tapewire.archive.tapping.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("tapewire.archive.tapping.SCAN_SECONDS", 0.02)
     first, second = (clean_queue(tmp / "bus", symbol) for symbol in ("AAA", "BBB"))
     fill(first, 10)
     tap = archive.tap(tmp / "bus", tmp / "archive", flush=archive.Flush(seconds=0.01))
@@ -184,7 +184,7 @@ def test_few_logs_are_open_however_many_there_are(tmp):
 
 
 def test_a_log_that_gets_nothing_is_closed_and_opened_again(tmp, eventually, monkeypatch):
-    monkeypatch.setattr("tapewire.archive.tapping.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("tapewire.archive.tapping.SCAN_SECONDS", 0.01)
     queue = clean_queue(tmp / "bus")
     fill(queue, 10)
     tap = archive.tap(queue, tmp / "archive", close_after=0.02)

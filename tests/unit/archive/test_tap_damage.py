@@ -79,7 +79,7 @@ def test_damage_at_the_end_is_told_and_waited_for(tmp):
     queue = craft(tmp, records)
     crafted.damage(queue, 0, crafted.offset_of(records, 4))
     report = run_once(queue, tmp, **NAMES)
-    assert "nothing right behind it yet" in report.findings[0]
+    assert "no valid record follows yet" in report.findings[0]
     assert [record[0] for record in records_of(tmp / LOG)] == [0, 1, 2, 3]
     with tw.open_publisher(queue) as writer:
         writer.append(TYPE, b"again", timestamp_ns=MIDNIGHT_NS)
@@ -167,7 +167,7 @@ def test_numbers_that_begin_anew_are_refused_with_words(tmp):
     """As a queue's do that chronicle-rs wrote with several writers."""
     with tarfile.open(Path(__file__).parents[2] / "golden/queue/restart.tar.gz") as packed:
         packed.extractall(tmp, filter="data")
-    with pytest.raises(tw.SequenceNotRising, match="begin anew: seq=0 behind 199"):
+    with pytest.raises(tw.SequenceNotRising, match="restart: seq=0 after 199"):
         run_once(tmp / "restart", tmp, **NAMES)
     assert [record[0] for record in all_archived(tmp)] == list(range(200))
 
@@ -191,7 +191,7 @@ def test_a_queue_made_anew_on_another_day_is_told(tmp):
     shutil.rmtree(queue)
     fill(queue, 10, start_ns=MIDNIGHT_NS + 86_400 * 10**9)
     report = run_once(queue, tmp)
-    assert "numbers go back, from 99 to 0" in report.findings[0]
+    assert "sequence numbers go back from 99 to 0" in report.findings[0]
     assert report.records == 10
 
 
@@ -210,7 +210,7 @@ def test_that_a_queue_was_made_anew_is_told_once(tmp):
 
 
 def test_a_tap_that_sees_a_queue_made_anew_tells_it_once(tmp, eventually, monkeypatch):
-    monkeypatch.setattr("tapewire.archive.tapping.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("tapewire.archive.tapping.SCAN_SECONDS", 0.0)
     queue = clean_queue(tmp / "bus")
     fill(queue, 100)
     tap = archive.tap(tmp / "bus", tmp)
@@ -224,11 +224,11 @@ def test_a_tap_that_sees_a_queue_made_anew_tells_it_once(tmp, eventually, monkey
     finally:
         tap.stop()
         thread.join()
-    assert tap.report.findings == ["okx/BTCUSDT/trades: the live queue was made anew"]
+    assert tap.report.findings == ["okx/BTCUSDT/trades: the live queue was created again"]
 
 
 def test_a_queue_made_anew_in_place_of_one_that_failed_is_followed(tmp, eventually, monkeypatch):
-    monkeypatch.setattr("tapewire.archive.tapping.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("tapewire.archive.tapping.SCAN_SECONDS", 0.0)
     queue = clean_queue(tmp / "bus")
     fill(queue, 10)
     control = queue / "control.meta"
@@ -238,7 +238,7 @@ def test_a_queue_made_anew_in_place_of_one_that_failed_is_followed(tmp, eventual
     thread.start()
     try:
         eventually(lambda: tap.report.findings_count == 1)
-        assert "not archived any more" in tap.report.findings[0]
+        assert "no longer archived" in tap.report.findings[0]
         queue.rename(tmp / "set_aside")
         fill(queue, 20)
         eventually(lambda: tap.report.records == 20)

@@ -44,7 +44,7 @@ def test_a_path_outside_a_bus_needs_its_names(tmp):
     fill(tmp / "q", 3)
     ran = tapewire("archive", "tap", tmp / "q", "--to", tmp / "archive", "--once")
     assert ran.code == 2
-    assert "does not say what the queue carries" in ran.err
+    assert "does not name what the queue carries" in ran.err
     names = ["--venue", "okx", "--symbol", "BTC", "--stream", "book"]
     assert tapewire("archive", "tap", tmp / "q", "--to", tmp / "a", "--once", *names).code == 0
 

@@ -1,6 +1,6 @@
 """Batches of records into an archive, all or none: staged, decided by a manifest, then published.
 
-Nothing here knows Spark; the sink `tapewire` stages in its tasks and commits on its driver.
+Nothing here depends on Spark; the sink `tapewire` stages in its tasks and commits on its driver.
 """
 
 from tapewire.archive.record_columns import RecordColumns

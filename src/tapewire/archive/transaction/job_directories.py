@@ -1,4 +1,4 @@
-"""Folders of the jobs that write to an archive, whether they live, and who may commit."""
+"""Directories of the jobs that write to an archive, and the lock for committing."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tapewire.protocol.json_file import Wrong, load, members, parse_checked
 
 __all__ = ["Jobs", "commit_lock"]
 
-LOCK_SECONDS = 600.0  # of waiting for another job's commit
-FOREIGN_SECONDS = 7 * 86_400.0  # after which a silent job of another host counts as dead
+LOCK_SECONDS = 600.0  # to wait for another job's commit
+FOREIGN_SECONDS = 7 * 86_400.0  # after which an idle job of another host counts as dead
 _UNFINISHED_SECONDS = 3600.0
 _JOB_FILE = "job.json"
 _JOB = "job-"
@@ -34,68 +34,68 @@ _MAX_STEPS_UP = 32
 
 
 class Jobs:
-    """`_tapewire/staging`: a folder for each job, with the name of its driver in it.
+    """`_tapewire/staging`: a directory for each job, with a file that identifies its driver.
 
     Args:
-        control: `_tapewire` of the archive.
+        control: The directory `_tapewire` of the archive.
     """
 
     def __init__(self, control: Path) -> None:
-        self._folder = path_below(control, "staging")
+        self._directory = path_below(control, "staging")
 
     def __repr__(self) -> str:
-        return f"<Jobs {os.fspath(self._folder)!r}>"
+        return f"<Jobs {os.fspath(self._directory)!r}>"
 
     def create(self, writer: str | None) -> str:
-        """Make the folder of a new job of this driver; its name."""
-        make_directories(self._folder)
+        """Create the directory of a new job of this driver; returns its name."""
+        make_directories(self._directory)
         name = f"{_JOB}{uuid.uuid4().hex}"
-        temporary = self._folder / f"{_NEW}{name}"
+        temporary = self._directory / f"{_NEW}{name}"
         temporary.mkdir(mode=0o700)
         document = {**dataclasses.asdict(_driver()), "writer": writer or ""}
         how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with open(os.open(temporary / _JOB_FILE, how, 0o600), "w") as file:
             json.dump(document, file)
-        temporary.rename(self._folder / name)
+        temporary.rename(self._directory / name)
         return name
 
     def folder(self, job: str) -> Path:
-        """Of a job, whether it is there or not."""
-        return path_below(self._folder, check_name("job", job))
+        """The directory of a job, whether it exists or not."""
+        return path_below(self._directory, check_name("job", job))
 
     def remove(self, job: str) -> None:
-        """Take a job's folder away; an attempt that still writes to it fails."""
+        """Remove a job's directory; an attempt that still writes to it fails."""
         shutil.rmtree(self.folder(job), ignore_errors=True)
 
     def sweep(self, mine: str | None) -> None:
-        """Take away what jobs left that can never commit it.
+        """Remove the directories of jobs that can no longer commit.
 
-        Those are jobs whose driver is dead, and earlier batches of the query that `mine` is of. A
-        driver of another host cannot be looked at: its job counts as dead when nothing was written
-        to its folder for a week.
+        Those are jobs whose driver is dead, and earlier batches of the query of `mine`. A driver on
+        another host cannot be checked: its job counts as dead when nothing was written to its
+        directory for a week.
         """
         me = None
         if mine is not None:
-            with contextlib.suppress(FileNotFoundError):  # its batch was found to be there already
+            with contextlib.suppress(FileNotFoundError):  # its batch was published before
                 me = self._read(mine)
-        for name in directories_below(self._folder):
+        for name in directories_below(self._directory):
             if name == mine:
                 continue
             if name.startswith(_NEW):
-                if _idle_seconds(self._folder / name) > _UNFINISHED_SECONDS:
-                    shutil.rmtree(self._folder / name, ignore_errors=True)
+                if _idle_seconds(self._directory / name) > _UNFINISHED_SECONDS:
+                    shutil.rmtree(self._directory / name, ignore_errors=True)
                 continue
             try:
                 lease, writer = self._read(name)
             except FileNotFoundError:
-                # A job has its file from the first moment to the last: this one is over, and a task
-                # that had not heard of it has written since.
+                # A job has this file until it ends: this one has ended, and one of its tasks has
+                # written since.
                 dead = name.startswith(_JOB)
             except CorruptMetadata:
-                # Not ours to understand: it goes when it has been still for long.
-                dead = _idle_seconds(self._folder / name) > FOREIGN_SECONDS
+                # Unknown content: removed after a week without writes.
+                dead = _idle_seconds(self._directory / name) > FOREIGN_SECONDS
             else:
-                dead = _is_dead(lease, self._folder / name) or (
+                dead = _is_dead(lease, self._directory / name) or (
                     me is not None
                     and writer != ""
                     and (_who(lease), writer) == (_who(me[0]), me[1])
@@ -105,7 +105,9 @@ class Jobs:
 
     def _read(self, job: str) -> tuple[Lease, str]:
         path = os.fspath(self.folder(job) / _JOB_FILE)
-        return parse_checked(load(path, _MAX_FILE_BYTES), path, _checked, "remove the job's folder")
+        return parse_checked(
+            load(path, _MAX_FILE_BYTES), path, _checked, "remove the job's directory"
+        )
 
 
 def _checked(document: Any) -> tuple[Lease, str]:
@@ -133,16 +135,16 @@ def _who(lease: Lease) -> tuple[Any, ...]:
     return lease.host, lease.boot_id, lease.pid, lease.start_time_ticks
 
 
-def _is_dead(lease: Lease, folder: Path) -> bool:
+def _is_dead(lease: Lease, directory: Path) -> bool:
     if lease.host != platform.node():
-        return _idle_seconds(folder) > FOREIGN_SECONDS
+        return _idle_seconds(directory) > FOREIGN_SECONDS
     return not lease.alive
 
 
-def _idle_seconds(folder: Path) -> float:
-    """Since anything was made or removed in a job's folder, or in those of its attempts."""
+def _idle_seconds(directory: Path) -> float:
+    """Seconds since something was created or removed in a job's directory or its attempts'."""
     newest = 0.0
-    for path in (folder, *(folder / name for name in directories_below(folder))):
+    for path in (directory, *(directory / name for name in directories_below(directory))):
         with contextlib.suppress(FileNotFoundError):
             newest = max(newest, path.stat().st_mtime)
     return time.time() - newest
@@ -161,12 +163,12 @@ def _driver() -> Lease:
         pid = parent
     ticks = process_start_ticks(pid)
     if ticks is None:
-        raise RuntimeError("the start time of a process cannot be read: /proc is not mounted")
+        raise RuntimeError("cannot read the start time of a process: /proc is not mounted")
     return Lease(pid, ticks, 0, wall_clock_ns(), platform.node(), boot_id())
 
 
 def _process(pid: int) -> tuple[str, int]:
-    """Name and parent of a process."""
+    """The name and the parent of a process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -177,7 +179,7 @@ def _process(pid: int) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def commit_lock(control: Path, job: str) -> Iterator[None]:
-    """Nobody else commits to the archive meanwhile. The kernel lets go for who is killed.
+    """Prevent other commits to the archive. If this process is killed, the kernel unlocks it.
 
     Raises:
         ConcurrentUse: Another job did not end within `LOCK_SECONDS`; the message names it.
@@ -191,7 +193,7 @@ def commit_lock(control: Path, job: str) -> Iterator[None]:
             raise ConcurrentUse(
                 f"another job has been committing for {LOCK_SECONDS} s: {holder!r}",
                 path=os.fspath(path),
-                hint="wait for it, or end it",
+                hint="wait until it ends, or end it",
             )
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"host={platform.node()} pid={os.getpid()} job={job}\n".encode(), 0)

@@ -1,7 +1,7 @@
-"""The manifest of a batch: what was decided to be in the archive, before any of it is.
+"""The manifest of a batch: what will be in the archive, written before any of it is.
 
 ``_tapewire/batches/<writer>/<batch>.decided.json`` appears in one rename: that is the decision.
-From then on the batch is published, by this process or the next one, and ends as ``<batch>.json``,
+From then on the batch is published, by this process or a later one, and ends as ``<batch>.json``,
 by which the same batch is recognised. docs/formats/sink-manifest.md has its members.
 """
 
@@ -33,26 +33,27 @@ __all__ = ["Action", "Manifest", "Manifests"]
 FORMAT = "tapewire-sink"
 VERSION = 1
 MAX_FILE_BYTES = 256 << 20
-KEPT = 100  # of a writer's numbered batches: as many as Spark's own checkpoint keeps
-ONCE = "once"  # the writer of those who gave no name
+KEPT = 100  # manifests of a writer's numbered batches: as many as Spark's checkpoint keeps
+ONCE = "once"  # the writer of batches without a writer's name
 _DECIDED = ".decided.json"
 _PUBLISHED = ".json"
 _KINDS = ("create", "append", "replace")
-_REMEDY = "restore the file; without it nobody knows how far its batch was published"
+_REMEDY = "restore the file; without it the progress of its batch is unknown"
 
 
 @dataclass(frozen=True)
 class Action:
-    """What is to happen to one log.
+    """What to do with one log.
 
     Attributes:
         log: Its path below the archive.
-        kind: "create": the staged queue becomes the log. "append": its records go behind those
-            that are there. "replace": it takes the place of the log.
-        staged: The queue with the records, below the job's folder.
-        records: In the staged queue.
-        next_seq: "append": the log's next number before.
-        keep_seq: "append": records keep their numbers; else they go on from `next_seq`.
+        kind: "create": the staged queue becomes the log. "append": its records are appended.
+            "replace": it replaces the log.
+        staged: The queue with the records, below the job's directory.
+        records: Number of records in the staged queue.
+        next_seq: "append": the log's next sequence number before.
+        keep_seq: "append": records keep their sequence numbers; else the log assigns them from
+            `next_seq` on.
     """
 
     log: str
@@ -68,12 +69,12 @@ class Manifest:
     """A batch that was decided.
 
     Attributes:
-        writer: Who wrote it.
-        batch: Which of its batches.
-        job: Whose folder has the staged queues.
-        rows: Of the DataFrame.
-        digest: Of these rows in any order; empty when the batch is not to be recognised.
-        actions: One for each log.
+        writer: Name of its writer.
+        batch: Which of the writer's batches it is.
+        job: The job whose directory has the staged queues.
+        rows: Number of rows in the DataFrame.
+        digest: Digest of these rows in any order; empty if the batch need not be recognised.
+        actions: One action for each log.
     """
 
     writer: str
@@ -89,7 +90,7 @@ class Manifest:
 
 
 class Manifests:
-    """The manifests of an archive. Who changes them holds the archive's commit lock.
+    """The manifests of an archive. To change them, hold the archive's commit lock.
 
     Example:
         >>> manifests = Manifests(tmp)
@@ -102,41 +103,41 @@ class Manifests:
     """
 
     def __init__(self, control: Path) -> None:
-        self._folder = path_below(control, "batches")
+        self._directory = path_below(control, "batches")
 
     def __repr__(self) -> str:
-        return f"<Manifests {os.fspath(self._folder)!r}>"
+        return f"<Manifests {os.fspath(self._directory)!r}>"
 
     def decide(self, manifest: Manifest) -> None:
-        """Make it so, durably: the batch will be published, whatever happens."""
-        folder = self._of(manifest.writer)
-        if not folder.is_dir():
-            make_directories(folder)
-            sync(folder.parent)
-            sync(folder.parent.parent)
+        """Store the manifest, durably: the batch will be published, whatever happens."""
+        directory = self._of(manifest.writer)
+        if not directory.is_dir():
+            make_directories(directory)
+            sync(directory.parent)
+            sync(directory.parent.parent)
         document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
         text = json.dumps(document, indent=1).encode() + b"\n"
-        path = os.fspath(folder / f"{manifest.batch}{_DECIDED}")
-        with locked_folder(os.fspath(folder), path) as folder_fd:
-            store(path, text, folder_fd)
+        path = os.fspath(directory / f"{manifest.batch}{_DECIDED}")
+        with locked_folder(os.fspath(directory), path) as directory_fd:
+            store(path, text, directory_fd)
 
     def published(self, manifest: Manifest) -> None:
-        """Note that all of it is in the archive; forget what nobody will ask for."""
-        folder = self._of(manifest.writer)
-        decided = folder / f"{manifest.batch}{_DECIDED}"
+        """Mark a batch as completely published; remove manifests that are no longer needed."""
+        directory = self._of(manifest.writer)
+        decided = directory / f"{manifest.batch}{_DECIDED}"
         if manifest.digest:
-            os.rename(decided, folder / f"{manifest.batch}{_PUBLISHED}")
-            self._forget_before(folder, manifest.batch)
+            os.rename(decided, directory / f"{manifest.batch}{_PUBLISHED}")
+            self._forget_before(directory, manifest.batch)
         else:
             decided.unlink()
-        sync(folder)
+        sync(directory)
 
     def decided(self) -> Iterator[Manifest]:
-        """Batches that are not, or not wholly, published."""
-        for writer in directories_below(self._folder):
-            for name in sorted(_names(self._folder / writer)):
+        """The batches that are decided and not completely published."""
+        for writer in directories_below(self._directory):
+            for name in sorted(_names(self._directory / writer)):
                 if name.endswith(_DECIDED):
-                    yield _read(self._folder / writer / name)
+                    yield _read(self._directory / writer / name)
 
     def find(self, writer: str, batch: str) -> Manifest | None:
         """The manifest of a batch, or None."""
@@ -146,35 +147,35 @@ class Manifests:
         return None
 
     def newest(self, writer: str) -> int | None:
-        """The highest number of a batch of a writer, or None when none has a number."""
+        """The highest batch number of a writer, or None if no batch has a number."""
         return max(_numbers(self._of(writer)), default=None)
 
     def _of(self, writer: str) -> Path:
-        return path_below(self._folder, check_name("writer", writer))
+        return path_below(self._directory, check_name("writer", writer))
 
-    def _forget_before(self, folder: Path, batch: str) -> None:
+    def _forget_before(self, directory: Path, batch: str) -> None:
         if batch.isdecimal():
-            for number in _numbers(folder):
+            for number in _numbers(directory):
                 if number <= int(batch) - KEPT:
-                    (folder / f"{number}{_PUBLISHED}").unlink(missing_ok=True)
+                    (directory / f"{number}{_PUBLISHED}").unlink(missing_ok=True)
 
 
-def _names(folder: Path) -> list[str]:
+def _names(directory: Path) -> list[str]:
     try:
-        return os.listdir(folder)
+        return os.listdir(directory)
     except FileNotFoundError:
         return []
 
 
-def _numbers(folder: Path) -> Iterator[int]:
-    for name in _names(folder):
+def _numbers(directory: Path) -> Iterator[int]:
+    for name in _names(directory):
         stem = name.removesuffix(_DECIDED).removesuffix(_PUBLISHED)
         if name.endswith(_PUBLISHED) and stem.isascii() and stem.isdecimal():
             yield int(stem)
 
 
 def _read(path: Path) -> Manifest:
-    """A manifest, every member checked: its names become paths."""
+    """Read a manifest and check every member: its names become paths."""
     text = load(os.fspath(path), MAX_FILE_BYTES)
     return parse_checked(text, os.fspath(path), _checked, _REMEDY)
 

@@ -1,16 +1,16 @@
-"""From staged queues to logs of the archive: decided once, then carried out to the end.
+"""Publishes staged queues as logs of the archive: decided once, then carried out to the end.
 
-Everything here happens in one process at a time, which holds the archive's commit lock:
+One process at a time does this, the one that holds the archive's commit lock:
 
-1. what was decided before and not finished is finished, what dead jobs left is swept;
-2. runs of one log become one, and every log is looked at: nothing has changed yet;
+1. batches that were decided and not finished are finished, and what dead jobs left is removed;
+2. runs of one log are merged, and every log is checked: nothing has changed yet;
 3. the manifest is written: the decision;
-4. logs are made (one rename), replaced (one exchange) or appended to (from where it stopped);
-5. the manifest is marked as published and the job's folder goes.
+4. logs are created (one rename), replaced (one exchange) or appended to;
+5. the manifest is marked as published, and the job's directory is removed.
 
-Killed before 3, nothing was written; killed after it, the next one goes on at 4. Each step of 4 can
-be seen to be done: a staged queue that is not there any more was renamed, a log's next number says
-how many of its records were appended.
+If the process is killed before 3, nothing was written; if it is killed later, the next one
+continues with 4. Each step of 4 shows that it is done: a staged queue that no longer exists was
+renamed, and a log's next sequence number shows how many of its records were appended.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from tapewire.queue._native import Upkeep
 __all__ = ["Archive"]
 
 _CONFIG = WriterConfig.archive(flush=None)
-_TOKEN = ".replacing"  # in a staged queue that is to replace a log, until it has
+_TOKEN = ".replacing"  # in a staged queue that replaces a log, until that is done
 
 
 class Archive:
     """An archive that batches are committed to.
 
     Args:
-        root: Its folder.
+        root: Its directory.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -72,38 +72,38 @@ class Archive:
         return f"<Archive {os.fspath(self.root)!r}>"
 
     def check_place(self) -> None:
-        """Make sure that there is, or can be, an archive here; makes its folder.
+        """Create the directory of the archive, if it does not exist.
 
         Raises:
-            NotALog: It is a file.
-            InvalidOption: It is a log.
-            StorageError: The operating system refuses.
+            NotALog: The path is a file.
+            InvalidOption: The path is a log.
+            StorageError: The directory cannot be created.
         """
         where = os.fspath(self.root)
         if is_queue(self.root):
             raise InvalidOption(
-                "an archive is a folder of logs, and this is a log itself",
+                "this is a log, not an archive",
                 path=where,
-                hint="give the folder of an archive, or one that is not there yet",
+                hint="give the directory of an archive, or one that does not exist",
             )
         if self.root.exists() and not self.root.is_dir():
             raise NotALog(
                 "this is a file, not an archive",
                 path=where,
-                hint="give the folder of an archive, or one that is not there yet",
+                hint="give the directory of an archive, or one that does not exist",
             )
         try:
             make_directories(self.control)
         except OSError as error:
             raise StorageError(
-                f"the folder of the archive cannot be made: {error.strerror}",
+                f"cannot create the directory of the archive: {error.strerror}",
                 path=error.filename or where,
-                hint="give a folder that may be written to",
+                hint="give a directory that is writable",
                 errno=error.errno or 0,
             ) from None
 
     def recover(self, job: str | None = None) -> None:
-        """Finish what was decided, sweep what dead jobs left; `job` is the caller's own."""
+        """Finish decided batches and remove what dead jobs left; `job` is the caller's own."""
         if not self.control.is_dir():
             return
         with commit_lock(self.control, job or "none"):
@@ -123,39 +123,39 @@ class Archive:
         sparse: bool,
         drop: bool = False,
     ) -> bool:
-        """Publish the runs of a job, all or none; False when this very batch was there already.
+        """Publish the runs of a job, all or none; False if this batch was published before.
 
         Args:
-            job: Whose folder has the runs.
-            runs: In the order of the tasks.
-            rows: How many rows the DataFrame had.
-            digest: Of the rows; for batches that may be done again.
-            writer: Who writes, when the batch may be done again.
-            batch: Which of the writer's batches.
+            job: The job whose directory has the runs.
+            runs: The runs, in the order of the tasks.
+            rows: Number of rows in the DataFrame.
+            digest: Digest of the rows, of a batch that may be written again.
+            writer: Name of the writer, of a batch that may be written again.
+            batch: Which of the writer's batches this is.
             overwrite: Replace the logs that have rows.
-            segment_bytes: Of new logs.
-            sparse: Rows brought their numbers.
-            drop: Leave out rows whose number is there or was passed.
+            segment_bytes: Segment size of new logs.
+            sparse: Whether rows have sequence numbers.
+            drop: Drop rows whose sequence number is not higher than the last one in the log.
 
         Raises:
             BatchConflict: The batch was published before, with other rows.
-            SequenceNotRising: A log would have a number twice, or falling.
-            WriterAlreadyActive: Somebody else writes to one of the logs.
+            SequenceNotRising: Sequence numbers of a log would repeat or go back.
+            WriterAlreadyActive: Another process writes to one of the logs.
             ConcurrentUse: Another job is committing, and does not end.
         """
         writer, batch = writer or ONCE, batch or job
         with commit_lock(self.control, job):
             self._recover(job)
-            if digest and self._is_there(writer, batch, rows, digest):
+            if digest and self._was_published(writer, batch, rows, digest):
                 self.jobs.remove(job)
                 return False
             if runs:
-                folder = self.jobs.folder(job)
+                directory = self.jobs.folder(job)
                 config = WriterConfig.archive(
                     segment_bytes=segment_bytes, flush=None, sparse=sparse
                 )
-                actions = self._plan(folder, runs, config, overwrite=overwrite, drop=drop)
-                _sync_staged(folder, actions)
+                actions = self._plan(directory, runs, config, overwrite=overwrite, drop=drop)
+                _sync_staged(directory, actions)
                 manifest = Manifest(writer, batch, job, rows, digest, tuple(actions))
                 self.manifests.decide(manifest)
                 try:
@@ -163,7 +163,7 @@ class Archive:
                 except Exception as error:
                     error.add_note(
                         "The batch was decided: do not write it again. The next write to this "
-                        "archive finishes it, once the cause is gone."
+                        "archive finishes it, once the cause is fixed."
                     )
                     raise
             else:
@@ -171,7 +171,7 @@ class Archive:
         return True
 
     def abort(self, job: str) -> None:
-        """Take away what a job has staged, unless it was decided that it will be published."""
+        """Remove what a job has staged, unless its batch was decided."""
         with commit_lock(self.control, job):
             if not any(one.job == job for one in self.manifests.decided()):
                 self.jobs.remove(job)
@@ -181,7 +181,7 @@ class Archive:
             self._publish(manifest)
         self.jobs.sweep(job)
 
-    def _is_there(self, writer: str, batch: str, rows: int, digest: str) -> bool:
+    def _was_published(self, writer: str, batch: str, rows: int, digest: str) -> bool:
         known = self.manifests.find(writer, batch)
         if known is not None:
             if known.same_rows(rows, digest):
@@ -192,8 +192,8 @@ class Archive:
             newest = self.manifests.newest(writer)
             if newest is None or not batch.isdecimal() or int(batch) > newest or not rows:
                 return False
-            what = "numbers of batches rise, and nobody can tell whether this one was published "
-            what += f"before: newest={newest}"
+            what = "batch numbers must rise, and this one may have been published before: "
+            what += f"newest={newest}"
         raise BatchConflict(
             f"{what}, writer={writer}, batch={batch}",
             path=os.fspath(self.root),
@@ -203,42 +203,42 @@ class Archive:
 
     def _plan(
         self,
-        folder: Path,
+        directory: Path,
         runs: Sequence[StagedRun],
         config: WriterConfig,
         *,
         overwrite: bool,
         drop: bool,
     ) -> list[Action]:
-        """One staged queue for each log, and what is to be done with it; changes no log."""
+        """Merge the runs of each log and plan what to do with them; changes no log."""
         by_log: dict[str, list[StagedRun]] = defaultdict(list)
         for run in runs:
             by_log[run.log].append(run)
         actions = []
-        for number, (log, of_log) in enumerate(sorted(by_log.items())):
+        for i, (log, of_log) in enumerate(sorted(by_log.items())):
+            run = of_log[0]
             if len(of_log) > 1:
-                into = folder / "merged" / f"{number:06d}"
+                into = directory / "merged" / f"{i:06d}"
                 make_directories(into.parent)
-                made = merge(log, [folder / run.folder for run in of_log], into, config, drop=drop)
-                run = made.closed(folder)
-            else:
-                run = of_log[0]
+                queues = [directory / run.directory for run in of_log]
+                run = merge(log, queues, into, config, drop=drop).closed(directory)
+            staged = directory / run.directory
             place = path_below(self.root, *log.split("/"))
             if not is_queue(place):
                 if place.is_dir() and os.listdir(place):
                     raise NotALog(
-                        f"the place of a log is taken by something else: log={log}",
+                        f"the directory of a log is not empty and not a log: log={log}",
                         path=os.fspath(place),
                         hint="move it away",
                     )
-                actions.append(Action(log, "create", run.folder, run.records))
+                actions.append(Action(log, "create", run.directory, run.records))
             elif overwrite:
                 with Upkeep(place):
-                    pass  # nobody writes to what is to go
-                (folder / run.folder / _TOKEN).touch(mode=0o600)
-                actions.append(Action(log, "replace", run.folder, run.records))
+                    pass  # no process writes to the log that is replaced
+                (staged / _TOKEN).touch(mode=0o600)
+                actions.append(Action(log, "replace", run.directory, run.records))
             else:
-                actions.append(self._plan_append(place, folder / run.folder, run, config, drop))
+                actions.append(self._plan_append(place, staged, run, config, drop))
         return actions
 
     def _plan_append(
@@ -246,7 +246,7 @@ class Archive:
     ) -> Action:
         with LogWriter(place, _CONFIG) as target:
             next_seq, sparse = target.end_seq, target.sparse
-            target.sync()  # what is there now will be there after a power cut
+            target.sync()  # a power cut will not remove the records that exist now
             largest = target.segment_bytes
             types_file.merge(place, types_file.read(staged))
         if config.segment_bytes is not None and largest < config.segment_bytes:
@@ -255,7 +255,7 @@ class Archive:
         if keep and not sparse:
             if (run.first_seq, run.last_seq) != (next_seq, next_seq + run.records - 1):
                 raise InvalidOption(
-                    f"the log numbers its records itself: log={run.log}, next_seq={next_seq}, "
+                    f"the log is not sparse: log={run.log}, next_seq={next_seq}, "
                     f"the rows have {run.first_seq} … {run.last_seq}",
                     path=os.fspath(place),
                     hint="drop the column seq, or overwrite the log",
@@ -263,26 +263,27 @@ class Archive:
             keep = False
         elif keep and run.first_seq < next_seq and not drop:
             raise SequenceNotRising(
-                f"numbers of a log rise: seq={run.first_seq}, last={next_seq - 1}, log={run.log}",
+                "sequence numbers of a log must rise: "
+                f"seq={run.first_seq}, last={next_seq - 1}, log={run.log}",
                 path=os.fspath(place),
-                hint="these rows came late, or a second time: to leave such out, "
+                hint="these rows are late or duplicates: to drop such rows, "
                 'option("duplicates", "drop")',
             )
         elif not keep and next_seq + run.records > 2**63:
             raise InvalidOption(
-                f"the log's numbers are at their end: log={run.log}, last={next_seq - 1}, "
+                f"the log has no more sequence numbers: log={run.log}, last={next_seq - 1}, "
                 f"records={run.records}, highest={2**63 - 1}",
                 path=os.fspath(place),
                 hint="give the rows a column seq, or overwrite the log",
             )
-        return Action(run.log, "append", run.folder, run.records, next_seq, keep)
+        return Action(run.log, "append", run.directory, run.records, next_seq, keep)
 
     def _publish(self, manifest: Manifest) -> None:
-        folder = self.jobs.folder(manifest.job)
+        directory = self.jobs.folder(manifest.job)
         parents: set[Path] = set()
         for action in manifest.actions:
             place = path_below(self.root, *action.log.split("/"))
-            staged = path_below(folder, *action.staged.split("/"))
+            staged = path_below(directory, *action.staged.split("/"))
             if action.kind == "append":
                 self._append(place, staged, action)
                 continue
@@ -335,63 +336,64 @@ def _first(staged: Path) -> int:
 
 
 def _appended(place: Path, staged: Path, action: Action, next_seq: int) -> int | None:
-    """How many of the staged records the log has; None when one is missing among them.
+    """How many of the staged records the log has; None if one is missing between them.
 
     Raises:
-        CorruptMetadata: It has others, too.
+        CorruptMetadata: It has other records, too.
     """
     if next_seq == action.next_seq:
         return 0
     first = action.next_seq if action.keep_seq else _first(staged)
     done = last = 0
-    with tw.open_log(place) as there, tw.open_log(staged) as wanted:
-        there.seek_seq(action.next_seq)
-        for found in _past_gaps(there):
-            numbers = found.seqs() - (action.next_seq - first)  # as they are staged
-            at = 0
-            while at < len(found):
-                wanted.seek_seq(int(numbers[at]))
+    with tw.open_log(place) as log, tw.open_log(staged) as wanted:
+        log.seek_seq(action.next_seq)
+        for found in _past_gaps(log):
+            seqs = found.seqs() - (action.next_seq - first)  # as they are staged
+            start = 0
+            while start < len(found):
+                wanted.seek_seq(int(seqs[start]))
                 want = columns_of(wanted.read_batch(4096))
                 reach = int(want.seqs()[-1]) if want else -1
-                stop = at + int(np.searchsorted(numbers[at:], reach, side="right"))
-                if stop == at or not _are_among(found.part(at, stop), numbers[at:stop], want):
-                    raise _foreign(place, staged, action, int(found.seqs()[at]))
-                at = stop
-            done, last = done + len(found), int(numbers[-1])
+                stop = start + int(np.searchsorted(seqs[start:], reach, side="right"))
+                part = replace(found.part(start, stop), seq=seqs[start:stop])
+                if stop == start or not _are_among(part, want):
+                    raise _foreign(place, staged, action, int(found.seqs()[start]))
+                start = stop
+            done, last = done + len(found), int(seqs[-1])
         wanted.seek_seq(first)
         expected = sum(int((part.seqs() <= last).sum()) for part in batches(wanted))
     return done if done == expected else None
 
 
 def _past_gaps(reader: Any) -> Iterator[RecordColumns]:
-    """What is there, whatever is missing in between."""
+    """The records of a log, also those after a gap."""
     while True:
         try:
             yield from batches(reader)
             return
         except GapDetected:
-            continue  # told once; the next read goes on behind it
+            continue  # raised once; the next read continues after it
 
 
-def _are_among(found: RecordColumns, numbers: Any, want: RecordColumns) -> bool:
-    chosen = want.take(np.searchsorted(want.seqs(), numbers))
-    return first_difference(replace(found, seq=numbers), chosen) == len(found)
+def _are_among(found: RecordColumns, want: RecordColumns) -> bool:
+    chosen = want.take(np.searchsorted(want.seqs(), found.seqs()))
+    return first_difference(found, chosen) == len(found)
 
 
 def _foreign(place: Path, staged: Path, action: Action, seq: int) -> CorruptMetadata:
     return CorruptMetadata(
-        f"somebody else wrote to the log after a batch for it was decided: log={action.log}, "
+        f"another process wrote to the log after a batch for it was decided: log={action.log}, "
         f"from seq={seq}",
         path=os.fspath(place),
-        hint=f"to give the batch up, move its manifest away; its records are in {staged}",
+        hint=f"to discard the batch, move its manifest away; its records are in {staged}",
     )
 
 
 def _rebuild(place: Path, staged: Path, action: Action) -> None:
-    """Replace a log whose end a power cut has torn: what was there before, then what was staged.
+    """Replace a log with a torn end by its earlier records and those that were staged.
 
-    Pages reach the disk in any order, so that of records appended and not synced a later one may be
-    there without an earlier one. What was there before the batch was synced before the decision.
+    Pages reach the disk in any order: after a power cut, a record that was appended and not synced
+    may exist without an earlier one. The earlier records were synced before the decision.
     """
     into = staged.with_name(f"{staged.name}-rebuilt")
     shutil.rmtree(into, ignore_errors=True)
@@ -411,10 +413,10 @@ def _rebuild(place: Path, staged: Path, action: Action) -> None:
                     break
             if writer.end_seq != action.next_seq:
                 raise CorruptMetadata(
-                    f"the log is not what it was when the batch was decided: log={action.log}, "
-                    f"next_seq={writer.end_seq}, noted={action.next_seq}",
+                    f"the log has changed since the batch was decided: log={action.log}, "
+                    f"next_seq={writer.end_seq}, recorded={action.next_seq}",
                     path=os.fspath(place),
-                    hint="restore the log; the batch is finished by the next write to the archive",
+                    hint="restore the log; the next write to the archive finishes the batch",
                 )
             if action.keep_seq:
                 new.seek_seq(action.next_seq)
@@ -436,28 +438,28 @@ def _create(place: Path, staged: Path, action: Action) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             raise NotALog(
-                f"the place of a log was taken while it was published: log={action.log}",
+                f"another process created the directory of a log: log={action.log}",
                 path=os.fspath(place),
-                hint="move it away: the batch is finished by the next write to the archive",
+                hint="move it away: the next write to the archive finishes the batch",
             ) from None
     elif not is_queue(place):
         raise CorruptMetadata(
-            f"a log that was published is gone, and so is what was staged: log={action.log}",
+            f"a published log and its staged queue are missing: log={action.log}",
             path=os.fspath(place),
-            hint="restore either, or remove the manifest: its records are lost",
+            hint="restore one of them, or remove the manifest: its records are lost",
         )
 
 
 def _replace(place: Path, staged: Path) -> None:
-    """The staged queue is the log from one moment to the next; readers keep what they mapped."""
-    if os.path.lexists(staged / _TOKEN):  # else the old log lies there already
+    """Replace the log by the staged queue in one step; readers keep what they have mapped."""
+    if os.path.lexists(staged / _TOKEN):  # else the old log is there already
         aside = staged.with_name(f"{staged.name}-old")
         if os.path.lexists(place):
             with Upkeep(place):
                 _exchange(staged, place, aside)
         else:  # killed between the two renames
             os.rename(staged, place)
-        # Before the token goes: without it, nobody would exchange them again behind a power cut.
+        # Before the token is removed: without it, they are not exchanged again after a power cut.
         sync(place.parent)
         sync(staged.parent)
     (place / _TOKEN).unlink(missing_ok=True)
@@ -465,26 +467,26 @@ def _replace(place: Path, staged: Path) -> None:
 
 
 def _exchange(new: Path, old: Path, aside: Path) -> None:
-    """Two folders change places; where the filesystem cannot, for a moment there is none."""
+    """Exchange two directories; if the filesystem cannot, there is none for a moment."""
     if not exchange(new, old):
         os.rename(old, aside)
         os.rename(new, old)
 
 
-def _sync_staged(folder: Path, actions: Iterable[Action]) -> None:
-    """Every name on the way to a staged queue is durable; what is in them is since they closed."""
-    for above in {folder / Path(action.staged).parent for action in actions}:
+def _sync_staged(directory: Path, actions: Iterable[Action]) -> None:
+    """Sync every directory above a staged queue; their contents were synced when they closed."""
+    for above in {directory / Path(action.staged).parent for action in actions}:
         sync(above)
     for action in actions:
         if action.kind == "replace":
-            sync(folder / action.staged)
-    for above in (folder, folder.parent, folder.parent.parent, folder.parent.parent.parent):
+            sync(directory / action.staged)
+    for above in (directory, *list(directory.parents)[:3]):
         sync(above)
 
 
-def _up_to(root: Path, folder: Path) -> list[Path]:
-    found = [folder]
-    while folder != root:
-        folder = folder.parent
-        found.append(folder)
+def _up_to(root: Path, directory: Path) -> list[Path]:
+    found = [directory]
+    while directory != root:
+        directory = directory.parent
+        found.append(directory)
     return found

@@ -1,7 +1,8 @@
-"""Rows into queues beside the archive: what a task does, and how its queues become one.
+"""Stages rows in queues beside the archive, and merges these queues.
 
-A task's rows of one log are a run: a queue of its own, not seen by any reader of the archive. A log
-whose rows came out of order, or from several tasks, has several runs, which are merged by number.
+A task's rows of one log are a run: a separate queue, which no reader of the archive sees. If rows
+of a log came out of order or from several tasks, it has several runs, which are merged by sequence
+number.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ from tapewire.protocol.layout import MessageLayout
 
 __all__ = ["StagedRun", "StagingOptions", "StagingTask", "batches", "columns_of", "merge"]
 
-BUFFER_BYTES = 16 << 20  # of rows that are sorted by log and number at a time
-MAX_OPEN = 64  # writers open at a time: each holds four descriptors and a mapping
+BUFFER_BYTES = 16 << 20  # of rows that are sorted by log and sequence number at a time
+MAX_OPEN = 64  # writers open at a time: each has four descriptors and a mapping
 MAX_RUNS = 32  # merged at a time: each is a mapping and a batch
 _BATCH_BYTES = 4 << 20  # of one run, while merging
 
 
 @dataclass(frozen=True)
 class StagedRun:
-    """Rows of one log in a queue of their own.
+    """A queue with rows of one log.
 
     Attributes:
         log: Path of the log below the archive.
-        folder: Of the queue, below the job's folder.
-        records: In it.
-        first_seq: Number of the first record.
-        last_seq: Number of the last.
+        directory: Path of the queue below the job's directory.
+        records: Number of records.
+        first_seq: Sequence number of the first record.
+        last_seq: Sequence number of the last record.
     """
 
     log: str
-    folder: str
+    directory: str
     records: int
     first_seq: int
     last_seq: int
@@ -58,15 +59,15 @@ class StagedRun:
 @dataclass
 class _OpenRun:
     log: str
-    folder: Path
+    directory: Path
     records: int = 0
     first_seq: int = -1
     last_seq: int = -1
-    level: int = 0  # how often its rows were merged
+    level: int = 0  # how many times its rows were merged
 
     def closed(self, job: Path) -> StagedRun:
-        folder = self.folder.relative_to(job).as_posix()
-        return StagedRun(self.log, folder, self.records, self.first_seq, self.last_seq)
+        directory = self.directory.relative_to(job).as_posix()
+        return StagedRun(self.log, directory, self.records, self.first_seq, self.last_seq)
 
 
 @dataclass
@@ -80,11 +81,11 @@ class StagingOptions:
     """How rows become staged queues.
 
     Attributes:
-        segment_bytes: Of the queues.
-        sparse: Rows bring their sequence numbers.
-        drop: Leave out rows whose sequence number is there already.
-        digested: Whether a digest of the rows is wanted.
-        layout: Of the message that the rows are; None for records of any type.
+        segment_bytes: Segment size of the queues.
+        sparse: Whether rows have sequence numbers.
+        drop: Drop rows with a duplicate sequence number.
+        digested: Whether to compute a digest of the rows.
+        layout: Layout of the message in the rows; None for records of any type.
     """
 
     segment_bytes: int
@@ -97,13 +98,13 @@ class StagingOptions:
 class StagingTask:
     """The runs of one attempt at one task; on an error its directory is removed.
 
-    Memory: one buffer of rows, and what `MAX_OPEN` mapped segments take.
+    Memory: one buffer of rows and `MAX_OPEN` mapped segments.
 
     Args:
         job: Directory of the job, which exists.
-        name: Of this attempt's directory in it.
-        split: Yields, of an Arrow table of rows, the path of each log below the archive and its
-            rows: by sequence number, or in the order given.
+        name: Name of this attempt's directory in it.
+        split: Splits an Arrow table of rows: yields the path of each log below the archive and its
+            rows, by sequence number or in the order given.
         options: How rows become queues.
     """
 
@@ -126,45 +127,44 @@ class StagingTask:
         self._made = 0
         self.records = 0
         self.digest = Digest()
-        self.folder = job / name
+        self.directory = job / name
         try:
-            self.folder.mkdir(mode=0o700)
+            self.directory.mkdir(mode=0o700)
         except FileNotFoundError:
             raise InvalidOption(
-                "a worker does not see the folder of its job, or the job is over",
+                "a worker cannot see the directory of its job, or the job has ended",
                 path=os.fspath(job),
                 hint="write to a filesystem that the driver and every worker share",
             ) from None
 
     def __repr__(self) -> str:
-        return (
-            f"<StagingTask {os.fspath(self.folder)!r} {self.records} rows, {len(self._logs)} logs>"
-        )
+        done = f"{self.records} rows, {len(self._logs)} logs"
+        return f"<StagingTask {os.fspath(self.directory)!r} {done}>"
 
     def __enter__(self) -> StagingTask:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         if kind is not None:
-            with contextlib.suppress(Exception):  # the error under way says more
+            with contextlib.suppress(Exception):  # the first error is raised
                 self.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
         else:
             self.close()
 
     def close(self) -> None:
-        """Make every queue durable. Closing twice is fine."""
+        """Sync and close every queue. Closing twice is fine."""
         self._writers.close()
 
     def add(self, batch: Any) -> None:
-        """Take the rows of an Arrow record batch."""
+        """Add the rows of an Arrow record batch."""
         self._buffer.append(batch)
         self._buffered += batch.nbytes
         if self._buffered >= BUFFER_BYTES:
             self._drain()
 
     def finish(self) -> list[StagedRun]:
-        """All rows are there: the runs, durable, at most one a log and task."""
+        """End the task; returns its runs, durable, at most one for each log."""
         self._drain()
         runs = []
         for log in self._logs.values():
@@ -173,7 +173,7 @@ class StagingTask:
                 log.done = []
             runs.append(log.current.closed(self._job))
         self.close()
-        sync(self.folder)
+        sync(self.directory)
         return sorted(runs, key=lambda run: run.log)
 
     def _drain(self) -> None:
@@ -202,63 +202,63 @@ class StagingTask:
         run.last_seq = run.records - 1 if columns.seq is None else int(columns.seq[-1])
 
     def _fold(self, log: _Log) -> None:
-        """Merge runs when there are many of a level: a row is merged once a level, not each time.
+        """Merge runs when there are many of one level: a row is merged once for each level.
 
-        Neighbours alone: of rows with one number the first one stays.
+        Only adjacent runs are merged: of rows with one sequence number the first one is kept.
         """
         while len(last := log.done[-MAX_RUNS:]) == MAX_RUNS and last[0].level == last[-1].level:
             log.done[-MAX_RUNS:] = [self._merged(last)]
 
     def _merged(self, runs: Sequence[_OpenRun]) -> _OpenRun:
-        folders = [run.folder for run in runs]
-        self._writers.close_logs(folders)
+        directories = [run.directory for run in runs]
+        self._writers.close_logs(directories)
         made = merge(
-            runs[0].log, folders, self._new_folder(), self._config, drop=self._options.drop
+            runs[0].log, directories, self._new_directory(), self._config, drop=self._options.drop
         )
         made.level = runs[0].level + 1
-        for folder in folders:
-            shutil.rmtree(folder)
+        for directory in directories:
+            shutil.rmtree(directory)
         return made
 
-    def _new_folder(self) -> Path:
+    def _new_directory(self) -> Path:
         self._made += 1
-        return self.folder / f"{self._made:06d}"
+        return self.directory / f"{self._made:06d}"
 
     def _new_run(self, log: str) -> _OpenRun:
-        return _OpenRun(log, self._new_folder())
+        return _OpenRun(log, self._new_directory())
 
     def _writer(self, run: _OpenRun) -> LogWriter:
-        return self._writers.get(run.folder, lambda: LogWriter(run.folder, self._config))
+        return self._writers.get(run.directory, lambda: LogWriter(run.directory, self._config))
 
 
 def rising(log: str, columns: RecordColumns, *, drop: bool) -> RecordColumns:
-    """The rows of a log, sorted by number, each number once.
+    """The rows of a log, sorted by sequence number, without duplicates.
 
     Raises:
-        SequenceNotRising: A number is there twice, and is not to be dropped.
+        SequenceNotRising: A sequence number is duplicated, and `drop` is false.
     """
     if columns.seq is None or len(columns) < 2:
         return columns
-    twice = columns.seq[1:] == columns.seq[:-1]
-    if not twice.any():
+    repeated = columns.seq[1:] == columns.seq[:-1]
+    if not repeated.any():
         return columns
     if not drop:
-        raise _duplicated(log, int(columns.seq[1:][twice][0]))
-    return columns.take(np.flatnonzero(np.concatenate(([True], ~twice))))
+        raise _duplicated(log, int(columns.seq[1:][repeated][0]))
+    return columns.take(np.flatnonzero(np.concatenate(([True], ~repeated))))
 
 
 def merge(
     log: str, runs: Sequence[Path], into: Path, config: WriterConfig, *, drop: bool
 ) -> _OpenRun:
-    """One run of several: by number, or one behind the other where logs number themselves.
+    """Merge runs into one: by sequence number, or one after the other if rows have none.
 
     Raises:
-        SequenceNotRising: Two runs have a number in common, and it is not to be dropped.
+        SequenceNotRising: Two runs have a sequence number in common, and `drop` is false.
     """
     runs = list(runs)
     spare: list[Path] = []
     count = 0
-    while len(runs) > MAX_RUNS:  # neighbours into one, so that each row is copied once a round
+    while len(runs) > MAX_RUNS:  # merge adjacent runs: each row is copied once a round
         fewer: list[Path] = []
         for start in range(0, len(runs), MAX_RUNS):
             fewer.append(into.with_name(f"{into.name}-{count}"))
@@ -292,7 +292,7 @@ def _layouts(runs: Iterable[Path]) -> list[MessageLayout]:
 
 
 def columns_of(batch: Any) -> RecordColumns:
-    """A batch of a log as columns; payloads stay in the mapping. System's flags are left out."""
+    """A batch of a log as columns, with Arrow payloads that stay in the mapping."""
     return RecordColumns(
         batch.timestamp_ns,
         batch.type_id,
@@ -303,7 +303,7 @@ def columns_of(batch: Any) -> RecordColumns:
 
 
 def batches(reader: Any) -> Iterator[RecordColumns]:
-    """All of a log from where the reader stands, in pieces of some megabytes."""
+    """The rest of a log from the reader's position, in pieces of some megabytes."""
     wanted = 1024
     while len(batch := reader.read_batch(wanted)):
         yield columns_of(batch)
@@ -319,7 +319,7 @@ def _in_turn(readers: Iterable[Any]) -> Iterator[RecordColumns]:
 
 
 def _by_number(readers: Iterable[Any]) -> Iterator[RecordColumns]:
-    """Records of all readers, rising; equal numbers in the order of the readers."""
+    """Records of all readers by sequence number; equal ones in the order of the readers."""
     heads: list[tuple[RecordColumns, Iterator[RecordColumns]]] = []
     for reader in readers:
         more = batches(reader)
@@ -327,7 +327,7 @@ def _by_number(readers: Iterable[Any]) -> Iterator[RecordColumns]:
         if head is not None:
             heads.append((head, more))
     while heads:
-        # Up to here nobody has anything that is not in its head.
+        # Up to here every record of every reader is in a head.
         horizon = min(head.seqs()[-1] for head, _ in heads)
         parts: list[RecordColumns] = []
         left: list[tuple[RecordColumns, Iterator[RecordColumns]]] = []
@@ -356,12 +356,12 @@ def _sorted(parts: Sequence[RecordColumns]) -> RecordColumns:
 
 
 def _config(segment_bytes: int, sparse: bool) -> WriterConfig:
-    # Durable when closed, not before: nobody relies on a run that is under way.
+    # Durable when closed, not before: an incomplete run is never used.
     return WriterConfig.archive(segment_bytes=segment_bytes, flush=None, sparse=sparse)
 
 
 def _duplicated(log: str, seq: int) -> SequenceNotRising:
     return SequenceNotRising(
-        f"a log has each number once: seq={seq}, log={log}",
-        hint='drop the duplicates, or leave them to the sink: option("duplicates", "drop")',
+        f"duplicate sequence number: seq={seq}, log={log}",
+        hint='drop the duplicates, or let the sink drop them: option("duplicates", "drop")',
     )
