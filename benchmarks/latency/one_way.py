@@ -19,13 +19,13 @@ from benchmarks.harness import (
     unpin,
 )
 from benchmarks.latency.pair import Shared, run_pair
-from tapewire.bench.work import (
+from tapewire.bench.timed_calls import (
     append_ns as mean_append_ns,
 )
-from tapewire.bench.work import (
+from tapewire.bench.timed_calls import (
     next_ns as mean_next_ns,
 )
-from tapewire.bench.work import (
+from tapewire.bench.timed_calls import (
     open_prefaulted,
     receive_by_follow,
     receive_by_next,

@@ -15,7 +15,7 @@ from benchmarks.harness import (
     timer_cost,
     unpin,
 )
-from tapewire.bench.work import append_call_ns, append_ns, each_append_ns, open_prefaulted
+from tapewire.bench.timed_calls import append_call_ns, append_ns, each_append_ns, open_prefaulted
 
 FAMILY = "append"
 

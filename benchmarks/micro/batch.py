@@ -12,7 +12,7 @@ from benchmarks.harness import (
     rows_of,
     scratch,
 )
-from tapewire.bench.work import batch_round
+from tapewire.bench.timed_calls import batch_round
 
 FAMILY = "append_batch"
 

@@ -11,7 +11,7 @@ import tapewire as tw
 from benchmarks.harness import TYPE_ID, Row, Scale, Series, pin, quiet, rows_of, scratch
 from benchmarks.micro.read import BATCH, next_ns
 from tapewire import bus
-from tapewire.bench.work import segment_bytes_for
+from tapewire.bench.timed_calls import segment_bytes_for
 
 SOURCES = 8
 

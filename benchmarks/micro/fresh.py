@@ -17,7 +17,7 @@ from benchmarks.harness import (
     rows_of,
     scratch,
 )
-from tapewire.bench.work import BATCH, append_ns, next_ns, open_prefaulted
+from tapewire.bench.timed_calls import BATCH, append_ns, next_ns, open_prefaulted
 
 FAMILY = "fresh memory"
 SEGMENT_BYTES = 128 << 20

@@ -22,7 +22,7 @@ from benchmarks.harness import (
     rows_of,
     scratch,
 )
-from tapewire.bench.work import (
+from tapewire.bench.timed_calls import (
     BATCH,
     copy_out,
     drain,

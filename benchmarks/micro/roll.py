@@ -19,7 +19,7 @@ from benchmarks.harness import (
     scratch,
 )
 from benchmarks.machine import ROOT
-from tapewire.bench.work import ROLL_SEGMENT_BYTES, each_append_ns, rolls
+from tapewire.bench.timed_calls import ROLL_SEGMENT_BYTES, each_append_ns, rolls
 
 FAMILY = "roll"
 

@@ -1,1 +1,1 @@
-"""The measurements of `tapewire bench`: what this host reaches, and what slows it down."""
+"""The measurements of `tapewire bench`: latencies of this host, and settings that impair them."""

@@ -1,4 +1,4 @@
-"""What of this host decides on latency, and what could be done about it."""
+"""The settings of this host that affect latency, and how to improve them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Advice", "Host", "advice", "cpu_info", "look", "read_text", "stolen_ticks"]
+__all__ = ["Advice", "Host", "advice", "cpu_info", "inspect_host", "read_text", "stolen_ticks"]
 
-# Filesystems that live in memory: no write-back ever holds an append up.
+# Filesystems in memory, where write-back never delays an append.
 IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 
 
 def read_text(path: str, default: str = "unknown") -> str:
-    """A small file of /proc or /sys; `default` where there is none."""
+    """The text of a file of /proc or /sys; `default` if it cannot be read."""
     try:
         return Path(path).read_text().strip()
     except OSError:
@@ -33,16 +33,16 @@ def cpu_info() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Host:
-    """What was found; "unknown" and None where the system does not say."""
+    """The settings of a host; "unknown" and None if the system does not provide them."""
 
     machine: str
     cpu: str
-    cpus: int  # that this process may use
+    cpus: int  # available to this process
     virtual: bool
     kernel: str
     python: str
     tapewire: str
-    filesystem: str  # of the folder
+    filesystem: str  # of the directory
     governors: tuple[str, ...]
     clocksource: str
     thp: str
@@ -64,8 +64,8 @@ class Host:
         return {**asdict(self), "governors": list(self.governors)}
 
 
-def look(folder: Path) -> Host:
-    """This host, and the filesystem of a folder."""
+def inspect_host(directory: Path) -> Host:
+    """Collect the settings of this host, and the filesystem of a directory."""
     from importlib.metadata import version
 
     info = cpu_info()
@@ -83,7 +83,7 @@ def look(folder: Path) -> Host:
         kernel=platform.release(),
         python=platform.python_version(),
         tapewire=version("tapewire"),
-        filesystem=filesystem_of(folder, read_text("/proc/self/mountinfo", "")),
+        filesystem=filesystem_of(directory, read_text("/proc/self/mountinfo", "")),
         governors=tuple(sorted(governors)),
         clocksource=read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         thp=_chosen(read_text("/sys/kernel/mm/transparent_hugepage/enabled")),
@@ -103,20 +103,20 @@ def look(folder: Path) -> Host:
 
 
 def stolen_ticks() -> int:
-    """Time that the hypervisor gave to others so far, in clock ticks of all CPUs together."""
+    """CPU time that the hypervisor took away so far (steal), in clock ticks over all CPUs."""
     fields = read_text("/proc/stat", "").partition("\n")[0].split()
     return int(fields[8]) if len(fields) > 8 else 0
 
 
-def filesystem_of(folder: Path, mountinfo: str) -> str:
-    r"""The type of the filesystem that a folder is on, by the text of /proc/self/mountinfo.
+def filesystem_of(directory: Path, mountinfo: str) -> str:
+    r"""The type of a directory's filesystem, from the text of /proc/self/mountinfo.
 
     Example:
         >>> table = "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n25 21 0:22 / /dev/shm rw - tmpfs shm rw"
         >>> filesystem_of(Path("/dev/shm/bus"), table), filesystem_of(Path("/srv"), table)
         ('tmpfs', 'ext4')
     """
-    where = os.path.realpath(folder)
+    where = os.path.realpath(directory)
     best, kind = "", "unknown"
     for line in mountinfo.splitlines():
         mount, _, source = line.partition(" - ")
@@ -125,7 +125,7 @@ def filesystem_of(folder: Path, mountinfo: str) -> str:
             continue
         point = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), words[4])  # a space
         inside = point in ("/", where) or where.startswith(f"{point}/")
-        if inside and len(point) >= len(best):  # the later one lies over the earlier
+        if inside and len(point) >= len(best):  # a later mount covers an earlier one
             best, kind = point, source_words[0]
     return kind
 
@@ -133,7 +133,7 @@ def filesystem_of(folder: Path, mountinfo: str) -> str:
 def _is_virtual(info: dict[str, str]) -> bool:
     if "hypervisor" in info.get("flags", "").split():
         return True
-    # ARM has no such flag; there the firmware tells.
+    # ARM has no such flag; the firmware names the hypervisor.
     product = read_text("/sys/class/dmi/id/product_name", "") + read_text(
         "/sys/class/dmi/id/sys_vendor", ""
     )
@@ -143,7 +143,7 @@ def _is_virtual(info: dict[str, str]) -> bool:
 
 
 def _may_lock_memory() -> bool:
-    """Whether this process has CAP_IPC_LOCK: then no limit counts."""
+    """Whether this process has CAP_IPC_LOCK, to which the limit does not apply."""
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text("/proc/self/status", ""), re.MULTILINE)
     return found is not None and bool(int(found[1], 16) >> 14 & 1)
 
@@ -165,22 +165,22 @@ def _number(path: str) -> int | None:
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing that was found: `do` is empty where all is well."""
+    """A setting and its value; `do` is empty if the value is suitable."""
 
     what: str
     found: str
     why: str = ""
     do: str = ""
-    disturbs: bool = False  # it made this measurement worse than the host is
+    disturbs: bool = False  # it made this measurement worse than the host can do
 
     @property
     def wanting(self) -> bool:
-        """Whether something could be better."""
+        """Whether the setting should be changed."""
         return bool(self.do)
 
 
 def advice(host: Host) -> list[Advice]:
-    """Everything looked at, in order; `do` says what would help."""
+    """Every setting that is checked, in order, with what to do about it."""
     return [rule(host) for rule in _RULES]
 
 
@@ -188,13 +188,13 @@ def _cores(host: Host) -> Advice:
     found = f"{host.cpus} CPUs" if host.cpus > 1 else "1 CPU"
     if host.cpus < 2:
         return Advice(
-            "cores", found, "two processes take turns", "give the queue's ends a core each"
+            "cores", found, "two processes share the core", "give writer and reader a core each"
         )
     if host.cpus < 4:
         return Advice(
             "cores",
             found,
-            "a writer and a reader that spin leave no core for anything else",
+            "a writer and a reader that spin leave no core for other work",
             "use 4 or more, or readers that park (tw.SpinThenPark, the default)",
         )
     return Advice("cores", found)
@@ -206,9 +206,9 @@ def _hypervisor(host: Host) -> Advice:
             "machine",
             "virtual",
             "the hypervisor takes cores away for milliseconds, and wakes late",
-            "run on bare metal, or with dedicated cores, where tails count",
+            "run on bare metal, or with dedicated cores, if tail latency matters",
         )
-    return Advice("machine", "bare metal, as far as it says")
+    return Advice("machine", "bare metal, as far as known")
 
 
 def _load(host: Host) -> Advice:
@@ -217,8 +217,8 @@ def _load(host: Host) -> Advice:
         return Advice(
             "load",
             found,
-            "others were running: these numbers are worse than the host",
-            "measure again when it is quiet",
+            "other processes were running, so the results are worse than the host",
+            "measure again when the host is idle",
             disturbs=True,
         )
     return Advice("load", found)
@@ -243,8 +243,8 @@ def _clock(host: Host) -> Advice:
     return Advice(
         "clock",
         host.clocksource,
-        "each append reads the clock, and this one costs a system call or more",
-        "boot with clocksource=tsc where the processor's is stable",
+        "each append reads the clock, and this one takes a system call or more",
+        "boot with clocksource=tsc if the TSC of the processor is stable",
     )
 
 
@@ -254,7 +254,7 @@ def _isolation(host: Host) -> Advice:
         return Advice(
             "isolation",
             found,
-            "the scheduler and its tick interrupt whoever spins",
+            "the scheduler and its tick interrupt threads that spin",
             "boot with isolcpus= and nohz_full= for the cores of the hot loops, and pin them",
         )
     return Advice("isolation", found)
@@ -265,7 +265,7 @@ def _smt(host: Host) -> Advice:
         return Advice(
             "SMT",
             "on",
-            "two threads share a core: a neighbour slows the hot one",
+            "two threads share a core and slow each other down",
             "leave the sibling of a hot core idle, or turn SMT off",
         )
     return Advice("SMT", "unknown" if host.smt is None else "off")
@@ -277,20 +277,20 @@ def _thp(host: Host) -> Advice:
         return Advice(
             "huge pages",
             found,
-            "the kernel stops processes to gather pages in the background",
+            "the kernel stalls processes while it compacts memory",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
     return Advice("huge pages", found)
 
 
-def _folder(host: Host) -> Advice:
+def _directory(host: Host) -> Advice:
     if host.filesystem in IN_MEMORY:
-        return Advice("folder", f"{host.filesystem}, in memory: gone with a reboot")
+        return Advice("directory", f"{host.filesystem}, in memory, lost at a reboot")
     return Advice(
-        "folder",
+        "directory",
         f"{host.filesystem}, on a disk",
         "an append to a page that is being written back waits for it",
-        "put hot queues on tmpfs, and copy them to the disk by a reader",
+        "put hot queues on tmpfs, and have a reader copy them to the disk",
     )
 
 
@@ -306,8 +306,8 @@ def _dirty(host: Host) -> Advice:
     return Advice(
         "write-back",
         found,
-        "a share of memory gathers and is then written at once",
-        "sysctl vm.dirty_background_bytes=67108864 spreads it",
+        "dirty pages accumulate to a share of memory and are then written at once",
+        "sysctl vm.dirty_background_bytes=67108864 spreads the writes",
     )
 
 
@@ -329,7 +329,7 @@ def _memlock(host: Host) -> Advice:
         "memlock",
         f"{host.memlock_bytes / (1 << 20):,.0f} MiB",
         "memlock=True, and .live(), can lock no more than this",
-        "ulimit -l unlimited, or LimitMEMLOCK=infinity for a unit",
+        "ulimit -l unlimited, or LimitMEMLOCK=infinity in a systemd unit",
     )
 
 
@@ -339,7 +339,7 @@ def _overcommit(host: Host) -> Advice:
         return Advice(
             "overcommit",
             found,
-            "mappings count as memory in use: large queues may not be mapped",
+            "mappings count as used memory, so large queues may not be mapped",
             "sysctl vm.overcommit_memory=0",
         )
     return Advice("overcommit", found)
@@ -354,7 +354,7 @@ _RULES: tuple[Callable[[Host], Advice], ...] = (
     _isolation,
     _smt,
     _thp,
-    _folder,
+    _directory,
     _dirty,
     _swap,
     _memlock,

@@ -1,4 +1,4 @@
-"""What `tapewire bench` measures: each call beside a yardstick of the same host and run."""
+"""The measurements of `tapewire bench`: each call with a baseline of the same host and run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,7 @@ import numpy as np
 
 import tapewire as tw
 from tapewire.bench.pair import Shared, Trips, begin_receiving, end_receiving, run_pair
-from tapewire.bench.timing import (
-    ALL_CPUS,
-    PAYLOAD,
-    PAYLOAD_BYTES,
-    RECORD_BYTES,
-    TYPE_ID,
-    pin,
-    quiet,
-    rows_of,
-    unpin,
-)
-from tapewire.bench.work import (
+from tapewire.bench.timed_calls import (
     BATCH,
     append_call_ns,
     append_ns,
@@ -44,32 +33,43 @@ from tapewire.bench.work import (
     rolls,
     sender,
 )
+from tapewire.bench.timing import (
+    ALL_CPUS,
+    PAYLOAD,
+    PAYLOAD_BYTES,
+    RECORD_BYTES,
+    TYPE_ID,
+    pin,
+    quiet,
+    rows_of,
+    unpin,
+)
 
 __all__ = ["BYTES_NEEDED", "MEASURES", "Measured", "percentiles"]
 
 PERCENTILES = (50.0, 99.0, 99.9, 99.99)
 SPIN_GAP_NS = 10_000
-PARK_GAP_NS = 200_000  # well beyond the 10 µs that SpinThenPark spins
-BYTES_NEEDED = 256 << 20  # of the folder, for the largest measurement
+PARK_GAP_NS = 200_000  # much longer than the 10 µs for which SpinThenPark spins
+BYTES_NEEDED = 256 << 20  # in the directory, for the largest measurement
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One thing measured; `values` are percentiles, or the best and the median of rounds."""
+    """One measurement; `values` are percentiles, or the best and the median of rounds."""
 
     key: str
     what: str
     unit: str
     values: dict[str, float]
     samples: int
-    yardstick: str | None = None  # what stands beside it
+    yardstick: str | None = None  # the baseline
     yardstick_value: float | None = None
     note: str | None = None
     more_is_better: bool = field(default=False, kw_only=True)
 
     @property
     def usual(self) -> float:
-        """The number to hold against the yardstick, and against another run."""
+        """The value to compare with the baseline and with other runs."""
         return self.values.get("p50", self.values.get("best", 0.0))
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,16 +87,16 @@ class Measured:
 
 
 def percentiles(values_ns: Any, per: float = 1.0) -> dict[str, float]:
-    """p50 to p99.99 and the largest, each a value that was measured, in units of `per` ns.
+    """p50 to p99.99 and the maximum, each a measured value, in units of `per` ns.
 
-    Too few values have no high percentile: it is left out where none of them lies beyond it.
+    A percentile is left out if no value is beyond it.
 
     Example:
         >>> percentiles(range(1, 101))
         {'p50': 50.0, 'p99': 99.0, 'max': 100.0}
     """
     array = np.asarray(values_ns, np.int64)
-    # In hundredths of a percent: 99.99 is no binary fraction.
+    # In hundredths of a percent, since 99.99 is not a binary fraction.
     wanted = [p for p in PERCENTILES if len(array) * round(10_000 - 100 * p) >= 10_000]
     found = np.percentile(array, wanted, method="inverted_cdf")
     result = {f"p{p:g}": _round(value / per) for p, value in zip(wanted, found, strict=True)}
@@ -104,18 +104,18 @@ def percentiles(values_ns: Any, per: float = 1.0) -> dict[str, float]:
 
 
 def _round(value: float) -> float:
-    """Four digits are more than a measurement has."""
+    """Round to four digits, more than a measurement has."""
     return float(f"{value:.4g}")
 
 
 def _best(values: list[float], highest: bool = False) -> dict[str, float]:
-    """The best of many short rounds is the least disturbed one, the median the usual."""
+    """The best of many short rounds, which is the least disturbed one, and the median."""
     best = max(values) if highest else min(values)
     return {"best": _round(best), "p50": _round(float(np.median(values)))}
 
 
 def measure_append(folder: Path, scale: float) -> list[Measured]:
-    """`append`, each call timed; and its mean beside an empty native call."""
+    """`append`, each call timed, and its mean compared with an empty native call."""
     samples, rounds, n = _many(500_000, scale), _many(20, scale), 5_000
     with open_prefaulted(folder / "append", samples + samples // 10) as writer, quiet():
         pin(0)
@@ -151,7 +151,7 @@ def measure_append(folder: Path, scale: float) -> list[Measured]:
 
 
 def _timer_ns(n: int = 20_000) -> float:
-    """Two readings of the clock around nothing: part of every single timing."""
+    """Two successive readings of the clock, which are part of every single timing."""
     now = time.perf_counter_ns
     took = [0] * n
     for i in range(n):
@@ -161,7 +161,7 @@ def _timer_ns(n: int = 20_000) -> float:
 
 
 def measure_batch(folder: Path, scale: float) -> list[Measured]:
-    """`append_batch` of numpy rows, beside a memcpy of as many bytes into the same pages."""
+    """`append_batch` of numpy rows, compared with a memcpy of as many bytes to the same pages."""
     rows = rows_of(BATCH)
     ours: list[float] = []
     copies: list[float] = []
@@ -183,7 +183,7 @@ def measure_batch(folder: Path, scale: float) -> list[Measured]:
 
 
 def measure_reading(folder: Path, scale: float) -> list[Measured]:
-    """`next` and `read_batch` over one log, beside an empty call and a memcpy."""
+    """`next` and `read_batch` of one log, compared with an empty call and a memcpy."""
     records, rounds, n = 4 * BATCH, _many(20, scale), 5_000
     path = folder / "read"
     with open_prefaulted(path, records) as writer:
@@ -227,7 +227,7 @@ def measure_reading(folder: Path, scale: float) -> list[Measured]:
 
 
 def measure_roll(folder: Path, scale: float) -> list[Measured]:
-    """The append that goes on in the next segment, which the pre-allocator has ready."""
+    """The append that rolls to the next segment, which the pre-allocator has ready."""
     took, _, late = rolls(folder / "roll", _many(100, scale))
     if not took:
         return [
@@ -246,7 +246,7 @@ def measure_roll(folder: Path, scale: float) -> list[Measured]:
 
 
 def measure_spinning(folder: Path, scale: float) -> list[Measured]:
-    """One way between two processes that both spin."""
+    """One-way trips between two processes that both spin."""
     if len(ALL_CPUS) < 2:
         return [
             Measured(
@@ -280,7 +280,7 @@ def measure_spinning(folder: Path, scale: float) -> list[Measured]:
 
 
 def measure_parked(folder: Path, scale: float) -> list[Measured]:
-    """One way to a process that sleeps."""
+    """One-way trips to a process that sleeps."""
     count = _many(3_000, scale)
 
     def one_run(path: Path) -> np.ndarray[Any, Any]:
@@ -309,7 +309,7 @@ def measure_parked(folder: Path, scale: float) -> list[Measured]:
 
 
 def measure_flush(folder: Path, scale: float) -> list[Measured]:
-    """`flush_sync` behind one append, beside an fdatasync of a plain file in the same folder."""
+    """`flush_sync` after one append, compared with fdatasync of a file in the same directory."""
     ours: list[int] = []
     bare: list[int] = []
     now = time.perf_counter_ns
@@ -354,14 +354,14 @@ MEASURES: dict[str, Measure] = {
 
 
 def _many(count: int, scale: float) -> int:
-    """So many at full length, fewer in a shorter run; a longer run repeats instead."""
+    """`count` at full length, fewer in a shorter run, not more in a longer one."""
     return max(min(count, 4), int(count * min(scale, 1.0)))
 
 
 def _least_disturbed(
     one_run: Callable[[Path], np.ndarray[Any, Any]], path: Path, scale: float
 ) -> np.ndarray[Any, Any]:
-    """The run with the lowest median, of three or, given more time, more: others run here too."""
+    """The run with the lowest median, of three at full length: other processes may disturb some."""
     runs = [one_run(path.with_name(f"{path.name}{i}")) for i in range(max(1, round(3 * scale)))]
     return min(runs, key=lambda trips: float(np.median(trips)))
 
@@ -372,13 +372,13 @@ def _pair(
     open_sender: Callable[[], contextlib.AbstractContextManager[Callable[[bytes], object]]],
     receive: Callable[[Shared], None],
 ) -> np.ndarray[Any, Any]:
-    """Each trip from before the sending call to behind the receiving one; the first tenth warms."""
+    """Trips from before the sending call to after the receiving one, without the first tenth."""
     trips: Trips = run_pair(count, PAYLOAD_BYTES, gap_ns, open_sender, receive)
     took: np.ndarray[Any, Any] = (trips.got - trips.sent)[count // 10 :]
     return took
 
 
-# A word of shared memory, told and heard without any queue: what the host itself costs.
+# A word of shared memory, without a queue: the latency of the host itself.
 
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98}
@@ -415,7 +415,7 @@ def _word(
     Callable[[], contextlib.AbstractContextManager[Callable[[bytes], object]]],
     Callable[[Shared], None],
 ]:
-    """A sender that raises a word by one for each message, and its receiver."""
+    """A sender that increments a word for each message, and its receiver."""
     futex = _Futex()  # before the fork: both processes have it
 
     @contextlib.contextmanager

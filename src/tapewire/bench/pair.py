@@ -1,4 +1,4 @@
-"""Two processes on two cores: one sends, the other receives. One-way trips, and throughput."""
+"""Two processes on two cores, a sender and a receiver: one-way trips and throughput."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = [
     "sleep_nearly_until",
 ]
 
-STAMP = struct.Struct("<q")  # how every message begins: when it was due, CLOCK_MONOTONIC in ns
-SECONDS = 60.0  # for anything to happen that is due at once: then it hangs
-AWAKE_NS = 120_000  # so long before a message is due, a sender that sleeps is awake again
+STAMP = struct.Struct("<q")  # the start of every message: when it was due, CLOCK_MONOTONIC in ns
+SECONDS = 60.0  # timeout for what should happen at once
+AWAKE_NS = 120_000  # a sender that sleeps wakes this long before a message is due
 
 _READY, _GO, _START, _END, _HEADER = 0, 1, 2, 3, 16
 
-# Opening gives a context; inside it is what sends one message, or all of them.
+# A context manager whose value sends one message, or all of them.
 OpenSender = Callable[[], AbstractContextManager[Callable[[bytes], object]]]
 OpenFlow = Callable[[], AbstractContextManager[Callable[[], object]]]
 
 
 class Shared:
-    """Memory of both processes: flags, two moments, and what is noted of each message."""
+    """Memory shared by both processes: flags, start and end, and the times of each message."""
 
     def __init__(self, count: int, noted: bool = True) -> None:
         self.count = count
@@ -53,14 +53,14 @@ class Shared:
         self.sent, self.stamp, self.got = (
             self.words[_HEADER + i * places : _HEADER + (i + 1) * places] for i in range(3)
         )
-        np.asarray(self.words)[:] = 0  # every page in place before the clock runs
+        np.asarray(self.words)[:] = 0  # faults every page in before the measurement
 
     def say(self, flag: int) -> None:
-        """Raise a flag."""
+        """Set a flag."""
         self.words[flag] = 1
 
     def hear(self, flag: int, alive: Callable[[], object] = bool) -> None:
-        """Until a flag is raised; `alive` raises when the other process is gone."""
+        """Wait until a flag is set; `alive` raises if the other process has failed."""
 
         def heard() -> bool:
             alive()
@@ -71,17 +71,17 @@ class Shared:
 
 @dataclass(frozen=True)
 class Trips:
-    """Of each message, in nanoseconds: when it was due, when sent, and when the receiver had it."""
+    """Times of each message, in nanoseconds: when it was due, sent, and received."""
 
     due: np.ndarray[Any, Any]
     sent: np.ndarray[Any, Any]
     got: np.ndarray[Any, Any]
-    stamp: np.ndarray[Any, Any]  # what the message itself said; zeros if nobody looked
+    stamp: np.ndarray[Any, Any]  # the stamp in the message; zeros if the receiver did not read it
 
     def from_due(self) -> np.ndarray[Any, Any]:
-        """Every trip from when it was due: a sender that is held up is not forgiven for it."""
+        """Trips from when messages were due, so that a delay of the sender counts."""
         if not np.array_equal(self.stamp, self.due):
-            raise RuntimeError("a message was lost, came twice or out of order")
+            raise RuntimeError("a message was lost, duplicated or reordered")
         trips: np.ndarray[Any, Any] = self.got - self.due
         return trips
 
@@ -94,11 +94,11 @@ def run_pair(
     receive: Callable[[Shared], None],
     patient: bool = False,
 ) -> Trips:
-    """Fork, pin, send `count` messages of `size` bytes `gap_ns` apart; both processes' times.
+    """Fork, pin, and send `count` messages of `size` bytes `gap_ns` apart; return their times.
 
     `receive` runs in the other process, calls `begin_receiving` when it is about to read, and fills
-    `shared.got`. Between messages the sender spins; a `patient` one sleeps for most of the time,
-    which is for transports with threads or a server that need its core or its GIL.
+    `shared.got`. Between messages the sender spins. A `patient` one sleeps for most of the time,
+    for transports with threads or a server that need its core or its GIL.
     """
     shared = Shared(count)
     with _receiving(shared, receive) as alive, open_sender() as send:
@@ -111,7 +111,7 @@ def run_pair(
 
 
 def run_flow(messages: int, open_flow: OpenFlow, receive: Callable[[Shared], None]) -> float:
-    """Records a second, from before the first is sent until the other process has the last."""
+    """Records per second, from before the first is sent until the other process has the last."""
     shared = Shared(messages, noted=False)
     with _receiving(shared, receive) as alive, open_flow() as send_all:
         _await_receiver(shared, alive)
@@ -125,12 +125,12 @@ def run_flow(messages: int, open_flow: OpenFlow, receive: Callable[[Shared], Non
 def _send_all(
     send: Callable[[bytes], object], shared: Shared, size: int, gap_ns: int, patient: bool
 ) -> int:
-    """When the first one was due."""
+    """Send all messages; return when the first one was due."""
     now, pack = time.perf_counter_ns, STAMP.pack
     sent, rest = shared.sent, bytes(size - STAMP.size)
     begin = due = now() + 1_000_000
     for i in range(shared.count):
-        message = pack(due) + rest  # made while there is time
+        message = pack(due) + rest  # before it is due
         if patient:
             sleep_nearly_until(due)
         while now() < due:
@@ -143,13 +143,13 @@ def _send_all(
 
 
 def sleep_nearly_until(due: int) -> None:
-    """Leave the core to others, but be awake when something is due."""
+    """Sleep, but wake before a message is due."""
     if (left := due - AWAKE_NS - time.perf_counter_ns()) > 0:
         time.sleep(left * 1e-9)
 
 
 def begin_receiving(shared: Shared) -> None:
-    """In the receiving process, when it is open and about to read."""
+    """Called by the receiving process when its log is open and it is about to read."""
     gc.collect()
     gc.disable()
     pin(1)
@@ -157,21 +157,21 @@ def begin_receiving(shared: Shared) -> None:
 
 
 def end_receiving(shared: Shared) -> None:
-    """When the last message is there, before anything is closed."""
+    """Called when the last message has been received, before anything is closed."""
     shared.words[_END] = time.perf_counter_ns()
 
 
 def _await_receiver(shared: Shared, alive: Callable[[], object]) -> None:
-    pin(0)  # only now: threads of what was opened before keep all cores
+    pin(0)  # only now, so that the threads of what was opened keep all cores
     shared.say(_GO)
     shared.hear(_READY, alive)
 
 
 @contextlib.contextmanager
 def _receiving(shared: Shared, receive: Callable[[Shared], None]) -> Iterator[Callable[[], object]]:
-    """`receive` in another process, which outlives neither the block nor this process.
+    """Run `receive` in another process, which ends with the block and with this process.
 
-    What is yielded raises when that process has failed.
+    The function that is yielded raises if that process has failed.
     """
     unpin()
     child = os.fork()
@@ -179,7 +179,7 @@ def _receiving(shared: Shared, receive: Callable[[Shared], None]) -> Iterator[Ca
         code = 1
         try:
             die_with_parent()
-            # Ctrl-C reaches both: the parent ends this process, without a word from it.
+            # Ctrl-C reaches both processes; the parent ends this one.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             shared.hear(_GO)
@@ -200,6 +200,6 @@ def _receiving(shared: Shared, receive: Callable[[Shared], None]) -> Iterator[Ca
         yield ended
         until(ended, "the end of the receiving process", SECONDS)
     finally:
-        os.kill(child, signal.SIGKILL)  # nothing, if it has ended as it should
+        os.kill(child, signal.SIGKILL)  # no effect if it has ended
         os.waitpid(child, 0)
         unpin()

@@ -1,6 +1,6 @@
-"""What every measurement shares: what is sent, loops, pinning, quiet, a scratch folder.
+"""Shared by all measurements: payloads, timed loops, pinning, a scratch directory.
 
-`tapewire bench` and the project's own benchmarks measure by the same code.
+Used by `tapewire bench` and by the project's own benchmarks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TYPE_ID = 0x1001
 
 
 def loop_ns(statement: str, n: int, **names: Any) -> float:
-    """Mean nanoseconds of a statement in a plain Python loop, the loop included."""
+    """Mean nanoseconds of a statement in a plain Python loop, including the loop."""
     setup = "; ".join(f"{name} = _{name}" for name in names) or "pass"
     timer = timeit.Timer(statement, setup, globals={f"_{k}": v for k, v in names.items()})
     return timer.timeit(n) * 1e9 / n
@@ -51,7 +51,7 @@ def loop_ns(statement: str, n: int, **names: Any) -> float:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """No garbage collection inside."""
+    """Disable garbage collection in the block."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -66,9 +66,9 @@ ALL_CPUS = sorted(os.sched_getaffinity(0))
 
 
 def pin(which: int) -> int:
-    """Bind the calling thread to the first (0) or second (1) CPU we may use; returns its number.
+    """Bind the calling thread to the first (0) or second (1) available CPU; return its number.
 
-    Open queues before: their service threads inherit the binding and would then share that core.
+    Open queues before: their service threads inherit the binding and would share that core.
     """
     cpu = ALL_CPUS[which % len(ALL_CPUS)]
     os.sched_setaffinity(0, {cpu})
@@ -76,19 +76,19 @@ def pin(which: int) -> int:
 
 
 def unpin() -> None:
-    """All CPUs again."""
+    """Bind the calling thread to all available CPUs again."""
     os.sched_setaffinity(0, ALL_CPUS)
 
 
 def die_with_parent() -> None:
-    """For a new process: whatever becomes of the one that started it, this one ends as well."""
+    """Have the kernel kill this process when its parent ends."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def scratch(root: Path | None = None) -> Iterator[Path]:
-    """A folder below `root`; by default in memory, since a disk would be the thing measured."""
+    """A temporary directory below `root`; by default in memory, so as not to measure a disk."""
     if root is None:
         shm = Path("/dev/shm")
         root = shm if shm.is_dir() and os.access(shm, os.W_OK) else None
@@ -100,15 +100,19 @@ def scratch(root: Path | None = None) -> Iterator[Path]:
 
 
 def rows_of(n: int) -> np.ndarray[Any, Any]:
-    """`n` payloads as numpy rows, no two alike."""
+    """`n` different payloads as numpy rows."""
     rows = np.arange(n * PAYLOAD_BYTES // 8, dtype=np.uint64).reshape(n, PAYLOAD_BYTES // 8)
     return rows.view(np.uint8)
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    """Poll for something that another thread or process does."""
+    """Wait for a condition that another thread or process makes true.
+
+    Raises:
+        TimeoutError: It did not become true in time.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s: {what}")
+            raise TimeoutError(f"waited {seconds:g} s in vain for {what}")
         time.sleep(0.0005)

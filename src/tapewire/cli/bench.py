@@ -48,7 +48,7 @@ class BenchVerdict:
 
 
 def bench(
-    folder: Annotated[
+    directory: Annotated[
         Path | None,
         typer.Option("--dir", metavar="PATH", help="Directory to measure in; default: in memory."),
     ] = None,
@@ -72,7 +72,7 @@ def bench(
     if save is not None and not save.parent.is_dir():
         fail(Exit.NOT_FOUND, f"no such directory: {save.parent}")
     with interruptible():
-        result = _run(folder, seconds)
+        result = _run(directory, seconds)
     if before is not None:
         result["compared"] = compared(before, result)
     if save is not None:
@@ -80,15 +80,15 @@ def bench(
     answer(result, json, lambda: _show(result))
 
 
-def _run(folder: Path | None, seconds: float) -> dict[str, Any]:
+def _run(directory: Path | None, seconds: float) -> dict[str, Any]:
     from tapewire.bench import host as bench_host
     from tapewire.bench.measure import BYTES_NEEDED, MEASURES, Measured
     from tapewire.bench.timing import scratch
 
-    if folder is not None and not folder.is_dir():
-        raise FileNotFoundError(2, "no such directory", str(folder))
+    if directory is not None and not directory.is_dir():
+        raise FileNotFoundError(2, "no such directory", str(directory))
     measured: list[Measured] = []
-    with scratch(folder) as place:
+    with scratch(directory) as place:
         free = shutil.disk_usage(place).free
         if free < BYTES_NEEDED:
             fail(
@@ -96,7 +96,7 @@ def _run(folder: Path | None, seconds: float) -> dict[str, Any]:
                 f"not enough disk space: free={free:,} bytes, needed={BYTES_NEEDED:,}, in {place}",
                 "give another directory with --dir",
             )
-        host = bench_host.look(place)
+        host = bench_host.inspect_host(place)
         stolen = bench_host.stolen_ticks()
         for number, (name, measure) in enumerate(MEASURES.items(), 1):
             with errors.status(f"{number} of {len(MEASURES)}: {name}"):
@@ -113,7 +113,7 @@ def _run(folder: Path | None, seconds: float) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "folder": str((folder or place.parent).absolute()),
+        "folder": str((directory or place.parent).absolute()),
         "host": host.to_dict(),
         "stolen_seconds": stolen_seconds,
         "measured": values,
@@ -148,7 +148,7 @@ def judge(
             reason = f"{one['what']}: {percentile} is {_span(ns)}, more than {_span(limit)}"
             (tails if is_tail else slow).append(reason)
     if stolen_seconds > 0.05:
-        tails.append(f"the hypervisor took {stolen_seconds:.2f} s of CPU away while measuring")
+        tails.append(f"the hypervisor took {stolen_seconds:.2f} s of CPU time away")
     if slow:
         return BenchVerdict("poor", "not for microsecond work", (*slow, *tails, *disturbed))
     if tails:
@@ -222,31 +222,33 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
         f"tapewire {host['tapewire']}; in {result['folder']} ({host['filesystem']})"
     )
     yield ""
-    yield f"{'in a loop':<24} {'best':>10} {'median':>10}  beside it"
+    yield f"{'in a loop':<24} {'best':>10} {'median':>10}  baseline"
     for one in measured:
         if "best" in one:
             unit = one["unit"]
-            beside = f"{one['yardstick']}: {_value(one['yardstick_value'], unit)}"
+            baseline = f"{one['yardstick']}: {_value(one['yardstick_value'], unit)}"
             yield (
                 f"{one['what']:<24} {_value(one['best'], unit):>10} "
-                f"{_value(one['p50'], unit):>10}  {beside}"
+                f"{_value(one['p50'], unit):>10}  {baseline}"
             )
     yield ""
-    yield f"{'one by one':<24}" + "".join(f"{name:>9}" for name in _PERCENTILES) + f"{'beside':>10}"
+    yield (
+        f"{'one by one':<24}" + "".join(f"{name:>9}" for name in _PERCENTILES) + f"{'baseline':>10}"
+    )
     for one in measured:
         if "max" in one:
-            beside = one["yardstick_value"]
+            baseline = one["yardstick_value"]
             yield (
                 f"{one['what']:<24}"
                 + "".join(
                     f"{_value(one[name], one['unit']) if name in one else '':>9}"
                     for name in _PERCENTILES
                 )
-                + (f"{_value(beside, one['unit']):>10}" if beside is not None else "")
+                + (f"{_value(baseline, one['unit']):>10}" if baseline is not None else "")
             )
     for one in measured:
         if "max" in one and one["yardstick"]:
-            yield f"  beside {one['what']}: {one['yardstick']}, p50"
+            yield f"  baseline of {one['what']}: {one['yardstick']}, p50"
     yield from (f"  {one['what']}: {one['note']}" for one in measured if one["note"])
     yield ""
     yield from _advice_lines(result["advice"])

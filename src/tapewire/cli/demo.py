@@ -1,4 +1,4 @@
-"""`tapewire demo`: a small trading system that is killed, archived and computed with."""
+"""`tapewire demo`: run a small trading system, kill its processes, and audit its logs."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def demo(
     from tapewire.demo.audit import Disagreement
     from tapewire.demo.capture import check_capture
     from tapewire.demo.measure import measure
+    from tapewire.demo.paths import DemoPaths
     from tapewire.demo.pipeline import archived, compute, why_no_spark
-    from tapewire.demo.places import Places
+    from tapewire.demo.process_group import DemoFailed
     from tapewire.demo.report import write_page
-    from tapewire.demo.run import Options, audited, perform, scratch
-    from tapewire.demo.stage import DemoFailed
+    from tapewire.demo.run import Options, audit_session, run_session, scratch
     from tapewire.demo.summary import show, summary
 
     if capture is not None:
@@ -73,20 +73,20 @@ def demo(
     try:
         with scratch(keep) as root:
             if keep:
-                errors.print(f"the bus is kept: {root}", markup=False, soft_wrap=True)
-            story = perform(root, options, say)
-            books = audited(root, story)
-            measures = measure(Places(root), story)
-            kept = archived(Places(root))
+                errors.print(f"keeping the bus: {root}", markup=False, soft_wrap=True)
+            history = run_session(root, options, say)
+            books = audit_session(root, history)
+            measures = measure(DemoPaths(root), history)
+            kept = archived(DemoPaths(root))
             missing = why_no_spark() if spark else "not asked for"
-            computed = compute(Places(root), out, say) if missing is None else None
+            computed = compute(DemoPaths(root), out, say) if missing is None else None
     except Disagreement as error:
-        fail(Exit.DAMAGED, f"the tapes disagree: {error}")
+        fail(Exit.DAMAGED, f"two logs disagree: {error}")
     except DemoFailed as error:
         fail(Exit.FINDINGS, f"the demo failed: {error}")
     if spark and missing is not None:
-        errors.print(f"without Spark: {missing}", markup=False, soft_wrap=True)
-    result = summary(story, books, measures, kept, computed)
+        errors.print(f"skipping Spark: {missing}", markup=False, soft_wrap=True)
+    result = summary(history, books, measures, kept, computed)
     page = write_page(out, result, measures, computed)
     result["page"] = str(page)
 

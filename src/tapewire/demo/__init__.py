@@ -1,7 +1,7 @@
-"""A small trading system on one bus, which is killed again and again and loses nothing.
+"""A small trading system on one bus, whose processes are killed without losing anything.
 
-`tapewire demo` runs it. Each process is a module of its own: `exchange` (with `matching`, its
-rules), `strategy`, `router` and `joiner`; `run` starts and kills them, `audit` compares every
-tape with every other, `measure` takes rates and latencies from the tapes, `report` draws the
-page.
+`tapewire demo` runs it. Each process is a module: `exchange` (with `matching`, its rules),
+`strategy`, `router`, `snapshotter`, `archiver` and `late_joiner`. `run` starts and kills them,
+`audit` compares all logs with each other, `measure` computes rates and latencies from the logs, and
+`report` writes the page.
 """

@@ -1,4 +1,4 @@
-"""A strategy's account: its orders and position, rebuilt after a kill from its own two queues."""
+"""A strategy's account: orders and position, rebuilt after a kill from its own two queues."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Self
 from tapewire.bus import StrategyEndpoints
 from tapewire.demo.events import AckStatus, Side
 from tapewire.demo.messages import Counted
-from tapewire.demo.places import SEGMENT_BYTES, SYMBOL
-from tapewire.demo.tape import records
+from tapewire.demo.paths import SEGMENT_BYTES, SYMBOL
+from tapewire.demo.queue_records import records
 from tapewire.log import Record
 from tapewire.protocol.orders import CancelOrder, Fill, NewOrder, OrderAck, TimeInForce
 from tapewire.queue import open_publisher
@@ -20,7 +20,7 @@ __all__ = ["Account", "OpenOrder"]
 
 @dataclass(slots=True)
 class OpenOrder:
-    """An order that is neither filled, cancelled nor rejected, as far as the strategy knows."""
+    """An order that the strategy does not know to be filled, cancelled or rejected."""
 
     side: Side
     price: int
@@ -32,8 +32,8 @@ class OpenOrder:
 class Account:
     """Sends orders and counts fills, each once.
 
-    A fill is counted by one record in the strategy's own `orders_out`, with the number that the
-    fill has in `orders_in`. A start reads both, and goes on counting behind the last one.
+    For each fill that it counts, it appends a record to the strategy's own `orders_out`, with the
+    sequence number of the fill in `orders_in`. A start reads both and continues after the last one.
     """
 
     def __init__(self, ends: StrategyEndpoints, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -59,18 +59,18 @@ class Account:
 
     @property
     def epoch(self) -> int:
-        """Which life of this strategy it is."""
+        """How many times this strategy has been started."""
         return self._orders_out.epoch
 
     @property
     def waiting(self) -> bool:
-        """Whether something was sent that the exchange has not answered yet."""
+        """Whether an order or cancel has not been answered by the exchange yet."""
         return any(not order.accepted or order.cancelling for order in self.open.values())
 
     # ---- out ------------------------------------------------------------------------------------
 
     def send(self, tick: Record, side: Side, price: int, qty: int, *, immediate: bool) -> None:
-        """Send an order in answer to a record of the market data."""
+        """Send an order, triggered by a record of the market data."""
         order_id = self._next_order_id
         in_force = TimeInForce.IMMEDIATE_OR_CANCEL if immediate else TimeInForce.GOOD_TILL_CANCEL
         self._orders_out.append_message(
@@ -91,7 +91,7 @@ class Account:
         self.open[order_id] = OpenOrder(side, price, qty)
 
     def cancel(self, order_id: int) -> None:
-        """Ask for an order to be cancelled."""
+        """Send a cancel of an order."""
         order = CancelOrder(self.name, SYMBOL, order_id, sent_ns=time.time_ns())
         self._orders_out.append_message(order)
         self.open[order_id].cancelling = True
@@ -99,7 +99,7 @@ class Account:
     # ---- in -------------------------------------------------------------------------------------
 
     def take(self, record: Record) -> None:
-        """A record of `orders_in`, from the first one on after every start."""
+        """Apply a record of `orders_in`; after every start, from the first one on."""
         match record.decode():
             case OrderAck(client_order_id=order_id, status=AckStatus.ACCEPTED):
                 if order_id in self.open:

@@ -1,6 +1,6 @@
-"""The archiver: `tapewire archive tap` on the bus, as one would run it anywhere.
+"""The archiver: `tapewire archive tap` on the bus, as in any other system.
 
-It knows nothing of the demo. This module only ties it to the driver's life, and becomes it.
+This module only arranges that it ends with the driver, and then executes the command.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 import sys
 
-from tapewire.demo.places import SEGMENT_BYTES
+from tapewire.demo.paths import SEGMENT_BYTES
 from tapewire.demo.process import Process, main
 
 __all__ = ["run"]
 
 
 def run(process: Process) -> None:
-    """Become the command; to be killed with the driver survives that."""
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what it says is for its log
-    places = process.places
-    command = [sys.executable, "-m", "tapewire.cli", "archive", "tap", str(places.root)]
-    options = ["--to", str(places.archive), "--segment-bytes", str(SEGMENT_BYTES)]
+    """Execute the command; the arrangement to be killed with the driver survives `exec`."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # its output goes to its log
+    paths = process.paths
+    command = [sys.executable, "-m", "tapewire.cli", "archive", "tap", str(paths.root)]
+    options = ["--to", str(paths.archive), "--segment-bytes", str(SEGMENT_BYTES)]
     os.execv(sys.executable, [*command, *options])
 
 

@@ -1,4 +1,4 @@
-"""Books: the one of the engine, and those that others rebuild from its market data."""
+"""Books: that of the engine, and those rebuilt from its market data."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from tapewire.book import L2Book
 from tapewire.demo.matching import Engine
 from tapewire.demo.outputs import snapshot_of
-from tapewire.demo.places import INSTRUMENT
+from tapewire.demo.paths import INSTRUMENT
 from tapewire.log import Reader, open_log
 from tapewire.replay import snapshots
 from tapewire.replay.snapshots import SnapshotFile
 
 __all__ = [
-    "Caught",
+    "CatchUp",
     "Joined",
     "book_of",
     "empty_book",
@@ -30,12 +30,12 @@ _IDS = (INSTRUMENT.venue_id, INSTRUMENT.market_id)
 
 
 def empty_book() -> L2Book:
-    """A book of the demo's instrument; a gap in the market data makes it raise."""
+    """An empty book of the demo's instrument; it raises at a gap in the market data."""
     return L2Book(INSTRUMENT.price_scale, INSTRUMENT.size_scale, on_gap="raise")
 
 
 def book_of(engine: Engine) -> L2Book:
-    """The engine's own levels, in a book whose hash can be compared."""
+    """The engine's levels as a book, whose hash can be compared."""
     book = empty_book()
     book.apply(snapshot_of(engine))
     return book
@@ -45,16 +45,16 @@ def book_of(engine: Engine) -> L2Book:
 
 
 class Joined(NamedTuple):
-    """A book to go on with, and the number of the record it is of; None: of no record yet."""
+    """A book to continue with, and the `seq` of its last record; None if it has none yet."""
 
     book: L2Book
     snapshot: int | None
 
 
 def join(reader: Reader, path: str | os.PathLike[str]) -> Joined:
-    """The book of the latest snapshot beside a queue; `reader` then stands right behind it.
+    """Load the book of the latest snapshot of a queue, and move `reader` to the record after it.
 
-    Where there is no snapshot yet, it begins with the first record, which opens the market.
+    If there is no snapshot yet, the reader starts at the first record, which opens the market.
     """
     found = snapshots.latest_before(path, *_IDS, instrument=INSTRUMENT, on_gap="raise")
     if found is None:
@@ -62,29 +62,29 @@ def join(reader: Reader, path: str | os.PathLike[str]) -> Joined:
         return Joined(empty_book(), None)
     seq: int = found.header["seq"]
     reader.seek_seq(seq)
-    reader.next()  # behind it, so that it says when what follows is missing
+    reader.next()  # read the record itself, so that the reader reports a gap after it
     book = found.book
-    assert isinstance(book, L2Book)  # the instrument's
+    assert isinstance(book, L2Book)
     return Joined(book, seq)
 
 
 def snapshots_of(path: str | os.PathLike[str]) -> list[SnapshotFile]:
-    """Every snapshot of the instrument beside a queue, the oldest first."""
+    """Every snapshot of the instrument's book of a queue, oldest first."""
     return snapshots.files(path, *_IDS)
 
 
-# ---- the long way, to compare with --------------------------------------------------------------
+# ---- replays from the first record, to compare with ---------------------------------------------
 
 
-class Caught(NamedTuple):
-    """What it takes to catch up."""
+class CatchUp(NamedTuple):
+    """Records and time that catching up took."""
 
     records: int
     seconds: float
 
 
-def from_start(path: str | os.PathLike[str], seq: int) -> Caught:
-    """Replay a queue from its first record up to this one: what a snapshot saves."""
+def from_start(path: str | os.PathLike[str], seq: int) -> CatchUp:
+    """Replay a queue from its first record up to this one: the cost without a snapshot."""
     began = time.perf_counter()
     book = empty_book()
     records = 0
@@ -95,11 +95,11 @@ def from_start(path: str | os.PathLike[str], seq: int) -> Caught:
                 break
             book.apply_batch(batch)
             records += len(batch)
-    return Caught(records, time.perf_counter() - began)
+    return CatchUp(records, time.perf_counter() - began)
 
 
 def hashes_at(path: str | os.PathLike[str], seqs: Iterable[int]) -> dict[int, str]:
-    """The hash of the book behind each of these records, by one replay from the first."""
+    """The hash of the book after each of these records, by one replay from the first."""
     found = {}
     book = empty_book()
     wanted = sorted(set(seqs))

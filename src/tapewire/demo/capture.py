@@ -1,7 +1,7 @@
-"""A recorded market as the demo's crowd: Binance's depth and trade streams, a `TIME JSON` a line.
+"""A recorded market as inputs: Binance's depth and trade streams, one `TIME JSON` per line.
 
-Levels become liquidity that strategies trade with; trades become orders that take what they took:
-here they meet the strategies' quotes too.
+Levels become liquidity that strategies trade with. Trades become orders that take the same quantity
+at the same price, and so may also trade with the strategies' quotes.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tapewire.demo.events import MARKET, Input, New, SetLevel, Side
-from tapewire.demo.places import INSTRUMENT
+from tapewire.demo.paths import INSTRUMENT
 from tapewire.errors import InvalidOption
 
 __all__ = ["Recorded", "check_capture", "recorded"]
 
-_BAND = 0.002  # of the price: levels further out are never traded with, and would only fill memory
+_BAND = 0.002  # of the price: levels further out never trade and would only take memory
 _PRICE_SCALE = 10**INSTRUMENT.price_scale  # to ticks
 _SIZE_SCALE = 10**INSTRUMENT.size_scale  # to lots
 
 
 class Recorded(NamedTuple):
-    """An input of the crowd, so many seconds after the first line."""
+    """An input, and how many seconds after the first line it is due."""
 
     seconds: float
     what: Input
 
 
 def recorded(path: str | os.PathLike[str]) -> Iterator[Recorded]:
-    """Every change of a level near the middle, and every trade, in order.
+    """Yield every change of a level near the middle, and every trade, in order.
 
     Raises:
-        InvalidOption: A line is not of this format.
+        InvalidOption: A line does not have this format.
     """
-    book = _Near()
+    book = _NearLevels()
     first_ns: int | None = None
     for number, line in enumerate(_lines(Path(path)), 1):
         try:
@@ -49,14 +49,14 @@ def recorded(path: str | os.PathLike[str]) -> Iterator[Recorded]:
             raise InvalidOption(
                 f"not a line of a depth capture: line={number}: {error}",
                 path=os.fspath(path),
-                hint="a capture is one `TIME JSON` a line, as Binance's WebSocket sends it",
+                hint="a capture has one `TIME JSON` per line, as Binance's WebSocket sends it",
             ) from error
         first_ns = at_ns if first_ns is None else first_ns
         for what in changes:
             yield Recorded((at_ns - first_ns) / 1e9, what)
 
 
-# What JSON of another shape, or numbers that are none, can do to us.
+# What JSON of another shape, and invalid numbers, can raise.
 _MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -70,7 +70,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def check_capture(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that no market can be made of, by what its beginning holds.
+    """Check that a file is a capture, by its beginning.
 
     Raises:
         InvalidOption: It is not a capture, or has neither levels nor trades.
@@ -79,12 +79,12 @@ def check_capture(path: str | os.PathLike[str]) -> None:
         raise InvalidOption(
             "the capture has neither a level nor a trade",
             path=os.fspath(path),
-            hint="it needs a depth snapshot or a bookTicker, and depth updates behind it",
+            hint="it needs a depth snapshot or a bookTicker, and depth updates after it",
         )
 
 
-class _Near:
-    """Which levels near the middle are shown."""
+class _NearLevels:
+    """The levels near the middle of the book, which are replayed; others are left out."""
 
     def __init__(self) -> None:
         self._middle: float | None = None
@@ -92,7 +92,7 @@ class _Near:
         self._trades = 0
 
     def changes(self, message: Any) -> list[Input]:
-        """What a message changes: what goes first, so that a moving market does not meet itself."""
+        """What a message changes: removals first, or a moving market would trade with itself."""
         data = message.get("data", message)
         kind = data.get("e")
         if "lastUpdateId" in data:
@@ -109,16 +109,16 @@ class _Near:
             return []
         sides = ((Side.BUY, bids), (Side.SELL, asks))
         rows = [(side, float(p), float(q)) for side, levels in sides for p, q in levels]
-        gone = [
+        removed = [
             self._level(side, price, 0) for side, price, qty in rows if not self._near(price, qty)
         ]
-        come = [
+        set_levels = [
             self._level(side, price, qty) for side, price, qty in rows if self._near(price, qty)
         ]
-        known = [level for level in gone if (level.side, level.price) in self._shown]
-        self._shown.difference_update((level.side, level.price) for level in gone)
-        self._shown.update((level.side, level.price) for level in come)
-        return [*known, *come]
+        known = [level for level in removed if (level.side, level.price) in self._shown]
+        self._shown.difference_update((level.side, level.price) for level in removed)
+        self._shown.update((level.side, level.price) for level in set_levels)
+        return [*known, *set_levels]
 
     def _trade(self, data: Any) -> list[Input]:
         self._trades += 1

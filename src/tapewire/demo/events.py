@@ -1,4 +1,4 @@
-"""What goes into the exchange and what comes out of it: plain values, in ticks and lots."""
+"""The inputs and output events of the exchange: plain values, in ticks and lots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "other",
 ]
 
-MARKET = ""  # the owner of everything that is no strategy's: the simulated crowd
+MARKET = ""  # the owner of all orders that are not a strategy's: those of the participants
 
 
 def other(side: Side) -> Side:
@@ -32,11 +32,11 @@ def other(side: Side) -> Side:
     return Side.SELL if side is Side.BUY else Side.BUY
 
 
-# ---- what goes in -------------------------------------------------------------------------------
+# ---- inputs -------------------------------------------------------------------------------------
 
 
 class New(NamedTuple):
-    """An order; `order_id` is its owner's. `immediate`: what does not trade now is cancelled."""
+    """An order; `order_id` is its owner's. `immediate`: cancel what does not trade at once."""
 
     owner: str
     order_id: int
@@ -47,14 +47,14 @@ class New(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """Take an order out of the book."""
+    """Remove an order from the book."""
 
     owner: str
     order_id: int
 
 
 class SetLevel(NamedTuple):
-    """The crowd shows `qty` at this price, and no more: how a recorded book is replayed."""
+    """Set the participants' quantity at this price: how a recorded book is replayed."""
 
     side: Side
     price: int
@@ -67,22 +67,22 @@ class Close(NamedTuple):
 
 Input = New | Cancel | SetLevel | Close
 
-# ---- what comes out -----------------------------------------------------------------------------
+# ---- events -------------------------------------------------------------------------------------
 
 
 class Ack(NamedTuple):
-    """To the owner of an order."""
+    """An acknowledgement, sent to the owner of an order."""
 
     owner: str
     order_id: int
     status: AckStatus
-    leaves: int = 0  # quantity that is still in the book
+    leaves: int = 0  # remaining quantity in the book
     exchange_id: int = 0
     reason: RejectReason = RejectReason.NONE
 
 
 class FillEvent(NamedTuple):
-    """To a strategy, one for its side of a trade; `fill_id` counts 1, 2, 3 over all strategies."""
+    """A strategy's side of a trade; `fill_id` counts 1, 2, 3 over all strategies."""
 
     fill_id: int
     owner: str
@@ -97,7 +97,7 @@ class FillEvent(NamedTuple):
 
 
 class TradeEvent(NamedTuple):
-    """To everybody. `aggressor`: the side that came last; the orders by the exchange's ids."""
+    """A trade, published. `aggressor`: the side that came last. Orders by the exchange's ids."""
 
     trade_id: int
     price: int
@@ -108,7 +108,7 @@ class TradeEvent(NamedTuple):
 
 
 class Level(NamedTuple):
-    """To everybody: so much is at this price now; 0, nothing is."""
+    """The new quantity at a price, published; 0 removes the level."""
 
     side: Side
     price: int

@@ -1,14 +1,13 @@
-"""The exchange: accepts inputs into its WAL, matches them, publishes what comes of it.
+"""The exchange: accepts inputs into its WAL, matches them, and publishes the results.
 
-What it has accepted is in the WAL, one record an input. Everything else follows from that: books
-and counters (`matching` is deterministic) and every record of its two output queues (`outputs`),
-numbered by the input it came from. So a start after a kill is: load the last checkpoint, replay
-the WAL behind it, publish what the output queues do not have yet. Nothing is published before it
-is in the WAL.
+Accepted inputs are in the WAL, one record each. Everything else follows from the WAL: books and
+counters (`matching` is deterministic) and every record of the two output queues (`outputs`), which
+is numbered by its input. A start after a kill loads the last checkpoint, replays the WAL after it,
+and publishes what the output queues do not have yet. Nothing is published before its input is in
+the WAL.
 
-The WAL is synced every 50 ms by a native thread: a kill of the process loses nothing at all; a
-loss of power may lose the last inputs, and where their outputs survived them the exchange refuses
-to start.
+A native thread syncs the WAL every 50 ms. A kill of the process loses nothing. A power failure may
+lose the last inputs; if their outputs survived, the exchange refuses to start.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from tapewire.config import FlushEvery
 from tapewire.demo import messages
 from tapewire.demo.books import book_of
 from tapewire.demo.capture import recorded
-from tapewire.demo.crowd import Crowd
 from tapewire.demo.events import Cancel, Close, Input, New, Side
 from tapewire.demo.matching import Engine
 from tapewire.demo.messages import Accepted, SessionClosed, State
 from tapewire.demo.outputs import Output, Outputs
-from tapewire.demo.places import INSTRUMENT, Places
+from tapewire.demo.participants import Participants
+from tapewire.demo.paths import INSTRUMENT, DemoPaths
 from tapewire.demo.process import Process, main
-from tapewire.demo.tape import last_record, records
+from tapewire.demo.queue_records import last_record, records
 from tapewire.errors import TapewireError
 from tapewire.log import Record
 from tapewire.protocol import Message, declare
@@ -45,26 +44,27 @@ from tapewire.queue import Reader, open_publisher
 __all__ = ["Exchange", "Recovery", "order_of"]
 
 CHECKPOINT_EVERY = 1_000  # inputs
-_LOOK_EVERY = 0.05  # seconds between looks at the discovery
+_POLL_SECONDS = 0.05  # between polls of the discovery
 _NO_MORE = (float("inf"), None)
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a start found, and made up for."""
+    """What a start found and published."""
 
-    checkpoint: int | None  # number of the WAL record it began from
-    replayed: int  # inputs behind it
+    checkpoint: int | None  # `seq` of the checkpoint it started from
+    replayed: int  # inputs after it
     published: int  # outputs that were missing
     seconds: float
 
 
 class _OutputQueue:
-    """A queue that is a function of the WAL: takes records by number, in order, each once.
+    """A queue that is a function of the WAL: appends outputs by number, in order, each once.
 
-    In the fills a record's own number is the output's. The market data count without a gap, as
-    readers of a feed expect; there a book event tells its number, and a trade does not. Trades
-    that a kill left behind the last book event are the next outputs: it is enough to count them.
+    In the fills, the sequence number of a record is its output number. The market data have no gaps
+    in their sequence numbers, as readers of a feed expect; there a book event contains its output
+    number, and a trade does not. Trades that a kill left after the last book event are the next
+    outputs, so it is enough to count them.
     """
 
     def __init__(
@@ -72,26 +72,26 @@ class _OutputQueue:
     ) -> None:
         self._numbered = numbered
         self.last_number = -1
-        self.trades_behind = 0
+        self.unnumbered_trades = 0  # after the last book event
         self.appended = 0
         last = last_record(path)
         if numbered and last is not None:
             self.last_number = last.seq
         elif last is not None:
-            told = last_record(path, {BOOK_EVENT, SessionClosed.type_id})
-            self.last_number = -1 if told is None else _number_told_by(told)
-            self.trades_behind = last.seq - (-1 if told is None else told.seq)
+            event = last_record(path, {BOOK_EVENT, SessionClosed.type_id})
+            self.last_number = -1 if event is None else _output_number(event)
+            self.unnumbered_trades = last.seq - (-1 if event is None else event.seq)
         self._writer = open_publisher(path, sparse=numbered, segment_bytes=segment_bytes)
         declare(self._writer, *declared)
 
     def publish(self, outputs: list[Output]) -> None:
-        """Append those that the queue does not have yet."""
+        """Append the outputs that the queue does not have yet."""
         for number, type_id, payload, timestamp_ns in outputs:
             if number <= self.last_number:
                 continue
             self.last_number = number
-            if self.trades_behind:
-                self.trades_behind -= 1
+            if self.unnumbered_trades:
+                self.unnumbered_trades -= 1
                 continue
             seq = number if self._numbered else None
             self._writer.append(type_id, payload, timestamp_ns, seq=seq)
@@ -101,7 +101,7 @@ class _OutputQueue:
         self._writer.close()
 
 
-def _number_told_by(record: Record) -> int:
+def _output_number(record: Record) -> int:
     if record.type_id == SessionClosed.type_id:
         return SessionClosed.decode(record).number
     return int(record.decode().native_seq)
@@ -111,67 +111,67 @@ class Exchange:
     """The matching engine with its three queues.
 
     Example:
-        >>> places = Places(tmp)
-        >>> with Exchange(places) as exchange:
+        >>> paths = DemoPaths(tmp)
+        >>> with Exchange(paths) as exchange:
         ...     exchange.accept(New("", 1, Side.SELL, 101, 5), input_seq=0)
         ...     exchange.accept(New("alpha", 1, Side.BUY, 101, 2), input_seq=0)
-        >>> with Exchange(places) as exchange:  # as after a kill
+        >>> with Exchange(paths) as exchange:  # as after a kill
         ...     exchange.recovery.replayed, exchange.engine.levels()
         (2, [(2, 101, 3)])
     """
 
     def __init__(
         self,
-        places: Places,
+        paths: DemoPaths,
         checkpoint_every: int = CHECKPOINT_EVERY,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         began = time.perf_counter()
-        self._clock = clock  # asked once for each record of the WAL
+        self._clock = clock  # called once for each record of the WAL
         self._checkpoint_every = checkpoint_every
         sync = FlushEvery(records=10_000, seconds=0.05)
-        size = places.segment_bytes
-        self._wal = open_publisher(places.wal, flush=sync, segment_bytes=size)
-        Instruments([INSTRUMENT]).save(places.root)
-        self._fills = _OutputQueue(places.fills, size, numbered=True, declared=[OrderAck, Fill])
+        size = paths.segment_bytes
+        self._wal = open_publisher(paths.wal, flush=sync, segment_bytes=size)
+        Instruments([INSTRUMENT]).save(paths.root)
+        self._fills = _OutputQueue(paths.fills, size, numbered=True, declared=[OrderAck, Fill])
         ticks = [TradeTick, SessionClosed]
-        self._raw = _OutputQueue(places.raw, size, numbered=False, declared=ticks)
+        self._raw = _OutputQueue(paths.raw, size, numbered=False, declared=ticks)
         self._restore(State(Engine()))
         self._since_checkpoint = checkpoint_every  # the first record of the WAL is one
-        self.recovery = self._recover(places.wal, began)
+        self.recovery = self._recover(paths.wal, began)
 
     def _restore(self, state: State) -> None:
-        self.engine, self.next_router_seq, self.next_crowd_seq, last_update = state
+        self.engine, self.next_router_seq, self.next_market_seq, last_update = state
         self._outputs = Outputs(last_update)
 
     @property
     def epoch(self) -> int:
-        """Which life of the exchange it is."""
+        """How many times the exchange has been started."""
         return self._wal.epoch
 
     # ---- inputs ---------------------------------------------------------------------------------
 
     def accept(self, what: Input, input_seq: int) -> None:
-        """Log an input, then do it; before it a checkpoint, when one is due."""
+        """Log an input and apply it; first write a checkpoint if one is due."""
         if self._since_checkpoint >= self._checkpoint_every:
-            counts = (self.next_router_seq, self.next_crowd_seq, self._outputs.last_update)
+            counts = (self.next_router_seq, self.next_market_seq, self._outputs.last_update)
             state = messages.pack_checkpoint(State(self.engine, *counts))
             time_ns = self._clock()
             self._mark(self._wal.append(messages.CHECKPOINT, state, time_ns), time_ns)
         time_ns = self._clock()
         wal_seq = self._wal.append_message(Accepted.of(what, input_seq), timestamp_ns=time_ns)
-        self._do(wal_seq, time_ns, what, input_seq)
+        self._apply(wal_seq, time_ns, what, input_seq)
 
-    def _do(self, wal_seq: int, time_ns: int, what: Input, input_seq: int) -> None:
+    def _apply(self, wal_seq: int, time_ns: int, what: Input, input_seq: int) -> None:
         if isinstance(what, New | Cancel) and what.owner:
             self.next_router_seq = input_seq + 1
         else:
-            self.next_crowd_seq = input_seq + 1
+            self.next_market_seq = input_seq + 1
         self._since_checkpoint += 1
         self._publish(*self._outputs.of_input(wal_seq, time_ns, what, self.engine.apply(what)))
 
     def _mark(self, wal_seq: int, time_ns: int) -> None:
-        """Both outputs have everything before a checkpoint: no start need look further back."""
+        """Mark a checkpoint in the fills: both outputs have everything before it."""
         self._since_checkpoint = 0
         self._publish(*self._outputs.of_checkpoint(wal_seq, time_ns, self.engine))
 
@@ -186,7 +186,7 @@ class Exchange:
         ahead = max(self._fills.last_number, self._raw.last_number)
         if ahead >= 0 and messages.wal_seq_of(ahead) >= self._wal.next_seq:
             raise _inputs_lost(wal, self._wal.next_seq)
-        # Only behind a checkpoint that both outputs have passed can anything be missing.
+        # Outputs can be missing only after a checkpoint that both queues have published.
         before = messages.wal_seq_of(published) + 1 if published >= 0 else 0
         checkpoint = last_record(wal, {messages.CHECKPOINT}, before=before)
         start = 0
@@ -200,9 +200,9 @@ class Exchange:
                 self._mark(record.seq, record.timestamp_ns)
             else:
                 accepted = Accepted.decode(record)
-                self._do(record.seq, record.timestamp_ns, accepted.input(), accepted.input_seq)
+                self._apply(record.seq, record.timestamp_ns, accepted.input(), accepted.input_seq)
                 replayed += 1
-        if self._raw.trades_behind:
+        if self._raw.unnumbered_trades:
             raise _inputs_lost(wal, self._wal.next_seq)
         return Recovery(
             checkpoint=None if checkpoint is None else checkpoint.seq,
@@ -228,9 +228,9 @@ class Exchange:
 
 def _inputs_lost(wal: Path, next_seq: int) -> TapewireError:
     return TapewireError(
-        f"fills or market data were published whose inputs the WAL has lost: next_seq={next_seq}",
+        f"the WAL has lost inputs whose outputs were published: next_seq={next_seq}",
         path=os.fspath(wal),
-        hint="the host lost power just then: settle these by hand, and begin anew",
+        hint="after a power failure: settle these by hand, and start with empty queues",
     )
 
 
@@ -238,31 +238,33 @@ def _inputs_lost(wal: Path, next_seq: int) -> TapewireError:
 
 
 class _Inputs:
-    """Where the exchange's inputs come from: the router's queue, the crowd or a capture."""
+    """The sources of inputs: the router's queue, and the participants or a capture."""
 
     def __init__(self, process: Process, exchange: Exchange) -> None:
         self._settings = process.settings
         self._exchange = exchange
-        self._close_session = process.places.close_session
-        self._discovery = SubscriberDiscovery(process.places.orders, "exchange")
+        self._close_session = process.paths.close_session
+        self._discovery = SubscriberDiscovery(process.paths.orders, "exchange")
         self._orders: Reader | None = None
-        self._crowd = self._people() if self._settings.capture is None else self._recorded()
+        self._market_inputs = (
+            self._simulated() if self._settings.capture is None else self._recorded()
+        )
         self._next: Input | None
-        self._next_due, self._next = next(self._crowd, _NO_MORE)
+        self._next_due, self._next = next(self._market_inputs, _NO_MORE)
 
-    def look(self) -> None:
-        """Join the router's queue behind what the WAL has; close the session when asked to."""
+    def poll(self) -> None:
+        """Open the router's queue after the WAL's last order; close the session on request."""
         event = self._discovery.poll()
         if isinstance(event, Connected) and self._orders is None:
             self._orders = event.reader
             self._orders.seek_seq(self._exchange.next_router_seq)
         if self._orders is not None:
-            self._orders.commit()  # for whoever watches our lag; the WAL knows where we are
+            self._orders.commit()  # for monitors of our lag; the WAL has the position
         if not self._exchange.engine.closed and self._close_session.exists():
-            self._exchange.accept(Close(), self._exchange.next_crowd_seq)
+            self._exchange.accept(Close(), self._exchange.next_market_seq)
 
     def step(self, timeout: float) -> None:
-        """Accept one input; wait for one at most `timeout` seconds."""
+        """Accept one input, or wait for one for at most `timeout` seconds."""
         exchange = self._exchange
         record = self._orders.next() if self._orders is not None else None
         if record is not None:
@@ -270,8 +272,8 @@ class _Inputs:
             return
         now = time.monotonic()
         if not exchange.engine.closed and now >= self._next_due and self._next is not None:
-            exchange.accept(self._next, exchange.next_crowd_seq)
-            self._next_due, self._next = next(self._crowd, _NO_MORE)
+            exchange.accept(self._next, exchange.next_market_seq)
+            self._next_due, self._next = next(self._market_inputs, _NO_MORE)
         else:
             wait = min(timeout, max(0.0, self._next_due - now))
             if self._orders is not None:
@@ -279,21 +281,21 @@ class _Inputs:
             else:
                 time.sleep(wait)
 
-    def _people(self) -> Iterator[tuple[float, Input]]:
-        """The crowd's inputs and when each is due, in bursts as real ones come."""
+    def _simulated(self) -> Iterator[tuple[float, Input]]:
+        """The participants' inputs and when each is due, with random intervals."""
         exchange, settings = self._exchange, self._settings
-        crowd = Crowd(settings.seed + exchange.next_crowd_seq)
-        crowd.adopt(exchange.engine)
+        participants = Participants(settings.seed + exchange.next_market_seq)
+        participants.adopt(exchange.engine)
         choose = random.Random(settings.seed)
         due = time.monotonic()
         while True:
-            # Behind by more than that: what was missed is not made up for.
+            # After a delay of more than 20 ms, inputs that were missed are not made up for.
             due = max(due + choose.expovariate(settings.rate), time.monotonic() - 0.02)
-            yield due, crowd.next(exchange.engine, exchange.next_crowd_seq)
+            yield due, participants.next(exchange.engine, exchange.next_market_seq)
 
     def _recorded(self) -> Iterator[tuple[float, Input]]:
-        """A capture at the pace it was recorded; what the WAL has of it is passed over."""
-        done = self._exchange.next_crowd_seq
+        """The inputs of a capture at the recorded pace; those in the WAL are skipped."""
+        done = self._exchange.next_market_seq
         began: float | None = None
         for number, (seconds, what) in enumerate(recorded(self._settings.capture or "")):
             if number < done:
@@ -302,12 +304,12 @@ class _Inputs:
             yield began + seconds, what
 
     def close(self) -> None:
-        """Give up the reader."""
+        """Close the discovery and its reader."""
         self._discovery.close()
 
 
 def order_of(record: Record) -> Input:
-    """The input that a record of the router's is."""
+    """Convert a record of the router into an input."""
     match record.decode():
         case (
             NewOrder(strategy=strategy, client_order_id=order_id, side=Side.BUY | Side.SELL) as new
@@ -315,28 +317,31 @@ def order_of(record: Record) -> Input:
             immediate = new.time_in_force == TimeInForce.IMMEDIATE_OR_CANCEL
             return New(strategy, order_id, Side(new.side), new.price, new.qty, immediate)
         case NewOrder(strategy=strategy, client_order_id=order_id):
-            return New(strategy, order_id, Side.BUY, 0, 0)  # on no side: refused as nothing
+            return New(strategy, order_id, Side.BUY, 0, 0)  # invalid side: will be rejected
         case CancelOrder(strategy=strategy, client_order_id=order_id):
             return Cancel(strategy, order_id)
-    raise TapewireError(f"the router sends orders and cancels: type_id=0x{record.type_id:04X}")
+    raise TapewireError(
+        f"the record is neither an order nor a cancel: seq={record.seq}, "
+        f"type_id=0x{record.type_id:04X}"
+    )
 
 
 def run(process: Process) -> None:
-    """Match until told to stop."""
-    places = process.places
-    with Exchange(places) as exchange, closing(_Inputs(process, exchange)) as inputs:
-        mark_ready(places.raw)
+    """Match until SIGTERM."""
+    paths = process.paths
+    with Exchange(paths) as exchange, closing(_Inputs(process, exchange)) as inputs:
+        mark_ready(paths.raw)
         event = "recovered" if exchange.epoch > 1 else "started"
         process.say(event, **asdict(exchange.recovery))
-        look_at = 0.0
+        next_poll = 0.0
         while not process.stopping:
             now = time.monotonic()
-            if now >= look_at:
-                look_at = now + _LOOK_EVERY
-                process.renew_lease(places.raw, exchange.epoch)
-                inputs.look()
-            inputs.step(_LOOK_EVERY)
-        process.sign_off(places.raw)
+            if now >= next_poll:
+                next_poll = now + _POLL_SECONDS
+                process.renew_lease(paths.raw, exchange.epoch)
+                inputs.poll()
+            inputs.step(_POLL_SECONDS)
+        process.clear_marks(paths.raw)
         process.say("stopped", hash=book_of(exchange.engine).hash())
 
 

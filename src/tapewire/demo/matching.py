@@ -1,7 +1,7 @@
-"""The rules of the exchange: books with price-time priority, and nothing else.
+"""The rules of the exchange: a book with price-time priority.
 
-No clock, no file, no random number: the same inputs give the same events, in this process and in
-the one that comes after a kill. That is what lets the exchange log its inputs alone.
+It uses no clock, no file and no random number: the same inputs give the same events, also in the
+process that is started after a kill. Therefore the exchange logs only its inputs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Order:
 
 
 class _Queue:
-    """The orders at one price, the oldest first (a dict keeps the order of insertion)."""
+    """The orders at one price, oldest first (a dict keeps the order of insertion)."""
 
     __slots__ = ("orders", "qty")
 
@@ -55,7 +55,7 @@ class _Queue:
 
 
 class _Half:
-    """One side of the book. `keys` is sorted, the best price last, where it is cheap to remove."""
+    """One side of the book. `keys` is sorted with the best price last, which is cheap to remove."""
 
     __slots__ = ("keys", "levels", "sign")
 
@@ -69,7 +69,7 @@ class _Half:
         return self.sign * self.keys[-1] if self.keys else None
 
     def add(self, order: _Order) -> int:
-        """Put an order behind those at its price; the quantity there."""
+        """Add an order after those at its price; return the quantity at that price."""
         level = self.levels.get(order.price)
         if level is None:
             level = self.levels[order.price] = _Queue()
@@ -79,7 +79,7 @@ class _Half:
         return level.qty
 
     def reduce(self, order: _Order, qty: int) -> int:
-        """Take `qty` from an order and remove what is empty; the quantity left at its price."""
+        """Reduce an order by `qty`, remove it if empty; return the quantity left at its price."""
         level = self.levels[order.price]
         order.qty -= qty
         level.qty -= qty
@@ -91,7 +91,7 @@ class _Half:
         return level.qty
 
     def __iter__(self) -> Iterator[tuple[int, _Queue]]:
-        """Prices and their queues, the best first."""
+        """Prices and their queues, best first."""
         return ((self.sign * key, self.levels[self.sign * key]) for key in reversed(self.keys))
 
 
@@ -115,7 +115,7 @@ class Engine:
         >>> engine.apply(New("a", order_id=1, side=Side.SELL, price=101, qty=5))[0].status.name
         'ACCEPTED'
         >>> ack, taken, made, trade, level = engine.apply(New("b", 1, Side.BUY, 102, 3))
-        >>> made.owner, made.price, made.qty, made.leaves  # at the price that was there
+        >>> made.owner, made.price, made.qty, made.leaves  # at the resting order's price
         ('a', 101, 3, 2)
     """
 
@@ -127,10 +127,10 @@ class Engine:
         self.next_exchange_id = 1
         self.closed = False
 
-    # ---- looking --------------------------------------------------------------------------------
+    # ---- queries --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many orders are in the book."""
+        """The number of orders in the book."""
         return len(self._orders)
 
     def __contains__(self, order: tuple[str, int]) -> bool:
@@ -142,7 +142,7 @@ class Engine:
         return self._halves[side].best
 
     def levels(self, depth: int | None = None) -> list[tuple[int, int, int]]:
-        """(side, price, qty) of every level, the best of each side first."""
+        """(side, price, qty) of every level, best of each side first."""
         return [
             (int(side), price, level.qty)
             for side, half in self._halves.items()
@@ -150,13 +150,13 @@ class Engine:
         ]
 
     def orders_of(self, owner: str) -> list[tuple[int, Side, int, int]]:
-        """(order_id, side, price, qty) of an owner's orders, in the book's order."""
+        """(order_id, side, price, qty) of an owner's orders, in the order of the book."""
         return [(o.order_id, o.side, o.price, o.qty) for o in self._book() if o.owner == owner]
 
-    # ---- changing -------------------------------------------------------------------------------
+    # ---- inputs ---------------------------------------------------------------------------------
 
     def apply(self, what: Input) -> list[Event]:
-        """Take one input; what comes of it, in order: acks and fills, trades, changed levels."""
+        """Apply one input; return its events in order: acks and fills, trades, changed levels."""
         match what:
             case New():
                 return self._new(what)
@@ -204,7 +204,7 @@ class Engine:
         trades: list[Event],
         levels: dict[tuple[Side, int], int],
     ) -> None:
-        """TradeEvent with the other side, best price first, oldest first."""
+        """Trade with the other side, best price first, oldest order first."""
         half = self._halves[other(taker.side)]
         limit = half.sign * taker.price
         while taker.qty and half.keys and half.keys[-1] >= limit:
@@ -224,7 +224,7 @@ class Engine:
 
     @staticmethod
     def _ack(ack: Ack) -> list[Event]:
-        """Nobody is told about the crowd's orders."""
+        """The acknowledgement as an event; none for orders of the participants."""
         return [] if ack.owner == MARKET else [ack]
 
     def _fill(
@@ -264,7 +264,7 @@ class Engine:
     def _set_level(self, what: SetLevel) -> list[Event]:
         if self.closed:
             return []
-        # One order of the crowd stands for the level; its number says where it is.
+        # One order of the participants represents the level; its id encodes side and price.
         order_id = what.price * 2 + (what.side is Side.SELL)
         events: list[Event] = []
         order = self._orders.get((MARKET, order_id))
@@ -284,20 +284,20 @@ class Engine:
         self.closed = True
         return [*events, *levels]
 
-    # ---- the whole state, for a checkpoint ------------------------------------------------------
+    # ---- the state, for a checkpoint ------------------------------------------------------------
 
     def _book(self) -> Iterator[_Order]:
-        """Orders by side, price and time: a sequence that a checkpoint keeps, unlike a dict's."""
+        """Orders by side, price and time: an order that a checkpoint preserves, unlike a dict's."""
         for half in self._halves.values():
             for _, level in half:
                 yield from level.orders.values()
 
     def counters(self) -> tuple[int, int, int, bool]:
-        """What `from_state` needs beside the orders."""
+        """The counters that `from_state` needs, besides the orders."""
         return self.next_fill_id, self.next_trade_id, self.next_exchange_id, self.closed
 
     def state(self) -> np.ndarray[Any, Any]:
-        """Every order, in priority within its level; with the counters, all there is to know."""
+        """Every order, by priority within its level; with the counters, the complete state."""
         rows = [(o.owner, o.order_id, o.side, o.price, o.qty, o.exchange_id) for o in self._book()]
         return np.array(rows, ORDER_DTYPE)
 
@@ -307,7 +307,7 @@ class Engine:
         rows: np.ndarray[Any, Any],
         counters: tuple[int, int, int, bool],
     ) -> Engine:
-        """The engine whose `state` and `counters` these are."""
+        """Restore an engine from its `state` and `counters`."""
         engine = cls()
         engine.next_fill_id, engine.next_trade_id, engine.next_exchange_id, engine.closed = counters
         for owner, order_id, side, price, qty, exchange_id in rows.tolist():

@@ -1,7 +1,7 @@
-"""What the demo's queues carry beside orders, fills and the market data of `tapewire.protocol`.
+"""The demo's own messages, besides the orders, fills and market data of `tapewire.protocol`.
 
-A record's number often says where it came from, so that nobody needs a second book-keeping of
-what was already passed on: see `number_of`.
+The number of an output identifies the input that caused it, so that no other record is needed of
+what was already published: see `number_of`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = [
     "wal_seq_of",
 ]
 
-CHECKPOINT = 0x7D02  # in the WAL: the whole state before this record
+CHECKPOINT = 0x7D02  # in the WAL: the complete state before this record
 MARK = 0x7D21  # in the fills: everything up to a checkpoint is published; empty
 
-# ---- outputs are numbered by the input they came from -------------------------------------------
+# ---- outputs are numbered by the input that caused them -----------------------------------------
 
 _OUTPUTS_MAX = 4096  # of one input into one queue
 
@@ -42,8 +42,8 @@ _OUTPUTS_MAX = 4096  # of one input into one queue
 def number_of(wal_seq: int, index: int) -> int:
     """The number of an input's `index`-th record in an output queue.
 
-    Numbers rise, and say how far a queue is: its last one is all an exchange must know to publish
-    what is missing, and nothing twice.
+    Numbers rise: from the last one in a queue, the exchange knows what is missing there, and
+    publishes nothing again.
 
     Example:
         >>> number_of(7, 2) < number_of(7, 3) < number_of(8, 0)
@@ -52,12 +52,14 @@ def number_of(wal_seq: int, index: int) -> int:
         7
     """
     if index >= _OUTPUTS_MAX:
-        raise TapewireError(f"an input has fewer than {_OUTPUTS_MAX} outputs: {index=}, {wal_seq=}")
+        raise TapewireError(
+            f"too many outputs of one input: {index=}, {wal_seq=}, must be below {_OUTPUTS_MAX}"
+        )
     return wal_seq * _OUTPUTS_MAX + index
 
 
 def wal_seq_of(number: int) -> int:
-    """The WAL record that an output came from."""
+    """The `seq` in the WAL of the input that caused an output."""
     return number // _OUTPUTS_MAX
 
 
@@ -65,7 +67,7 @@ def wal_seq_of(number: int) -> int:
 
 
 class InputKind(IntEnum):
-    """What an accepted input is."""
+    """The kind of an accepted input."""
 
     NEW = 1
     CANCEL = 2
@@ -75,9 +77,10 @@ class InputKind(IntEnum):
 
 @message(0x7D01, version=1)
 class Accepted(Message):
-    """An input, as the exchange accepted it. One record each: accepted whole or not at all.
+    """An input that the exchange accepted. It is one record, so it is accepted completely or not.
 
-    `input_seq` counts within its source: the router's record, or the crowd's orders (no owner).
+    `input_seq` counts within its source: the router's records, or the participants' inputs, which
+    have no owner.
     """
 
     input_seq: u64
@@ -115,7 +118,7 @@ class Accepted(Message):
                 return SetLevel(Side(self.side), self.price, self.qty)
             case InputKind.CLOSE:
                 return Close()
-        raise TapewireError(f"no kind of input: kind={self.kind}")
+        raise TapewireError(f"unknown kind of input: kind={self.kind}")
 
 
 _CHECKPOINT_DTYPE = np.dtype(
@@ -125,44 +128,44 @@ _CHECKPOINT_DTYPE = np.dtype(
         ("next_exchange_id", "<i8"),
         ("closed", "<i8"),
         ("next_router_seq", "<i8"),
-        ("next_crowd_seq", "<i8"),
+        ("next_market_seq", "<i8"),
         ("last_update", "<i8"),
     ]
 )
 
 
 class State(NamedTuple):
-    """All that an exchange must know to go on."""
+    """The complete state of an exchange."""
 
     engine: Engine
     next_router_seq: int = 0
-    next_crowd_seq: int = 0
+    next_market_seq: int = 0
     last_update: int = 0  # of the market data: see `outputs.Outputs`
 
 
 def pack_checkpoint(state: State) -> bytes:
-    """The exchange's whole state: counters, then every order in priority."""
+    """Encode a state: counters, then every order by priority."""
     engine, *counts = state
     head = np.array([(*engine.counters(), *counts)], _CHECKPOINT_DTYPE)
     return head.tobytes() + engine.state().tobytes()
 
 
 def unpack_checkpoint(record: Record) -> State:
-    """The state that a checkpoint holds."""
+    """Decode the state of a checkpoint."""
     head_bytes, row_bytes = _CHECKPOINT_DTYPE.itemsize, ORDER_DTYPE.itemsize
     payload = record.payload
     rest = len(payload) - head_bytes
     if rest < 0 or rest % row_bytes:
         raise TapewireError(
-            f"a head of {head_bytes} bytes and rows of {row_bytes}: "
-            f"len={len(payload)}, seq={record.seq}, type_id=0x{record.type_id:04X}"
+            f"invalid size of a checkpoint: size={len(payload)}, must be {head_bytes} plus a "
+            f"multiple of {row_bytes}, seq={record.seq}, type_id=0x{record.type_id:04X}"
         )
     fill, trade, order, closed, *counts = np.frombuffer(payload, _CHECKPOINT_DTYPE, 1)[0].tolist()
     rows = np.frombuffer(payload, ORDER_DTYPE, offset=head_bytes)
     return State(Engine.from_state(rows, (fill, trade, order, bool(closed))), *counts)
 
 
-# ---- the market data, beside book events and trades ---------------------------------------------
+# ---- the market data, besides book events and trades --------------------------------------------
 
 
 @message(0x7D14, version=1)
@@ -177,9 +180,9 @@ class SessionClosed(Message):
 
 @message(0x7D31, version=1)
 class Counted(Message):
-    """A strategy has counted a fill: after a kill it goes on behind its last one."""
+    """A strategy has counted a fill; after a kill it continues after its last one."""
 
-    fill_seq: u64  # the number of the fill's record
+    fill_seq: u64  # `seq` of the fill's record
     fill_id: u64
     position: i64
     cash: i64

@@ -1,8 +1,8 @@
-"""What the exchange publishes of an input: deterministic, so that the audit can say it again.
+"""The records that the exchange publishes for an input; deterministic, so the audit repeats them.
 
-The market data are Tapewire's own messages: a trade is a `TradeTick`, and all levels that one
-input changed are one L2 diff, behind the trades that it made. A record of the market data bears
-the time of the input it came from, so that it is the same bytes whenever it is published.
+The market data are Tapewire's own messages: a trade is a `TradeTick`, and all levels that one input
+changed are one L2 diff, after the input's trades. The time of a record of the market data is that
+of its input, so that its bytes do not depend on when it is published.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tapewire.demo import messages
 from tapewire.demo.events import Ack, Close, Event, FillEvent, Input, Level, Side, TradeEvent
 from tapewire.demo.matching import Engine
 from tapewire.demo.messages import SessionClosed, number_of
-from tapewire.demo.places import INSTRUMENT, SYMBOL
+from tapewire.demo.paths import INSTRUMENT, SYMBOL
 from tapewire.protocol import Message
 from tapewire.protocol.market import BOOK_EVENT, TradeTick, l2_diff, l2_snapshot
 from tapewire.protocol.orders import Fill, Liquidity, OrderAck
@@ -31,10 +31,11 @@ class Output(NamedTuple):
 
 
 class Outputs:
-    """Makes the records of one input after another.
+    """Makes the records of successive inputs.
 
-    Each diff names the one before it (`update_id_prev`), and is named by its own number: whoever
-    misses one sees a gap. `last_update` is the number of the last one, and part of a checkpoint.
+    Each diff has its own number and names that of the diff before it (`update_id_prev`), so that a
+    reader that misses one detects a gap. `last_update` is the number of the last diff, and part of
+    a checkpoint.
     """
 
     def __init__(self, last_update: int = 0) -> None:
@@ -43,7 +44,7 @@ class Outputs:
     def of_input(
         self, wal_seq: int, time_ns: int, what: Input, events: list[Event]
     ) -> tuple[list[Output], list[Output]]:
-        """Records for the fills and for the market data, of an input that was logged then."""
+        """The records for the fills and for the market data of an input logged at `time_ns`."""
         fills: list[Output] = []
         raw: list[Output] = []
         changed: dict[Side, dict[int, int]] = {Side.BUY: {}, Side.SELL: {}}
@@ -68,10 +69,10 @@ class Outputs:
     def of_checkpoint(
         self, wal_seq: int, time_ns: int, engine: Engine
     ) -> tuple[list[Output], list[Output]]:
-        """The same for a checkpoint; the first record of the WAL is one, and opens the market.
+        """The records for a checkpoint; the first record of the WAL is one, and opens the market.
 
-        The market data say once what is in the book, and then what changes: snapshots for those
-        who come later are not the exchange's business.
+        The market data contain one snapshot of the book, and then its changes: the exchange writes
+        no snapshots for readers that join later.
         """
         number = number_of(wal_seq, 0)
         opening = []
@@ -95,7 +96,7 @@ class Outputs:
 
 
 def snapshot_of(engine: Engine, time_ns: int = 0) -> bytes:
-    """The engine's whole book as an L2 snapshot event."""
+    """The engine's complete book as an L2 snapshot event."""
     levels = engine.levels()
     return l2_snapshot(
         INSTRUMENT,

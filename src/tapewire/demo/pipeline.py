@@ -1,8 +1,8 @@
-"""From the archive to tables: what was kept is compared, refined by Spark, and compared again.
+"""From the archive to tables, with comparisons.
 
-The tap has archived the market data while the session went on. Here the archive is held against
-the live queue, record for record; then Spark refines it into clean logs and computes features from
-those; and these must be, to the bit, what a replay of the live queue gives.
+The tap has archived the market data during the session. Here the archive is compared with the live
+queue, record by record. Then Spark refines it into clean logs and computes features from these,
+which must equal those of a replay of the live queue, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ import numpy as np
 from tapewire import archive, replay
 from tapewire.archive import ArchivedLog
 from tapewire.demo.audit import Audit, Disagreement
-from tapewire.demo.computing import FEATURES, MASTER, SAMPLE
-from tapewire.demo.places import SYMBOL, VENUE, Places
+from tapewire.demo.paths import SYMBOL, VENUE, DemoPaths
 from tapewire.demo.process import Settings
-from tapewire.demo.stage import DemoFailed, Stage, Told
-from tapewire.demo.tape import records
+from tapewire.demo.process_group import DemoFailed, ProcessEvent, ProcessGroup
+from tapewire.demo.queue_records import records
+from tapewire.demo.spark_jobs import FEATURES, MASTER, SAMPLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Archived", "Computed", "archived", "compute", "finish", "why_no_spark"]
 
-_PATIENCE = 300.0  # seconds for what takes some twenty
+_TIMEOUT_SECONDS = 300.0  # it takes about twenty
 _JAVA = "Spark needs Java: install a JDK, 17 or later, or set JAVA_HOME"
 
 
 @dataclass(frozen=True)
 class Archived:
-    """What the tap has kept.
+    """What the tap has archived.
 
     Attributes:
-        logs: The archive's logs.
-        records: How many records they hold: those of the live queue, each once.
+        logs: The logs of the archive.
+        records: Number of records in them: those of the live queue, each once.
         checks: What was compared.
     """
 
@@ -62,15 +62,15 @@ class Archived:
 
 @dataclass
 class Computed:
-    """What Spark has made of the archive.
+    """What Spark has computed from the archive.
 
     Attributes:
         start_seconds: How long Spark took to start.
-        jobs: What each job told: its name, rows, seconds, findings.
-        rows: Rows of features.
-        times: Their times, in seconds from the first.
+        jobs: What each job reported: name, rows, seconds, findings.
+        rows: Number of rows of features.
+        times: Times of the rows, in seconds from the first.
         columns: The features, by name; NaN where there is no value.
-        pages: Title → file name of the reports, beside the demo's page.
+        pages: Title → file name of the reports, next to the demo's page.
         checks: What was compared.
     """
 
@@ -92,33 +92,33 @@ class Computed:
         }
 
 
-def archived(places: Places) -> Archived:
-    """Hold the archive against the live queue.
+def archived(paths: DemoPaths) -> Archived:
+    """Compare the archive with the live queue.
 
     Raises:
-        Disagreement: A record is missing, there twice, or another.
+        Disagreement: A record is missing, duplicated or different.
     """
-    verdict = archive.verify(places.archive)
+    verdict = archive.verify(paths.archive)
     if not verdict.intact:
-        raise Disagreement("the archive is damaged", path=os.fspath(places.archive))
-    logs = archive.ls(places.archive)
-    audit = Audit(places)
+        raise Disagreement("the archive is damaged", path=os.fspath(paths.archive))
+    logs = archive.ls(paths.archive)
+    audit = Audit(paths)
     audit.equal(
-        "the archive holds every record of the market data, once, as it was",
-        (key for log in logs for key in _keys(places.archive / log.log)),
-        _keys(places.raw),
+        "the archive has every record of the market data, once, unchanged",
+        (key for log in logs for key in _keys(paths.archive / log.log)),
+        _keys(paths.raw),
     )
     return Archived(logs, verdict.records, audit.checks)
 
 
 def _keys(log: Path) -> Iterator[tuple[int, int, int, int, bytes]]:
     for record in records(log):
-        flags = record.flags & 0xFF00  # the others are the writer's own
+        flags = record.flags & 0xFF00  # the lower bits belong to the writer
         yield record.seq, record.timestamp_ns, record.type_id, flags, bytes(record.payload)
 
 
 def why_no_spark() -> str | None:
-    """What is missing for Spark, in words; None when all is there."""
+    """What Spark lacks to run, in words; None if it can run."""
     try:
         import tapewire.spark  # noqa: F401
     except ImportError as error:
@@ -128,82 +128,82 @@ def why_no_spark() -> str | None:
     return None
 
 
-def compute(places: Places, out: Path, say: Callable[[str], None]) -> Computed:
-    """Have Spark refine the archive and compute features; compare those, keep the reports in `out`.
+def compute(paths: DemoPaths, out: Path, say: Callable[[str], None]) -> Computed:
+    """Run Spark to refine the archive and compute features; compare them, copy reports to `out`.
 
     Raises:
         DemoFailed: A job failed, or took too long.
         Disagreement: The features are not those of a replay of the live queue.
     """
     done = Computed()
-    heard = 0
-    deadline = time.monotonic() + _PATIENCE
-    say(f"Spark starts, {MASTER}")
-    with Stage(places.root / "logs" / "spark") as stage:
-        settings = Settings("spark", os.fspath(places.root), os.getpid())
-        stage.start("spark", "tapewire.demo.computing", settings.to_json())
-        while stage.runs("spark"):
-            stage.listen(until=time.monotonic() + 0.05)
-            for told in stage.told[heard:]:
-                _take(told, done, say)
-            heard = len(stage.told)
+    seen = 0
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    say(f"starting Spark, {MASTER}")
+    with ProcessGroup(paths.root / "logs" / "spark") as processes:
+        settings = Settings("spark", os.fspath(paths.root), os.getpid())
+        processes.start("spark", "tapewire.demo.spark_jobs", settings.to_json())
+        while processes.runs("spark"):
+            processes.listen(until=time.monotonic() + 0.05)
+            for event in processes.events[seen:]:
+                _take(event, done, say)
+            seen = len(processes.events)
             if time.monotonic() > deadline:
-                raise DemoFailed(f"Spark took longer than {_PATIENCE:g} s")
-    finish(places, out, done)
+                raise DemoFailed(f"Spark took longer than {_TIMEOUT_SECONDS:g} s")
+    finish(paths, out, done)
     return done
 
 
-def _take(told: Told, done: Computed, say: Callable[[str], None]) -> None:
-    if told.event == "started":
-        done.start_seconds = told.facts["seconds"]
+def _take(event: ProcessEvent, done: Computed, say: Callable[[str], None]) -> None:
+    if event.event == "started":
+        done.start_seconds = event.facts["seconds"]
         say(f"Spark took {done.start_seconds:.1f} s to start")
         return
-    job = told.facts
+    job = event.facts
     done.jobs.append(job)
     rate = f", {job['rows'] / job['seconds']:,.0f} rows/s" if job["seconds"] else ""
     say(f"Spark's {job['job']}: {job['rows']:,} rows in {job['seconds']:.1f} s{rate}")
 
 
-def finish(places: Places, out: Path, done: Computed) -> None:
-    """Compare what the jobs have left, and put their reports into `out`.
+def finish(paths: DemoPaths, out: Path, done: Computed) -> None:
+    """Compare the results of the jobs, and copy their reports to `out`.
 
     Raises:
         Disagreement: The features are not those of a replay of the live queue.
     """
-    _compare(places, _table(places.features), done)
+    _compare(paths, _table(paths.features), done)
     out.mkdir(parents=True, exist_ok=True)
-    for title, folder in (("features", places.features), ("quality", places.quality)):
+    for title, directory in (("features", paths.features), ("quality", paths.quality)):
         name = import_module(f"tapewire.spark.jobs.{title}").REPORT
         done.pages[title] = f"{title}.html"
-        shutil.copyfile(folder / name, out / done.pages[title])
+        shutil.copyfile(directory / name, out / done.pages[title])
 
 
-def _table(folder: Path) -> pa.Table:
-    """A table in Parquet by venue, date and symbol, in the order of its times."""
+def _table(directory: Path) -> pa.Table:
+    """A table stored as Parquet by venue, date and symbol, sorted by time."""
     import pyarrow.dataset as ds
 
-    files = [os.fspath(file) for file in sorted(folder.rglob("*.parquet"))]
-    found = ds.dataset(files, partitioning="hive", partition_base_dir=os.fspath(folder))
+    files = [os.fspath(file) for file in sorted(directory.rglob("*.parquet"))]
+    found = ds.dataset(files, partitioning="hive", partition_base_dir=os.fspath(directory))
     return found.to_table().sort_by("timestamp_ns")
 
 
-def _compare(places: Places, found: pa.Table, done: Computed) -> None:
-    """The features of Spark's workers, from clean logs, against one pass over the live queue."""
-    expected = replay.features(places.raw, list(FEATURES), sample=SAMPLE)
-    audit = Audit(places)
+def _compare(paths: DemoPaths, found: pa.Table, done: Computed) -> None:
+    """Compare the features of Spark's workers with those of one pass over the live queue."""
+    expected = replay.features(paths.raw, list(FEATURES), sample=SAMPLE)
+    audit = Audit(paths)
     audit.equal(
-        f"Spark's features, every {SAMPLE}, stand at the times of a replay of the live queue",
+        f"Spark's features, every {SAMPLE}, have the times of a replay of the live queue",
         found["timestamp_ns"].to_pylist(),
         expected["timestamp_ns"].to_pylist(),
     )
     for name in FEATURES:
         audit.equal(
-            f"Spark's {name} is that of the replay, bit for bit",
+            f"Spark's {name} equals that of the replay, bit for bit",
             _bits(found, name),
             _bits(expected, name),
         )
     if set(found["venue"].to_pylist()) != {VENUE} or set(found["symbol"].to_pylist()) != {SYMBOL}:
-        raise Disagreement(f"Spark found other markets than {VENUE}:{SYMBOL}")
+        raise Disagreement(f"Spark found markets other than {VENUE}:{SYMBOL}")
     done.checks += audit.checks
     done.rows = found.num_rows
     nanoseconds = found["timestamp_ns"].to_numpy()
@@ -215,7 +215,7 @@ def _compare(places: Places, found: pa.Table, done: Computed) -> None:
 
 
 def _bits(table: pa.Table, name: str) -> list[int | None]:
-    """A column of doubles as integers: equal when they are the same bits."""
+    """A column of doubles as integers, to compare them bit by bit."""
     values = table[name].to_pylist()
     bits = np.array([0.0 if value is None else value for value in values]).view(np.int64).tolist()
     return [None if value is None else bit for value, bit in zip(values, bits, strict=True)]

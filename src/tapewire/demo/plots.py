@@ -1,4 +1,4 @@
-"""The pictures of the demo's page."""
+"""The plots of the demo's page, as SVG."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tapewire.demo.measure import Hop, Measures
+from tapewire.demo.paths import SYMBOL
 from tapewire.demo.pipeline import Computed
-from tapewire.demo.places import SYMBOL
 from tapewire.page import Panel, Scale, figure, nines
 from tapewire.text import duration
 
@@ -18,7 +18,7 @@ __all__ = ["features", "latencies", "market", "throughput", "topology"]
 
 _WIDTH = 1040
 _LEFT, _RIGHT = 74, 1024
-_MOST_POINTS = 1_200  # of a line: more than the pixels that it crosses
+_MAX_POINTS = 1_200  # of a line: more than it has pixels
 
 
 def _time_axis(measures: Measures) -> tuple[Scale, list[tuple[float, str]]]:
@@ -33,12 +33,12 @@ def _kills(panel: Panel, recoveries: Sequence[dict[str, Any]], *, named: bool) -
         panel.band(at, min(back, panel.x.high), "outage")
         if named:
             where = float(panel.x(at)) + 4
-            below = panel.y.end + 12 + 13 * (number % 2)  # neighbours may be close
+            below = panel.y.end + 12 + 13 * (number % 2)  # adjacent names may be close
             panel.text(where, below, f"kill -9 {recovery['victim']}", "killed")
 
 
 def _thin(times: Any, values: Any) -> tuple[Any, Any]:
-    step = max(1, len(times) // _MOST_POINTS)
+    step = max(1, len(times) // _MAX_POINTS)
     return times[::step], values[::step]
 
 
@@ -49,8 +49,8 @@ def market(measures: Measures, recoveries: Sequence[dict[str, Any]]) -> str:
     inside = measures.trade_times >= 0
     times, values = measures.trade_times[inside], measures.trade_prices[inside]
     low, high = (values.min(), values.max()) if len(values) else (0, 1)
-    room = max(1, (high - low) * 0.08)
-    price = Panel(x, Scale(low - room, high + room, 270, 30), "price, in ticks")
+    margin = max(1, (high - low) * 0.08)
+    price = Panel(x, Scale(low - margin, high + margin, 270, 30), "price, in ticks")
     _kills(price, recoveries, named=True)
     price.line(*_thin(times, values), "c0")
     for number, track in enumerate(measures.strategies.values(), 1):
@@ -61,51 +61,51 @@ def market(measures: Measures, recoveries: Sequence[dict[str, Any]]) -> str:
     reach = max(
         [1.0, *(float(np.abs(t.positions).max(initial=1)) for t in measures.strategies.values())]
     )
-    held = Panel(x, Scale(-reach * 1.1, reach * 1.1, 390, 310), "position, in lots")
-    _kills(held, recoveries, named=False)
+    position = Panel(x, Scale(-reach * 1.1, reach * 1.1, 390, 310), "position, in lots")
+    _kills(position, recoveries, named=False)
     for number, track in enumerate(measures.strategies.values(), 1):
-        held.line(*_thin(track.position_times, track.positions), f"c{number}")
-    axes = held.axes(lambda v: f"{v:+,.0f}" if v else "0", ticks, [-reach, 0, reach])
-    parts += [axes, *held.parts]
+        position.line(*_thin(track.position_times, track.positions), f"c{number}")
+    axes = position.axes(lambda v: f"{v:+,.0f}" if v else "0", ticks, [-reach, 0, reach])
+    parts += [axes, *position.parts]
     return figure(_WIDTH, 416, "Price, fills and positions over time", *parts)
 
 
 def throughput(measures: Measures, recoveries: Sequence[dict[str, Any]]) -> str:
-    """Records a second of three queues, one strip each, with the kills marked."""
+    """Records per second of three queues, one strip each, with the kills marked."""
     x, ticks = _time_axis(measures)
     by_name = {rate.name: rate for rate in measures.rates}
     strips = [("market data", "c0"), ("router", "c1"), ("fills", "c2")]
     titles = {
-        "market data": "market data, records a second",
-        "router": "orders through the router, a second",
-        "fills": "acknowledgements and fills, a second",
+        "market data": "market data, records per second",
+        "router": "orders through the router, per second",
+        "fills": "acknowledgements and fills, per second",
     }
     parts = []
     for number, (name, css) in enumerate(strips):
         top = 34 + number * 112
         times, rate = measures.per_second(by_name[name])
-        headroom = 1.7 if number == 0 else 1.1  # above the first, the kills have their names
-        most = max(1.0, float(rate.max()))
-        panel = Panel(x, Scale(0, most * headroom, top + 70, top), titles[name])
+        headroom = 1.7 if number == 0 else 1.1  # the first has space for the names of the kills
+        highest = max(1.0, float(rate.max()))
+        panel = Panel(x, Scale(0, highest * headroom, top + 70, top), titles[name])
         _kills(panel, recoveries, named=number == 0)
         panel.area(times, rate, css)
         last = number == len(strips) - 1
         y_ticks = panel.y.ticks(3)
         parts += [panel.axes(lambda v: f"{v:,.0f}", ticks if last else (), y_ticks), *panel.parts]
-    return figure(_WIDTH, 362, "Records a second over time, with the kills marked", *parts)
+    return figure(_WIDTH, 362, "Records per second over time, with the kills marked", *parts)
 
 
 def latencies(hops: Sequence[Hop]) -> str:
-    """Each hop by percentile, both axes logarithmic where the interesting part is."""
-    most = max(len(hop.ns) for hop in hops)
-    x = Scale(0, max(1.0, float(np.log10(max(most, 10)))), _LEFT, _RIGHT)
+    """Each hop by percentile, with logarithmic axes that enlarge the tail."""
+    samples = max(len(hop.ns) for hop in hops)
+    x = Scale(0, max(1.0, float(np.log10(max(samples, 10)))), _LEFT, _RIGHT)
     lows = [np.percentile(hop.ns, 1) for hop in hops if len(hop.ns)]
     highs = [hop.max_ns for hop in hops if len(hop.ns)]
     y = Scale(max(100.0, min(lows) * 0.7), max(highs) * 1.4, 300, 20, log=True)
     panel = Panel(x, y)
     for number, hop in enumerate(hops):
         if len(hop.ns):
-            # As far as there is a sample beyond it: the last point is the longest of all.
+            # Up to the percentile that has a sample beyond it; the last point is the maximum.
             place = np.linspace(0, np.log10(len(hop.ns)), 160)
             values = np.percentile(hop.ns, 100 * (1 - 10.0**-place), method="higher")
             panel.line(place, values, f"c{number}" + (" whole" if number == len(hops) - 1 else ""))
@@ -138,7 +138,7 @@ def features(computed: Computed) -> str:
 
 
 class _Drawing:
-    """Boxes and arrows."""
+    """A drawing of boxes and arrows."""
 
     def __init__(self) -> None:
         self.parts = [
@@ -163,7 +163,7 @@ class _Drawing:
 
 
 def topology(result: dict[str, Any]) -> str:
-    """Who writes which queue, who reads it, and how much went through."""
+    """The processes, the queues between them, and how many records each queue has."""
     records = {queue["name"]: f"{queue['records']:,}" for queue in result["queues"]}
     killed = {recovery["victim"] for recovery in result["recoveries"]}
     upper, lower = result["strategies"]
@@ -175,13 +175,13 @@ def topology(result: dict[str, Any]) -> str:
 
     wal = f"WAL · {records['exchange WAL']}"
     box(16, 14, 200, 236, "exchange", "matches by price and time", wal)
-    box(440, 146, 170, 84, "router", "discovers, merges, returns")
+    box(440, 146, 170, 84, "router", "forwards orders and fills")
     box(440, 54, 170, 50, "snapshotter", "saves the book")
     box(800, 54, 170, 50, "late joiner", "from the latest snapshot")
-    box(440, 262, 170, 50, "archiver", "keeps the market data")
+    box(440, 262, 170, 50, "archiver", "archives the market data")
     box(800, 124, 170, 54, upper, "strategy")
     box(800, 198, 170, 54, lower, "strategy")
-    # The market data comes from above and behind, so that it crosses no order.
+    # The market data are drawn around the top and right, so that they cross no order.
     drawing.text(370, 24, f"market data · {records['market data']}", "flow")
     drawing.arrow("M216,32H1006V79H976")
     for y in (151, 225):
@@ -193,8 +193,7 @@ def topology(result: dict[str, Any]) -> str:
     drawing.arrow("M610,180L794,158")
     drawing.arrow("M800,218L616,196")
     drawing.arrow("M610,210L794,234")
-    ways = ((upper, 132), (lower, 256))
-    for name, y in ways:
+    for name, y in ((upper, 132), (lower, 256)):
         sent, answered = records[f"{name} out"], records[f"{name} in"]
         drawing.text(705, y, f"out {sent} · in {answered}", "flow")
     drawing.arrow("M440,172H222")
@@ -203,7 +202,7 @@ def topology(result: dict[str, Any]) -> str:
     drawing.text(330, 222, f"fills · {records['fills']}", "flow")
     drawing.arrow("M116,250V287H434")
     drawing.text(330, 279, "market data", "flow")
-    box(800, 262, 170, 50, "archive", "a log a day; Spark reads it")
+    box(800, 262, 170, 50, "archive", "one log per day, for Spark")
     drawing.arrow("M610,287H794")
-    drawing.text(705, 279, f"{result['archive']['records']:,} kept", "flow")
+    drawing.text(705, 279, f"archived · {result['archive']['records']:,}", "flow")
     return figure(_WIDTH, 326, "Processes and the queues between them", *drawing.parts)

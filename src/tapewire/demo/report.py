@@ -1,4 +1,4 @@
-"""The demo's page: one file, nothing fetched, light and dark."""
+"""The demo's HTML page: one file that fetches nothing, with a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from pathlib import Path
 from typing import Any
 
 from tapewire.demo import plots
-from tapewire.demo.computing import SAMPLE
 from tapewire.demo.measure import Measures
+from tapewire.demo.paths import SYMBOL
 from tapewire.demo.pipeline import Computed
-from tapewire.demo.places import SYMBOL
+from tapewire.demo.spark_jobs import SAMPLE
 from tapewire.demo.summary import headlines, joiner_found, seconds_read
 from tapewire.page import cards, document, items, section, table, write_file
-from tapewire.text import duration
+from tapewire.text import counted, duration
 
 __all__ = ["page", "write_page"]
 
 
 def write_page(
-    folder: Path, result: dict[str, Any], measures: Measures, computed: Computed | None = None
+    directory: Path, result: dict[str, Any], measures: Measures, computed: Computed | None = None
 ) -> Path:
-    """Write `index.html` into a folder, which is made; its path."""
-    return write_file(folder / "index.html", page(result, measures, computed))
+    """Write `index.html` into a directory, which is created, and return its path."""
+    return write_file(directory / "index.html", page(result, measures, computed))
 
 
 def page(result: dict[str, Any], measures: Measures, computed: Computed | None = None) -> str:
-    """The whole page."""
+    """The HTML of the page."""
     recoveries = result["recoveries"]
     names = list(result["strategies"])
     hop_keys = [(hop.name, f"c{i}") for i, hop in enumerate(measures.hops)]
     market_keys = [("trades", "c0"), *((f"fills of {n}", f"c{i}") for i, n in enumerate(names, 1))]
-    market = "What the exchange traded, and what the strategies had of it. ▲ bought, ▼ sold."
+    market = "All trades, and the strategies' own fills: ▲ bought, ▼ sold. Below: their positions."
     body = "".join(
         [
-            "<header><h1>A trading system on one tape</h1>",
+            "<header><h1>A trading system on Tapewire</h1>",
             f'<p class="lead">{html.escape("; ".join(headlines(result)[:2]))}</p></header>',
             _cards(result),
             section("Processes and queues", plots.topology(result), _TOPOLOGY),
@@ -42,15 +42,15 @@ def page(result: dict[str, Any], measures: Measures, computed: Computed | None =
             section("Throughput", plots.throughput(measures, recoveries), _THROUGHPUT),
             section("Latency by percentile", plots.latencies(measures.hops), _LATENCY, hop_keys),
             _hops(result),
-            "<h2>What was recovered</h2>",
+            "<h2>Recoveries</h2>",
             _recoveries(result),
             "<h2>Strategies and queues</h2>",
             f'<div class="pair">{_strategies(result)}{_queues(result)}</div>',
-            "<h2>What was archived</h2>",
+            "<h2>The archive</h2>",
             _archive(result["archive"]),
             "" if computed is None else _spark(result["spark"], computed),
-            f"<h2>What was compared</h2>{items(result['checks'])}",
-            f"<footer>{result['seconds']:.1f} s, seed {result['seed']}. ",
+            f"<h2>Comparisons, all equal</h2>{items(result['checks'])}",
+            f"<footer>Session of {result['seconds']:.1f} s, seed {result['seed']}. ",
             "Written by <code>tapewire demo</code>.</footer>",
         ]
     )
@@ -58,28 +58,28 @@ def page(result: dict[str, Any], measures: Measures, computed: Computed | None =
 
 
 _TOPOLOGY = (
-    "Every queue has one writer; the numbers count its records. "
+    "Every queue has one writer; the numbers are its records. "
     "Red: killed with kill -9 and started again."
 )
 _THROUGHPUT = "Red bands: from a kill to the end of the recovery."
 _LATENCY = (
-    "From append to append, as the records' own times tell: waking the reader, reading, deciding, "
-    "writing. A tick bears the time at which the WAL took its input. What a kill held up is left "
-    "out here, and is in the table as interrupted."
+    "From append to append, by the times of the records: waking the reader, reading, deciding, "
+    "writing. The time of a tick is that at which its input was appended to the WAL. Samples that "
+    "a kill delayed are left out; the table counts them as interrupted."
 )
 
 
 def _cards(result: dict[str, Any]) -> str:
-    whole = result["hops"][-1]
+    total = result["hops"][-1]
     killed = result["recoveries"]
     recovered = [recovery["recovery_s"] or 0.0 for recovery in killed]
     pairs = [
         (f"{result['fills']:,}", "fills"),
         ("0", "lost"),
-        ("0", "twice"),
+        ("0", "duplicated"),
         (f"{len(killed)}", "processes killed"),
-        (duration(max(recovered) * 1e9), "to read the tapes, the slowest"),
-        (duration(whole["p50_ns"] or float("nan")), "median tick to fill"),
+        (duration(max(recovered) * 1e9), "to read its logs, the slowest"),
+        (duration(total["p50_ns"] or float("nan")), "median tick to fill"),
     ]
     return cards(pairs)
 
@@ -113,7 +113,7 @@ def _recoveries(result: dict[str, Any]) -> str:
     joiner = result["joiner"]
     took = duration(joiner["seconds"] * 1e9)
     rows.append(["late joiner", "–", "–", "–", took, joiner_found(joiner)])
-    heads = ["process", "killed at", "down", "back after start", "reading its tapes", "found there"]
+    heads = ["process", "killed at", "down", "recovered in", "reading its logs", "found"]
     return f'<div class="found">{table(heads, rows)}</div>'
 
 
@@ -135,15 +135,15 @@ def _queues(result: dict[str, Any]) -> str:
         [q["name"], f"{q['records']:,}", f"{q['per_second']:,.0f}", f"{q['bytes'] / 1e3:,.0f} kB"]
         for q in result["queues"]
     ]
-    return table(["queue", "records", "a second", "payload"], rows)
+    return table(["queue", "records", "per second", "payload"], rows)
 
 
 def _archive(kept: dict[str, Any]) -> str:
     days, logs = len(kept["days"]), len(kept["logs"])
     text = (
-        f"A tap followed the market data and kept it: {kept['records']:,} records, "
-        f"{kept['bytes'] / 1e6:,.1f} MB on disk, {logs} {'log' if logs == 1 else 'logs'} of "
-        f"{days} {'day' if days == 1 else 'days'}. Each record has the number and the time it had."
+        f"A tap followed the market data and archived it: {kept['records']:,} records, "
+        f"{kept['bytes'] / 1e6:,.1f} MB on disk, {counted(logs, 'log')} of {counted(days, 'day')}. "
+        "Each record has its original sequence number and time."
     )
     rows = [
         [
@@ -158,7 +158,7 @@ def _archive(kept: dict[str, Any]) -> str:
     return f"<p>{html.escape(text)}</p>{table(['log', 'day', 'records', 'on disk', 'gaps'], rows)}"
 
 
-def _spark(told: dict[str, Any], computed: Computed) -> str:
+def _spark(facts: dict[str, Any], computed: Computed) -> str:
     rows = [
         [
             job["job"],
@@ -167,27 +167,27 @@ def _spark(told: dict[str, Any], computed: Computed) -> str:
             f"{job['rows'] / job['seconds']:,.0f}" if job["seconds"] else "–",
             f"{len(job['findings']):,}",
         ]
-        for job in told["jobs"]
+        for job in facts["jobs"]
     ]
     links = ", ".join(
         f'<a href="{html.escape(name)}">{html.escape(title)}</a>'
-        for title, name in told["pages"].items()
+        for title, name in facts["pages"].items()
     )
-    start = f"Spark took {told['start_seconds']:.1f} s to start. The jobs' own reports: "
+    start = f"Spark took {facts['start_seconds']:.1f} s to start. Reports of the jobs: "
     return "".join(
         [
             section(
-                "What Spark computed",
+                "Features by Spark",
                 plots.features(computed),
-                f"{SYMBOL}, a row every {SAMPLE}: {computed.rows:,} rows. {_FEATURES}",
+                f"{SYMBOL}, one row every {SAMPLE}: {computed.rows:,} rows. {_FEATURES}",
             ),
-            table(["job", "rows", "time", "rows a second", "findings"], rows),
+            table(["job", "rows", "time", "rows per second", "findings"], rows),
             f"<p>{html.escape(start)}{links}.</p>",
         ]
     )
 
 
 _FEATURES = (
-    "The archive was refined into clean logs, and the features were computed from those by Spark's "
-    "workers; each is, to the bit, that of one replay of the live queue."
+    "Spark refined the archive into clean logs and computed the features from these; each equals "
+    "that of one replay of the live queue, bit for bit."
 )

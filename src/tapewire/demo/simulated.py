@@ -1,7 +1,7 @@
-"""A capture of a market that never was: the demo's crowd, as Binance's spot streams would tell it.
+"""A simulated capture: the demo's participants in the format of Binance's spot streams.
 
-For those who want to try an importer, a book or a feature and have no capture at hand. The same
-seed gives the same bytes.
+It is for users who want to try an importer, a book or a feature and have no capture. The same seed
+gives the same bytes.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tapewire.demo.crowd import Crowd
 from tapewire.demo.events import Level, Side, TradeEvent
 from tapewire.demo.matching import Engine
-from tapewire.demo.places import INSTRUMENT
+from tapewire.demo.participants import Participants
+from tapewire.demo.paths import INSTRUMENT
 
 __all__ = ["SYMBOL", "lines", "write_capture"]
 
 SYMBOL = "TAPEUSDT"
 _STREAM = SYMBOL.lower()
 _BEGAN_NS = 1_709_294_400_000_000_000  # 2024-03-01T12:00Z
-_WARM_UP = 2_000  # inputs before the capture: it begins with a book, as a real one does
-_FLUSH_NS = 100_000_000  # between two updates of the depth
-_SNAPSHOT_AFTER = 3  # updates: a snapshot is asked for when the stream runs
+_WARM_UP = 2_000  # inputs before the capture, so that it starts with a book, as a real one does
+_FLUSH_NS = 100_000_000  # between two depth updates
+_SNAPSHOT_AFTER = 3  # updates: as if the snapshot was requested when the stream was running
 
 
 def write_capture(
     path: str | os.PathLike[str], *, seconds: float = 60.0, seed: int = 7, rate: float = 200.0
 ) -> Path:
-    """Write a capture, gzipped where the name ends with `.gz`; its path.
+    """Write a capture, gzipped if the name ends with `.gz`, and return its path.
 
     Args:
-        path: Where.
-        seconds: How long the market is watched.
-        seed: Of the crowd.
-        rate: Of its orders and cancels, a second.
+        path: The file to write.
+        seconds: Duration of the capture, seconds of market time.
+        seed: Random seed.
+        rate: Orders and cancels per second.
 
     Example:
         >>> path = write_capture(tmp / "capture.gz", seconds=1)
@@ -53,7 +53,7 @@ def write_capture(
 
 
 def lines(seconds: float, seed: int, rate: float) -> Iterator[str]:
-    """The lines of a capture: the time it came, then what came."""
+    """The lines of a capture: receive time, then the message."""
     market = _Market(seed)
     choose = random.Random(seed)
     end_ns = int(seconds * 1e9)
@@ -75,29 +75,29 @@ def _line(at_ns: int, message: dict[str, Any]) -> str:
 
 
 class _Market:
-    """The crowd's market, and what of it was not yet told."""
+    """The participants' market, and its changes since the last depth update."""
 
     def __init__(self, seed: int) -> None:
         self._engine = Engine()
-        self._crowd = Crowd(seed)
+        self._participants = Participants(seed)
         self._inputs = 0
-        self._update = 1_000_000  # the venue's number of the last change of a level
-        self._told_update = self._update
+        self._update = 1_000_000  # the venue's update id of the last change of a level
+        self._published_update = self._update
         self._changed: dict[tuple[Side, int], int] = {}
         self._best: list[list[str]] = []
         for _ in range(_WARM_UP):
             self.step(0)
-        self._told_update = self._update
+        self._published_update = self._update
         self._changed.clear()
 
     def step(self, at_ns: int) -> list[dict[str, Any]]:
-        """One input of the crowd: its trades, and the best prices when they have changed."""
-        what = self._crowd.next(self._engine, self._inputs)
+        """Apply one input; return its trades, and the best prices if they have changed."""
+        what = self._participants.next(self._engine, self._inputs)
         self._inputs += 1
-        told = []
+        messages = []
         for event in self._engine.apply(what):
             if isinstance(event, TradeEvent):
-                told.append(_message("trade", _trade(event, at_ns)))
+                messages.append(_message("trade", _trade(event, at_ns)))
             elif isinstance(event, Level):
                 self._update += 1
                 self._changed[event.side, event.price] = event.qty
@@ -106,20 +106,20 @@ class _Market:
             self._best = best
             (bid, bid_qty), (ask, ask_qty) = best
             ticker = {"u": self._update, "s": SYMBOL, "b": bid, "B": bid_qty, "a": ask}
-            told.append(_message("bookTicker", ticker | {"A": ask_qty}))
-        return told
+            messages.append(_message("bookTicker", ticker | {"A": ask_qty}))
+        return messages
 
     def depth(self, at_ns: int, *, with_snapshot: bool) -> Iterator[dict[str, Any]]:
-        """What has changed since the last time; first, when asked for, the whole book."""
+        """The changes since the last depth update; before them, on request, the complete book."""
         if with_snapshot:
             bids, asks = (self._levels(side) for side in Side)
             yield {"lastUpdateId": self._update, "bids": bids, "asks": asks}
         if self._changed:
             levels = {"b": self._changes(Side.BUY), "a": self._changes(Side.SELL)}
-            update = {"U": self._told_update + 1, "u": self._update}
+            update = {"U": self._published_update + 1, "u": self._update}
             head = {"e": "depthUpdate", "E": _milliseconds(at_ns), "s": SYMBOL}
             yield _message("depth@100ms", head | update | levels)
-            self._told_update = self._update
+            self._published_update = self._update
             self._changed.clear()
 
     def _changes(self, side: Side) -> list[list[str]]:

@@ -1,6 +1,6 @@
-"""The snapshotter: `tapewire snapshotter` on the market data, as one would run it anywhere.
+"""The snapshotter: `tapewire snapshotter` on the market data, as in any other system.
 
-It knows nothing of the demo. This module only ties it to the driver's life, and becomes it.
+This module only arranges that it ends with the driver, and then executes the command.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from tapewire.demo.process import Process, main
 
 __all__ = ["run"]
 
-_EVERY = ("--seconds", "0.5", "--records", "5000", "--keep", "0")
+_POLICY = ("--seconds", "0.5", "--records", "5000", "--keep", "0")
 
 
 def run(process: Process) -> None:
-    """Become the command; to be killed with the driver survives that."""
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what it says is for its log
-    command = [sys.executable, "-m", "tapewire.cli", "snapshotter", str(process.places.raw)]
-    os.execv(sys.executable, [*command, *_EVERY])
+    """Execute the command; the arrangement to be killed with the driver survives `exec`."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # its output goes to its log
+    command = [sys.executable, "-m", "tapewire.cli", "snapshotter", str(process.paths.raw)]
+    os.execv(sys.executable, [*command, *_POLICY])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The strategies: a market maker and a momentum taker, each a process of its own.
 
-Both find the market data by discovery, join it at the latest snapshot (`books`), and keep their
-account in their own queues (`account`). A feed that went away is waited for; nothing is sent
+Both find the market data by discovery, join them at the latest snapshot (`books`), and keep their
+account in their own queues (`account`). If the feed disappears, they wait for it and send nothing
 meanwhile.
 """
 
@@ -29,14 +29,14 @@ from tapewire.queue import open_subscriber
 
 __all__ = ["STRATEGIES", "MarketMaker", "Momentum", "Strategy"]
 
-_LOOK_EVERY = 0.05  # seconds between looks at the discovery
-_STALE_NS = 50_000_000  # a change this old is history: it moves the book, nobody acts on it
+_POLL_SECONDS = 0.05  # between polls of the discovery
+_STALE_NS = 50_000_000  # an older change is applied to the book, but triggers no order
 
 
 class Strategy(ABC):
-    """What a strategy decides with: a book and its account."""
+    """A strategy: a book, an account, and a rule that decides on orders."""
 
-    pause_ns: int  # between two decisions that sent something
+    pause_ns: int  # after a decision that sent an order
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -44,7 +44,7 @@ class Strategy(ABC):
         self._quiet_until_ns = 0
 
     def tick(self, record: Record) -> None:
-        """Take a record of the market data; act on it unless it is old or an answer is due."""
+        """Apply a record of the market data; act on it unless it is old or an answer is pending."""
         if record.type_id != BOOK_EVENT:
             return
         self.book.apply(record)
@@ -59,11 +59,11 @@ class Strategy(ABC):
 
     @abstractmethod
     def decide(self, tick: Record, bid: int, ask: int) -> bool:
-        """Whether something was sent."""
+        """Send orders or cancels, and return whether any were sent."""
 
 
 class MarketMaker(Strategy):
-    """Quotes both sides of the middle, leaning against its position; cancels to move a quote."""
+    """Quotes both sides of the middle, shifted against its position; cancels to move a quote."""
 
     pause_ns = 4_000_000
     size = 6
@@ -89,7 +89,7 @@ class MarketMaker(Strategy):
 
 
 class Momentum(Strategy):
-    """Buys what rises and sells what falls, at once or not at all."""
+    """Buys when the price rises and sells when it falls, with immediate-or-cancel orders."""
 
     pause_ns = 8_000_000
     size = 3
@@ -119,20 +119,20 @@ def run(process: Process) -> None:
     """Trade until the session is closed and every order is answered."""
     began = time.perf_counter()
     name = process.settings.name
-    ends = process.places.strategy(name)
-    clear_ready(ends.orders_out)  # a killed predecessor may have left it
+    ends = process.paths.strategy(name)
+    clear_ready(ends.orders_out)  # a killed process may have left it
     with Account(ends) as account:
         mark_ready(ends.orders_out)
         _live(process, STRATEGIES[name](account), began)
-        process.sign_off(ends.orders_out)
+        process.clear_marks(ends.orders_out)
         process.say("closed", position=account.position, cash=account.cash)
 
 
 def _live(process: Process, strategy: Strategy, began: float) -> None:
-    """Take what was answered in lives before this one, then trade."""
+    """Apply the answers to earlier runs of this strategy, then trade."""
     account = strategy.account
-    path = process.places.strategy(account.name).orders_in
-    # The router makes it when it has found us.
+    path = process.paths.strategy(account.name).orders_in
+    # The router creates it when it has found this strategy.
     with open_subscriber(path, account.name, start="earliest", create_timeout=30.0) as answers:
         for record in answers:
             account.take(record)
@@ -143,7 +143,7 @@ def _live(process: Process, strategy: Strategy, began: float) -> None:
             seconds=time.perf_counter() - began,
         )
         with (
-            SubscriberDiscovery(process.places.raw, account.name) as feed,
+            SubscriberDiscovery(process.paths.raw, account.name) as feed,
             FanInReader({"in": answers}, max_skew=0) as fan,
         ):
             _trade(process, strategy, feed, fan)
@@ -153,19 +153,19 @@ def _trade(
     process: Process, strategy: Strategy, feed: SubscriberDiscovery, fan: FanInReader
 ) -> None:
     account = strategy.account
-    orders_out = process.places.strategy(account.name).orders_out
-    look_at = 0.0
+    orders_out = process.paths.strategy(account.name).orders_out
+    next_poll = 0.0
     closed = False
     while not process.stopping and not (closed and not account.open):
         now = time.monotonic()
-        if now >= look_at:
-            look_at = now + _LOOK_EVERY
+        if now >= next_poll:
+            next_poll = now + _POLL_SECONDS
             process.renew_lease(orders_out, account.epoch)
-            _look(process, strategy, feed, fan)
+            _poll(process, strategy, feed, fan)
         record = fan.next()
         if record is None:
-            fan.commit()  # caught up: so far, for whoever watches our lag
-            fan.wait(timeout=_LOOK_EVERY)
+            fan.commit()  # for monitors of our lag
+            fan.wait(timeout=_POLL_SECONDS)
         elif record.source == "in":
             account.take(record)
         elif record.type_id == SessionClosed.type_id:
@@ -174,7 +174,7 @@ def _trade(
             strategy.tick(record)
 
 
-def _look(
+def _poll(
     process: Process, strategy: Strategy, feed: SubscriberDiscovery, fan: FanInReader
 ) -> None:
     match feed.poll():

@@ -1,14 +1,14 @@
-"""What a session comes to: as a table of plain values, and for people at a terminal."""
+"""The summary of a session: as plain values for JSON, and as text for a terminal."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from tapewire.demo.audit import Books
+from tapewire.demo.audit import AuditResult
 from tapewire.demo.measure import PERCENTILES, Hop, Measures
 from tapewire.demo.pipeline import Archived, Computed
-from tapewire.demo.run import Restart, Story
+from tapewire.demo.run import Restart, SessionHistory
 from tapewire.text import duration
 
 if TYPE_CHECKING:
@@ -18,19 +18,19 @@ __all__ = ["headlines", "joiner_found", "seconds_read", "show", "summary"]
 
 
 def summary(
-    story: Story,
-    books: Books,
+    history: SessionHistory,
+    books: AuditResult,
     measures: Measures,
     archived: Archived,
     computed: Computed | None = None,
 ) -> dict[str, Any]:
     """The result of a session, for JSON; docs/tutorial/trading-system.md names the keys."""
-    joined = story.last("joiner", "joined").facts
+    joined = history.last("joiner", "joined").facts
     return {
-        "agrees": True,  # the audit raises where something does not
+        "agrees": True,  # otherwise the audit raises
         "seconds": round(measures.seconds, 3),
-        "seed": story.options.seed,
-        "capture": story.options.capture,
+        "seed": history.options.seed,
+        "capture": history.options.capture,
         "inputs": books.inputs,
         "checkpoints": books.checkpoints,
         "trades": books.trades,
@@ -56,7 +56,7 @@ def summary(
             }
             for rate in measures.rates
         ],
-        "recoveries": [_recovery(restart, story) for restart in story.restarts],
+        "recoveries": [_recovery(restart, history) for restart in history.restarts],
         "snapshots": books.snapshots,
         "joiner": joined | {"from_start": books.from_start._asdict()},
         "archive": archived.to_dict(),
@@ -77,20 +77,20 @@ def _hop(hop: Hop) -> dict[str, Any]:
     }
 
 
-def _recovery(restart: Restart, story: Story) -> dict[str, Any]:
+def _recovery(restart: Restart, history: SessionHistory) -> dict[str, Any]:
     seconds = restart.facts.get("seconds")
     return {
         "victim": restart.victim,
-        "killed_at_s": round((restart.killed_ns - story.began_ns) / 1e9, 3),
+        "killed_at_s": round((restart.killed_ns - history.began_ns) / 1e9, 3),
         "down_s": round((restart.started_ns - restart.killed_ns) / 1e9, 3),
         "back_after_s": round((restart.recovered_ns - restart.started_ns) / 1e9, 3),
         "recovery_s": None if seconds is None else round(seconds, 6),
-        "found": _found(restart, story),
+        "found": _found(restart, history),
     }
 
 
-def _found(restart: Restart, story: Story) -> str:
-    """What a recovery found on the tapes, in words."""
+def _found(restart: Restart, history: SessionHistory) -> str:
+    """What a process found in its logs when it recovered, in words."""
     facts = restart.facts
     if restart.victim == "exchange":
         checkpoint = facts["checkpoint"]
@@ -100,16 +100,16 @@ def _found(restart: Restart, story: Story) -> str:
             f"{facts['published']:,} missing records published"
         )
     if restart.victim == "router":
-        behind = ", ".join(f"{name} {seq:,}" for name, seq in sorted(facts["last_routed"].items()))
-        again = story.last("router", "stopped").facts["skipped"]
-        return f"goes on behind {behind or 'nothing'}; {again:,} read again, not sent again"
+        last = ", ".join(f"{name} {seq:,}" for name, seq in sorted(facts["last_routed"].items()))
+        again = history.last("router", "stopped").facts["skipped"]
+        return f"continues after {last or 'no order'}; {again:,} read again, not sent again"
     if restart.victim == "snapshotter":
-        return f"goes on behind snapshot {facts['before']:,}; its next is {facts['snapshot']:,}"
+        return f"continues after snapshot {facts['before']:,}; its next is {facts['snapshot']:,}"
     return f"position {facts['position']:+,}, {facts['open_orders']:,} open orders"
 
 
 def seconds_read(recovery: dict[str, Any]) -> str:
-    """How long a process read its tapes, for people."""
+    """How long a process read its logs, as text."""
     seconds = recovery["recovery_s"]
     return "–" if seconds is None else duration(seconds * 1e9)
 
@@ -118,7 +118,7 @@ def joiner_found(joiner: dict[str, Any]) -> str:
     """What the late joiner found, in words."""
     start = joiner["from_start"]
     return (
-        f"snapshot {joiner['snapshot']:,}, {joiner['replayed']:,} records behind it; "
+        f"snapshot {joiner['snapshot']:,}, {joiner['replayed']:,} records after it; "
         f"from the start: {start['records']:,} in {duration(start['seconds'] * 1e9)}"
     )
 
@@ -130,13 +130,13 @@ def headlines(result: dict[str, Any]) -> list[str]:
     joiner = result["joiner"]
     start, replayed = joiner["from_start"], f"{joiner['replayed']:,} records"
     return [
-        f"{result['fills']:,} fills by id: none lost, none twice",
-        f"killed by kill -9, and back: {killed}",
+        f"{result['fills']:,} fills: none lost, none duplicated",
+        f"killed with kill -9 and recovered: {killed}",
         f"{orders:,} orders and cancels, {result['trades']:,} trades, {result['inputs']:,} inputs",
-        "the late joiner's book at the close equals the exchange's, and a replay's",
-        f"it joined by {replayed} behind a snapshot, not by {start['records']:,} from the first",
-        f"{len(result['checks'])} comparisons of tapes, record for record: all equal",
-        f"{result['archive']['records']:,} records of market data archived while it went on",
+        "the late joiner's book at the close equals the exchange's and that of a replay",
+        f"it replayed {replayed} after a snapshot, instead of {start['records']:,} from the start",
+        f"{len(result['checks'])} comparisons of logs, record by record: all equal",
+        f"{result['archive']['records']:,} records of market data archived during the session",
         *_spark_lines(result["spark"]),
     ]
 
@@ -145,11 +145,11 @@ def _spark_lines(computed: dict[str, Any] | None) -> list[str]:
     if computed is None:
         return []
     rows = computed["features"]["rows"]
-    return [f"{rows:,} rows of features by Spark from that: those of a replay, bit for bit"]
+    return [f"{rows:,} rows of features by Spark: equal to those of a replay, bit for bit"]
 
 
 def show(console: Console, result: dict[str, Any]) -> None:
-    """Print a result for people."""
+    """Print a result as text."""
     from rich.padding import Padding
     from rich.table import Table
 
@@ -167,7 +167,7 @@ def show(console: Console, result: dict[str, Any]) -> None:
         values = [hop[key] for key in ("p50_ns", "p99_ns", "p999_ns", "max_ns")]
         cells = ["–" if ns is None else duration(ns) for ns in values]
         hops.add_row(hop["name"], *cells, f"{hop['samples']:,}")
-    queues = table("Queues", "queue", "records", "a second", "payload")
+    queues = table("Queues", "queue", "records", "per second", "payload")
     for queue in result["queues"]:
         size = f"{queue['bytes'] / 1e3:,.0f} kB"
         queues.add_row(queue["name"], f"{queue['records']:,}", f"{queue['per_second']:,.0f}", size)
@@ -180,8 +180,8 @@ def show(console: Console, result: dict[str, Any]) -> None:
         console.print(f"[green]✓[/green] {line}")
     for made in (hops, queues, strategies):
         console.print(Padding(made, (1, 0, 0, 0)))
-    recoveries = table("Recoveries", "process", "killed", "down", "back in", "tapes read")
-    recoveries.add_column("found there", overflow="fold")
+    recoveries = table("Recoveries", "process", "killed", "down", "back in", "logs read")
+    recoveries.add_column("found", overflow="fold")
     for recovery in result["recoveries"]:
         times = [recovery[key] for key in ("killed_at_s", "down_s", "back_after_s")]
         cells = [f"{seconds:.2f} s" for seconds in times]
@@ -191,5 +191,7 @@ def show(console: Console, result: dict[str, Any]) -> None:
     read = duration(joiner["seconds"] * 1e9)
     recoveries.add_row("joiner", "–", "–", "–", read, joiner_found(joiner))
     console.print(Padding(recoveries, (1, 0, 1, 0)))
-    held_up = max(hop["interrupted"] for hop in result["hops"])
-    console.print(f"Latencies leave out what a kill held up: at most {held_up:,} samples a hop.")
+    delayed = max(hop["interrupted"] for hop in result["hops"])
+    console.print(
+        f"Samples that a kill delayed are left out of the latencies: at most {delayed:,} per hop."
+    )

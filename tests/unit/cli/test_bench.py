@@ -156,9 +156,9 @@ def test_an_unsuitable_setting_is_reported_with_a_remedy(change, what):
 
 def test_a_disk_is_reported_with_its_write_back():
     on_disk = dataclasses.replace(BEST, filesystem="ext4")
-    assert [one.what for one in advice(on_disk) if one.wanting] == ["folder", "write-back"]
+    assert [one.what for one in advice(on_disk) if one.wanting] == ["directory", "write-back"]
     steady = dataclasses.replace(on_disk, dirty_background_bytes=64 << 20)
-    assert [one.what for one in advice(steady) if one.wanting] == ["folder"]
+    assert [one.what for one in advice(steady) if one.wanting] == ["directory"]
 
 
 def test_the_filesystem_is_that_of_the_innermost_mount(tmp):

@@ -1,4 +1,4 @@
-"""`tapewire demo`, as a person runs it."""
+"""`tapewire demo` as a command."""
 
 import contextlib
 import json
@@ -15,20 +15,22 @@ from tapewire import archive
 from tapewire.cli.app import app
 from tapewire.demo import pipeline, run
 from tapewire.demo.audit import Disagreement
-from tapewire.demo.stage import DemoFailed
+from tapewire.demo.process_group import DemoFailed
 from tests.unit.demo.small_bus import play
 
 TAPEWIRE = [sys.executable, "-m", "tapewire.cli"]
 
 
 def processes_of(demo):
-    """{pid: settings} of a demo's processes, once all are there; None of the commands'."""
+    """{pid: settings} of a demo's processes when all have started; None for the commands."""
     found = {}
     for pid in Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split():
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if {b"snapshotter", b"archive"} & set(arguments):  # they have become the command
+        if {b"snapshotter", b"archive"} & set(arguments):  # it has executed the command
             found[int(pid)] = None
-        elif len(arguments) > 1 and arguments[-2].startswith(b"{"):  # else it has not begun yet
+        elif len(arguments) > 1 and arguments[-2].startswith(
+            b"{"
+        ):  # otherwise it has not started yet
             found[int(pid)] = json.loads(arguments[-2])
     commands = sum(settings is None for settings in found.values())
     return found if commands == 2 and len(found) == 6 else None
@@ -81,34 +83,34 @@ def test_it_writes_a_page_and_prints_one_object(tmp):
     assert (tmp / "out" / "index.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def run_without_sparks_needs(monkeypatch, tmp, *arguments):
-    """A session that is over at once, where Spark is not to be had."""
-    places, story = play(tmp / "bus")
-    archive.tap(places.root, places.archive).run(follow=False)
-    monkeypatch.setattr(run, "perform", lambda *arguments: story)
-    monkeypatch.setattr(run, "scratch", lambda keep: contextlib.nullcontext(places.root))
+def run_without_spark(monkeypatch, tmp, *arguments):
+    """Run the command with a short session, where Spark is not available."""
+    paths, history = play(tmp / "bus")
+    archive.tap(paths.root, paths.archive).run(follow=False)
+    monkeypatch.setattr(run, "run_session", lambda *arguments: history)
+    monkeypatch.setattr(run, "scratch", lambda keep: contextlib.nullcontext(paths.root))
     monkeypatch.setattr(pipeline, "why_no_spark", lambda: "Spark is an extra")
     return CliRunner().invoke(app, ["demo", "--json", "--out", str(tmp / "out"), *arguments])
 
 
-def test_without_spark_it_says_so_and_goes_on(monkeypatch, tmp):
-    result = run_without_sparks_needs(monkeypatch, tmp)
+def test_a_missing_spark_is_reported_and_skipped(monkeypatch, tmp):
+    result = run_without_spark(monkeypatch, tmp)
     assert result.exit_code == 0
-    assert "without Spark: Spark is an extra" in result.stderr
-    told = json.loads(result.stdout)
-    assert told["spark"] is None
-    assert told["archive"]["records"] > 100
+    assert "skipping Spark: Spark is an extra" in result.stderr
+    shown = json.loads(result.stdout)
+    assert shown["spark"] is None
+    assert shown["archive"]["records"] > 100
 
 
-def test_without_spark_by_wish_it_says_nothing(monkeypatch, tmp):
-    result = run_without_sparks_needs(monkeypatch, tmp, "--no-spark")
+def test_no_spark_skips_it_silently(monkeypatch, tmp):
+    result = run_without_spark(monkeypatch, tmp, "--no-spark")
     assert result.exit_code == 0
     assert result.stderr == ""
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_it_goes_all_the_way_to_tables(tmp):
+def test_it_computes_tables(tmp):
     pytest.importorskip("pyspark")
     done = subprocess.run(
         [*TAPEWIRE, "demo", "--seconds", "4", "--json", "--out", tmp / "out"],
@@ -136,12 +138,12 @@ def test_ctrl_c_leaves_no_process_and_no_bus(tmp, eventually):
         assert settings is None or not Path(settings["root"]).exists()
 
 
-def test_a_killed_demo_takes_its_processes_along(tmp, eventually):
+def test_a_killed_demo_ends_its_processes(tmp, eventually):
     with running_demo("--out", tmp / "out") as demo:
         processes = eventually(lambda: processes_of(demo))
         root = Path(next(filter(None, processes.values()))["root"])
         try:
-            # With its first lease a process has long asked to be ended with the demo.
+            # A process writes its first lease after prctl, which ends it with the demo.
             eventually(lambda: len(list(root.rglob("LEASE"))) == 4)
             demo.kill()
             eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
@@ -149,20 +151,20 @@ def test_a_killed_demo_takes_its_processes_along(tmp, eventually):
             shutil.rmtree(root)
 
 
-def test_disagreeing_tapes_end_with_3(monkeypatch):
-    monkeypatch.setattr(run, "perform", lambda *arguments: None)
-    result = fails_with(monkeypatch, "audited", Disagreement("a fill is lost"))
+def test_disagreeing_logs_exit_3(monkeypatch):
+    monkeypatch.setattr(run, "run_session", lambda *arguments: None)
+    result = fails_with(monkeypatch, "audit_session", Disagreement("a fill is lost"))
     assert result.exit_code == 3
     assert "a fill is lost" in result.stderr
 
 
-def test_a_process_that_failed_ends_it_with_1(monkeypatch):
-    result = fails_with(monkeypatch, "perform", DemoFailed("router ended with exit code 1"))
+def test_a_failed_process_exits_1(monkeypatch):
+    result = fails_with(monkeypatch, "run_session", DemoFailed("router ended with exit code 1"))
     assert result.exit_code == 1
     assert "router ended" in result.stderr
 
 
-def test_a_file_that_is_no_capture_is_refused_before_anything_starts(tmp):
+def test_a_file_that_is_not_a_capture_is_refused_before_any_process_starts(tmp):
     (tmp / "notes.txt").write_text("hello\n")
     done = subprocess.run(
         [*TAPEWIRE, "demo", "--capture", tmp / "notes.txt"],

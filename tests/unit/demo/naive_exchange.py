@@ -1,4 +1,4 @@
-"""Price-time matching written for the eye: one flat list, searched and sorted for every order."""
+"""Price-time matching written for clarity: one list, searched and sorted for every order."""
 
 from tapewire.demo.events import MARKET, Cancel, Close, New, SetLevel, Side
 
@@ -8,7 +8,7 @@ class NaiveExchange:
 
     def __init__(self):
         self.orders = []
-        self.fills = []  # (owner, order_id, price, qty) of strategies, the taker's first
+        self.fills = []  # (owner, order_id, price, qty) of strategies, taker first
         self.trades = []  # (price, qty)
         self.closed = False
 
@@ -33,7 +33,9 @@ class NaiveExchange:
         left = new.qty
         buying = new.side is Side.BUY
         others = [o for o in self.orders if o[2] is not new.side]
-        others.sort(key=lambda o: o[3] if buying else -o[3])  # stable: time stays within a price
+        others.sort(
+            key=lambda o: o[3] if buying else -o[3]
+        )  # stable: keeps time order within a price
         for maker in others:
             crosses = maker[3] <= new.price if buying else maker[3] >= new.price
             if not left or not crosses:

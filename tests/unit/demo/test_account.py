@@ -1,12 +1,12 @@
-"""A strategy's account after a kill at any moment: every fill counted once."""
+"""A strategy's account after a kill at any point: every fill is counted once."""
 
 import tapewire as tw
 from tapewire.demo.account import Account
 from tapewire.demo.messages import Counted
-from tapewire.demo.places import SYMBOL, Places
-from tapewire.demo.tape import records
+from tapewire.demo.paths import SYMBOL, DemoPaths
+from tapewire.demo.queue_records import records
 from tapewire.protocol.orders import AckStatus, Fill, Liquidity, NewOrder, OrderAck, Side
-from tests.unit.demo.tapes import SMALL, rows, write
+from tests.unit.demo.queue_rows import SMALL, rows, write
 
 
 def answers():
@@ -36,7 +36,7 @@ def tick_of(tmp):
 
 
 def a_life(ends):
-    """Start, take everything that is in orders_in, end."""
+    """Start, apply all of orders_in, and close."""
     account = Account(ends, SMALL)
     for record in records(ends.orders_in):
         account.take(record)
@@ -48,8 +48,8 @@ def counted(ends):
     return [Counted.decode(r).fill_id for r in records(ends.orders_out, {Counted.type_id})]
 
 
-def test_killed_after_any_append_it_counts_the_rest_and_nothing_twice(tmp):
-    whole = Places(tmp / "whole", SMALL).strategy("alpha")
+def test_killed_after_any_append_it_counts_the_rest_without_duplicates(tmp):
+    whole = DemoPaths(tmp / "whole", SMALL).strategy("alpha")
     account = Account(whole, SMALL)
     send_five(account, tick_of(tmp))
     account.close()
@@ -58,7 +58,7 @@ def test_killed_after_any_append_it_counts_the_rest_and_nothing_twice(tmp):
     tape = rows(whole.orders_out)
     assert len(tape) == 5 + 3
     for had in range(5, len(tape) + 1):
-        ends = Places(tmp / str(had), SMALL).strategy("alpha")
+        ends = DemoPaths(tmp / str(had), SMALL).strategy("alpha")
         write(ends.orders_out, tape[:had])
         write(ends.orders_in, answers(), sparse=True)
         account = a_life(ends)
@@ -67,8 +67,8 @@ def test_killed_after_any_append_it_counts_the_rest_and_nothing_twice(tmp):
         assert list(account.open) == [5]
 
 
-def test_order_ids_go_on_after_a_kill(tmp):
-    ends = Places(tmp / "bus", SMALL).strategy("alpha")
+def test_order_ids_continue_after_a_kill(tmp):
+    ends = DemoPaths(tmp / "bus", SMALL).strategy("alpha")
     tick = tick_of(tmp)
     for _ in range(2):
         account = Account(ends, SMALL)
@@ -78,8 +78,8 @@ def test_order_ids_go_on_after_a_kill(tmp):
     assert sent == list(range(1, 11))
 
 
-def test_an_order_that_was_not_answered_is_waited_for_after_a_kill(tmp):
-    ends = Places(tmp / "bus", SMALL).strategy("alpha")
+def test_an_unanswered_order_is_pending_after_a_kill(tmp):
+    ends = DemoPaths(tmp / "bus", SMALL).strategy("alpha")
     account = Account(ends, SMALL)
     account.send(tick_of(tmp), Side.BUY, 100, 5, immediate=True)
     account.close()

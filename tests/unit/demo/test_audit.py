@@ -1,4 +1,4 @@
-"""The audit finds whatever was lost, repeated or made up."""
+"""The audit finds records that are missing, duplicated or unexplained."""
 
 import shutil
 
@@ -8,13 +8,13 @@ from tapewire import replay
 from tapewire.demo.audit import Disagreement, audit
 from tapewire.demo.books import snapshots_of
 from tapewire.demo.messages import Counted
-from tapewire.demo.places import INSTRUMENT, Places
-from tapewire.demo.run import audited
+from tapewire.demo.paths import INSTRUMENT, DemoPaths
+from tapewire.demo.run import audit_session
 from tapewire.protocol import replace
 from tapewire.protocol.instruments import Instruments
 from tapewire.protocol.orders import Fill
+from tests.unit.demo.queue_rows import SMALL, timed_rows, write
 from tests.unit.demo.small_bus import play
-from tests.unit.demo.tapes import SMALL, timed_rows, write
 
 
 @pytest.fixture(scope="module")
@@ -24,28 +24,28 @@ def session(module_tmp):
 
 @pytest.fixture
 def copy(session, tmp):
-    places, _ = session
-    shutil.copytree(places.root, tmp / "bus", ignore=shutil.ignore_patterns("*.lock", "readers"))
-    return Places(tmp / "bus", SMALL)
+    paths, _ = session
+    shutil.copytree(paths.root, tmp / "bus", ignore=shutil.ignore_patterns("*.lock", "readers"))
+    return DemoPaths(tmp / "bus", SMALL)
 
 
-NOBODY = (0, "nobody joined")
+NOT_JOINED = (0, "no joiner")
 
 
 def rewrite(path, change):
-    """The queue anew, with `change(rows)` in it."""
-    tape = timed_rows(path)
+    """Replace the queue by one with the rows `change(rows)`."""
+    recorded = timed_rows(path)
     shutil.rmtree(path)
-    write(path, change(tape), sparse=path.name in ("fills", "orders_in"))
+    write(path, change(recorded), sparse=path.name in ("fills", "orders_in"))
 
 
-def fills_among(tape):
-    return [row for row in tape if row[1] == Fill.type_id]
+def fills_among(recorded):
+    return [row for row in recorded if row[1] == Fill.type_id]
 
 
 def test_a_session_without_faults_agrees(session):
-    places, story = session
-    books = audited(places.root, story)
+    paths, history = session
+    books = audit_session(paths.root, history)
     assert books.fills > 5
     assert set(books.strategies) == {"alpha", "beta"}
     assert len(books.checks) == 17
@@ -55,94 +55,94 @@ def test_a_session_without_faults_agrees(session):
 def test_a_lost_fill_is_found(copy):
     rewrite(
         copy.strategy("alpha").orders_in,
-        lambda tape: [r for r in tape if r != fills_among(tape)[-1]],
+        lambda recorded: [r for r in recorded if r != fills_among(recorded)[-1]],
     )
-    with pytest.raises(Disagreement, match="alpha was given every acknowledgement and fill"):
-        audit(copy, told={}, joined=NOBODY)
+    with pytest.raises(Disagreement, match="alpha received each of its acknowledgements and fills"):
+        audit(copy, reported={}, joined=NOT_JOINED)
 
 
-def test_a_fill_that_was_counted_twice_is_found(copy):
-    def twice(tape):
-        last = [row for row in tape if row[1] == Counted.type_id][-1]
-        return [*tape, last]
+def test_a_fill_that_was_counted_again_is_found(copy):
+    def repeat_last(recorded):
+        last = [row for row in recorded if row[1] == Counted.type_id][-1]
+        return [*recorded, last]
 
-    rewrite(copy.strategy("beta").orders_out, twice)
-    with pytest.raises(Disagreement, match="beta counted every fill"):
-        audit(copy, told={}, joined=NOBODY)
+    rewrite(copy.strategy("beta").orders_out, repeat_last)
+    with pytest.raises(Disagreement, match="beta counted each of its fills"):
+        audit(copy, reported={}, joined=NOT_JOINED)
 
 
-def test_an_order_that_was_routed_twice_is_found(copy):
-    rewrite(copy.orders, lambda tape: [*tape, tape[-1]])
+def test_an_order_that_was_sent_again_is_found(copy):
+    rewrite(copy.orders, lambda recorded: [*recorded, recorded[-1]])
     with pytest.raises(Disagreement, match="accepted every order that the router sent"):
-        audit(copy, told={}, joined=NOBODY)
+        audit(copy, reported={}, joined=NOT_JOINED)
 
 
 def test_a_fill_that_the_engine_did_not_make_is_found(copy):
-    def dearer(tape):
-        seq, kind, payload, *time = fills_among(tape)[0]
-        false = bytes(replace(Fill.decode(payload), price=1))
-        return [(seq, kind, false, *time) if row[0] == seq else row for row in tape]
+    def change_price(recorded):
+        seq, kind, payload, *time = fills_among(recorded)[0]
+        changed = bytes(replace(Fill.decode(payload), price=1))
+        return [(seq, kind, changed, *time) if row[0] == seq else row for row in recorded]
 
-    rewrite(copy.fills, dearer)
-    with pytest.raises(Disagreement, match="acknowledgements and fills are what follows"):
-        audit(copy, told={}, joined=NOBODY)
+    rewrite(copy.fills, change_price)
+    with pytest.raises(Disagreement, match="acknowledgements and fills equal those that follow"):
+        audit(copy, reported={}, joined=NOT_JOINED)
 
 
 def test_a_gap_in_the_market_data_is_found(copy):
-    rewrite(copy.raw, lambda tape: tape[:10] + tape[11:])
-    with pytest.raises(Disagreement, match=r"the market data is what follows.*at 10:"):
-        audit(copy, told={}, joined=NOBODY)
+    rewrite(copy.raw, lambda recorded: recorded[:10] + recorded[11:])
+    with pytest.raises(Disagreement, match=r"the market data equal those that follow.*at 10:"):
+        audit(copy, reported={}, joined=NOT_JOINED)
 
 
-def test_a_wrong_position_is_found(copy):
-    def more(tape):
-        seq, kind, payload, *time = [row for row in tape if row[1] == Counted.type_id][-1]
+def test_an_incorrect_position_is_found(copy):
+    def change_position(recorded):
+        seq, kind, payload, *time = [row for row in recorded if row[1] == Counted.type_id][-1]
         counted = Counted.decode(payload)
-        false = bytes(replace(counted, position=counted.position + 1))
-        return [(seq, kind, false, *time) if row[0] == seq else row for row in tape]
+        changed = bytes(replace(counted, position=counted.position + 1))
+        return [(seq, kind, changed, *time) if row[0] == seq else row for row in recorded]
 
-    rewrite(copy.strategy("alpha").orders_out, more)
+    rewrite(copy.strategy("alpha").orders_out, change_position)
     with pytest.raises(Disagreement, match="position and cash"):
-        audit(copy, told={}, joined=NOBODY)
+        audit(copy, reported={}, joined=NOT_JOINED)
 
 
 def test_another_book_is_found(session):
-    places, _ = session
+    paths, _ = session
     with pytest.raises(Disagreement, match="the book of the late joiner"):
-        audit(places, told={"late joiner": "no such book"}, joined=NOBODY)
+        audit(paths, reported={"late joiner": "no such book"}, joined=NOT_JOINED)
 
 
 def test_market_data_of_another_time_are_found(copy):
-    def later(tape):
-        *before, (seq, kind, payload, time_ns) = tape
+    def later(recorded):
+        *before, (seq, kind, payload, time_ns) = recorded
         return [*before, (seq, kind, payload, time_ns + 1)]
 
     rewrite(copy.raw, later)
-    with pytest.raises(Disagreement, match="the market data is what follows"):
-        audit(copy, told={}, joined=NOBODY)
+    with pytest.raises(Disagreement, match="the market data equal those that follow"):
+        audit(copy, reported={}, joined=NOT_JOINED)
 
 
-def test_a_joiner_that_began_with_another_book_is_found(session):
-    places, story = session
-    seq = story.last("joiner", "joined").facts["seq"]
-    with pytest.raises(Disagreement, match="late joiner's when it has caught up"):
-        audit(places, told={}, joined=(seq, "no such book"))
+def test_a_joiner_that_started_with_another_book_is_found(session):
+    paths, history = session
+    seq = history.last("joiner", "joined").facts["seq"]
+    with pytest.raises(Disagreement, match="late joiner's book after catching up"):
+        audit(paths, reported={}, joined=(seq, "no such book"))
 
 
 def test_a_snapshot_of_another_book_is_found(copy, tmp):
-    *_, (seq, kind, payload, time_ns) = tape = timed_rows(copy.raw)[:2]
+    *_, (seq, kind, payload, time_ns) = recorded = timed_rows(copy.raw)[:2]
     more = int.from_bytes(payload[-8:], "little") + 1  # the size of the diff's last level
     other = tmp / "other" / "queue"
-    write(other, [tape[0], (seq, kind, payload[:-8] + more.to_bytes(8, "little"), time_ns)])
+    write(other, [recorded[0], (seq, kind, payload[:-8] + more.to_bytes(8, "little"), time_ns)])
     Instruments([INSTRUMENT]).save(tmp / "other")
     replay.Snapshotter(other).run(follow=False)
-    *_, wrong = snapshots_of(other)
-    shutil.copy(wrong.path, snapshots_of(copy.raw)[0].path.with_name(wrong.path.name))
-    with pytest.raises(Disagreement, match="every snapshot is the book of a replay"):
-        audit(copy, told={}, joined=NOBODY)
+    *_, foreign = snapshots_of(other)
+    shutil.copy(foreign.path, snapshots_of(copy.raw)[0].path.with_name(foreign.path.name))
+    with pytest.raises(Disagreement, match="every snapshot equals the book of a replay"):
+        audit(copy, reported={}, joined=NOT_JOINED)
 
 
-def test_a_snapshot_that_cannot_be_read_is_found(copy):
+def test_an_unreadable_snapshot_is_found(copy):
     snapshots_of(copy.raw)[0].path.write_bytes(b"no snapshot")
     with pytest.raises(Disagreement, match="a snapshot cannot be read"):
-        audit(copy, told={}, joined=NOBODY)
+        audit(copy, reported={}, joined=NOT_JOINED)

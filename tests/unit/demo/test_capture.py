@@ -34,8 +34,8 @@ def test_a_snapshot_becomes_levels_in_cents_and_thousandths(tmp):
     ]
 
 
-def test_what_goes_comes_before_what_comes(tmp):
-    """Else a rising bid would trade with an ask that the same message takes away."""
+def test_removed_levels_come_before_set_ones(tmp):
+    """Otherwise a rising bid would trade with an ask that the same message removes."""
     update = depth([["100.02", "1"]], [["100.02", "0"]])
     assert inputs(capture(tmp / "c", SNAPSHOT, update))[2:] == [
         SetLevel(Side.SELL, 10_002, 0),
@@ -48,7 +48,7 @@ def test_levels_far_from_the_middle_are_left_out(tmp):
     assert inputs(capture(tmp / "c", SNAPSHOT, update))[2:] == [SetLevel(Side.BUY, 9_999, 1_000)]
 
 
-def test_a_level_that_the_market_left_behind_is_taken_away_when_it_ends(tmp):
+def test_a_level_that_the_market_left_is_removed_when_it_ends(tmp):
     moved = {"data": {"e": "bookTicker", "b": "120.00", "B": "1", "a": "120.02", "A": "1"}}
     update = depth([["100.00", "0"]], [])
     assert inputs(capture(tmp / "c", SNAPSHOT, moved, update))[2:] == [
@@ -56,7 +56,7 @@ def test_a_level_that_the_market_left_behind_is_taken_away_when_it_ends(tmp):
     ]
 
 
-def test_a_trade_takes_what_it_took(tmp):
+def test_a_trade_takes_its_quantity(tmp):
     trade = {"data": {"e": "trade", "p": "100.02", "q": "0.5", "m": False}}
     path = capture(tmp / "c", SNAPSHOT, trade)
     assert inputs(path)[-1] == New(MARKET, 1, Side.BUY, 10_002, 500, immediate=True)
@@ -95,7 +95,7 @@ def test_a_compressed_capture_is_read(tmp):
         "\udcff\udcfe {}",
     ],
 )
-def test_a_line_of_another_kind_is_refused_by_its_number(tmp, line):
+def test_an_invalid_line_is_refused_by_its_number(tmp, line):
     path = capture(tmp / "c", SNAPSHOT)
     path.write_bytes(path.read_bytes() + line.encode(errors="surrogateescape") + b"\n")
     with pytest.raises(InvalidOption, match="line=2"):

@@ -1,4 +1,4 @@
-"""The exchange's rules, against a naive exchange and by name."""
+"""The exchange's rules, compared with a naive exchange and one by one."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,7 +93,7 @@ def test_quantity_is_conserved(session, end):
 
 @settings(max_examples=200, deadline=None)
 @given(SESSIONS, SESSIONS, ENDS)
-def test_an_engine_from_a_checkpoint_goes_on_as_the_first_one_does(before, after, end):
+def test_an_engine_from_a_checkpoint_continues_like_the_original(before, after, end):
     engine = Engine()
     for what in before:
         engine.apply(what)
@@ -134,7 +134,7 @@ def test_a_better_price_trades_before_an_older_order():
     ]
 
 
-def test_fill_ids_count_without_a_gap_over_all_strategies():
+def test_fill_ids_have_no_gap_over_all_strategies():
     engine = Engine()
     engine.apply(New("a", 1, Side.SELL, 100, 1))
     engine.apply(New("b", 1, Side.SELL, 100, 1))
@@ -164,7 +164,7 @@ def test_after_the_close_orders_are_rejected_and_strategies_have_none_left():
     assert (answer.status, answer.reason) == (AckStatus.CANCEL_REJECTED, RejectReason.UNKNOWN_ORDER)
 
 
-def test_nobody_is_told_about_the_orders_of_the_crowd():
+def test_orders_of_the_participants_are_not_acknowledged():
     engine = Engine()
     events = [
         *engine.apply(New(MARKET, 1, Side.BUY, 99, 5)),

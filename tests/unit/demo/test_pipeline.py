@@ -1,4 +1,4 @@
-"""What is archived is what was live, and what was computed from it is what a replay gives."""
+"""The archive equals the live queue, and the computed features equal those of a replay."""
 
 import shutil
 import sys
@@ -11,31 +11,31 @@ import tapewire as tw
 from tapewire import archive, replay
 from tapewire.demo import pipeline
 from tapewire.demo.audit import Disagreement
-from tapewire.demo.computing import FEATURES
 from tapewire.demo.measure import measure
 from tapewire.demo.pipeline import Computed, archived, why_no_spark
 from tapewire.demo.report import page
-from tapewire.demo.run import audited
+from tapewire.demo.run import audit_session
+from tapewire.demo.spark_jobs import FEATURES
 from tapewire.demo.summary import headlines, summary
 from tests.unit.demo.small_bus import play
 
 
 @pytest.fixture(scope="module")
 def session(module_tmp):
-    places, story = play(module_tmp / "bus")
-    archive.tap(places.root, places.archive).run(follow=False)
-    return places, story
+    paths, history = play(module_tmp / "bus")
+    archive.tap(paths.root, paths.archive).run(follow=False)
+    return paths, history
 
 
 @pytest.fixture
 def found(session, monkeypatch):
-    """What Spark would have found; the session is over in some tenths of a second."""
+    """What Spark would have computed; the session takes some tenths of a second."""
     monkeypatch.setattr(pipeline, "SAMPLE", "1ms")
     table = replay.features(session[0].raw, list(FEATURES), sample="1ms")
     return table.append_column("venue", pa.array(["demo"] * len(table)))
 
 
-def test_the_archive_is_what_was_live(session):
+def test_the_archive_equals_the_live_queue(session):
     kept = archived(session[0])
     assert kept.records == tw.queue.status(session[0].raw).last_seq + 1
     assert kept.to_dict()["logs"][0]["log"].startswith("raw/v1/demo/")
@@ -43,9 +43,9 @@ def test_the_archive_is_what_was_live(session):
 
 
 def test_a_record_that_was_not_archived_is_a_disagreement(session, tmp):
-    places, _ = session
-    copy = type(places)(tmp / "bus")
-    shutil.copytree(places.root, copy.root)
+    paths, _ = session
+    copy = type(paths)(tmp / "bus")
+    shutil.copytree(paths.root, copy.root)
     with tw.open_publisher(copy.raw) as writer:
         writer.append(0x2001, b"one more")
     with pytest.raises(Disagreement, match="every record of the market data"):
@@ -53,9 +53,9 @@ def test_a_record_that_was_not_archived_is_a_disagreement(session, tmp):
 
 
 def test_a_damaged_archive_is_a_disagreement(session, tmp):
-    places, _ = session
-    copy = type(places)(tmp / "bus")
-    shutil.copytree(places.root, copy.root)
+    paths, _ = session
+    copy = type(paths)(tmp / "bus")
+    shutil.copytree(paths.root, copy.root)
     (log,) = archive.ls(copy.archive)
     segment = copy.archive / log.log / "000000000.q"
     data = bytearray(segment.read_bytes())
@@ -88,12 +88,12 @@ def test_a_missing_row_is_a_disagreement(session, found):
         pipeline._compare(session[0], found.slice(1), Computed())
 
 
-def test_without_the_extra_it_says_so(monkeypatch):
+def test_a_missing_extra_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "tapewire.spark", None)
     assert "tapewire.spark" in why_no_spark()
 
 
-def test_without_java_it_says_so(monkeypatch):
+def test_a_missing_java_is_reported(monkeypatch):
     pytest.importorskip("pyspark")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -101,13 +101,13 @@ def test_without_java_it_says_so(monkeypatch):
 
 
 def test_the_page_shows_the_archive_and_what_was_computed(session, found):
-    places, story = session
+    paths, history = session
     done = Computed(start_seconds=6.5, pages={"features": "features.html"})
-    pipeline._compare(places, found, done)
+    pipeline._compare(paths, found, done)
     done.jobs.append({"job": "refine", "rows": 1234, "seconds": 2.0, "findings": []})
-    measures = measure(places, story)
-    kept = archived(places)
-    result = summary(story, audited(places.root, story), measures, kept, done)
+    measures = measure(paths, history)
+    kept = archived(paths)
+    result = summary(history, audit_session(paths.root, history), measures, kept, done)
     shown = page(result, measures, done)
     assert f"{kept.records:,} records" in shown
     assert kept.logs[0].log in shown
@@ -115,5 +115,5 @@ def test_the_page_shows_the_archive_and_what_was_computed(session, found):
     assert "<td>617</td>" in shown
     assert "Spread and imbalance of TAPE" in shown
     assert "bit for bit" in " ".join(headlines(result))
-    without = page(summary(story, audited(places.root, story), measures, kept), measures)
+    without = page(summary(history, audit_session(paths.root, history), measures, kept), measures)
     assert "What Spark computed" not in without

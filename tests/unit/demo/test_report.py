@@ -12,7 +12,7 @@ from tapewire import archive
 from tapewire.demo.measure import Hop, measure
 from tapewire.demo.pipeline import archived
 from tapewire.demo.report import page, write_page
-from tapewire.demo.run import Restart, audited
+from tapewire.demo.run import Restart, audit_session
 from tapewire.demo.summary import show, summary
 from tapewire.text import duration
 from tests.unit.demo.small_bus import play
@@ -20,13 +20,13 @@ from tests.unit.demo.small_bus import play
 
 @pytest.fixture(scope="module")
 def session(module_tmp):
-    places, story = play(module_tmp / "bus")
-    books, measures = audited(places.root, story), measure(places, story)
-    archive.tap(places.root, places.archive).run(follow=False)
-    return places, story, measures, summary(story, books, measures, archived(places))
+    paths, history = play(module_tmp / "bus")
+    books, measures = audit_session(paths.root, history), measure(paths, history)
+    archive.tap(paths.root, paths.archive).run(follow=False)
+    return paths, history, measures, summary(history, books, measures, archived(paths))
 
 
-def test_every_order_is_a_sample_of_each_hop_on_its_way(session):
+def test_every_order_is_a_sample_of_each_hop_on_its_path(session):
     _, _, measures, result = session
     orders = sum(own["orders"] for own in result["strategies"].values())
     samples = {hop.name: len(hop.ns) for hop in measures.hops}
@@ -35,32 +35,34 @@ def test_every_order_is_a_sample_of_each_hop_on_its_way(session):
     assert samples["router → exchange"] == orders
     assert samples["exchange, WAL → fill"] == result["fills"]
     assert samples["exchange → router → strategy"] == result["fills"]
-    assert 0 < samples["tick to fill, the whole way"] < result["fills"]
+    assert 0 < samples["tick to fill, in total"] < result["fills"]
 
 
-def test_no_hop_takes_negative_time_and_the_whole_is_more_than_a_part(session):
+def test_no_hop_takes_negative_time_and_the_total_is_more_than_a_part(session):
     _, _, measures, _ = session
     assert all(hop.ns.min() >= 0 for hop in measures.hops)
-    whole, part = measures.hops[-1], measures.hops[0]
-    assert np.median(whole.ns) > np.median(part.ns)
+    total, part = measures.hops[-1], measures.hops[0]
+    assert np.median(total.ns) > np.median(part.ns)
 
 
-def test_what_a_kill_held_up_is_counted_apart(session):
-    places, story, before, _ = session
-    middle = (story.began_ns + story.closed_ns) // 2
-    cut = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
-    cut.restarts = [Restart("router", middle, middle, story.closed_ns, {})]
-    hops = measure(places, cut).hops
-    for hop, whole in zip(hops, before.hops, strict=True):
+def test_samples_that_a_kill_delayed_are_counted_separately(session):
+    paths, history, before, _ = session
+    middle = (history.began_ns + history.closed_ns) // 2
+    cut = type(history)(history.options, history.began_ns, history.closed_ns, history.events)
+    cut.restarts = [Restart("router", middle, middle, history.closed_ns, {})]
+    hops = measure(paths, cut).hops
+    for hop, undisturbed in zip(hops, before.hops, strict=True):
         assert len(hop.interrupted) > 0
-        assert len(hop.ns) + len(hop.interrupted) == len(whole.ns)
+        assert len(hop.ns) + len(hop.interrupted) == len(undisturbed.ns)
 
 
-def test_a_snapshotter_that_was_killed_holds_no_order_up(session):
-    places, story, before, _ = session
-    cut = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
-    cut.restarts = [Restart("snapshotter", story.began_ns, story.began_ns, story.closed_ns, {})]
-    assert [len(hop.ns) for hop in measure(places, cut).hops] == [len(h.ns) for h in before.hops]
+def test_a_killed_snapshotter_delays_no_order(session):
+    paths, history, before, _ = session
+    cut = type(history)(history.options, history.began_ns, history.closed_ns, history.events)
+    cut.restarts = [
+        Restart("snapshotter", history.began_ns, history.began_ns, history.closed_ns, {})
+    ]
+    assert [len(hop.ns) for hop in measure(paths, cut).hops] == [len(h.ns) for h in before.hops]
 
 
 def test_the_late_joiner_replays_less_than_a_replay_from_the_start(session):
@@ -101,21 +103,23 @@ def test_the_page_is_one_file_that_fetches_nothing(session, tmp):
     assert not re.search(r"(src|href)=|url\((?!#)|@import|https?:", text)
 
 
-def test_the_page_replaces_what_an_earlier_run_left(session, tmp):
+def test_the_page_replaces_that_of_an_earlier_run(session, tmp):
     _, _, measures, result = session
     (tmp / "index.html").write_text("old")
     assert write_page(tmp, result, measures).read_text(encoding="utf-8").startswith("<!doctype")
 
 
-def test_every_number_in_a_plot_is_a_number(session):
+def test_no_value_in_a_plot_is_nan(session):
     _, _, measures, result = session
     assert "nan" not in page(result, measures)
 
 
-def test_an_exchange_that_was_killed_before_its_first_checkpoint_is_told_of(session):
-    places, story, measures, _ = session
-    early = type(story)(story.options, story.began_ns, story.closed_ns, story.told)
+def test_an_exchange_that_was_killed_before_its_first_checkpoint_is_shown(session):
+    paths, history, measures, _ = session
+    early = type(history)(history.options, history.began_ns, history.closed_ns, history.events)
     facts = {"checkpoint": None, "replayed": 5, "published": 0, "seconds": 0.1}
     early.restarts = [Restart("exchange", 0, 1, 2, facts)]
-    [told] = summary(early, audited(places.root, story), measures, archived(places))["recoveries"]
-    assert told["found"].startswith("no checkpoint yet, 5 inputs replayed")
+    [recovery] = summary(early, audit_session(paths.root, history), measures, archived(paths))[
+        "recoveries"
+    ]
+    assert recovery["found"].startswith("no checkpoint yet, 5 inputs replayed")

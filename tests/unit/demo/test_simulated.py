@@ -1,4 +1,4 @@
-"""A made-up capture is one that an importer takes for real."""
+"""An importer reads a simulated capture like a real one."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp):
     assert one == same != other
 
 
-def test_it_imports_without_a_gap_and_its_book_is_at_every_update_what_the_tickers_say(tmp):
+def test_it_imports_without_a_gap_and_its_book_agrees_with_the_tickers_at_every_update(tmp):
     capture = write_capture(tmp / "capture.gz", seconds=20)
     summary = ingest.run("binance-spot", [capture], tmp / "archive")
     assert (summary.gaps, summary.bad) == (0, {})

@@ -1,6 +1,6 @@
 """The calls that are timed, as users make them.
 
-`tapewire bench` and the project's own benchmarks measure by the same code.
+Used by `tapewire bench` and by the project's own benchmarks.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ BATCH = 65_536
 ROLL_SEGMENT_BYTES = 1 << 20
 _PER_SEGMENT = (ROLL_SEGMENT_BYTES - 64) // RECORD_BYTES
 _ROLL_WARM = 1_000
-_AHEAD_BYTES = 256 << 10  # what a worker prepares at least
+_AHEAD_BYTES = 256 << 10  # minimum that a worker prepares
 
 
 def segment_bytes_for(records: int) -> int:
-    """A segment that holds so many records: what rolls is measured elsewhere."""
+    """The size of a segment for so many records, so that the measurement does not roll."""
     return ((records + 2) * RECORD_BYTES // 4096 + 1) * 4096
 
 
 def open_prefaulted(path: Path, records: int, **options: Any) -> Writer:
-    """A writer with all its pages in place: `require_prealloc` faults them in before it returns."""
+    """A writer whose pages are all mapped: `require_prealloc` faults them in before it returns."""
     return tw.open_publisher(
         path, segment_bytes=segment_bytes_for(records), require_prealloc=True, **options
     )
 
 
 def append_ns(writer: Writer, n: int) -> float:
-    """Mean of one append."""
+    """Mean nanoseconds of `append` in a loop."""
     with quiet():
         return loop_ns(
             "append(type_id, payload)",
@@ -84,7 +84,7 @@ def append_ns(writer: Writer, n: int) -> float:
 
 
 def append_call_ns(n: int) -> float:
-    """Mean of an empty native method with the same arguments."""
+    """Mean nanoseconds of an empty native method with the arguments of `append`."""
     with quiet():
         return loop_ns(
             "append(type_id, payload)",
@@ -96,7 +96,7 @@ def append_call_ns(n: int) -> float:
 
 
 def each_append_ns(append: Callable[[int, bytes], object], n: int) -> list[int]:
-    """Every single append by two clock readings; their own cost is in it."""
+    """Nanoseconds of every append, by two clock readings, whose own cost is included."""
     now = time.perf_counter_ns
     took = [0] * n
     payload = PAYLOAD
@@ -108,19 +108,19 @@ def each_append_ns(append: Callable[[int, bytes], object], n: int) -> list[int]:
 
 
 def next_ns(reader: tw.Reader, n: int, statement: str = "next_()") -> float:
-    """Mean of one `next`, going on from where the reader is."""
+    """Mean nanoseconds of `next`, from the reader's position on."""
     with quiet():
         return loop_ns(statement, n, next_=reader.next)
 
 
 def next_call_ns(n: int) -> float:
-    """Mean of an empty native method without arguments."""
+    """Mean nanoseconds of an empty native method without arguments."""
     with quiet():
         return loop_ns("next_()", n, next_=Yardstick().next)
 
 
 def drain(reader: tw.Reader) -> list[float]:
-    """GB/s of each batch, made columns: number, time, type, view of the payloads."""
+    """GB/s of each batch, read as columns: sequence number, time, type, view of the payloads."""
     dtype = np.dtype("V64")
     rates: list[float] = []
     while True:
@@ -134,7 +134,7 @@ def drain(reader: tw.Reader) -> list[float]:
 
 
 def copy_out(log: np.ndarray[Any, Any], into: np.ndarray[Any, Any]) -> list[float]:
-    """GB/s of copying the same log out, in pieces of a batch."""
+    """GB/s of copying the same log, in pieces of the size of a batch."""
     rates: list[float] = []
     for at in range(0, len(log) - len(into) + 1, len(into)):
         start = time.perf_counter_ns()
@@ -144,7 +144,7 @@ def copy_out(log: np.ndarray[Any, Any], into: np.ndarray[Any, Any]) -> list[floa
 
 
 def _copies_ns(writer: Writer, source: np.ndarray[Any, Any], batches: int) -> list[int]:
-    """A memcpy of 128 B a record, batch by batch, over the pages that the batches go to next."""
+    """Nanoseconds of a memcpy of 128 B per record, to the pages that the batches use next."""
     reservation = writer.reserve(TYPE_ID, batches * source.nbytes)
     place = np.frombuffer(reservation.buffer, np.uint8).reshape(batches, -1)
     took = [_time(functools.partial(np.copyto, piece, source)) for piece in place]
@@ -174,7 +174,7 @@ def batch_round(
 
 
 def _prepared(path: Path, segment: int) -> bool:
-    """The next segment has its name, and the worker is done with faulting its first pages in."""
+    """Whether the next segment has its name, and the worker has faulted in its first pages."""
     if not (path / f"{segment:09d}.q").exists():
         return False
     mapped = Path("/proc/self/smaps").read_text()
@@ -183,25 +183,25 @@ def _prepared(path: Path, segment: int) -> bool:
 
 
 def rolls(path: Path, count: int) -> tuple[list[int], list[int], int]:
-    """Nanoseconds and page faults of each append that rolled; how many found nothing prepared."""
+    """Nanoseconds and page faults of each append that rolled; how many found no segment ready."""
     rows = rows_of(_PER_SEGMENT)
     me = resource.RUSAGE_THREAD
     took, faults = [], []
     ready = 0
     with tw.open_publisher(path, segment_bytes=ROLL_SEGMENT_BYTES, prealloc_wait=10.0) as writer:
-        pin(0)  # this thread alone: the workers keep the other core
+        pin(0)  # only this thread; the workers keep the other core
         with quiet():
             writer.append_batch(TYPE_ID, rows[_ROLL_WARM:])
             for segment in range(count):
                 until(functools.partial(_prepared, path, segment + 1), "a prepared segment")
-                # A writer that rolls is busy, not just awake.
+                # So that the writer is busy when it rolls, as it is in practice.
                 each_append_ns(writer.append, _ROLL_WARM)
                 faults_before = resource.getrusage(me).ru_minflt
                 start = time.perf_counter_ns()
                 writer.append(TYPE_ID, PAYLOAD)
                 ns = time.perf_counter_ns() - start
                 faulted = resource.getrusage(me).ru_minflt - faults_before
-                # Prepared means handed over; a worker held up before that makes another row.
+                # Count only segments that the worker had handed over; others are late.
                 if (now_ready := writer.metrics()["prealloc_ready"]) > ready:
                     ready = now_ready
                     took.append(ns)
@@ -213,13 +213,13 @@ def rolls(path: Path, count: int) -> tuple[list[int], list[int], int]:
 
 @contextlib.contextmanager
 def sender(path: Path, records: int) -> Iterator[Callable[[bytes], object]]:
-    """What appends one message to a new queue that has room for so many."""
+    """A function that appends a message to a new queue with space for so many."""
     with open_prefaulted(path, records) as writer:
         yield functools.partial(writer.append, TYPE_ID)
 
 
 def receive_by_next(path: Path, shared: Shared) -> None:
-    """Busy-spin by `next` itself."""
+    """Receive with `next` in a busy loop."""
     now = time.perf_counter_ns
     with tw.open_subscriber(path, "bench", wait=tw.BusySpin()) as reader:
         next_, got, count = reader.next, shared.got, shared.count
@@ -234,7 +234,7 @@ def receive_by_next(path: Path, shared: Shared) -> None:
 
 
 def receive_by_follow(path: Path, wait: Any, shared: Shared) -> None:
-    """As users write it: `for record in reader.follow()`."""
+    """Receive with `for record in reader.follow()`, as users write it."""
     now = time.perf_counter_ns
     with tw.open_subscriber(path, "bench", wait=wait) as reader:
         got, count = shared.got, shared.count

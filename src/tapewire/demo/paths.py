@@ -1,13 +1,13 @@
-"""Where the demo's queues lie, and who writes each.
+"""The paths of the demo's queues, and who writes each.
 
 ```text
-streams/raw/demo/queue          exchange → everybody   changes of the book, trades
-exchange/wal                    exchange → itself      inputs as they were accepted, checkpoints
+streams/raw/demo/queue          exchange → all others  changes of the book, trades
+exchange/wal                    exchange → itself      accepted inputs, checkpoints
 exchange/fills                  exchange → router      acknowledgements and fills
-router/orders                   router   → exchange    the strategies' orders, in one row
+router/orders                   router   → exchange    the strategies' orders, in one sequence
 orders/queue/NAME/orders_out    strategy → router      orders, cancels, and fills it has counted
 orders/queue/NAME/orders_in     router   → strategy    its acknowledgements and fills
-archive/raw/v1/demo/DATE/raw    archiver → Spark       the market data, kept
+archive/raw/v1/demo/DATE/raw    archiver → Spark       the archived market data
 ```
 """
 
@@ -19,17 +19,17 @@ from pathlib import Path
 from tapewire.bus import Layout, StrategyEndpoints
 from tapewire.protocol.instruments import Instrument
 
-__all__ = ["INSTRUMENT", "SEGMENT_BYTES", "SYMBOL", "VENUE", "Places"]
+__all__ = ["INSTRUMENT", "SEGMENT_BYTES", "SYMBOL", "VENUE", "DemoPaths"]
 
 VENUE = "demo"
 SYMBOL = "TAPE"
-# A tick is a cent, a lot a thousandth: fine enough for the captures that can be the market.
+# A tick is a cent and a lot a thousandth: precise enough for captures of real markets.
 INSTRUMENT = Instrument.of(VENUE, SYMBOL, price_scale=2, size_scale=3)
-SEGMENT_BYTES = 4 << 20  # small, so that a run of seconds rolls now and then
+SEGMENT_BYTES = 4 << 20  # small, so that queues roll during a run of a few seconds
 
 
-class Places:
-    """The queues below one root."""
+class DemoPaths:
+    """The queues and directories below one root."""
 
     def __init__(self, root: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
         self.root = Path(root)
@@ -40,22 +40,22 @@ class Places:
         self.fills = self.root / "exchange" / "fills"
         self.orders = self.root / "router" / "orders"
         self.archive = self.root / "archive"
-        # What Spark makes of the archive.
+        # Written by Spark.
         self.clean = self.root / "refined"
         self.features = self.root / "features"
         self.quality = self.root / "quality"
-        self.close_session = self.root / "exchange" / "CLOSE"  # a file: also seen after a kill
+        self.close_session = self.root / "exchange" / "CLOSE"  # a file, so it survives a kill
 
     def strategy(self, name: str) -> StrategyEndpoints:
         """The two queues of a strategy."""
         return self.layout.orders.strategy(name)
 
     def strategies(self) -> list[str]:
-        """Names of the strategies that have been here, sorted."""
+        """Names of the strategies that have queues, sorted."""
         return self.layout.orders.strategies()
 
     def all(self) -> dict[str, Path]:
-        """Every queue by a short name, in the order of the data's way round."""
+        """Every queue by a short name, in the order in which data passes through them."""
         ends = {name: self.strategy(name) for name in self.strategies()}
         return {
             "market data": self.raw,

@@ -1,7 +1,7 @@
-"""The crowd: simulated participants whose orders make the market move.
+"""Simulated market participants, whose orders make the market move.
 
-Its orders are inputs like any other: logged in the exchange's WAL, so they need not be
-repeatable. After a kill the crowd goes on with what it finds in the book.
+Their orders are inputs like any other: they are logged in the exchange's WAL, so they may be
+random. After a kill they continue with the orders that are in the book.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ import random
 from tapewire.demo.events import MARKET, Cancel, Input, New, Side, other
 from tapewire.demo.matching import Engine
 
-__all__ = ["FIRST_MID", "Crowd"]
+__all__ = ["FIRST_MID", "Participants"]
 
 FIRST_MID = 100_000  # ticks
 _DEPTH = 20  # ticks around the middle in which orders are placed
-_ORDERS = 240  # resting at a time, about
+_ORDERS = 240  # approximate number of orders in the book
 
 
-class Crowd:
-    """Orders around a drifting value: makers thicken the book, takers move it, the rest cancel.
+class Participants:
+    """Generates orders around a drifting value: makers add, takers trade, others cancel.
 
     Example:
-        >>> engine, crowd = Engine(), Crowd(seed=7)
+        >>> engine, participants = Engine(), Participants(seed=7)
         >>> for number in range(1_000):
-        ...     _ = engine.apply(crowd.next(engine, number))
+        ...     _ = engine.apply(participants.next(engine, number))
         >>> engine.best(Side.BUY) < engine.best(Side.SELL)
         True
     """
 
     def __init__(self, seed: int, value: float = FIRST_MID) -> None:
         self._choose = random.Random(seed)
-        self._value = value  # what the instrument is worth: walks, and the book follows
+        self._value = value  # of the instrument: a random walk, which the book follows
         self._trend = 0.0
         self._resting: list[tuple[int, int]] = []  # (order_id, price)
 
     def adopt(self, engine: Engine) -> None:
-        """Go on with the book that is there, as after a kill."""
+        """Continue with the orders of an existing book, as after a kill."""
         bid, ask = engine.best(Side.BUY), engine.best(Side.SELL)
         if bid is not None and ask is not None:
             self._value = (bid + ask) / 2
         self._resting = [(order_id, price) for order_id, _, price, _ in engine.orders_of(MARKET)]
 
     def next(self, engine: Engine, number: int) -> Input:
-        """The crowd's next input; `number` is also its order's id."""
+        """The next input; `number` is also the id of its order."""
         choose = self._choose
         self._trend = 0.995 * self._trend + choose.gauss(0, 0.004)
         self._value += self._trend
@@ -53,8 +53,8 @@ class Crowd:
         sign = 1 if side is Side.BUY else -1
         qty = choose.choice((1, 2, 3, 5, 8, 13))
         best = engine.best(other(side))
-        # Takers come when the book's best is better than what the crowd believes; not all of them
-        # hurry, so that the other half thickens the book behind the market.
+        # Takers trade if the best price is better than the value. Only half of them do, so that
+        # the others add orders away from the market.
         cheap = best is not None and sign * (self._value - best) > choose.uniform(-1, 2)
         if best is not None and cheap and choose.random() < 0.5:
             return New(MARKET, number, side, best + sign, qty, immediate=True)
@@ -64,9 +64,9 @@ class Crowd:
         return New(MARKET, number, side, price, qty)
 
     def _pick(self, engine: Engine) -> int:
-        """An order of the crowd's that is in the book: of a few, the one furthest from the value.
+        """One of the participants' orders in the book: of four, the furthest from the value.
 
-        Who was left behind by the market goes first; orders that have traded are forgotten.
+        So orders that the market has left are cancelled first. Orders that have traded are dropped.
         """
         resting = self._resting
         while True:

@@ -1,4 +1,4 @@
-"""The demo's Spark, a process of its own: refines the archive, computes features, judges both."""
+"""The demo's Spark process: refines the archive, computes features, checks quality."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tapewire.demo.places import Places
+from tapewire.demo.paths import DemoPaths
 from tapewire.demo.process import Process, main
-from tapewire.demo.stage import DemoFailed
+from tapewire.demo.process_group import DemoFailed
 
 __all__ = ["FEATURES", "MASTER", "SAMPLE", "run", "run_jobs"]
 
@@ -17,30 +17,30 @@ FEATURES = ("mid", "spread_bps", "microprice", "imbalance5")
 SAMPLE = "100ms"
 MASTER = "local[2]"
 _CONF = {
-    "spark.sql.shuffle.partitions": "2",  # one small day: more would be empty
-    # It runs for seconds: over before the optimising compiler would have earned what it costs.
+    "spark.sql.shuffle.partitions": "2",  # for one small day; more would be empty
+    # It runs for seconds, too short for the optimising compiler to pay off.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
 def run(process: Process) -> None:
-    """Start Spark, run the jobs, and tell of each."""
+    """Start Spark, run the jobs, and report each."""
     from tapewire import spark as tws
 
     began = time.monotonic()
     spark = tws.session("tapewire demo", MASTER, conf=_CONF)
     try:
         process.say("started", seconds=time.monotonic() - began)
-        run_jobs(spark, process.places, lambda facts: process.say("job", **facts))
+        run_jobs(spark, process.paths, lambda facts: process.say("job", **facts))
     finally:
         spark.stop()
 
 
-def run_jobs(spark: Any, places: Places, tell: Callable[[dict[str, Any]], None]) -> None:
-    """The jobs one after the other, each told of: its name, rows, seconds and findings.
+def run_jobs(spark: Any, paths: DemoPaths, report: Callable[[dict[str, Any]], None]) -> None:
+    """Run the jobs in order; `report` receives the name, rows, seconds and findings of each.
 
     Raises:
-        DemoFailed: One of them could not do its part.
+        DemoFailed: A part of a job failed.
     """
     from tapewire.spark import jobs
 
@@ -49,7 +49,7 @@ def run_jobs(spark: Any, places: Places, tell: Callable[[dict[str, Any]], None])
         findings = [str(finding) for finding in summary.findings]
         if summary.failed:
             raise DemoFailed(f"{summary.job} failed: {'; '.join(findings)}")
-        tell(
+        report(
             {
                 "job": summary.job,
                 "rows": summary.rows,
@@ -58,9 +58,9 @@ def run_jobs(spark: Any, places: Places, tell: Callable[[dict[str, Any]], None])
             }
         )
 
-    run_one(jobs.refine, places.archive, places.clean)
-    run_one(jobs.features, places.clean, places.features, names=FEATURES, sample=SAMPLE)
-    run_one(jobs.quality, places.clean, places.quality)
+    run_one(jobs.refine, paths.archive, paths.clean)
+    run_one(jobs.features, paths.clean, paths.features, names=FEATURES, sample=SAMPLE)
+    run_one(jobs.quality, paths.clean, paths.quality)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The late joiner: comes in the middle of a session and has the whole book at once.
+"""The late joiner: starts in the middle of a session and has the complete book at once.
 
-It reads no history: a `tapewire snapshotter` beside the exchange has saved the book now and then,
-and what has changed since lies right behind the record that the latest one is of.
+It reads no history: it loads the latest snapshot that `tapewire snapshotter` has saved, and replays
+the records after it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["run"]
 
 
 def run(process: Process) -> None:
-    """Join, follow to the close, tell the hash of the book."""
+    """Join the market data, follow them to the close, report the hash of the book."""
     began = time.perf_counter()
-    path = process.places.raw
+    path = process.paths.raw
     with open_subscriber(path, process.settings.name, create_timeout=10.0) as reader:
         book, snapshot_seq = join(reader, path)
         records = 0
@@ -37,7 +37,7 @@ def run(process: Process) -> None:
                         seq=reader.last_seq if records else snapshot_seq,
                         hash=book.hash(),
                     )
-                reader.commit()  # caught up: so far, for whoever watches our lag
+                reader.commit()  # for monitors of our lag
                 reader.wait(timeout=0.1)
                 continue
             book.apply_batch(batch)

@@ -1,4 +1,4 @@
-"""Reading the end of a queue: how a process finds out what it had done before it was killed."""
+"""Records of a queue: how a process finds out what it had done before it was killed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tapewire.log import Reader, Record, open_log
 
 __all__ = ["last_record", "records"]
 
-_FIRST_LOOK = 256  # numbers back from the end; four times as many until what is sought is found
+_FIRST_SPAN = 256  # sequence numbers back from the end; four times as many until it is found
 
 
 def records(
     path: str | os.PathLike[str], types: Iterable[int] | None = None, *, start: int = 0
 ) -> Iterator[Record]:
-    """Records numbered `start` and up that are there now; none where there is no queue yet."""
+    """The records of a queue from `seq` `start` to its end; none if there is no queue yet."""
     if not is_queue(path):
         return
     with open_log(path, types=types) as log:
@@ -27,9 +27,9 @@ def records(
 def last_record(
     path: str | os.PathLike[str], types: Iterable[int] | None = None, *, before: int | None = None
 ) -> Record | None:
-    """The last record of these types (numbered below `before`), found from the end backwards.
+    """The last record of these types (with a `seq` below `before`), searched from the end.
 
-    Reads what lies behind that record and little more, however long the queue is.
+    Reads little more than the records after it, however long the queue is.
 
     Example:
         >>> import tapewire as tw
@@ -46,9 +46,9 @@ def last_record(
     with open_log(path) as log:
         end = _end(log)
     end = end if before is None else min(before, end)
-    look = _FIRST_LOOK
+    span = _FIRST_SPAN
     while True:
-        first = max(0, end - look)
+        first = max(0, end - span)
         found = None
         for record in records(path, types, start=first):
             if record.seq >= end:
@@ -56,11 +56,11 @@ def last_record(
             found = record
         if found is not None or first == 0:
             return found
-        look *= 4
+        span *= 4
 
 
 def _end(log: Reader) -> int:
-    """The number behind the last record: there is one at or after `low`, none from `high` on."""
+    """One more than the last `seq`. Invariant: a record has at least `low`, none has `high`."""
     low, high = 0, 1
     while log.seek_seq(high):
         low, high = high, high * 2

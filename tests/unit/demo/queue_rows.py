@@ -1,14 +1,14 @@
-"""Queues as lists of rows, written and read whole: how a test makes what a kill leaves."""
+"""Queues as lists of rows, to write what a kill leaves."""
 
 import random
 
 import tapewire as tw
-from tapewire.demo.crowd import Crowd
 from tapewire.demo.events import Cancel, Close, New, Side
 from tapewire.demo.matching import Engine
-from tapewire.demo.tape import records
+from tapewire.demo.participants import Participants
+from tapewire.demo.queue_records import records
 
-SMALL = 1 << 16  # bytes of a segment: many queues are made, and each is soon full
+SMALL = 1 << 16  # bytes of a segment, since many queues are created
 
 
 def rows(path):
@@ -17,28 +17,28 @@ def rows(path):
 
 
 def timed_rows(path):
-    """The same with the time of each, where that is part of what must be right."""
+    """(seq, type_id, payload, timestamp_ns) of every record."""
     return [(r.seq, r.type_id, bytes(r.payload), r.timestamp_ns) for r in records(path)]
 
 
-def write(path, tape, *, sparse=False):
-    """A queue that holds these rows, timed or not; their numbers are kept in a sparse one."""
+def write(path, recorded, *, sparse=False):
+    """Write a queue with these rows, with or without times; `sparse` keeps their `seq`."""
     with tw.open_publisher(path, segment_bytes=SMALL, sparse=sparse) as writer:
-        for seq, type_id, payload, *time_ns in tape:
+        for seq, type_id, payload, *time_ns in recorded:
             writer.append(type_id, payload, *time_ns, seq=seq if sparse else None)
 
 
 def session(seed, length):
-    """(input, input_seq) as an exchange may get them: a crowd and two strategies that trade."""
+    """Yield (input, input_seq): the participants and two strategies that trade."""
     choose = random.Random(seed)
-    engine, crowd = Engine(), Crowd(seed)
+    engine, participants = Engine(), Participants(seed)
     numbers = {"": 0, "router": 0}
     for _ in range(length):
         owner = choose.choice(["", "", "alpha", "beta"])
         source = "router" if owner else ""
         number = numbers[source]
         if not owner:
-            what = crowd.next(engine, number)
+            what = participants.next(engine, number)
         elif choose.random() < 0.3:
             what = Cancel(owner, choose.randint(1, number + 1))
         else:
