@@ -18,7 +18,9 @@ PLOTS = ("bars.png", "books.png", "alternatives-latency.png", "alternatives-thro
 
 def readme(text: str, results: dict[str, Any]) -> str:
     """The text of README.md with the figures of these results between its two marks."""
-    plot = "![One-way latency by percentile, with alternatives](docs/assets/alternatives-latency.png)"
+    plot = (
+        "![One-way latency by percentile, with alternatives](docs/assets/alternatives-latency.png)"
+    )
     more = (
         "Throughput, methods, and where Tapewire loses: [docs/benchmarks.md](docs/benchmarks.md)."
     )
