@@ -127,6 +127,15 @@ void record_end(Bytes& segment, const HeaderSeed& seed, std::uint64_t offset, st
     std::memcpy(segment.data(), &edited, sizeof edited);
 }
 
+// To another place: inside a payload, or where there is no record.
+void copy_record(Bytes& segment, std::uint64_t from, std::uint64_t to) {
+    const format::RecordHeader header = header_of(segment, from);
+    if (!fits(segment, from, header)) return;
+    const std::uint64_t n =
+        std::min<std::uint64_t>(format::record_bytes(header.commit_len - 1), segment.size() - to);
+    std::memmove(segment.data() + to, segment.data() + from, n);
+}
+
 }  // namespace
 
 void QueueImage::make_checks_right() {
@@ -154,12 +163,8 @@ void QueueImage::mutate(std::uint32_t random_seed) {
                 seal_record(segment, seed, records.back(), next_record(random, *this, id, records),
                             foreign);
             break;
-        case 2:  // a copy of a record in another place: inside a payload, or where nothing is
-            if (fits(segment, at, header)) {
-                const std::uint64_t n = std::min<std::uint64_t>(
-                    format::record_bytes(header.commit_len - 1), segment.size() - anywhere);
-                std::memmove(segment.data() + anywhere, segment.data() + at, n);
-            }
+        case 2:
+            copy_record(segment, at, anywhere);
             break;
         case 3:  // a hole
             std::memset(segment.data() + anywhere, 0,

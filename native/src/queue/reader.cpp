@@ -568,6 +568,7 @@ void Reader::commit() {
         throw Error(Errc::invalid_option, "an anonymous reader has no position to commit",
                     layout_.root, -1, "open it by open_subscriber with a name");
     }
+    assert(is_record_boundary(offset_, segment_bytes()));
     meta_->commit(position(), options_.pinned);
 }
 

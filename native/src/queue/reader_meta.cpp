@@ -99,7 +99,6 @@ void ReaderMeta::map() {
 ReaderMeta::~ReaderMeta() { file_.unlock(); }
 
 void ReaderMeta::commit(Position position, bool pinned) {
-    assert(position.offset % format::kRecordAlign == 0);
     std::lock_guard lock(mutex_);
     if (!map_) {  // damaged, and the user chose a start of his own: begin afresh
         file_.resize(0);

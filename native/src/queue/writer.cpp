@@ -73,20 +73,7 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
 
     checksum_ = options_.checksum;
     shared_ = control_.block();
-    next_seq_ = opened_seq_ = tail.next_seq;
-    lowest_id_ = tail.lowest_segment;
-    for (const UnsyncedSpan& span : tail.unsynced) {
-        if (span.segment == tail.segment->id()) {
-            write_again_at_opening(*tail.segment, span);  // here and now: later we append to it
-        } else {
-            inherited_.push_back(span);
-        }
-    }
-    last_record_id_ = tail.last_record_segment;
-    for (std::string& line : tail.report) note(std::move(line));
-    count(Stat::recovered_pads, tail.pads);
-    count(Stat::damaged_spans, tail.damaged_spans);
-    count(Stat::gaps_found, tail.gaps);
+    take_over(tail);
 
     auto segment = std::make_shared<WriterSegment>();
     segment->segment = std::move(*tail.segment);
@@ -112,6 +99,24 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     if (tail.numbers_lost) flush_in_background();
     // The predecessor may have died between clearing the flag and waking: ring always, reset nothing.
     futex_ring(control_.notify_word());
+}
+
+// What recovery found, except for the segment to append to.
+void Writer::take_over(RecoveredTail& tail) {
+    next_seq_ = opened_seq_ = tail.next_seq;
+    lowest_id_ = tail.lowest_segment;
+    for (const UnsyncedSpan& span : tail.unsynced) {
+        if (span.segment == tail.segment->id()) {
+            write_again_at_opening(*tail.segment, span);  // here and now: later we append to it
+        } else {
+            inherited_.push_back(span);
+        }
+    }
+    last_record_id_ = tail.last_record_segment;
+    for (std::string& line : tail.report) note(std::move(line));
+    count(Stat::recovered_pads, tail.pads);
+    count(Stat::damaged_spans, tail.damaged_spans);
+    count(Stat::gaps_found, tail.gaps);
 }
 
 // A disk that still fails does not keep the queue from being opened: flush_sync and close raise it.

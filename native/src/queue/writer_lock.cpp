@@ -232,7 +232,7 @@ void WriterLock::write(const LockOwner& owner) const {
 }
 
 void WriterLock::announce(std::uint64_t epoch) const {
-    assert(guard_ && control_);  // bind() was called: the queue is ours
+    assert(guard_);
     write({::getpid(), process_start_ticks(::getpid()).value_or(0), epoch});
 }
 

@@ -156,8 +156,7 @@ void FeatureLoop::feed(const Step& step, FeatureRows& rows) {
     } else if (step.book != nullptr) {
         set.on_book(*step.book);
     }
-    if (plan_->sample.at == Sample::At::event)
-        make_row(rows, *step.market, set, time_ns_, trade ? &trade_ : nullptr);
+    if (plan_->sample.at == Sample::At::event) make_row(rows, *step.market, set, time_ns_, nullptr);
 }
 
 void FeatureLoop::feed_gap(const TapeGap& gap) {
@@ -174,8 +173,7 @@ void FeatureLoop::apply_pending() {
 void FeatureLoop::make_row(FeatureRows& rows, const Market& market, FeatureSet& set,
                            std::int64_t time_ns, const market::TradeView* trade) {
     if (time_ns >= slice_.from_ns && seq_ >= slice_.from_seq) {
-        const market::TradeView* own = plan_->sample.at == Sample::At::trade ? trade : nullptr;
-        set.sample(market.book.get(), own, values_.data(), valid_.data());
+        set.sample(market.book.get(), trade, values_.data(), valid_.data());
         rows.push(time_ns, market.index, values_.data(), valid_.data());
         if (rows.levels) {
             LevelRows::Head head{{}, set.price_scale(), set.size_scale()};
@@ -184,7 +182,6 @@ void FeatureLoop::make_row(FeatureRows& rows, const Market& market, FeatureSet& 
         }
         row_market_ = &market;
         row_features_ = &set;
-        row_trade_ = trade;
     }
     set.sampled();
 }

@@ -1,4 +1,4 @@
-"""The queue: one writer, many readers, mapped segments on disk, woken by futex."""
+"""The queue: one writer, many readers, segments mapped from disk, futex wake-ups."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ __all__ = [
 def open_publisher(
     path: str | os.PathLike[str], config: WriterConfig | None = None, **options: Any
 ) -> Writer:
-    """Open the writer of a queue, creating the queue where there is none.
+    """Open the writer of a queue; the queue is created if it does not exist.
 
-    Options are the fields of `WriterConfig`, given by name, as a `config`, or both (names win).
-    `segment_bytes`, `first_seq` and `sparse` count when the queue is created; left out, an existing
-    queue keeps its own.
+    Options are the fields of `WriterConfig`, passed by name, as a `config`, or both (names win).
+    `segment_bytes`, `first_seq` and `sparse` take effect when the queue is created; an existing
+    queue keeps its own values, and a different one raises.
 
     Example:
         >>> import tapewire as tw
@@ -75,10 +75,10 @@ def open_publisher(
 
     Raises:
         WriterAlreadyActive: The queue has a living writer.
-        InvalidOption: An option cannot be, or differs from what the queue was created with.
-        CorruptMetadata: control.meta or a segment's header is damaged.
+        InvalidOption: An option is invalid, or differs from what the queue was created with.
+        CorruptMetadata: control.meta or the header of a segment is damaged.
         UnsupportedVersion: A later release wrote this queue.
-        DiskFull: There is no room for a segment.
+        DiskFull: There is no space for a segment.
     """
     if config is not None and not isinstance(config, WriterConfig):
         raise InvalidOption(f"config must be a WriterConfig: config={config!r}")
@@ -95,17 +95,17 @@ def open_subscriber(
     pinned: bool = False,
     create_timeout: float | None = None,
 ) -> Reader:
-    """Open a named reader, whose committed position outlives the process.
+    """Open a named reader, whose committed position is stored in the queue.
 
     Args:
-        path: The queue's folder.
+        path: The queue's directory.
         name: The reader's name; one process holds it at a time.
-        start: ``"resume"`` (behind what this name committed; the earliest record for a new name),
+        start: ``"resume"`` (after what this name committed; for a new name the earliest record),
             ``"earliest"``, ``"latest"``, `Seq(n)` or `Time(t)`.
         wait: How `wait` and `follow` wait.
-        types: Type ids to give; others are skipped natively.
-        pinned: Retention waits for this reader even when it is not running.
-        create_timeout: Wait so many seconds for the queue to be created.
+        types: Type ids to return; records of other types are skipped natively.
+        pinned: Retention waits for this reader even while it is not running.
+        create_timeout: Seconds to wait for the queue to be created; by default it must exist.
 
     Example:
         >>> import tapewire as tw
@@ -120,9 +120,9 @@ def open_subscriber(
 
     Raises:
         FileNotFoundError: There is no queue at `path`.
-        ReaderAlreadyActive: Somebody holds this name.
-        InvalidName: The name has characters that a file name must not have.
-        SegmentMissing: What comes behind the committed position was retired.
+        ReaderAlreadyActive: Another reader holds this name.
+        InvalidName: The name has characters that are not allowed in a file name.
+        SegmentMissing: Retention removed the records after the committed position.
     """
     if not name or type(name) is not str:
         raise InvalidName(f"not a valid reader name: name={name!r}")
@@ -137,7 +137,7 @@ def open_subscriber(
 
 
 def open_reader(where: str | os.PathLike[str], types: Iterable[int] | None = None) -> Reader:
-    """An anonymous reader from the earliest record; what `tapewire.open_log` calls for a queue."""
+    """Open an anonymous reader at the earliest record, for `tapewire.open_log`."""
     return Reader(where, None, "earliest", SpinThenPark(), types, False)
 
 

@@ -1,4 +1,4 @@
-# The native engine's declarations, as the .pyx needs them.
+# Declarations of the native engine for _native.pyx.
 from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
 from libcpp.optional cimport optional
@@ -15,8 +15,8 @@ cdef extern from "tapewire/clock.hpp" namespace "tapewire":
 
 cdef extern from "tapewire/format/stats.hpp":
     """
-    static inline std::string_view tw_stat_name(size_t i) { return tapewire::format::kStatNames[i]; }
-    static inline std::string tw_stat_text(size_t i) { return std::string(tw_stat_name(i)); }
+    static inline std::string_view tw_stat_name(size_t i) { return tapewire::format::kStatNames[i];
+    } static inline std::string tw_stat_text(size_t i) { return std::string(tw_stat_name(i)); }
     """
     size_t kStatCount "tapewire::format::kStatCount"
     string tw_stat_text(size_t)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""The queue's writer and reader over the native engine."""
+"""The writer and the reader of a queue, on the native engine."""
 
 from cpython.buffer cimport (PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
                              PyObject_GetBuffer)
@@ -31,10 +31,10 @@ from tapewire.errors import (ClosedHandle, ConcurrentUse, InvalidMessage, Invali
 _log = logging.getLogger("tapewire.queue")
 
 Position = namedtuple("Position", "segment offset")
-Position.__doc__ = """A place in a queue: segment number and byte offset in it."""
+Position.__doc__ = """A place in a queue: the number of a segment and a byte offset in it."""
 
 WriterStatus = namedtuple("WriterStatus", "alive pid epoch heartbeat_age")
-WriterStatus.__doc__ = """A queue's writer as seen from a reader; `heartbeat_age` in seconds."""
+WriterStatus.__doc__ = """The writer of a queue as seen by a reader; `heartbeat_age` in seconds."""
 
 
 # The size of a record's header in a segment.
@@ -42,7 +42,7 @@ RECORD_HEADER_BYTES = kRecordHeaderBytes
 
 
 class DisconnectReason(enum.Enum):
-    """Why a reader should take its writer for gone."""
+    """Why a reader should consider its writer gone."""
 
     LOCK_LOST = "lock_lost"
     HEARTBEAT_STALE = "heartbeat_stale"
@@ -51,7 +51,7 @@ class DisconnectReason(enum.Enum):
 
 cdef extern from *:
     """
-    // The value of a small non-negative int, or -1: what a type id always is, without a call.
+    // The value of a small non-negative int (every type id is one), or -1; without a call.
     static inline long tw_small_int(PyObject* o) {
         if (!PyLong_CheckExact(o)) return -1;
     #if PY_VERSION_HEX >= 0x030C0000
@@ -67,7 +67,7 @@ cdef extern from *:
 
 
 cdef inline int _to_u16(object value, uint16_t* out) except -1:
-    # 0 when it fits 16 bits, 1 when not; whatever is no integer raises TypeError.
+    # 0 if it fits in 16 bits, else 1. Raises TypeError for anything that is not an integer.
     cdef int overflow = 0
     cdef long number = tw_small_int(value)
     if number < 0:
@@ -81,14 +81,14 @@ cdef inline int _to_u16(object value, uint16_t* out) except -1:
 
 
 def _not_an_int(value):
-    raise TypeError(f"an integer is needed: {value!r}")
+    raise TypeError(f"not an integer: {value!r}")
 
 
 cdef inline uint16_t _type_id(object value) except? 0xFFFF:
     cdef uint16_t out = 0
     if _to_u16(value, &out) != 0 or out == 0xFFFF:
         raise InvalidTypeId(f"type_id must be from 0 to 0xFFFE: type_id={value!r}",
-                            hint="0xFFFF is the padding's")
+                            hint="0xFFFF is the type of padding")
     return out
 
 
@@ -96,14 +96,14 @@ cdef inline uint16_t _flags(object value) except? 0xFFFF:
     cdef uint16_t out = 0
     if _to_u16(value, &out) != 0 or (out & 0xFF) != 0:
         raise InvalidOption(f"flags must be 16 bits with the low 8 clear: flags={value!r}",
-                            hint="the low 8 bits are the system's; use 0x0100 … 0xFF00")
+                            hint="the low 8 bits are reserved; use 0x0100 … 0xFF00")
     return out
 
 
 cdef uint64_t _timestamp(object value) except? 0xFFFFFFFFFFFFFFFF:
     cdef int overflow = 0
     cdef long long number
-    if PyLong_CheckExact(value):  # what replays and relays give, millions of times
+    if PyLong_CheckExact(value):  # the common case in replays, millions of times
         number = PyLong_AsLongLongAndOverflow(value, &overflow)
         if overflow == 0 and number >= 0:
             return <uint64_t> number

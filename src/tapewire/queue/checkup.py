@@ -1,4 +1,4 @@
-"""What is wrong with a queue from outside, what to do about it, and doing it where that is safe."""
+"""Find problems of a queue from outside, suggest remedies, and apply those that are safe."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["CheckupRules", "QueueFinding", "examine", "mend"]
 
 @dataclass(frozen=True)
 class CheckupRules:
-    """From when on something is a finding.
+    """Thresholds of the findings.
 
     Attributes:
-        reader_ttl: A reader that nobody holds is dead when it has been silent for so many seconds.
-        max_lag_bytes: A reader that is further behind lags.
+        reader_ttl: Seconds without a heartbeat after which a reader that no process holds is dead.
+        max_lag_bytes: Lag above which a reader is reported.
     """
 
     reader_ttl: float = 0.0
@@ -37,19 +37,19 @@ class CheckupRules:
 
 @dataclass(frozen=True)
 class QueueFinding:
-    """One thing that is not as it should be.
+    """One problem of a queue, or a note.
 
     Attributes:
         queue: Path of the queue.
-        kind: What it is: "sync-failed", "stale-lock", "temporary-file", "unsealed-segment",
-            "dead-reader", "dead-pinned-reader", "lagging-reader", "stale-marks", "problem", and as
+        kind: One of "sync-failed", "stale-lock", "temporary-file", "unsealed-segment",
+            "dead-reader", "dead-pinned-reader", "lagging-reader", "stale-marks", "problem"; of
             notes "retention-candidates" and "damaged-copies".
         subject: The file, reader or segment it is about.
-        message: What was seen.
+        message: What was found.
         remedy: What to do.
-        mendable: `mend` can do it.
-        note: Worth knowing, nothing to be done.
-        heartbeat_ns: Of the reader it is about, so that one that came back is left alone.
+        mendable: Whether `mend` can apply the remedy.
+        note: For information; nothing needs to be done.
+        heartbeat_ns: Last heartbeat of the reader, to detect that it has come back since.
     """
 
     queue: str
@@ -63,7 +63,7 @@ class QueueFinding:
 
 
 def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[QueueFinding]:  # noqa: B008
-    """Everything that is wrong with a queue, and notes; each once.
+    """List the problems of a queue, then the notes.
 
     Example:
         >>> import tapewire as tw
@@ -75,9 +75,7 @@ def examine(seen: QueueStatus, rules: CheckupRules = CheckupRules()) -> list[Que
         ['temporary-file']
     """
     found = [
-        QueueFinding(
-            seen.path, "problem", "", line, "see what `tapewire verify` and `tapewire repair` say"
-        )
+        QueueFinding(seen.path, "problem", "", line, "run `tapewire verify` or `tapewire repair`")
         for line in seen.problems
     ]
     if seen.sync_errno:
@@ -115,7 +113,7 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
                 "stale-lock",
                 "writer.lock",
                 f"the writer was killed: pid={seen.writer.pid}, epoch={seen.writer.epoch}",
-                "start the writer again; or clear its name from the lock",
+                "start the writer again; or remove its name from the lock",
                 mendable=True,
             )
         )
@@ -124,7 +122,7 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
             seen.path,
             "temporary-file",
             os.path.basename(path),
-            f"a killed writer left it half-made: {os.path.basename(path)}",
+            f"a killed writer left an unfinished file: {os.path.basename(path)}",
             "start the writer again; or remove the file",
             mendable=True,
         )
@@ -135,9 +133,9 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
             seen.path,
             "unsealed-segment",
             str(segment.id),
-            f"segment {segment.id} is not sealed, and the log goes on to segment "
+            f"segment {segment.id} is not sealed, but the log continues to segment "
             f"{seen.end_segment}",
-            "start the writer again; or let `tapewire repair` seal it",
+            "start the writer again; or seal it with `tapewire repair`",
             mendable=True,
         )
         for segment in seen.segments
@@ -151,7 +149,7 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
                 seen.path,
                 "stale-marks",
                 " ".join(marks),
-                f"marked by {' and '.join(marks)}, but nobody writes it",
+                f"marked by {' and '.join(marks)}, but no process writes it",
                 "start its process again; or remove the marks",
                 mendable=True,
             )
@@ -160,7 +158,7 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
 
 
 def _holder_lives(lease: dict[str, Any] | None) -> bool:
-    """Whether the process that a LEASE names runs: it may be about to open the writer."""
+    """Whether the process named in LEASE is running: it may be about to open the writer."""
     pid, ticks = (lease or {}).get("pid"), (lease or {}).get("start_time_ticks")
     if type(pid) is not int or type(ticks) is not int or not 0 < pid < 1 << 31:
         return False
@@ -168,14 +166,14 @@ def _holder_lives(lease: dict[str, Any] | None) -> bool:
 
 
 def _is_dead(reader: ReaderStatus, rules: CheckupRules) -> bool:
-    # At 0 the lock alone decides, whatever the clock says.
+    # At 0 the lock alone decides, regardless of the clock.
     silent = reader.heartbeat_age > rules.reader_ttl
     return not reader.alive and (silent or rules.reader_ttl == 0)
 
 
 def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> list[QueueFinding]:
     lag = "unknown" if reader.lag_records is None else f"{reader.lag_records:,} records"
-    silent = f"silent for {reader.heartbeat_age:,.0f} s, lag {lag}"
+    silent = f"no heartbeat for {reader.heartbeat_age:,.0f} s, lag {lag}"
     if _is_dead(reader, rules) and reader.pinned:
         return [
             QueueFinding(
@@ -194,7 +192,7 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
                 "dead-reader",
                 reader.name,
                 f"reader '{reader.name}' is not running ({silent})",
-                "start it again; or forget it and its position",
+                "start it again; or remove it and its position",
                 mendable=True,
                 heartbeat_ns=reader.heartbeat_ns,
             )
@@ -206,7 +204,7 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
                 "lagging-reader",
                 reader.name,
                 f"reader '{reader.name}' lags by {reader.lag_bytes:,} bytes, {lag}",
-                "make it faster, or seek it to the end",
+                "make it faster, or move it to the end with seek_end()",
             )
         ]
     return []
@@ -214,7 +212,7 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
 
 def _notes(seen: QueueStatus) -> list[QueueFinding]:
     notes = []
-    # As retention itself: without any reader nothing is known to be done with.
+    # As in retention: without a reader no record is known to be processed.
     floor = min([*(r.segment for r in seen.readers), seen.end_segment]) if seen.readers else 0
     spare = [segment for segment in seen.segments if segment.id < floor]
     if spare:
@@ -236,8 +234,8 @@ def _notes(seen: QueueStatus) -> list[QueueFinding]:
                 seen.path,
                 "damaged-copies",
                 names,
-                f"recovery has mended segments and kept them as they were: {names}",
-                "look into them or remove them",
+                f"recovery has repaired segments and kept copies of the originals: {names}",
+                "inspect or remove them",
                 note=True,
             )
         )
@@ -245,35 +243,35 @@ def _notes(seen: QueueStatus) -> list[QueueFinding]:
 
 
 def mend(finding: QueueFinding) -> list[str]:
-    """Do what a mendable finding asks for, holding the lock of the dead meanwhile; what was done.
+    """Apply the remedy of a mendable finding under the dead process's lock; return what was done.
 
     Raises:
-        WriterAlreadyActive: The queue has got a writer since.
-        ReaderAlreadyActive: The reader has come back.
+        WriterAlreadyActive: A writer has opened the queue since.
+        ReaderAlreadyActive: The reader is running again.
     """
     if finding.kind == "dead-reader":
         try:
             removed = remove_reader(finding.queue, finding.subject, finding.heartbeat_ns)
         except StorageError as error:
             if isinstance(error, FileNotFoundError):
-                return [f"reader '{finding.subject}' is gone already"]
+                return [f"reader '{finding.subject}' no longer exists"]
             raise
         if not removed:
-            return [f"reader '{finding.subject}' has come back since: left alone"]
-        return [f"forgot reader '{finding.subject}'"]
+            return [f"reader '{finding.subject}' has been running since: not removed"]
+        return [f"removed reader '{finding.subject}'"]
     if finding.kind == "unsealed-segment":
         return list(repair(finding.queue).actions)
     with Upkeep(finding.queue) as upkeep:
         if finding.kind == "stale-lock":
             upkeep.clear_owner()
-            return ["cleared the killed writer's name from writer.lock"]
+            return ["removed the killed writer's name from writer.lock"]
         if finding.kind == "temporary-file":
             return [f"removed {os.path.basename(p)}" for p in upkeep.remove_temporary_files()]
         if finding.kind == "stale-marks":
             if _holder_lives(status(finding.queue).lease):
-                return ["who left the marks has come back since: left alone"]
+                return ["the process that left the marks is running again: not removed"]
             for name in ("READY", "LEASE"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(finding.queue, name))
             return [f"removed {finding.subject}"]
-    raise ValueError(f"this cannot be mended: kind={finding.kind!r}")
+    raise ValueError(f"no automatic remedy: kind={finding.kind!r}")

@@ -1,7 +1,7 @@
-# Payloads as pointers, and what keeps them valid; part of _native.pyx.
+# Pointers to payloads, and the objects that keep them valid; part of _native.pyx.
 
 cdef int _get_buffer(object payload, Py_buffer* buffer) except -1:
-    """The payload's bytes in one piece; a strided view is copied together first."""
+    """Get the bytes of a payload as one span; a strided view is copied first."""
     if not PyObject_CheckBuffer(payload):
         raise TypeError(f"payload must be bytes or have the buffer protocol: {type(payload).__name__}")
     try:
@@ -12,10 +12,10 @@ cdef int _get_buffer(object payload, Py_buffer* buffer) except -1:
 
 
 cdef class RowBuffers:
-    """Pointers to many payloads, and what keeps them valid until the batch is appended."""
+    """Pointers to many payloads, and the objects that keep them valid until they are appended."""
 
     cdef vector[Py_buffer] buffers
-    cdef vector[ArrowArray] arrays    # chunks of a stream, which are ours to release
+    cdef vector[ArrowArray] arrays    # chunks of a stream, released here
     cdef ArrowSchema schema
     cdef ArrowRows rows
     cdef object source
@@ -34,7 +34,7 @@ cdef class RowBuffers:
 
     cdef int _take_objects(self, object rows) except -1:
         cdef Py_buffer buffer
-        rows = tuple(rows)  # of our own: another thread may empty the caller's list
+        rows = tuple(rows)  # a copy: another thread may change the caller's list
         self.source = rows
         for row in rows:
             if PyBytes_CheckExact(row):

@@ -1,14 +1,14 @@
 # Reader; part of _native.pyx.
 
 cdef class Reader(CursorReader):
-    """A reader of a queue; made by `tapewire.open_subscriber` or `tapewire.open_log`."""
+    """A reader of a queue; see `tapewire.open_subscriber` and `tapewire.open_log`."""
 
     cdef CReader* _r
     cdef readonly str path
     cdef readonly object name
     cdef readonly object caps
     cdef readonly str kind
-    cdef bint _forget_later   # what close() was asked for inside a call
+    cdef bint _forget_later   # the argument of a close() inside a call
 
     def __init__(self, path, name, start, wait, types, pinned):
         cdef ReaderOptions options
@@ -21,7 +21,7 @@ cdef class Reader(CursorReader):
         self.kind = "queue"
         root = os.fsencode(self.path)
         if name is not None:
-            options.name = name.encode("utf-8", "backslashreplace")  # which the rule refuses
+            options.name = name.encode("utf-8", "backslashreplace")  # refused by the native check
         options.pinned = pinned
         wait_option(wait, &options.wait, &options.wait_ns)
         if types is not None:
@@ -85,20 +85,20 @@ cdef class Reader(CursorReader):
         return 0
 
     def commit(self):
-        """Remember that everything read so far is done with; `start="resume"` goes on behind it."""
+        """Commit the position after the last record read; `start="resume"` continues there."""
         self._check_still()
         self._r.commit()
 
     @property
     def position(self):
-        """Where the next record is looked for: ``Position(segment, offset)``."""
+        """Where the next record is read: ``Position(segment, offset)``."""
         self._check_still()
         cdef CPosition at = self._r.position()
         return Position(at.segment, at.offset)
 
     @property
     def committed(self):
-        """The committed position, or None when nothing is committed or the reader is anonymous."""
+        """The committed position; None without one or if the reader is anonymous."""
         self._check_still()
         self._r.check_usable()
         cdef optional[CPosition] at = self._r.committed()
@@ -106,20 +106,20 @@ cdef class Reader(CursorReader):
 
     @property
     def last_seq(self):
-        """Number of the last record read, or None."""
+        """Sequence number of the last record read, or None."""
         self._check_still()
         cdef optional[uint64_t] seq = self._r.last_seq()
         return seq.value() if seq.has_value() else None
 
     @property
     def segment_bytes(self):
-        """Size of each segment file."""
+        """Size of each segment file in bytes."""
         self._open()
         return self._r.segment_bytes()
 
     @property
     def sparse(self):
-        """Whether numbers may skip."""
+        """Whether sequence numbers may skip values."""
         self._check_still()
         return <bint> self._r.sparse()
 
@@ -129,11 +129,15 @@ cdef class Reader(CursorReader):
         return self._r is NULL
 
     def writer_status(self, ttl=1.0):
-        """Who writes this queue, and whether it is alive: ``WriterStatus(alive, pid, epoch, heartbeat_age)``."""
+        """Return the state of the queue's writer.
+
+        It is a ``WriterStatus(alive, pid, epoch, heartbeat_age)``; a writer without a heartbeat for
+        `ttl` seconds is not alive.
+        """
         cdef int64_t ttl_ns = seconds_to_ns(ttl)
         cdef CWriterStatus status
         if self._borrower is not NULL:
-            self._check_still()  # and with the GIL: whoever moves the reader meanwhile needs it
+            self._check_still()  # and keeps the GIL, which is needed to move the reader meanwhile
             status = self._r.writer_status(ttl_ns)
         else:
             self._enter_call()
@@ -145,7 +149,7 @@ cdef class Reader(CursorReader):
         return WriterStatus(<bint> status.alive, status.pid or None, status.epoch, status.heartbeat_age_ns / 1e9)
 
     def detect_disconnect(self, ttl=1.0):
-        """None while all is well, else the `DisconnectReason`."""
+        """Return why the writer should be considered gone, or None."""
         cdef int64_t ttl_ns = seconds_to_ns(ttl)
         cdef Disconnect reason
         if self._borrower is not NULL:
@@ -170,9 +174,9 @@ cdef class Reader(CursorReader):
         self._r.interrupt()
 
     def close(self, forget=False):
-        """Give the reader up; `forget=True` also removes its meta file. Closing twice is fine.
+        """Close the reader; `forget=True` also removes its meta file. A second call does nothing.
 
-        Another thread's `wait` or `follow` on this reader ends.
+        A `wait` or `follow` of another thread on this reader ends.
         """
         cdef CReader* r
         cdef bint c_forget = forget

@@ -1,4 +1,4 @@
-"""Repairing a queue after a crash or damage: in place, or as a dry run on a copy."""
+"""Repair a queue after a crash or damage: in place, or as a dry run on a copy."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tapewire.queue.status import QueueStatus, status_of_damaged
 
 __all__ = ["Repair", "rehearse", "repair"]
 
-_FICLONE = 0x40049409  # share the blocks, where the filesystem can
+_FICLONE = 0x40049409  # share the blocks, where the filesystem supports it
 _CHUNK_BYTES = 1 << 20
-# How the lines begin that report a loss, or what the writer's threads met, not something done.
+# Prefixes of the lines that report a loss, or an event of the writer's threads, not an action.
 _ONLY_SEEN = (
     "numbers ",
     "the log was on disk up to ",
@@ -35,17 +35,17 @@ _ONLY_SEEN = (
 
 @dataclass(frozen=True)
 class Repair:
-    """What was done, or would be.
+    """What a repair did, or would do.
 
     Attributes:
         path: The queue.
-        rehearsed: It was done to a copy; the queue is as it was.
-        actions: A line for each thing done; empty when there was nothing to do.
-        notes: A line for each thing that was seen and cannot be repaired.
-        next_seq: The number that the next record gets.
-        padded: How many places of unfinished bytes were fenced off.
-        damaged: How many damaged places were fenced off, with a copy kept.
-        gaps: How many times numbers are missing.
+        rehearsed: It ran on a copy; the queue is unchanged.
+        actions: A line for each action; empty if nothing needed repair.
+        notes: A line for each problem that cannot be repaired.
+        next_seq: The sequence number of the next record.
+        padded: How many places with unfinished bytes became padding.
+        damaged: How many damaged places became padding; a copy of the segment is kept.
+        gaps: How many gaps there are in the sequence numbers.
     """
 
     path: str
@@ -59,11 +59,11 @@ class Repair:
 
 
 def repair(path: str | os.PathLike[str]) -> Repair:
-    """Look at every record of a queue and repair what a crash or damage left.
+    """Check every record of a queue and repair what a crash or damage left.
 
-    As the opening of a writer does, but for all segments: each damaged span becomes padding, with a
-    copy of the segment kept; damaged segment headers and control.meta are written again; no valid
-    record is lost, and none is appended.
+    Does for all segments what opening a writer does for the last ones: each damaged span becomes
+    padding, and a copy of the segment is kept; damaged segment headers and control.meta are written
+    again. No valid record is lost, and none is appended.
 
     Example:
         >>> import tapewire as tw
@@ -75,10 +75,10 @@ def repair(path: str | os.PathLike[str]) -> Repair:
 
     Raises:
         WriterAlreadyActive: The queue has a living writer.
-        CorruptMetadata: control.meta is damaged, and so is the header of every segment.
-        FileNotFoundError: There is nothing at `path`.
+        CorruptMetadata: control.meta and the headers of all segments are damaged.
+        FileNotFoundError: `path` does not exist.
     """
-    before = status_of_damaged(path)  # a writer would make a queue where there is none
+    before = status_of_damaged(path)  # a writer would create a queue where there is none
     config = WriterConfig(preallocate=False)
     with _log_lines() as lines, Writer(path, config, repair=True) as writer:
         counters = writer.metrics()
@@ -98,16 +98,16 @@ def repair(path: str | os.PathLike[str]) -> Repair:
 
 
 def rehearse(path: str | os.PathLike[str]) -> Repair:
-    """What `repair` would do, found out on a copy in a hidden directory beside the queue.
+    """Run `repair` on a copy in a hidden directory next to the queue, to see what it would do.
 
-    Where the filesystem can, the copy shares the blocks of the queue; where not, it may take a
-    third of what is free there, since living queues need space, too.
+    The copy shares the blocks of the queue where the filesystem supports it. Elsewhere it may use
+    up to a third of the free space, since live queues need space too.
 
     Raises:
-        StorageError: The copy would take more than that (its errno is ENOSPC).
-        WriterAlreadyActive: The queue has a living writer, or got one meanwhile.
-        CorruptMetadata: control.meta is damaged, and so is the header of every segment.
-        FileNotFoundError: There is nothing at `path`.
+        StorageError: The copy would use more than that (its errno is ENOSPC).
+        WriterAlreadyActive: The queue has a living writer, or one opened it meanwhile.
+        CorruptMetadata: control.meta and the headers of all segments are damaged.
+        FileNotFoundError: `path` does not exist.
     """
     before = status_of_damaged(path)
     if before.writer.alive:
@@ -136,15 +136,15 @@ def _has_writer(seen: QueueStatus) -> WriterAlreadyActive:
     return WriterAlreadyActive(
         f"the queue has a writer: pid={seen.writer.pid}, epoch={seen.writer.epoch}",
         path=os.path.join(seen.path, "writer.lock"),
-        hint="a living writer has repaired the queue when it opened it",
+        hint="a writer repairs the queue when it opens it, so there is nothing to do",
     )
 
 
 def _differences(before: QueueStatus, after: QueueStatus) -> list[str]:
-    """What the log lines of recovery do not report."""
+    """The actions that the log lines of recovery do not report."""
     lines = []
     if before.writer.killed:
-        lines.append(f"took the killed writer's name out of writer.lock: pid={before.writer.pid}")
+        lines.append(f"removed the killed writer's name from writer.lock: pid={before.writer.pid}")
     lines += [
         f"removed the temporary file {os.path.basename(path)}"
         for path in before.temporary_files
@@ -154,7 +154,7 @@ def _differences(before: QueueStatus, after: QueueStatus) -> list[str]:
     readable = {segment.id for segment in before.segments if segment.readable}
     for segment in after.segments:
         if segment.id not in sealed_before:
-            lines.append(f"made segment {segment.id}")
+            lines.append(f"created segment {segment.id}")
         elif segment.sealed and segment.id in readable and not sealed_before[segment.id]:
             lines.append(f"sealed segment {segment.id}")
     return lines
@@ -171,7 +171,7 @@ class _Lines(logging.Handler):
 
 @contextlib.contextmanager
 def _log_lines() -> Iterator[list[str]]:
-    """What the writer has to say goes to the log: into this list as well."""
+    """Collect the messages that the writer logs."""
     handler = _Lines()
     log = logging.getLogger("tapewire.queue")
     log.addHandler(handler)
@@ -186,54 +186,54 @@ def _log_lines() -> Iterator[list[str]]:
 
 def _copy_queue(seen: QueueStatus, copy: str) -> None:
     os.makedirs(os.path.join(copy, "readers"), 0o700)
-    room = _Room(copy)
+    space = _SpaceLimit(copy)
     for name in ("control.meta", "writer.lock", "index.meta", "stats.meta"):
-        _copy_file(seen, name, copy, room)
+        _copy_file(seen, name, copy, space)
     for reader in seen.readers:
-        if not reader.alive:  # recovery leaves those that live alone
-            _copy_file(seen, os.path.relpath(reader.path, seen.path), copy, room)
+        if not reader.alive:  # recovery does not change the live ones
+            _copy_file(seen, os.path.relpath(reader.path, seen.path), copy, space)
     for segment in seen.segments:
         name = os.path.basename(segment.path)
-        _copy_file(seen, name, copy, room)
-        _copy_file(seen, os.path.splitext(name)[0] + ".idx", copy, room)
+        _copy_file(seen, name, copy, space)
+        _copy_file(seen, os.path.splitext(name)[0] + ".idx", copy, space)
     for path in seen.temporary_files:
         with open(os.path.join(copy, os.path.basename(path)), "xb"):
-            pass  # it only has to be there
+            pass  # only its name matters
 
 
-class _Room:
-    """What a copy may take: a disk that it fills stops every living writer on it."""
+class _SpaceLimit:
+    """Limits the space that a copy uses: a full disk stops every live writer on it."""
 
     def __init__(self, folder: str) -> None:
         filesystem = os.statvfs(folder)
         self._folder = folder
-        # A third: recovery, too, keeps a copy of what it mends.
+        # A third: recovery itself keeps copies of what it repairs.
         self._bytes = filesystem.f_bavail * filesystem.f_frsize // 3
 
     def take(self, count: int) -> None:
         self._bytes -= count
         if self._bytes < 0:
             raise StorageError(
-                "a dry run on a copy would take more than a third of the free space: "
+                "a dry run on a copy would use more than a third of the free space: "
                 f"missing={-self._bytes} bytes",
                 path=os.path.dirname(self._folder),
-                hint="free some space, or copy the queue elsewhere and look there",
+                hint="free some space, or copy the queue elsewhere and run it there",
                 errno=errno.ENOSPC,
             )
 
 
-def _copy_file(seen: QueueStatus, name: str, folder: str, room: _Room) -> None:
-    """Copy one file of the queue, if it is there, with its holes."""
+def _copy_file(seen: QueueStatus, name: str, folder: str, space: _SpaceLimit) -> None:
+    """Copy one file of the queue, if it exists, with its holes."""
     source = os.path.join(seen.path, name)
     try:
-        # No link out of the queue, and a pipe in its place must not hold us up.
+        # Do not follow a link out of the queue, nor block on a pipe.
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
         os.close(fd)
-        raise StorageError("not a file, but in the place of one", path=source)
+        raise StorageError("not a regular file", path=source)
     with (
         open(fd, "rb", buffering=0) as old,
         open(os.path.join(folder, name), "xb", buffering=0, opener=_private) as new,
@@ -242,13 +242,13 @@ def _copy_file(seen: QueueStatus, name: str, folder: str, room: _Room) -> None:
             fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
             return
         except OSError:
-            pass  # most filesystems cannot
+            pass  # most filesystems do not support it
         os.truncate(new.fileno(), info.st_size)
         for start, end in _data_ranges(old.fileno(), info.st_size):
             for at in range(start, end, _CHUNK_BYTES):
                 chunk = os.pread(old.fileno(), min(_CHUNK_BYTES, end - at), at)
-                if chunk.count(0) != len(chunk):  # allocated ahead: a hole does
-                    room.take(len(chunk))
+                if chunk.count(0) != len(chunk):  # zeros that were allocated ahead stay a hole
+                    space.take(len(chunk))
                     os.pwrite(new.fileno(), chunk, at)
 
 
@@ -262,6 +262,6 @@ def _data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
         try:
             start = os.lseek(fd, at, os.SEEK_DATA)
         except OSError:
-            return  # only a hole is left
+            return  # only a hole follows
         at = os.lseek(fd, start, os.SEEK_HOLE)
         yield start, at

@@ -1,4 +1,4 @@
-"""The rows of `Writer.append_batch` as the native core takes them."""
+"""Convert the rows of `Writer.append_batch` for the native core."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["GatheredRows", "gather"]
 
 @dataclass
 class GatheredRows:
-    """Either `array` (evenly spaced rows at `address`) or `buffers` (one object a row)."""
+    """Either `array` (evenly spaced rows at `address`) or `buffers` (one object per row)."""
 
     count: int
     type_id: int = 0
@@ -34,7 +34,7 @@ class GatheredRows:
 
 
 def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -> GatheredRows:
-    """Check every argument, so that nothing has been appended when one of them is wrong."""
+    """Check every argument, so that nothing is appended if one of them is invalid."""
     if isinstance(rows, np.ndarray):
         table = _from_array(rows)
     elif isinstance(rows, list | tuple | RowBuffers):
@@ -42,7 +42,7 @@ def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -
     elif type(rows).__module__.startswith("pandas."):
         import pyarrow
 
-        # From version 3 on pandas hands out its columns itself.
+        # From version 3 on, pandas columns export themselves.
         columns = RowBuffers(pyarrow.array(rows, from_pandas=True))
         table = GatheredRows(count=len(columns), buffers=columns)
     else:
@@ -61,9 +61,7 @@ def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -
             "flags", flags, table.count, np.uint16, 0, 0xFFFF, InvalidOption
         )
         if np.any(table.flag_column & 0xFF):
-            raise InvalidOption(
-                "flags must have the low 8 bits clear", hint="they are the system's"
-            )
+            raise InvalidOption("flags must have the low 8 bits clear", hint="they are reserved")
     else:
         table.flags = flags
     if timestamps_ns is not None and _is_column(timestamps_ns):
@@ -77,23 +75,23 @@ def gather(rows: Any, type_id: Any, timestamps_ns: Any, flags: Any, seqs: Any) -
     if seqs is not None:
         table.seqs = _column("seqs", seqs, table.count, np.uint64, 0, 2**64 - 2, InvalidOption)
         if table.count > 1 and not np.all(table.seqs[1:] > table.seqs[:-1]):
-            raise SequenceNotRising("numbers must rise strictly within the batch")
+            raise SequenceNotRising("sequence numbers must rise strictly within the batch")
     return table
 
 
 def _from_array(rows: np.ndarray[Any, Any]) -> GatheredRows:
     if rows.dtype.hasobject:
-        raise TypeError(f"rows of Python objects have no bytes: dtype={rows.dtype}")
+        raise TypeError(f"rows must not be Python objects: dtype={rows.dtype}")
     if rows.ndim == 1 and rows.dtype.kind in "SV":
-        row_bytes = rows.dtype.itemsize  # structured, or fixed-size bytes: one record an item
+        row_bytes = rows.dtype.itemsize  # structured, or fixed-size bytes: one record per item
     elif rows.ndim == 2:
         row_bytes = rows.shape[1] * rows.dtype.itemsize
         if rows.shape[1] > 1 and rows.strides[1] != rows.dtype.itemsize:
             rows = np.ascontiguousarray(rows)
     else:
         raise TypeError(
-            f"a numpy batch is 2-D or structured: ndim={rows.ndim}, dtype={rows.dtype}; "
-            "for one record a number use array.reshape(-1, 1)"
+            f"a numpy batch must be 2-D or structured: ndim={rows.ndim}, dtype={rows.dtype}; "
+            "for one record per number use array.reshape(-1, 1)"
         )
     return GatheredRows(
         count=rows.shape[0],
@@ -113,7 +111,9 @@ def _column(
 ) -> np.ndarray[Any, Any]:
     column = np.asarray(values)
     if column.ndim != 1 or len(column) != count:
-        raise InvalidOption(f"{name} must have one value a row: shape={column.shape}, rows={count}")
+        raise InvalidOption(
+            f"{name} must have one value per row: shape={column.shape}, rows={count}"
+        )
     if column.size and column.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers: dtype={column.dtype}")
     if column.size and (int(column.min()) < least or int(column.max()) > most):

@@ -1,4 +1,5 @@
-# What a queue looks like from outside; part of _native.pyx. `tapewire.queue.status` gives it names.
+# The state of a queue seen from outside; part of _native.pyx. `tapewire.queue.status` names the
+# fields.
 
 cdef object _maybe(const optional[uint64_t]& value):
     return value.value() if value.has_value() else None
@@ -9,7 +10,7 @@ cdef list _texts(vector[string]& lines):
 
 
 cdef class Watch:
-    """Looks at a queue; remembers between looks how far it has counted. One thread at a time."""
+    """Reads the state of a queue, incrementally from call to call. One thread at a time."""
 
     cdef unique_ptr[CQueueWatch] _w
     cdef readonly str path
@@ -19,7 +20,7 @@ cdef class Watch:
         self._w = make_unique[CQueueWatch](<string> os.fsencode(self.path))
 
     def look(self):
-        """All that can be seen now, as a dict."""
+        """Return the current state as a dict."""
         cdef CQueueLook look
         cdef CQueueWatch* watch = self._w.get()
         with nogil:

@@ -1,4 +1,4 @@
-"""A queue seen from outside: who writes it, who reads it, and how far behind each reader is."""
+"""The state of a queue seen from outside: its writer, its readers and their lags."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class SegmentStatus:
         id: Its number.
         path: The file.
         bytes: Its length.
-        sealed: It takes no more records.
-        readable: Its length and header are right; `problems` says what is not.
-        has_index: It has a seek index beside it.
-        holds_records: Whether there is a record in it; None when that cannot be found out.
-        first_seq: Number of the first record in it, or None.
+        sealed: Whether the writer has left it: no record is added any more.
+        readable: Whether its length and header are valid; see `problems` if not.
+        has_index: Whether it has a seek index.
+        holds_records: Whether it contains a record; None if that is unknown.
+        first_seq: Sequence number of its first record, or None.
     """
 
     id: int
@@ -59,12 +59,12 @@ class WriterState:
     """The queue's writer.
 
     Attributes:
-        alive: Somebody holds the lock of the queue.
-        pid: Who took it last; None after a clean close.
+        alive: Whether a process holds the lock of the queue.
+        pid: The process that took it last; None after a clean close.
         epoch: How many writers the queue has had.
         heartbeat_ns: The last heartbeat, as stored.
-        heartbeat_age: Seconds since then by the wall clock, which may jump: who wants to be sure
-            looks twice and compares `heartbeat_ns`.
+        heartbeat_age: Seconds since then by the wall clock, which may jump: to be certain, compare
+            the `heartbeat_ns` of two looks.
     """
 
     alive: bool
@@ -75,28 +75,28 @@ class WriterState:
 
     @property
     def killed(self) -> bool:
-        """The last writer neither lives nor was closed."""
+        """Whether the last writer died without closing the queue."""
         return self.pid is not None and not self.alive
 
 
 @dataclass(frozen=True)
 class ReaderStatus:
-    """One named reader. All lags are 0 when no record lies behind its committed position.
+    """One named reader. All lags are 0 if no record follows its committed position.
 
     Attributes:
         name: Its name.
         path: Its file.
-        alive: Somebody holds the lock of that file.
-        pinned: Retention waits for it, alive or not.
-        segment: Of the committed position.
-        offset: Of the committed position.
+        alive: Whether a process holds the lock of that file.
+        pinned: Whether retention waits for it, alive or not.
+        segment: Segment of the committed position.
+        offset: Offset of the committed position.
         heartbeat_ns: The last heartbeat, as stored.
         heartbeat_age: Seconds since then by the wall clock.
-        lag_records: Records it has not committed; None when it cannot be known (see `problems`).
-        lag_bytes: Bytes of log from there to the end; segments in between count whole.
+        lag_records: Records it has not committed; None if unknown (see `problems`).
+        lag_bytes: Bytes of log from there to the end; segments in between count in full.
         lag_segments: Segments from there to the end.
-        lag_seconds: Time stamp of the last record minus that of the first uncommitted one.
-        next_seq: Number of the record it would read next; None when that is not known.
+        lag_seconds: Timestamp of the last record minus that of the first uncommitted one.
+        next_seq: Sequence number of the record it would read next; None if unknown.
     """
 
     name: str
@@ -116,36 +116,36 @@ class ReaderStatus:
 
 @dataclass(frozen=True)
 class QueueStatus:
-    """All that can be seen of a queue at one moment.
+    """The state of a queue at one moment.
 
     Attributes:
-        path: The queue's folder.
-        version: Of its control file; 0 when that cannot be read.
+        path: The queue's directory.
+        version: Version of its control file; 0 if that cannot be read.
         segment_bytes: Size of each segment.
-        first_seq: Number of the very first record.
-        sparse: Numbers may skip.
-        current_segment: Where the writer is, by the control file: a hint.
-        write_offset: The same, in that segment.
-        end_segment: Where the next record comes, by the segments themselves.
-        end_offset: The same, in that segment.
-        checkpoint: Segment and offset up to which all is on disk, as the writer noted; or None.
-        sync_errno: Why a sync of a writer failed, if none has succeeded since; 0 otherwise. Records
+        first_seq: Sequence number of the first record that the queue ever had.
+        sparse: Whether sequence numbers may skip values.
+        current_segment: Segment of the writer according to the control file: a hint.
+        write_offset: Offset of the writer in that segment: a hint.
+        end_segment: Segment in which the next record comes, according to the segments themselves.
+        end_offset: Offset of the next record in that segment.
+        checkpoint: Segment and offset up to which the writer has synced everything; or None.
+        sync_errno: errno of a failed sync of a writer, if none has succeeded since; else 0. Records
             after the checkpoint may be lost.
-        last_seq: Number of the last record, or None.
-        last_timestamp_ns: Its time, or None.
-        first_available_seq: Number of the first record that is there, or None.
-        records: How many there are by their numbers; None in a sparse log, and where another
-            implementation may have begun numbers anew.
-        segments: Every segment, in order.
-        disk_bytes: What the whole folder takes on disk.
+        last_seq: Sequence number of the last record, or None.
+        last_timestamp_ns: Time of the last record, or None.
+        first_available_seq: Sequence number of the first record that still exists, or None.
+        records: Number of records according to their sequence numbers; None in a sparse log, and
+            where another implementation may have restarted the numbers.
+        segments: All segments, in order.
+        disk_bytes: Disk usage of the directory.
         writer: The writer.
-        readers: Every named reader, by name.
-        metrics: The writer's counters by name; None when there are none.
-        ready: The folder is marked READY.
-        lease: What LEASE says, or None.
-        temporary_files: Half-made files; a living writer has some, a killed one leaves them.
-        damaged_copies: Segments as they were before recovery mended them.
-        problems: One line for each thing that could not be read.
+        readers: All named readers, sorted by name.
+        metrics: The writer's counters by name; None if there are none.
+        ready: Whether the directory is marked READY.
+        lease: The content of LEASE, or None.
+        temporary_files: Unfinished files; a living writer has some, a killed one leaves them.
+        damaged_copies: Copies of segments from before recovery repaired them.
+        problems: One line for each file that could not be read.
     """
 
     path: str
@@ -175,7 +175,7 @@ class QueueStatus:
     problems: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain dicts and lists, ready for JSON."""
+        """Return the state as plain dicts and lists, for JSON."""
         fields = dataclasses.asdict(self)
         fields["checkpoint"] = None if self.checkpoint is None else list(self.checkpoint)
         for name in ("segments", "readers", "temporary_files", "damaged_copies", "problems"):
@@ -184,11 +184,11 @@ class QueueStatus:
 
 
 class QueueWatch:
-    """Looks at one queue again and again; any thread may look.
+    """Reads the state of one queue repeatedly; any thread may call it.
 
-    It remembers how far it has counted, so that a look costs the same however long the log is, and
-    holds no file open in between. Damage in a sealed segment that comes after the first look is not
-    seen: `tapewire verify` reads everything.
+    It remembers how far it has counted, so that a look takes the same time however long the log is,
+    and holds no file open in between. It does not detect damage that occurs in a sealed segment
+    after the first look: `tapewire verify` reads everything.
 
     Example:
         >>> import tapewire as tw
@@ -208,18 +208,18 @@ class QueueWatch:
 
     @property
     def path(self) -> str:
-        """The queue's folder."""
+        """The queue's directory."""
         return self._watch.path
 
     def look(self) -> QueueStatus:
-        """The queue as it is now.
+        """Return the current state of the queue.
 
         Raises:
-            FileNotFoundError: There is nothing at the path.
-            NotALog: What is there is not a queue.
+            FileNotFoundError: The path does not exist.
+            NotALog: There is no queue at the path.
         """
         if (kind := kind_of(self.path)) != "queue":
-            raise NotALog(f"this is not a queue: kind={kind}", path=self.path)
+            raise NotALog(f"not a queue: kind={kind}", path=self.path)
         with self._lock:
             seen = self._watch.look()
         return _named(self.path, seen)
@@ -229,9 +229,9 @@ class QueueWatch:
 
 
 def status(path: str | os.PathLike[str]) -> QueueStatus:
-    """A queue as it is now: writes nothing, registers nothing, works on a live or damaged one.
+    """Return the current state of a queue, which may be live or damaged; writes nothing.
 
-    What cannot be read becomes a line in `problems`. Whoever looks often uses a `QueueWatch`.
+    What cannot be read becomes a line in `problems`. For repeated calls use a `QueueWatch`.
 
     Example:
         >>> import tapewire as tw
@@ -248,14 +248,14 @@ def status(path: str | os.PathLike[str]) -> QueueStatus:
         [('strategy', 1)]
 
     Raises:
-        FileNotFoundError: There is nothing at `path`.
-        NotALog: What is there is not a queue.
+        FileNotFoundError: `path` does not exist.
+        NotALog: There is no queue at `path`.
     """
     return QueueWatch(path).look()
 
 
 def status_of_damaged(path: str | os.PathLike[str]) -> QueueStatus:
-    """As `status`, also of a queue whose control.meta is missing."""
+    """As `status`, but also for a queue whose control.meta is missing."""
     if is_queue(path) or not _has_segments(path):
         return status(path)
     watch = Watch(path)
@@ -266,17 +266,17 @@ def _has_segments(path: str | os.PathLike[str]) -> bool:
     try:
         return any(name.endswith(".q") and name[:-2].isdigit() for name in os.listdir(path))
     except OSError:
-        return False  # `status` raises what is wrong with the path
+        return False  # `status` raises the reason
 
 
 def find_queues(
     root: str | os.PathLike[str], on_error: Callable[[OSError], object] | None = None
 ) -> list[str]:
-    """The path of every queue at or below `root`, sorted.
+    """Return the paths of all queues at or below `root`, sorted.
 
-    Links are not followed; folders whose name begins with a dot, and a filesystem's own lost+found,
-    are not looked into. `on_error` is told of each folder below `root` that cannot be listed;
-    without it the first of them raises.
+    Links are not followed; directories whose name begins with a dot, and lost+found, are skipped.
+    `on_error` is called for each directory below `root` that cannot be listed; without it the first
+    one raises.
 
     Example:
         >>> import tapewire as tw
@@ -379,7 +379,7 @@ def _is_file(path: str) -> bool:
 
 def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
     try:
-        # A pipe in its place would hold us up for ever.
+        # Do not block on a pipe.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -391,7 +391,7 @@ def _lease(path: str, problems: list[str]) -> dict[str, Any] | None:
     try:
         text = os.read(fd, _LEASE_BYTES_MOST)
         lease = json.loads(text)
-        # It is to be given on: nothing in it may be too deep for that, nor be no JSON at all (NaN).
+        # It is passed on as JSON: it must be neither too deep nor contain NaN.
         if not (_is_flat(lease) and json.dumps(lease, allow_nan=False)):
             lease = None
     except (OSError, ValueError, RecursionError):
@@ -412,15 +412,15 @@ def _is_flat(value: Any, levels: int = 8) -> bool:
 
 
 def _disk_bytes(path: str, problems: list[str]) -> int:
-    def tell(error: OSError) -> None:
-        problems.append(f"folder cannot be listed: {error.strerror} [{error.filename}]")
+    def note(error: OSError) -> None:
+        problems.append(f"directory cannot be listed: {error.strerror} [{error.filename}]")
 
     total = 0
-    for entry in _files_below(path, hidden=True, on_error=tell):
+    for entry in _files_below(path, hidden=True, on_error=note):
         try:
             total += entry.stat(follow_symlinks=False).st_blocks * 512
         except FileNotFoundError:
-            continue  # retired, or given its name, just now
+            continue  # removed or renamed just now
     return total
 
 
@@ -431,18 +431,18 @@ def _files_below(
     missing_ok: bool = True,
     on_error: Callable[[OSError], object] | None = None,
 ) -> Iterator[os.DirEntry[str]]:
-    folders = [top]  # not by recursion: whoever makes folders decides how deep it goes
-    while folders:
-        folder = folders.pop()
+    directories = [top]  # not by recursion: the depth is in the hands of others
+    while directories:
+        directory = directories.pop()
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(directory) as entries:
                 found = list(entries)
         except FileNotFoundError:
-            if folder != top or missing_ok:
+            if directory != top or missing_ok:
                 continue  # removed just now
             raise
         except OSError as error:
-            if on_error is None or folder == top:
+            if on_error is None or directory == top:
                 raise
             on_error(error)
             continue
@@ -450,4 +450,4 @@ def _files_below(
             if not entry.is_dir(follow_symlinks=False):
                 yield entry
             elif hidden or not (entry.name.startswith(".") or entry.name == "lost+found"):
-                folders.append(entry.path)
+                directories.append(entry.path)

@@ -1,7 +1,7 @@
-# Clearing up behind killed processes; part of _native.pyx.
+# Cleaning up after killed processes; part of _native.pyx.
 
 cdef class Upkeep:
-    """Holds the writer's lock of a queue that nobody writes; use it in a `with`."""
+    """Holds the writer's lock of a queue that has no writer; use it in a `with` block."""
 
     cdef CUpkeep* _u
     cdef readonly str path
@@ -19,22 +19,22 @@ cdef class Upkeep:
 
     cdef int _open(self) except -1:
         if self._u is NULL:
-            raise ClosedHandle("the upkeep is over", path=self.path)
+            raise ClosedHandle("the upkeep is closed", path=self.path)
         return 0
 
     def clear_owner(self):
-        """Take the name of a killed writer out of writer.lock."""
+        """Remove the name of a killed writer from writer.lock."""
         self._open()
         self._u.clear_owner()
 
     def remove_temporary_files(self):
-        """Remove what a killed writer left half-made; the paths."""
+        """Remove the unfinished files of a killed writer and return their paths."""
         self._open()
         cdef vector[string] removed = self._u.remove_temporary_files()
         return _texts(removed)
 
     def close(self):
-        """Let go of the lock. Closing twice is fine."""
+        """Release the lock. A second call does nothing."""
         cdef CUpkeep* u = self._u
         self._u = NULL
         del u
@@ -51,7 +51,7 @@ cdef class Upkeep:
 
 
 def remove_reader(path, str name, heartbeat_ns=None):
-    """Forget a reader that is not running; False when its heartbeat is another than that."""
+    """Remove a reader that is not running; False if its heartbeat is not `heartbeat_ns`."""
     cdef optional[uint64_t] expected
     cdef string root = os.fsencode(os.path.abspath(os.fspath(path)))
     cdef string c_name = name.encode()
@@ -64,7 +64,7 @@ def remove_reader(path, str name, heartbeat_ns=None):
 
 
 def wrong_indexes(path):
-    """A line for each seek index that does not say what its segment says."""
+    """Return a line for each seek index that does not match its segment."""
     cdef string root = os.fsencode(os.path.abspath(os.fspath(path)))
     cdef vector[string] lines
     with nogil:

@@ -1,4 +1,4 @@
-"""Reading a log from end to end and noting everything that is not right in it."""
+"""Read a log from end to end and record everything that is damaged or missing."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ["DamagedPlace", "Verdict", "Verification"]
 
-# More than that many of a sort are counted, not listed: a hostile log has millions.
+# Beyond this number, places are counted but not listed: a hostile log has millions.
 _LISTED_MOST = 1000
-# A folder, a link, a pipe; or the disk could not read it.
+# A directory, a link or a pipe; or an I/O error of the disk.
 _NOT_A_FILE = (errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.EIO)
 _LAG_UNKNOWN = "its lag in records is not known"
 
 
 @dataclass(frozen=True)
 class DamagedPlace:
-    """Where something is wrong, and what was lost there."""
+    """A damaged place, and what was lost there."""
 
     what: str
     file: str | None
@@ -49,13 +49,13 @@ class DamagedPlace:
     last_lost: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it as a dict, for JSON."""
         return dataclasses.asdict(self)
 
 
 @dataclass
 class Verdict:
-    """What a whole reading has shown."""
+    """The result of reading a log completely."""
 
     log: str
     kind: str
@@ -71,18 +71,20 @@ class Verdict:
     restarts_found: int = 0
     damage: list[DamagedPlace] = field(default_factory=list)
     gaps: list[DamagedPlace] = field(default_factory=list)
-    restarts: list[tuple[int, int, int]] = field(default_factory=list)  # behind records, from, to
-    problems: list[str] = field(default_factory=list)  # none of them costs a record
-    retired: int = 0  # how often retention removed what was to be read next
+    restarts: list[tuple[int, int, int]] = field(
+        default_factory=list
+    )  # after how many records, from, to
+    problems: list[str] = field(default_factory=list)  # none of them loses a record
+    retired: int = 0  # how often retention removed the segment to read next
 
     @property
     def intact(self) -> bool:
-        """Every record that was ever numbered is there and right."""
+        """Whether every record that got a sequence number exists and is valid."""
         return self.complete and not self.damaged_places and not self.gaps_found
 
 
 class Verification:
-    """A reading of one log; use it in a `with`, `run` it, take the `verdict`."""
+    """Reads one log completely: use it in a `with` block, `run` it, then call `verdict`."""
 
     def __init__(self, log: str) -> None:
         self._reader: Reader = open_log(log)
@@ -98,7 +100,7 @@ class Verification:
 
     @property
     def total_bytes(self) -> int | None:
-        """How far `run` will count; None when that is not known."""
+        """The final value of `run`; None if it is unknown."""
         if self._queue is None or not self._queue.segments:
             return None
         return self._distance((self._queue.end_segment, self._queue.end_offset))
@@ -109,11 +111,11 @@ class Verification:
         return (place[0] - first) * self._queue.segment_bytes + place[1]
 
     def run(self) -> Iterator[int]:
-        """Read everything; after each piece, how far it is."""
+        """Read all records; yield the progress in bytes after each batch."""
         while True:
             try:
                 batch = self._reader.read_batch()
-                # At the end: a record that hides behind a lost commit word is damage, too.
+                # At the end, wait() detects a record whose commit word was lost.
                 if len(batch) == 0 and not ("wait" in self._reader.caps and self._reader.wait(0)):
                     return
             except GapDetected as error:
@@ -133,7 +135,7 @@ class Verification:
                     return
                 continue
             except StorageError as error:
-                # Something else lies in a segment's place. What is only denied is not judged.
+                # Not a regular file in the place of a segment. A denied permission is not damage.
                 if error.errno not in _NOT_A_FILE:
                     raise
                 if not self._pass(error):
@@ -152,7 +154,7 @@ class Verification:
         return self._distance((position[0], position[1]))
 
     def _has_reached_the_end(self) -> bool:
-        """A writer may append faster than we read: its end is where it was at the beginning."""
+        """A writer may append faster than this reads: stop at the end as of the beginning."""
         if self._queue is None or not self._queue.writer.alive:
             return False
         return self._progress() >= self._distance((self._queue.end_segment, self._queue.end_offset))
@@ -197,7 +199,7 @@ class Verification:
             self._verdict.damage.append(place)
 
     def _pass(self, error: TapewireError) -> bool:
-        """Go on behind what is damaged. False: nothing right can be found behind it."""
+        """Continue after a damaged place. False: no valid record follows it."""
         if isinstance(error, SegmentMissing) and self._was_retired():
             self._verdict.retired += 1
             self._reader.seek_start()
@@ -209,7 +211,7 @@ class Verification:
         if skipped is not None and skipped.bytes:
             lost = skipped.first_seq, skipped.last_seq
             self._note(DamagedPlace(error.message, error.path, error.offset, skipped.bytes, *lost))
-            self._verdict.complete = self._verdict.complete and not self._is_behind_all()
+            self._verdict.complete = self._verdict.complete and not self._is_past_all()
             return True
         self._note(DamagedPlace(error.message, error.path, error.offset))
         if self._enter_next_readable_segment():
@@ -217,8 +219,8 @@ class Verification:
         self._verdict.complete = False
         return False
 
-    def _is_behind_all(self) -> bool:
-        """Whether nothing right was found behind the last segment that is damaged."""
+    def _is_past_all(self) -> bool:
+        """Whether no valid record was found after the last damaged segment."""
         if self._queue is None:
             return False
         here = self._reader.position
@@ -226,7 +228,7 @@ class Verification:
         return all(segment.id < here[0] for segment in self._queue.segments)
 
     def _was_retired(self) -> bool:
-        """Whether the log begins behind us by now: then nothing is damaged."""
+        """Whether retention has passed this reader: then nothing is damaged."""
         if self._queue is None:
             return False
         from tapewire.queue import status
@@ -237,7 +239,7 @@ class Verification:
         return bool(segments) and segments[0].id > here[0]
 
     def _enter_next_readable_segment(self) -> bool:
-        """Past a segment whose header is damaged; the reader cannot enter it."""
+        """Move past a segment with a damaged header, which the reader cannot enter."""
         if self._queue is None:
             return False
         here = self._reader.position
@@ -255,11 +257,11 @@ class Verification:
         return False
 
     def verdict(self) -> Verdict:
-        """What `run` has found, and what lies beside the records."""
+        """Return the findings of `run`, and problems outside the records."""
         if self._queue is not None:
             from tapewire.queue._native import wrong_indexes
 
-            # A reader that was overtaken has lost its place; the log has lost nothing.
+            # A reader that was overtaken has lost its place; the log has not lost a record.
             problems = [line for line in self._queue.problems if _LAG_UNKNOWN not in line]
             if self._queue.segment_bytes:
                 problems += wrong_indexes(self._queue.path)
@@ -267,7 +269,7 @@ class Verification:
         return self._verdict
 
     def close(self) -> None:
-        """Give the reader up."""
+        """Close the reader."""
         self._reader.close()
 
     def __enter__(self) -> Self:

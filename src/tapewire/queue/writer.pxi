@@ -1,27 +1,27 @@
 # Writer, its reservations and batches; part of _native.pyx.
 
 def _warn(path, lines):
-    """What recovery and the native threads had to say, into Python's logging."""
+    """Log the messages of recovery and of the native threads."""
     for line in lines:
         _log.warning("%s: %s", path, (<bytes> line).decode("utf-8", "replace"))
 
 
 cdef class Writer:
-    """The one writer of a queue; made by `tapewire.open_publisher`."""
+    """The writer of a queue, of which there is one at a time; see `tapewire.open_publisher`."""
 
     cdef CWriter* _w
-    cdef PyThread_type_lock _slow      # held by a call that works without the GIL
+    cdef PyThread_type_lock _slow      # held by a call that runs without the GIL
     cdef unsigned long _owner          # the thread that holds it; 0: none
-    cdef bint _close_later             # a signal handler inside its call wants to close
+    cdef bint _close_later             # a signal handler called close() inside a call
     cdef int _flushing                 # flush calls under way in other threads
     cdef int _queued                   # threads that wait for _slow
     cdef bint _ending                  # close() has been called
     cdef object _when_full
     cdef PyObject* _reservation       # borrowed: dropping a reservation aborts it
-    cdef bint _abort_later             # it was dropped while another thread was inside a call
+    cdef bint _abort_later             # it was dropped during a call of another thread
     cdef readonly str path
     cdef readonly object config
-    cdef set _declared                 # message classes that types.json is known to hold
+    cdef set _declared                 # message classes that types.json is known to contain
 
     def __cinit__(self):
         self._declared = set()
@@ -47,7 +47,7 @@ cdef class Writer:
         options.memlock = config.memlock
         options.checksum = config.checksum
         options.index_stride = config.index_stride
-        # A limit is a wish for retention too: else a full queue would stay full.
+        # A limit enables retention too: otherwise a full queue would stay full.
         options.retention.enabled = (config.retention is not None or config.max_bytes is not None
                                      or config.max_segments is not None)
         if config.retention is not None:
@@ -78,18 +78,18 @@ cdef class Writer:
             raise ClosedHandle("the writer is closed", path=self.path)
         return 0
 
-    # A slow call takes `_slow`, then takes the fast path out of service, then releases the GIL. So no
-    # append of another thread can run into it, and none ever takes a lock on the fast path. Signals
-    # are looked after only while `_slow` is not held: a handler may close the writer.
+    # A slow call takes `_slow`, then disables the fast path, then releases the GIL. So no append of
+    # another thread runs at the same time, and the fast path never takes a lock. Signals are
+    # handled only while `_slow` is not held: a handler may close the writer.
     cdef int _enter(self, bint to_close=False) except -1:
         if self._w is not NULL and self._w.forked_away():
-            self._w.check_usable()  # raises; a lock held by a thread of the parent is never released
-        # An error is made by Python code, in which signal handlers run: one that appends must not wait
-        # for the very call it interrupts.
+            self._w.check_usable()  # raises: the parent's locks are never released here
+        # Python code constructs the errors, and signal handlers run in it: a handler that appends
+        # must not wait for the call that it interrupts.
         if self._owner == PyThread_get_thread_ident():
             raise ConcurrentUse("called by a signal handler inside a call of the same writer",
                                 path=self.path)
-        # Whoever waits goes first, else a thread that rolls all the time would starve the others.
+        # Waiting threads go first, else a thread that rolls all the time would starve them.
         if self._queued or not PyThread_acquire_lock(self._slow, 0):
             self._queued += 1
             try:
@@ -123,7 +123,7 @@ cdef class Writer:
         return 0
 
     cdef int _full(self, int64_t* deadline) except -1:
-        """The queue is full: raise, or wait a little for readers and retention."""
+        """The queue is full: raise, or wait briefly for readers and retention."""
         self._open()
         if not isinstance(self._when_full, Block):
             self._w.throw_full()
@@ -140,7 +140,8 @@ cdef class Writer:
 
     cdef int _make_room(self, uint64_t length, int64_t* deadline) except -1:
         cdef bint fits
-        # The usual roll: the next segment is there, and giving the GIL up would cost more than it.
+        # The usual roll: the next segment is ready, and releasing the GIL would cost more than the
+        # roll.
         if not self._queued and self._owner == 0 and PyThread_acquire_lock(self._slow, 0):
             self._owner = PyThread_get_thread_ident()
             try:
@@ -164,7 +165,7 @@ cdef class Writer:
         return 0
 
     cdef int _fail(self) except -1:
-        """The mapping or the queue is lost: nothing more is written, and why is raised."""
+        """The mapping or the queue is lost: stop writing and raise the reason."""
         self._w.suspend()
         self._w.check_usable()
         return 0
@@ -174,35 +175,36 @@ cdef class Writer:
         cdef uint64_t number
         cdef int64_t deadline = 0
         while True:
-            self._open()  # making the payload's buffer, or room, may have run Python code
+            self._open()  # getting the payload's buffer, or making space, may have run Python code
             if seq is None:
                 number = self._w.next_seq()
                 if number == kNoSeq:
-                    self._make_room(length, &deadline)  # raises: numbers are used up
+                    self._make_room(length, &deadline)  # raises: no sequence numbers are left
             else:
                 number = _number(seq)
                 self._open()
                 self._w.check_number(number)
             if self._w.try_append_numbered(type_id, flags, number, timestamp_ns, data, length, stable):
                 break
-            # Other threads may append meanwhile, so the number is taken anew.
+            # Other threads may append meanwhile, so the sequence number is taken again.
             self._make_room(length, &deadline)
         if self._w.lost():
             self._fail()
         return number
 
     def append(self, type_id, payload, timestamp_ns=None, flags=0, seq=None):
-        """Append one record and return its number.
+        """Append one record and return its sequence number.
 
-        `payload` is anything with the buffer protocol; its bytes are copied once, into the segment.
-        `timestamp_ns` is now unless given; `flags` may use the high 8 bits; `seq` is for sparse logs.
+        `payload` is any object with the buffer protocol; its bytes are copied once, into the
+        segment. `timestamp_ns` defaults to now; `flags` may use the high 8 bits; `seq` is for
+        sparse logs.
         """
         cdef uint16_t c_type = _type_id(type_id)
         cdef uint16_t c_flags = 0 if flags is 0 else _flags(flags)
         cdef uint64_t c_time = <uint64_t> wall_ns() if timestamp_ns is None else _timestamp(timestamp_ns)
         cdef uint64_t number
         if PyBytes_CheckExact(payload):
-            # The hot path, in one piece: an immutable payload, the next number, room in the segment.
+            # The hot path: an immutable payload, the next sequence number, space in the segment.
             if seq is None and self._w is not NULL and not self._ending:
                 number = self._w.next_seq()
                 if number != kNoSeq and self._w.try_append(
@@ -225,18 +227,19 @@ cdef class Writer:
             PyBuffer_Release(&buffer)
 
     def append_batch(self, type_id, rows, timestamps_ns=None, flags=0, seqs=None):
-        """Append many records at once; their numbers, as a range or as the `seqs` given.
+        """Append many records at once and return their sequence numbers.
 
-        `rows` is a 2-D or a structured numpy array (one record a row), an Arrow column of binary or
-        binary view (anything with the Arrow PyCapsule interface; of a table or a `Batch` its column
-        `payload`), or a list of buffers.
-        `type_id`, `flags` and `timestamps_ns` are one value for all, or an array; without
-        `timestamps_ns` all get the time of the call. Either all rows have room or none is appended; an
-        I/O error midway has the number of appended rows in `.appended`.
+        `rows` is a 2-D or a structured numpy array (one record per row), an Arrow column of binary
+        or binary view (any object with the Arrow PyCapsule interface; of a table or a `Batch`, its
+        column `payload`), or a list of buffers. `type_id`, `flags` and `timestamps_ns` are one
+        value for all rows, or an array; without `timestamps_ns` all rows get the time of the call.
+        If there is not enough space for all rows, none is appended. If an I/O error occurs in
+        between, its `.appended` is the number of rows appended. The result is a range, or `seqs` if
+        they were passed.
         """
         self._open()
-        # First: in a forked child a lock that another thread of the parent held is never released, and an
-        # import takes one.
+        # First: in a forked child a lock that another thread of the parent held is never released,
+        # and an import takes a lock.
         if self._w.forked_away():
             self._w.check_usable()
         from tapewire.queue.rows import gather
@@ -308,11 +311,11 @@ cdef class Writer:
         return fits
 
     def reserve(self, type_id, length, timestamp_ns=None, flags=0, seq=None):
-        """A place of `length` bytes in the segment, to be filled there.
+        """Reserve `length` bytes in the segment, to be filled in place.
 
-        Use it in a `with`: the block gets a writable memoryview; leaving it commits the record, an
-        error aborts it. Nothing else can be appended meanwhile. Do not write through the view, or
-        through anything made over it, after the block.
+        Use it in a `with` block, which gets a writable memoryview: leaving the block commits the
+        record, an error aborts it. Nothing else can be appended meanwhile. After the block, do not
+        write through the view or through any object that was made from it.
         """
         cdef Py_ssize_t size = length
         cdef int64_t deadline = 0
@@ -348,31 +351,31 @@ cdef class Writer:
 
     @property
     def next_seq(self):
-        """The number that the next record gets."""
+        """The sequence number of the next record."""
         self._open()
         return self._w.next_seq()
 
     @property
     def sparse(self):
-        """Whether numbers may skip."""
+        """Whether sequence numbers may skip values."""
         self._open()
         return <bint> self._w.sparse()
 
     @property
     def segment_bytes(self):
-        """Size of each segment file."""
+        """Size of each segment file in bytes."""
         self._open()
         return self._w.segment_bytes()
 
     @property
     def first_seq(self):
-        """Number of the queue's very first record."""
+        """Sequence number of the first record that the queue ever had."""
         self._open()
         return self._w.first_seq()
 
     @property
     def epoch(self):
-        """How many writers this queue has had, this one included."""
+        """How many writers this queue has had, including this one."""
         self._open()
         return self._w.epoch()
 
@@ -381,9 +384,9 @@ cdef class Writer:
         """Whether the writer is closed."""
         return self._w is NULL
 
-    # Flushing runs beside the appends of other threads; only close() waits for it.
+    # A flush runs concurrently with the appends of other threads; only close() waits for it.
     def flush_async(self):
-        """Start writing to disk and do not wait."""
+        """Start writing to disk without waiting for the end."""
         self._open()
         self._flushing += 1
         try:
@@ -393,7 +396,7 @@ cdef class Writer:
             self._flushing -= 1
 
     def flush_sync(self):
-        """Return when everything appended so far is on disk and would survive a loss of power."""
+        """Sync everything appended so far to disk: it then survives a loss of power."""
         self._open()
         self._flushing += 1
         try:
@@ -403,34 +406,34 @@ cdef class Writer:
             self._flushing -= 1
 
     def metrics(self):
-        """Counters of this writer as a dict; see `docs/reference` for each."""
+        """Return the counters of this writer as a dict; see `docs/reference`."""
         self._open()
         values = self._w.stats()
-        if not self._w.forked_away():  # a thread of the parent may hold the list's lock for ever
+        if not self._w.forked_away():  # a thread of the parent may have held the list's lock
             _warn(self.path, self._w.take_events())
         return {tw_stat_text(i).decode(): values[i] for i in range(kStatCount)}
 
     @property
     def declared(self):
-        """The message classes that `types.json` holds for sure; kept by `tapewire.protocol`."""
+        """The message classes known to be in `types.json`; maintained by `tapewire.protocol`."""
         self._open()
-        self._w.check_usable()  # what is declared is written: not by a child of the opener
+        self._w.check_usable()  # a declaration writes a file: not in a forked child
         return self._declared
 
     def append_message(self, message, *, timestamp_ns=None, flags=0, seq=None):
-        """Append a message object; it knows its type and bytes. The rest is as for `append`.
+        """Append a message object, which defines its type and bytes; otherwise as `append`.
 
-        The first message of a class also goes into `types.json` in the queue's folder.
+        The first message of a class is also declared in `types.json` in the queue's directory.
         """
         try:
             append = message.__tapewire_append__
         except AttributeError:
             raise InvalidMessage(f"not a message: {message!r}",
-                                 hint="make its class one by @tapewire.message") from None
+                                 hint="decorate its class with @tapewire.message") from None
         return append(self, timestamp_ns, flags, seq)
 
     def close(self):
-        """Sync, write the tail checkpoint, release the queue. Closing twice is fine."""
+        """Sync, write the tail checkpoint and release the queue. A second call does nothing."""
         cdef CWriter* w = self._w
         if w is NULL:
             return
@@ -440,12 +443,12 @@ cdef class Writer:
             return
         self._ending = True
         if self._owner == PyThread_get_thread_ident():
-            self._close_later = True  # a signal handler inside a call of ours: when that ends
+            self._close_later = True  # by a signal handler: close when that call ends
             return
         try:
             self._enter(to_close=True)
         except ClosedHandle:
-            return  # another thread was quicker
+            return  # another thread closed it first
         except BaseException:
             self._ending = False
             raise
@@ -453,7 +456,7 @@ cdef class Writer:
             with nogil:
                 nap_1ms()
         self._reservation = NULL
-        self._w = NULL  # from here on no other thread gets in
+        self._w = NULL  # from here on other threads raise ClosedHandle
         try:
             with nogil:
                 w.close()
@@ -479,7 +482,7 @@ cdef class Writer:
 
 @cython.no_gc_clear
 cdef class Reservation:
-    """A place in the segment that is being filled; see `Writer.reserve`."""
+    """Space for one record in the segment; see `Writer.reserve`."""
 
     cdef Writer _writer
     cdef byte* _data
@@ -497,13 +500,14 @@ cdef class Reservation:
 
     @property
     def buffer(self):
-        """The place as a writable memoryview."""
+        """The reserved space as a writable memoryview."""
         self._still_open()
-        # Not kept: it holds this object, which would then never be dropped, and so never aborted.
+        # Not stored: it references this object, which would then never be dropped, hence never
+        # aborted.
         return PyMemoryView_FromObject(self)
 
     def commit(self, length=None):
-        """Make it a record of `length` bytes (all of it unless given); returns its number."""
+        """Commit a record of `length` bytes (default: all) and return its sequence number."""
         cdef uint64_t number
         cdef uint64_t time = <uint64_t> wall_ns() if self._time is None else <uint64_t> self._time
         cdef Py_ssize_t size = self._size if length is None else length
@@ -521,7 +525,7 @@ cdef class Reservation:
         return number
 
     def abort(self):
-        """Give it up; what was written into it is zeroed again."""
+        """Release the space; the bytes written to it are zeroed."""
         self._still_open()
         self._writer._enter()
         try:
@@ -533,7 +537,7 @@ cdef class Reservation:
 
     cdef int _still_open(self) except -1:
         if self._done or self._writer._w is NULL or self._writer._reservation != <PyObject*> self:
-            raise ClosedHandle("the reservation is over")
+            raise ClosedHandle("the reservation was committed or aborted")
         return 0
 
     cdef void _finish(self) noexcept:
@@ -550,7 +554,7 @@ cdef class Reservation:
             if kind is None:
                 self.commit()
         finally:
-            # Also where a signal, or another error, kept it from being committed.
+            # Also if a signal or another error prevented the commit.
             self._give_up()
 
     cdef void _give_up(self) noexcept:

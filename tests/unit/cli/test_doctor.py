@@ -199,10 +199,10 @@ def test_a_reader_that_came_back_before_the_fix_is_kept(tmp):
     (finding,) = examine(status(queue))
     with tw.open_subscriber(queue, "gone"), pytest.raises(tw.ReaderAlreadyActive):
         mend(finding)
-    assert mend(finding) == ["reader 'gone' has come back since: left alone"]
+    assert mend(finding) == ["reader 'gone' has been running since: not removed"]
     assert (queue / "readers" / "gone.meta").exists()
     (queue / "readers" / "gone.meta").unlink()
-    assert mend(finding) == ["reader 'gone' is gone already"]
+    assert mend(finding) == ["reader 'gone' no longer exists"]
 
 
 def test_an_open_segment_that_is_the_last_with_records_is_not_a_finding(tmp):

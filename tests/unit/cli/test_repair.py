@@ -107,7 +107,7 @@ def test_a_dry_run_without_a_checkpoint_copies_everything(tmp):
     (planned,) = tapewire("repair", queue, "--json").json
     (done,) = tapewire("repair", queue, "--yes", "--json").json
     assert planned["actions"] == done["actions"]
-    assert "made segment 2" in done["actions"]
+    assert "created segment 2" in done["actions"]
 
 
 def test_the_control_file_of_another_queue_is_replaced(tmp):

@@ -88,7 +88,7 @@ def test_a_folder_inside_a_queue_that_cannot_be_listed_is_a_problem(tmp, forbid)
     forbid(queue / "snapshots")
     seen = status(queue)
     assert seen.last_seq == 19
-    assert [line.startswith("folder cannot be listed") for line in seen.problems] == [True]
+    assert [line.startswith("directory cannot be listed") for line in seen.problems] == [True]
 
 
 def test_folders_as_deep_as_may_be_are_searched(tmp):

@@ -197,7 +197,7 @@ def test_seqs_of_a_sparse_log_come_back(publisher, queue):
 )
 def test_a_column_of_another_length_is_refused(publisher, queue, columns):
     writer = publisher(sparse=True)
-    with pytest.raises(tw.InvalidOption, match="one value a row"):
+    with pytest.raises(tw.InvalidOption, match="one value per row"):
         writer.append_batch(**{"type_id": 1, "rows": [b"a", b"b"], **columns})
     assert stored(queue) == []
 

@@ -286,6 +286,7 @@ class Writer final : private ForkAware {
 
     bool create_if_new();
     void check_geometry() const;
+    void take_over(RecoveredTail& tail);
     std::uint64_t rolls_needed(const BatchRows& rows);
     void check_open() const;  // safe beside an append of another thread
     std::uint64_t append_some(const BatchRows& rows, std::uint64_t first,

@@ -54,8 +54,6 @@ class FeatureLoop {
     // Of the last row: what a user's function sees.
     const Market* row_market() const noexcept { return row_market_; }
     const FeatureSet* row_features() const noexcept { return row_features_; }
-    // Of trade samples and events that are trades.
-    const market::TradeView* row_trade() const noexcept { return row_trade_; }
 
     // Where each source stands, by its name: behind the record of this number, or none of it was read.
     struct Position {
@@ -82,6 +80,7 @@ class FeatureLoop {
     void feed(const Step& step, FeatureRows& rows);
     void feed_gap(const TapeGap& gap);
     void apply_pending();
+    // `trade`: the one to sample, of trade samples.
     void make_row(FeatureRows& rows, const Market& market, FeatureSet& set, std::int64_t time_ns,
                   const market::TradeView* trade);
     bool pass_grid(FeatureRows& rows, std::size_t max_rows);
@@ -102,7 +101,6 @@ class FeatureLoop {
     market::TradeView trade_{};
     const Market* row_market_ = nullptr;
     const FeatureSet* row_features_ = nullptr;
-    const market::TradeView* row_trade_ = nullptr;
     std::vector<double> values_;
     std::vector<std::uint8_t> valid_;
 };
