@@ -83,7 +83,7 @@ def test_a_plain_remote_session_needs_one_import(told, expected):
 
 
 def test_a_setting_of_the_servers_start_is_refused(told):
-    assert "spark.executor.memory=1g; stop() it first, or give the setting" in told["refused"][0]
+    assert "spark.executor.memory=1g; stop() it first, or pass the setting" in told["refused"][0]
 
 
 def test_another_master_is_refused_while_a_remote_session_is_there(told):
