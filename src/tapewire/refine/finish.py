@@ -38,7 +38,7 @@ class FinishedLog:
         bytes: Disk space of its files.
         snapshots: Snapshots that were saved; None if its stream has no book.
         gaps: Entries of its gap ledger.
-        findings: What a person should know.
+        findings: What needs attention.
     """
 
     path: str
@@ -111,7 +111,8 @@ def _save_snapshots(log: Path, every: Every) -> tuple[Round, list[Any]]:
             if time.monotonic() > deadline:
                 raise
         time.sleep(_RETRY_SECONDS)
-    remove_reader(log, _READER)  # logs of an archive have no readers; the snapshotter has its note
+    # An archive has no readers; the snapshotter has recorded its position in a note of its own.
+    remove_reader(log, _READER)
     return saved, saver.findings
 
 

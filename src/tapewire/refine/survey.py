@@ -46,7 +46,7 @@ MAX_UNKNOWN = 20  # unknown instruments of a unit that are listed
 
 @dataclass(frozen=True)
 class RefineFinding:
-    """Something that a person should know.
+    """Something that needs attention.
 
     Attributes:
         what: What was found, with its numbers.
@@ -98,7 +98,7 @@ class UnitSurvey:
         unit: The unit.
         records: Number of records of each clean log.
         gaps: What its raw logs lack, as of `book.gaps.Gap`.
-        findings: What a person should know.
+        findings: What needs attention.
         counts: Counts for the summary.
         slices: Its slices, each with the clock before it.
         clocks: For each raw log, the highest time.
@@ -143,7 +143,7 @@ def survey_slice(part: Slice, keys: InstrumentKeys, options: ReadOptions) -> Sli
 
 
 def _survey_sequence(seen: SliceSurvey, batch: Batch) -> None:
-    """Take in the sequence numbers and times of a batch."""
+    """Add the sequence numbers and times of a batch to the survey."""
     seq = batch.seq.astype("i8")
     before = seq[0] if seen.last_seq is None else seen.last_seq
     step = np.diff(seq, prepend=before)

@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["refined_table"]
 
+# Arrow sorts at most 2 GiB of `binary`.
+_SORTED_SCHEMA = SPLIT_SCHEMA.set(
+    SPLIT_SCHEMA.get_field_index("payload"), pa.field("payload", pa.large_binary())
+)
+_BATCH_ROWS = 16_384
+
 
 def refined_table(
     source: str | os.PathLike[str],
@@ -84,10 +90,10 @@ def refined_table(
         source_index += len(unit.logs)
     names = sorted(clean_log_names(surveys, options), key=lambda name: name.split("/"))
     split = Split(keys, {name: index for index, name in enumerate(names)}, options)
-    batches = [batch for found in surveys for raw in found.slices for batch in split.rows(raw)]
-    rows = pa.Table.from_batches(batches, SPLIT_SCHEMA)
+    batches = (batch for found in surveys for raw in found.slices for batch in split.rows(raw))
+    rows = pa.Table.from_batches((batch.cast(_SORTED_SCHEMA) for batch in batches), _SORTED_SCHEMA)
     if share_clean_logs(surveys):
-        rows = _judged(rows, BY_VENUE_EVENT, VenueJudge(), SPLIT_SCHEMA)
+        rows = _judged(rows, BY_VENUE_EVENT, VenueJudge(), _SORTED_SCHEMA)
     rows = _judged(rows, BY_SEQUENCE, Judge(names, options.late == "drop"), JUDGED_SCHEMA)
     return rows.filter(pc.equal(rows["verdict"], KEPT)).drop_columns(["verdict"])
 
@@ -108,4 +114,9 @@ def _judged(
     if not rows.num_rows:
         return schema.empty_table()
     ordered = rows.sort_by([(name, "ascending") for name in order])
-    return pa.Table.from_batches(judge(iter(ordered.to_batches())), schema)
+    # `take` copies: the offsets of a slice do not fit `binary` if it is far into the table.
+    batches = (
+        batch.take(pa.array(range(batch.num_rows))).cast(SPLIT_SCHEMA)
+        for batch in ordered.to_batches(_BATCH_ROWS)
+    )
+    return pa.Table.from_batches((batch.cast(schema) for batch in judge(batches)), schema)

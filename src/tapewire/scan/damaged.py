@@ -38,12 +38,12 @@ def pass_damage(reader: Reader, error: TapewireError, first: int | None = None) 
         return damage.pass_damage(reader, error)
     path = error.path or ""
     for segment in status(os.path.dirname(path)).segments if path.endswith(".q") else ():
-        number = segment.first_seq
+        seq = segment.first_seq
         # By sequence number: a missing segment has no file whose name could be compared.
-        if segment.readable and number is not None and number > first:
-            reader.seek_seq(number)
+        if segment.readable and seq is not None and seq > first:
+            reader.seek_seq(seq)
             lost = f"{said(error)} (skipped: {os.path.basename(path)})"
-            return Passed(lost, first, number - 1)
+            return Passed(lost, first, seq - 1)
     return None
 
 

@@ -6,6 +6,7 @@ from tapewire import bus
 from tapewire.errors import CorruptSource, NotALog
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.refine import RefineOptions, refined_table
+from tapewire.refine import table as refining
 from tapewire.refine.judge import JUDGED_SCHEMA
 from tests.support.raw_tapes import (
     INSTRUMENTS,
@@ -83,6 +84,14 @@ def test_duplicates_in_two_raw_logs_are_kept_once(root):
     write_raw(raw(root, "b"), rows[:1_000])
     numbered = [row for row in rows if row[1] in (0x1000, 0x1004)]  # with the venue's numbers
     write_raw(raw(root, "c"), numbered, first_seq=10_000)
+    assert table_logs(refined_table(both(root))) == plain_split(rows)
+
+
+def test_batches_of_any_size_give_the_same_rows(root, monkeypatch):
+    rows = raw_rows(300, late_every=40)
+    write_raw(raw(root, "a"), rows)
+    write_raw(raw(root, "b"), rows[:200])
+    monkeypatch.setattr(refining, "_BATCH_ROWS", 7)
     assert table_logs(refined_table(both(root))) == plain_split(rows)
 
 

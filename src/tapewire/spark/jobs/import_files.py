@@ -82,7 +82,7 @@ def import_files(
         options=_plain(format, options),
         summary=summary,
         progress=progress if progress is not None else Progress(JOB, quiet=True),
-        remake=False,  # a finished import is never repeated: its files may be gone
+        remake=False,  # a finished import is never repeated: its files may be removed
     )
     summary.findings += _shared_logs(results)
     summary.seconds = time.monotonic() - started
@@ -101,7 +101,7 @@ class _ImportUnit:
         result = PartResult()
         for files in self._groups(part, jobs, begun):
             # If the run is killed after this, the archive has an unfinished import of exactly these
-            # files. The next run must finish it first, whatever files there are by then.
+            # files. The next run must finish it first, whatever files have been added.
             begun.write(part.name, [], {}, {"files": files})
             imported = self._import(files)
             jobs.append({"job": imported.job, "files": files})

@@ -33,13 +33,13 @@ DAMAGE = (CorruptMetadata, CorruptRecord, CorruptSource, SegmentMissing)
 
 @dataclass(frozen=True)
 class JobPart:
-    """The unit of work of a job: done in one task, and marked when done.
+    """The unit of work of a job, marked when it is done.
 
     Attributes:
         name: Like "binance/BTCUSDT/2024-07-01": names valid as directories, separated by slashes.
         inputs: For each input its path and its state (last sequence number, size). If a state
             changes, the part is done again.
-        work: What the function needs; it is pickled and sent to a worker.
+        work: What the function needs; it is sent to a worker.
     """
 
     name: str

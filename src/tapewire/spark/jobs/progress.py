@@ -105,7 +105,7 @@ class Progress:
     def task_counts(self, spark: SparkSession) -> TaskCounts:
         """A counter for tasks; the counts of a task arrive when it ends.
 
-        With Spark Connect there are no counters: the driver adds the counts when all tasks ended.
+        With Spark Connect they do not arrive: the line shows the time only.
         """
         counts = TaskCounts(spark)
         with self._lock:

@@ -151,7 +151,7 @@ class _Run:
             return True
         removed = [name for name in done.logs if not self._has(name)]
         if removed and not unit.has_lost_records(done):
-            # Read from the start: the logs that are there skip what they have.
+            # Read from the start: existing logs skip the records that they have.
             unit.repeat(done, options)
             return True
         if removed:
@@ -164,7 +164,9 @@ class _Run:
     def _report_removed(self, unit: RawUnit, removed: Sequence[str]) -> None:
         """Report, once, clean logs that cannot be written again: fewer days are kept of them."""
         for name in removed:
-            what = "the clean log was removed; it is not written again: raw records of it are gone"
+            what = (
+                "the clean log was removed; it is not written again: raw records of it are missing"
+            )
             self.summary.findings.append(JobFinding(unit.name, what, name))
         self.ledger.drop_logs(unit.name, removed)
 

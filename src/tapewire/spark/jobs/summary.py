@@ -89,10 +89,10 @@ class Summary:
             return 3
         return 1 if self.findings else 0
 
-    def count(self, **numbers: int) -> None:
+    def count(self, **counts: int) -> None:
         """Add to `counts`."""
-        for name, number in numbers.items():
-            self.counts[name] = self.counts.get(name, 0) + number
+        for name, count in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values with stable keys, for JSON."""
