@@ -74,6 +74,13 @@ def look_back_ns(names: Iterable[str], sample: str) -> int:
 class RowStream:
     """Rows as record batches, up to the current end of the logs.
 
+    Args:
+        logs: As for `FeatureStream`, like the arguments not listed here.
+        plan: The columns, and the times of the rows.
+        venues: Whether there is a column `venue`.
+        names: The instruments; None makes them from `instruments` and the logs.
+        batch_rows: Maximum number of rows in a batch.
+
     Attributes:
         done: Whether `time_to` or `seq_to` has been reached.
         findings: Snapshots that were skipped, with the reason.
@@ -85,6 +92,7 @@ class RowStream:
         plan: _features.Plan,
         *,
         venues: bool,
+        names: Names | None = None,
         batch_rows: int = BATCH_ROWS,
         symbols: Iterable[str | Instrument] | str | None = None,
         time_from: TimeLike | None = None,
@@ -119,7 +127,8 @@ class RowStream:
             if state is not None:
                 logs, self._before, lost = _reopened(logs, state, opened, set(finished))
             self._sources = opened.enter_context(contextlib.closing(Sources(logs)))
-            names = Names(instruments, self._sources.directories, qualify=not venues)
+            if names is None:
+                names = Names(instruments, self._sources.directories, qualify=not venues)
             self._engine = open_engine(
                 self._sources,
                 names,

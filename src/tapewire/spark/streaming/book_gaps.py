@@ -9,7 +9,6 @@ the same later is not repeated. Checkpoints are hints here too: what is lost is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ from tapewire.spark.streaming.replay_steps import ReplayStep, check_there, front
 
 if TYPE_CHECKING:
     from tapewire.book.gaps import Gap
-    from tapewire.protocol.instruments import Instruments
     from tapewire.scan.logs import LogRef
     from tapewire.scan.options import ReadOptions
 
@@ -103,18 +101,13 @@ def _state_at(
 def _replay(
     log: LogRef, end: int, state: bytes | None, options: ReadOptions
 ) -> tuple[list[Gap], bytes]:
-    """Go on up to `end`: what was noticed on the way, and the state there."""
-
-    def names(known: Instruments | None, folders: Iterable[str]) -> PathNames:
-        return PathNames(log, known, folders)
-
+    """Replay up to `end`; return the gaps found and the state there."""
     with RowStream(
         {log.name: log.path},
         Plan((), _SAMPLE),
-        names,
         venues=True,
+        names=PathNames(log, given_instruments(options), [log.path]),
         seq_to={log.name: end},
-        instruments=given_instruments(options),
         skip_damaged=True,
         state=state,
     ) as stream:
