@@ -1,4 +1,4 @@
-"""A batch as Arrow sees it: the right values, no copy, alive as long as the consumer holds it."""
+"""A batch in Arrow: correct values, no copy, valid as long as the consumer has it."""
 
 import gc
 import os
@@ -10,7 +10,7 @@ import tapewire as tw
 
 PAYLOADS = [
     bytes([n % 251]) * (n % 40) for n in range(400)
-]  # both sides of the 12 bytes kept inline
+]  # both sides of the 12 bytes stored inline
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_stream_is_the_same_in_one_chunk(queue):
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 0), (0, 1), (10, 300), (399, 400)])
-def test_a_slice_exports_itself_alone(queue, start, stop):
+def test_a_slice_exports_only_its_rows(queue, start, stop):
     with tw.open_log(queue) as reader:
         part = reader.read_batch()[start:stop]
     exported = pa.record_batch(part)
@@ -97,7 +97,7 @@ def test_the_bytes_live_as_long_as_the_consumer_whatever_happens_to_the_queue(qu
         assert not [line for line in maps if str(queue) in line]
 
 
-def test_capsules_that_nobody_takes_free_themselves(queue):
+def test_unused_capsules_are_freed(queue):
     with tw.open_log(queue) as reader:
         batch = reader.read_batch()
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""Batches in pyarrow, Polars, DuckDB and pandas: right values, no copy where promised, no leak."""
+"""Batches in pyarrow, Polars, DuckDB and pandas: correct values, no needless copy, no leak."""
 
 import gc
 import shutil
@@ -15,9 +15,9 @@ import tapewire as tw
 from tests.support.consumers import COLUMNS, CONSUMERS
 
 SEGMENT = 8192
-INLINE = 12  # bytes that a binary view holds itself
+INLINE = 12  # bytes that a binary view stores inline
 
-# Nothing; what fits into a view and what just does not; small ones; one that fills a segment alone.
+# Empty; just fits inline and just does not; small ones; one that fills a segment alone.
 SIZES = [0, 1, INLINE - 1, INLINE, INLINE + 1, 63, 64, 65, 1000, SEGMENT - 128]
 PAYLOADS = [bytes([n % 251]) * SIZES[n * n % len(SIZES)] for n in range(60)]
 PAYLOADS += [bytes(range(20 + n % 7)) for n in range(300)]
@@ -41,7 +41,7 @@ in_place = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_collections():
-    """Collecting walks every object of four large libraries, unless these are set aside."""
+    """A collection visits every object of four large libraries, unless they are frozen."""
     gc.collect()
     gc.freeze()
     yield
@@ -73,7 +73,7 @@ def values(start=0, stop=LAST):
 
 
 def mapped(queue):
-    """The address ranges of the queue's segments in this process."""
+    """Return the address ranges of the queue's segments in this process."""
     areas = []
     with open("/proc/self/maps") as lines:
         for line in lines:
@@ -97,7 +97,7 @@ def test_every_column_has_its_values(batch, consumer):
 @pytest.mark.parametrize(
     ("start", "stop"), [(0, 1), (0, 50), (1, LAST), (57, 63), (100, 100), (LAST - 1, LAST)]
 )
-def test_a_slice_is_taken_alone(batch, consumer, start, stop):
+def test_a_slice_has_only_its_rows(batch, consumer, start, stop):
     taken = consumer.take(batch[start:stop])
     assert consumer.columns(taken) == values(start, stop)
 
@@ -116,7 +116,7 @@ def test_an_empty_batch_has_all_columns_and_no_row(queue, consumer):
 
 
 @consumers
-def test_one_batch_is_taken_as_often_as_one_likes(batch, consumer):
+def test_one_batch_can_be_imported_many_times(batch, consumer):
     first, second = consumer.take(batch), consumer.take(batch)
     assert consumer.columns(first) == consumer.columns(second) == VALUES
     assert consumer.columns(first) == VALUES
@@ -171,7 +171,7 @@ def test_polars_computes_on_payloads(batch):
     assert frame.sort("payload")["payload"].to_list() == sorted(frame["payload"].to_list())
 
 
-# ---- a schema asked for --------------------------------------------------------------------------
+# ---- requested schemas ---------------------------------------------------------------------------
 
 ASKED = pa.schema(
     [
@@ -185,7 +185,7 @@ ASKED = pa.schema(
 
 
 @pytest.mark.parametrize("take", [pa.record_batch, pa.table])
-def test_pyarrow_casts_to_the_schema_it_is_asked_for(batch, take):
+def test_pyarrow_casts_to_the_requested_schema(batch, take):
     taken = take(batch, schema=ASKED)
     taken.validate(full=True)
     assert taken.schema == ASKED
@@ -194,7 +194,7 @@ def test_pyarrow_casts_to_the_schema_it_is_asked_for(batch, take):
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_a_producer_may_ignore_the_requested_schema_and_says_which_it_gives(batch, kind):
+def test_a_producer_may_ignore_the_requested_schema_and_returns_its_own(batch, kind):
     asked = pa.schema([ASKED.field(i) for i in range(4)] + [pa.field("payload", kind)])
     schema, array = batch.__arrow_c_array__(requested_schema=asked.__arrow_c_schema__())
     taken = pa.RecordBatch._import_from_c_capsule(schema, array)
@@ -213,11 +213,11 @@ def test_polars_and_duckdb_cast_by_themselves(batch):
     assert table["payload"].to_pylist() == PAYLOADS
 
 
-# ---- nothing is copied where that is promised ----------------------------------------------------
+# ---- nothing is copied where this is promised ----------------------------------------------------
 
 
 def payload_buffers(taken):
-    """The payload column of what a consumer made, as pyarrow sees its buffers."""
+    """Return the payload column of a consumer's object, with the buffers that pyarrow reports."""
     if isinstance(taken, pl.Series):
         taken = taken.struct.unnest()
     column = taken["payload"]
@@ -234,10 +234,10 @@ def payload_buffers(taken):
     "name",
     [name for name in CONSUMERS if CONSUMERS[name].in_place and not name.startswith("duckdb")],
 )
-def test_payloads_lie_where_the_segment_is_mapped(queue, batch, name):
+def test_payloads_are_at_the_addresses_of_the_mapped_segment(queue, batch, name):
     taken = CONSUMERS[name].take(batch)
     areas = mapped(queue)
-    # Behind the segments may lie the small buffer of their lengths.
+    # The small buffer of their lengths may follow the segments.
     far = [buffer for buffer in payload_buffers(taken) if buffer.size == SEGMENT]
     assert len(far) == len(areas) > 5
     assert all(any(buffer.address == area.start for area in areas) for buffer in far)
@@ -256,11 +256,11 @@ def test_a_slice_shares_the_memory_of_its_batch(batch):
     assert part["seq"].buffers()[1].address == batch.seq.ctypes.data + 10 * 8
 
 
-# ---- as long as somebody holds it, and no longer -------------------------------------------------
+# ---- lifetime -----------------------------------------------------------------------------------
 
 
 @in_place
-def test_a_consumer_outlives_everything_it_came_from(tmp, consumer):
+def test_a_consumer_outlives_batch_reader_and_queue(tmp, consumer):
     where = tmp / "q"
     with tw.open_publisher(where, segment_bytes=SEGMENT) as writer:
         writer.append_batch(VALUES["type_id"], PAYLOADS, timestamps_ns=VALUES["timestamp_ns"])
@@ -271,13 +271,13 @@ def test_a_consumer_outlives_everything_it_came_from(tmp, consumer):
     del batch, reader, writer
     shutil.rmtree(where)
     gc.collect()
-    assert len(mapped(where)) >= segments - 1  # all with a record in them; one was prepared ahead
+    assert len(mapped(where)) >= segments - 1  # all with a record; one more was preallocated
     assert consumer.columns(taken)["payload"] == PAYLOADS
     assert consumer.columns(taken)["timestamp_ns"] == VALUES["timestamp_ns"]
 
 
 @consumers
-def test_mappings_go_with_the_consumer(queue, consumer):
+def test_mappings_are_released_with_the_consumer(queue, consumer):
     with tw.open_log(queue) as reader:
         batch = reader.read_batch()
     taken = consumer.take(batch)
@@ -303,7 +303,7 @@ def test_one_column_keeps_what_it_needs(queue):
     assert mapped(queue) == []
 
 
-def test_a_consumer_that_fails_half_way_keeps_nothing(queue):
+def test_a_consumer_that_fails_midway_keeps_nothing(queue):
     def fail(batch):
         with pytest.raises(ValueError, match="not matching"):
             pa.record_batch(batch, schema=pa.schema([("seq", pa.uint64())]))
@@ -318,7 +318,7 @@ def test_a_consumer_that_fails_half_way_keeps_nothing(queue):
 
 @pytest.mark.parametrize("name", [name for name in CONSUMERS if CONSUMERS[name].any_thread])
 def test_consumers_on_other_threads(queue, name):
-    """Taken, read and let go by three threads at once, while their owner lets go of it."""
+    """Imported, read and released by three threads at once while their owner releases it."""
     consumer = CONSUMERS[name]
     with tw.open_log(queue) as reader:
         batches = [reader.read_batch()]
@@ -342,7 +342,7 @@ def test_consumers_on_other_threads(queue, name):
     assert mapped(queue) == []
 
 
-def test_batches_of_a_live_queue_are_taken_as_it_grows(tmp, eventually):
+def test_batches_of_a_live_queue_are_imported_as_it_grows(tmp, eventually):
     """Polars on another thread, the writer on this one."""
     where = tmp / "live"
     taken = []

@@ -1,4 +1,4 @@
-"""Options as values: each is validated where it is made, by its name and value."""
+"""Option types: each validates its values when it is created, with name and value in the error."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ NOT_WHOLE = [1.5, "8192", True, b"1", [1]]
     ("option", "least"),
     [("segment_bytes", 128), ("max_bytes", 1), ("max_segments", 1), ("index_stride", 1)],
 )
-def test_a_whole_number_has_a_least_value(option, least):
+def test_an_integer_option_has_a_minimum(option, least):
     assert getattr(WriterConfig(**{option: least}), option) == least
     for wrong in (least - 1, -1, 2**63):
         with pytest.raises(tw.InvalidOption, match=f"{option}={wrong}"):
@@ -26,7 +26,7 @@ def test_a_whole_number_has_a_least_value(option, least):
     "option", ["segment_bytes", "max_bytes", "max_segments", "index_stride", "first_seq"]
 )
 @pytest.mark.parametrize("wrong", NOT_WHOLE, ids=repr)
-def test_a_whole_number_must_be_an_int(option, wrong):
+def test_an_integer_option_must_be_an_int(option, wrong):
     with pytest.raises(tw.InvalidOption, match=f"{option} must be an int"):
         WriterConfig(**{option: wrong})
 
@@ -62,7 +62,7 @@ def test_a_switch_is_a_bool(option, wrong):
         WriterConfig(**{option: wrong})
 
 
-def test_sparse_is_a_bool_or_left_out():
+def test_sparse_is_a_bool_or_omitted():
     assert [WriterConfig(sparse=s).sparse for s in (None, True, False)] == [None, True, False]
     with pytest.raises(tw.InvalidOption, match="sparse must be bool or None"):
         WriterConfig(sparse=1)
@@ -118,12 +118,12 @@ def test_the_defaults_are_the_documented_ones():
     }
 
 
-def test_live_prepares_every_roll_and_locks_memory():
+def test_live_preallocates_every_segment_and_locks_memory():
     assert tw.WriterConfig.live() == WriterConfig(require_prealloc=True, memlock=True)
     assert tw.WriterConfig.live(memlock=False) == WriterConfig(require_prealloc=True)
 
 
-def test_archive_prepares_nothing_and_syncs_soon():
+def test_archive_preallocates_nothing_and_syncs_soon():
     assert tw.WriterConfig.archive() == WriterConfig(
         preallocate=False,
         defer_seal_sync=False,
@@ -138,7 +138,7 @@ def test_no_preset_turns_retention_on(preset):
     assert (config.retention, config.max_bytes, config.max_segments) == (None, None, None)
 
 
-def test_replace_gives_a_changed_copy():
+def test_replace_returns_a_changed_copy():
     base = WriterConfig(segment_bytes=8192)
     assert base.replace(checksum=False) == WriterConfig(segment_bytes=8192, checksum=False)
     assert base.checksum
@@ -157,7 +157,7 @@ def test_a_config_cannot_be_changed_in_place():
 
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, "1", True], ids=repr)
-def test_block_waits_for_seconds_or_for_ever(wrong):
+def test_block_waits_for_seconds_or_indefinitely(wrong):
     assert tw.Block().timeout is None
     assert tw.Block(0).timeout == 0
     with pytest.raises(tw.InvalidOption, match="timeout"):

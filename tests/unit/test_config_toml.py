@@ -16,7 +16,7 @@ def toml(tmp):
     return write
 
 
-def test_every_option_can_be_written_in_toml(toml):
+def test_every_option_can_be_set_in_toml(toml):
     path = toml("""
         [writer]
         segment_bytes = 1_048_576
@@ -89,7 +89,7 @@ def test_when_full_can_be_raise(toml):
         ("writer = 3", "writer"),
     ],
 )
-def test_a_wrong_file_is_an_invalid_option_that_names_what(toml, text, named):
+def test_an_invalid_file_is_an_invalid_option_that_names_the_problem(toml, text, named):
     with pytest.raises(tw.InvalidOption, match=named):
         WriterConfig.from_toml(toml(text))
 

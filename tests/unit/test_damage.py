@@ -1,4 +1,4 @@
-"""Going on behind damage: what was passed over, in words and in numbers."""
+"""Continuing after damage: what was skipped, as text and as sequence numbers."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from tests.support import crafted
 
 
 def first_damage(queue):
-    """A reader that has met damage, and the error."""
+    """A reader that has reached damage, and its error."""
     reader = tw.open_log(queue)
     with pytest.raises(DAMAGE) as caught:
         list(reader)
     return reader, caught.value
 
 
-def test_a_gap_has_been_passed_when_it_is_told(tmp):
+def test_a_reader_is_past_a_gap_when_it_is_raised(tmp):
     queue = crafted.write(tmp, crafted.numbered(0, 5), crafted.numbered(8, 5))
     reader, error = first_damage(queue)
     passed = pass_damage(reader, error)
@@ -34,7 +34,7 @@ def test_a_damaged_record_is_skipped_and_named(tmp):
     assert reader.next().seq == 3
 
 
-def test_where_nothing_right_comes_behind_the_reader_stays(tmp):
+def test_without_a_valid_record_after_it_the_reader_stays(tmp):
     records = crafted.numbered(0, 5)
     queue = crafted.write(tmp, records)
     crafted.damage(queue, 0, crafted.offset_of(records, 4))
@@ -44,5 +44,5 @@ def test_where_nothing_right_comes_behind_the_reader_stays(tmp):
         reader.next()
 
 
-def test_what_is_said_leaves_out_the_hint():
+def test_said_omits_the_hint():
     assert said(tw.CorruptRecord("broken", path="q", hint="mend it")) == "broken [q]"

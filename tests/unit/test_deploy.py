@@ -1,4 +1,4 @@
-"""The units and the Procfile name programs, options and files that are there."""
+"""The units and the Procfile refer to programs, options and files that exist."""
 
 import configparser
 import re
@@ -62,7 +62,7 @@ def test_a_command_that_is_started_exists_with_its_options(where, command):
     assert options_of(rest) <= known
 
 
-def test_every_unit_may_lock_memory_or_only_looks():
+def test_every_unit_may_lock_memory_or_only_reads():
     for path in UNITS:
         service = unit(path)["Service"]
         only_looks = path.stem in ("tapewire-metrics", "tapewire-snapshotter")
@@ -78,7 +78,7 @@ def test_every_unit_is_hardened_by_its_name():
 
 @pytest.fixture
 def installed(tmp):
-    """The units as they would be on a host, with this tree as what is installed there."""
+    """The units as on a host, with this tree as the installation."""
     shutil.copytree(SYSTEMD, tmp / "units")
     here = str(Path(sys.executable).parent)
     for path in (tmp / "units").rglob("*.*"):
@@ -88,7 +88,7 @@ def installed(tmp):
     return tmp / "units"
 
 
-def test_systemd_finds_nothing_wrong_with_the_units(installed):
+def test_systemd_reports_no_problem_in_the_units(installed):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs systemd-analyze")
     names = [path.name.replace("@.", "@alpha.") for path in UNITS]

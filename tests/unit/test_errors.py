@@ -1,4 +1,4 @@
-"""The text of errors, which built-in classes they are, and the native codes they stand for."""
+"""The text of errors, their built-in base classes, and the native codes they stand for."""
 
 import errno
 import re
@@ -58,7 +58,7 @@ def test_the_text_is_the_constraint_then_where_then_the_remedy(kind, where, text
     assert str(kind("x must rise: x=1", **where)) == text
 
 
-def test_what_does_not_apply_is_none():
+def test_attributes_that_do_not_apply_are_none():
     error = tw.TapewireError("x")
     assert (error.path, error.offset, error.hint, error.appended) == (None, None, None, None)
 
@@ -103,7 +103,7 @@ def test_a_full_disk_is_an_os_error_and_tapewire_s(number):
     assert error.errno == number
 
 
-def test_a_missing_folder_is_file_not_found(tmp):
+def test_a_missing_directory_is_file_not_found(tmp):
     for open_it in (
         lambda: tw.open_log(tmp / "none"),
         lambda: tw.kind_of(tmp / "none"),
@@ -125,7 +125,7 @@ def test_a_gap_has_its_first_and_last_number():
     assert (error.first, error.last) == (5, 7)
 
 
-def test_a_missing_segment_has_the_committed_place_and_what_is_left():
+def test_a_missing_segment_has_the_committed_position_and_the_first_seq():
     error = make(native_codes()["segment_missing"], numbers=(3, 128, 99))
     assert error.committed == (3, 128)
     assert error.first_available_seq == 99
@@ -142,7 +142,7 @@ def test_a_missing_segment_has_the_committed_place_and_what_is_left():
         tw.SequenceNotRising,
     ],
 )
-def test_wrong_arguments_are_value_errors(kind):
+def test_invalid_arguments_are_value_errors(kind):
     assert issubclass(kind, ValueError)
 
 

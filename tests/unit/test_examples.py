@@ -1,4 +1,4 @@
-"""The examples are run for real, as a reader of the tutorial would run them."""
+"""The examples are run as a reader of the tutorial would run them."""
 
 import re
 import signal
@@ -33,7 +33,7 @@ def queue(tmp):
     return tmp / "prices"
 
 
-def test_the_feed_appends_as_many_prices_as_it_says(tmp):
+def test_the_feed_appends_as_many_prices_as_it_reports(tmp):
     said = run("feed", tmp / "prices", "--seconds", 0.3, cwd=tmp)
     with tw.open_log(tmp / "prices") as reader:
         assert f"{sum(1 for _ in reader)} prices appended" in said
@@ -45,12 +45,12 @@ def test_the_strategy_reads_every_price(queue, tmp):
     assert f"strategy: {count} prices" in run("strategy", queue, "--idle", 0, cwd=tmp)
 
 
-def test_the_strategy_goes_on_where_it_stopped(queue, tmp):
+def test_the_strategy_continues_where_it_stopped(queue, tmp):
     assert "starting at number 0" in run("strategy", queue, "--records", 30, cwd=tmp)
     assert "starting at number 30" in run("strategy", queue, "--idle", 0, cwd=tmp)
 
 
-def test_a_killed_strategy_goes_on_behind_its_last_commit(queue, tmp, eventually):
+def test_a_killed_strategy_continues_after_its_last_commit(queue, tmp, eventually):
     with tw.open_log(queue) as reader:
         count = sum(1 for _ in reader)
     process = subprocess.Popen(command("strategy", queue, "--idle", 60), stdout=subprocess.PIPE)
@@ -95,12 +95,12 @@ def test_a_strategy_on_a_bus_sends_an_order_at_each_signal(queue, tmp):
 def test_a_strategy_that_sees_prices_again_sends_no_order_again(queue, tmp):
     run("strategy", queue, "--bus", tmp / "bus", "--idle", 0, cwd=tmp)
     before = orders_of(tmp / "bus")
-    (queue / "readers" / "strategy.meta").unlink()  # it has committed nothing, then
+    (queue / "readers" / "strategy.meta").unlink()  # it had committed nothing
     run("strategy", queue, "--bus", tmp / "bus", "--idle", 0, cwd=tmp)
     assert orders_of(tmp / "bus") == before
 
 
-def test_what_is_wrong_with_one_strategy_is_no_harm_to_another(queue, tmp):
+def test_an_error_of_one_strategy_does_not_affect_another(queue, tmp):
     run("strategy", queue, "--bus", tmp / "bus", "--name", "zeta", "--idle", 0, cwd=tmp)
     strategy = bus.Layout(tmp / "bus").orders.strategy
     strategy("no_queue").orders_out.mkdir(parents=True)
@@ -116,14 +116,14 @@ def test_what_is_wrong_with_one_strategy_is_no_harm_to_another(queue, tmp):
 def test_the_router_answers_every_order_of_every_strategy_once(queue, tmp):
     for name in ("alpha", "beta"):
         run("strategy", queue, "--bus", tmp / "bus", "--name", name, "--idle", 0, cwd=tmp)
-    for _ in range(2):  # the second has nothing left to do
+    for _ in range(2):  # nothing is left for the second one
         run("router", tmp / "bus", "--idle", 0.3, cwd=tmp)
     for name in ("alpha", "beta"):
         sent = [order.client_order_id for order in orders_of(tmp / "bus", name)]
         assert [fill.client_order_id for fill in fills_of(tmp / "bus", name)] == sent
 
 
-def test_the_passive_subscriber_tells_when_the_feed_comes_and_goes(tmp):
+def test_the_passive_subscriber_reports_when_the_feed_starts_and_ends(tmp):
     process = subprocess.Popen(
         command("passive_subscriber", tmp / "prices", "--idle", 60),
         stdout=subprocess.PIPE,
@@ -146,7 +146,7 @@ def test_a_book_is_rebuilt_from_a_capture_which_is_imported_once(tmp):
     assert "BTCUSDT: to be believed" in first
     assert [line.split() for line in first.splitlines()[-4:]] == [
         ["30000.30000000", "2.20000000", "ask"],
-        ["30000.20000000", "2.10000000", "ask"],  # the one below was removed
+        ["30000.20000000", "2.10000000", "ask"],  # the level below was removed
         ["30000.00000000", "10.50000000", "bid"],  # 105 was the last diff to change it
         ["29999.90000000", "10.60000000", "bid"],
     ]
@@ -165,7 +165,7 @@ def test_strategies_join_and_leave_the_router_while_it_runs(tmp, eventually):
     orders = 50
 
     def trade(name):
-        """All orders of a strategy, from READY to the last fill."""
+        """Return all orders of a strategy, from READY to the last fill."""
         me = layout.orders.strategy(name)
         with (
             tw.open_publisher(me.orders_out, segment_bytes=1 << 20) as out,

@@ -1,4 +1,4 @@
-"""No change makes the hot calls longer by more than 5 % unnoticed: benchmarks/instructions.json."""
+"""The hot calls take at most 5 % more instructions than the baseline in instructions.json."""
 
 import json
 
@@ -29,7 +29,7 @@ def test_no_hot_call_takes_5_percent_more_instructions_than_the_baseline(
     assert instructions.grown(measured.per_record, before) == []
 
 
-def test_growth_is_said_with_name_numbers_and_the_way_to_renew():
+def test_growth_is_reported_with_name_numbers_and_how_to_update():
     (line,) = instructions.grown(
         {"native append": 148.1, "native next": 148.0},
         {"native append": 141.0, "native next": 141.0},
@@ -38,13 +38,13 @@ def test_growth_is_said_with_name_numbers_and_the_way_to_renew():
     assert instructions.RENEW in line
 
 
-def test_an_operation_that_is_not_in_the_baseline_is_no_success():
+def test_an_operation_that_is_not_in_the_baseline_fails():
     (line,) = instructions.grown({"native append": 1.0, "native new": 1.0}, {"native append": 1.0})
     assert "native new" in line
     assert instructions.RENEW in line
 
 
-def test_an_unknown_compiler_is_said_to_have_no_baseline(tmp):
+def test_an_unknown_compiler_is_reported_to_have_no_baseline(tmp):
     known = tmp / "known.json"
     known.write_text(json.dumps({"gcc-12": {"native append": 141.0}}))
     assert instructions.baseline("gcc-12", known) == {"native append": 141.0}
@@ -59,6 +59,6 @@ def test_an_unknown_compiler_is_said_to_have_no_baseline(tmp):
         (b"..GCC: (Debian 12.2.0-14) 12.2.0\0Debian clang version 14.0.6..", "clang-14"),
     ],
 )
-def test_a_binary_says_which_compiler_made_it(tmp, noted, compiler):
+def test_a_binary_contains_its_compiler(tmp, noted, compiler):
     (tmp / "binary").write_bytes(noted)
     assert instructions.compiler_of(tmp / "binary") == compiler

@@ -1,4 +1,4 @@
-"""Integers of any length in every JSON file that Tapewire reads: a typed error, or a finding."""
+"""Integers of any length in all JSON files that Tapewire reads: a typed error, or a finding."""
 
 import copy
 import json
@@ -24,12 +24,12 @@ from tapewire.replay.snapshotter import _parse_note
 from tapewire.scan import parquet_logs
 from tapewire.spark.streaming.checkpoints import CheckpointMark, Checkpoints
 
-LENGTHS = [10_000, 4_301, 4_300, 1_000, 25]  # 4,300 digits: what `int` accepts by default
+LENGTHS = [10_000, 4_301, 4_300, 1_000, 25]  # 4,300 digits: the default limit of `int`
 PLACE = "@integer@"
 
 
 def places(value, at=()):
-    """The way to each integer of a document."""
+    """Return the paths to all integers of a document."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, each in items:
@@ -39,7 +39,7 @@ def places(value, at=()):
 
 
 def with_digits(document, place, digits):
-    """The text of a document with an integer of so many digits at a place."""
+    """Return the text of a document with an integer of `digits` digits at a path."""
     changed = copy.deepcopy(document)
     inner = changed
     for key in place[:-1]:
@@ -95,7 +95,7 @@ def file_mark(tmp):
 
 
 def typed_error_of(read):
-    """The error that a reader raises for an invalid file, or None; any other error passes."""
+    """Return the error that a reader raises for an invalid file, or None; pass on other errors."""
     try:
         read()
     except (tw.errors.CorruptMetadata, tw.errors.UnsupportedVersion) as error:
@@ -124,7 +124,7 @@ def test_a_long_integer_at_any_place_is_a_typed_error_that_names_the_file(tmp, m
     for place in places(document):
         path.write_bytes(with_digits(document, place, digits))
         error = typed_error_of(read)
-        if error is None:  # a count for people, which no code computes with
+        if error is None:  # a count for people, which no code uses
             assert digits <= json_file.MAX_DIGITS, place
         else:
             assert error.path == str(path), place
@@ -147,7 +147,7 @@ def test_a_long_integer_in_a_gap_ledger_is_a_damaged_line(tmp, digits):
 
 
 @pytest.mark.parametrize("digits", LENGTHS)
-def test_a_long_integer_in_the_note_of_a_snapshotter_is_refused(digits):
+def test_a_long_integer_in_the_state_file_of_a_snapshotter_is_refused(digits):
     document = {"v": 1, "resume_seq": 1, "last_seq": 1, "timestamp_ns": 1}
     assert _parse_note(ledger_line(json.dumps(document).encode()))
     for place in places(document):
@@ -156,7 +156,7 @@ def test_a_long_integer_in_the_note_of_a_snapshotter_is_refused(digits):
 
 
 @pytest.mark.parametrize("digits", LENGTHS)
-def test_a_long_integer_in_the_state_of_a_query_is_passed_over(tmp, digits):
+def test_a_long_integer_in_the_state_of_a_query_is_skipped(tmp, digits):
     states = Checkpoints(tmp, {})
     states.save_origin("u", {"book": 1})
     states.save("u", CheckpointMark(1000, {"book": 1}), b"state")
@@ -172,7 +172,7 @@ def test_a_long_integer_in_the_state_of_a_query_is_passed_over(tmp, digits):
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"version": ' + b"1" * 10_000 + b"}"])
-def test_a_parquet_file_with_hostile_metadata_is_a_typed_error(tmp, text):
+def test_a_parquet_file_with_malicious_metadata_is_a_typed_error(tmp, text):
     path = tmp / "part-0.parquet"
     pq.write_table(pa.table({"seq": [1]}).replace_schema_metadata({parquet_logs.META: text}), path)
     with pytest.raises(tw.errors.CorruptMetadata) as caught:

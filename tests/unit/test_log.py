@@ -1,4 +1,4 @@
-"""The registry of kinds, what is no log, and the registry of decoders."""
+"""The registry of kinds, paths that are not logs, and the registry of decoders."""
 
 import sys
 import types
@@ -32,7 +32,7 @@ def decoders():
     log._decoders.update(before)
 
 
-def test_an_empty_folder_is_not_a_log(tmp):
+def test_an_empty_directory_is_not_a_log(tmp):
     for ask in (tw.kind_of, tw.open_log):
         with pytest.raises(tw.NotALog) as caught:
             ask(tmp)
@@ -46,13 +46,13 @@ def test_a_file_is_not_a_log(tmp):
         tw.kind_of(tmp / "file")
 
 
-def test_a_folder_of_the_marker_s_name_is_not_a_log(tmp):
+def test_a_directory_with_the_name_of_the_marker_is_not_a_log(tmp):
     (tmp / "control.meta").mkdir()
     with pytest.raises(tw.NotALog):
         tw.kind_of(tmp)
 
 
-def test_a_path_that_is_not_there_is_not_found(tmp):
+def test_a_path_that_does_not_exist_is_not_found(tmp):
     for ask in (tw.kind_of, tw.open_log):
         with pytest.raises(FileNotFoundError) as caught:
             ask(tmp / "none")
@@ -60,7 +60,7 @@ def test_a_path_that_is_not_there_is_not_found(tmp):
 
 
 @pytest.mark.parametrize("wrong", [None, 3, b"queue"], ids=repr)
-def test_a_place_is_text_or_a_path(wrong):
+def test_where_must_be_text_or_a_path(wrong):
     with pytest.raises(TypeError):
         tw.kind_of(wrong)
 
@@ -112,7 +112,7 @@ def test_a_type_without_a_decoder_is_named(queue):
     assert isinstance(caught.value, tw.TapewireError)
 
 
-def test_an_error_in_a_decoder_comes_through(queue, decoders):
+def test_an_error_in_a_decoder_is_raised(queue, decoders):
     log.register_decoder(0x2001, lambda record: 1 / 0)
     with tw.open_log(queue) as reader, pytest.raises(ZeroDivisionError):
         reader.next().decode()
@@ -124,7 +124,7 @@ def test_the_queue_s_reader_is_a_reader(queue):
         assert reader.kind == "queue"
 
 
-def test_public_names_are_listed_and_there():
+def test_public_names_are_listed_and_exist():
     assert sorted(set(tw.__all__)) == sorted(tw.__all__)
     for name in tw.__all__:
         assert hasattr(tw, name), name

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last, on a made-up market and on a real one."""
+"""The notebooks run from the first cell to the last, on a simulated market and on a real one."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ by_name = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.s
 
 
 def figures_of(notebook, tmp, monkeypatch):
-    """{cell: figures}, everything having run; what it writes goes into a folder of the test."""
+    """Return {cell: figures} after running all cells in a directory of the test."""
     monkeypatch.chdir(tmp)
     monkeypatch.setattr("tempfile.tempdir", str(tmp))
     shown = {}
@@ -27,7 +27,7 @@ def test_there_is_a_notebook():
 
 
 @by_name
-def test_it_runs_and_every_plot_has_a_title_and_names_its_axes(notebook, tmp, monkeypatch):
+def test_it_runs_and_every_plot_has_a_title_and_axis_labels(notebook, tmp, monkeypatch):
     monkeypatch.delenv("CAPTURE", raising=False)
     shown = figures_of(notebook, tmp, monkeypatch)
     assert list(shown) == [cell for cell, source in code_cells(notebook) if "plt.show()" in source]
@@ -44,6 +44,6 @@ def test_it_runs_on_a_real_capture(tmp, monkeypatch):
 
 
 @by_name
-def test_it_is_kept_without_outputs(notebook):
+def test_it_is_stored_without_outputs(notebook):
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     assert [c["id"] for c in cells if c.get("outputs") or c.get("execution_count")] == []

@@ -1,4 +1,4 @@
-"""Payload views are used again once nobody can tell; what somebody still holds stays as it was."""
+"""Payload views are reused once they are unreferenced; a view in use never changes."""
 
 import ctypes
 import gc
@@ -20,7 +20,7 @@ def reader(tmp):
         yield opened
 
 
-def test_a_view_that_was_let_go_is_used_again(reader):
+def test_an_unreferenced_view_is_reused(reader):
     seen = set()
     for record, wanted in zip(reader, PAYLOADS, strict=True):
         view = record.payload
@@ -29,13 +29,13 @@ def test_a_view_that_was_let_go_is_used_again(reader):
     assert len(seen) <= 3
 
 
-def test_views_that_are_held_stay_as_they_are(reader):
+def test_views_in_use_do_not_change(reader):
     held = [record.payload for record in reader]
     assert [bytes(view) for view in held] == PAYLOADS
 
 
 @pytest.mark.parametrize("keep", [0, 1, 2, 3])
-def test_views_that_are_held_for_a_while_stay_as_they_are(reader, keep):
+def test_views_in_use_for_a_while_do_not_change(reader, keep):
     held = []
     for number, record in enumerate(reader):
         held.append((number, record.payload))
@@ -55,13 +55,13 @@ def test_views_that_are_held_for_a_while_stay_as_they_are(reader, keep):
         lambda view: view.toreadonly(),
     ],
 )
-def test_what_was_made_of_a_view_stays_as_it_is(reader, derive):
+def test_objects_made_from_a_view_do_not_change(reader, derive):
     made = [derive(record.payload) for record in reader]
     for thing, wanted in zip(made, [bytes(derive(memoryview(p))) for p in PAYLOADS], strict=True):
         assert bytes(thing) == wanted
 
 
-def test_a_view_that_was_released_is_not_used_again(reader):
+def test_a_released_view_is_not_reused(reader):
     for record, wanted in zip(reader, PAYLOADS, strict=True):
         with record.payload as view:
             assert view == wanted
@@ -85,7 +85,7 @@ def test_a_weak_reference_never_leads_to_another_record(reader):
         assert reference() is None or reference() == wanted
 
 
-def test_one_record_gives_as_many_views_as_are_asked_for(reader):
+def test_one_record_returns_any_number_of_views(reader):
     record = reader.next()
     other = reader.next()
     views = [record.payload, other.payload, record.payload, other.payload]
@@ -93,7 +93,7 @@ def test_one_record_gives_as_many_views_as_are_asked_for(reader):
     assert len({id(view) for view in views}) == 4
 
 
-def test_a_view_stays_read_only_after_it_was_used_again(reader):
+def test_a_view_is_read_only_after_it_was_reused(reader):
     for record in reader:
         view = record.payload
         assert view.readonly
@@ -102,7 +102,7 @@ def test_a_view_stays_read_only_after_it_was_used_again(reader):
         del view
 
 
-def test_a_collection_inside_next_may_close_the_reader(tmp):
+def test_a_collection_during_next_may_close_the_reader(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         writer.append(1, b"x")
     reader = tw.open_log(tmp / "q")
@@ -118,7 +118,7 @@ def test_a_collection_inside_next_may_close_the_reader(tmp):
     threshold = gc.get_threshold()
     gc.set_threshold(1)
     try:
-        record = reader.next()  # allocates what the collector counts
+        record = reader.next()  # allocates objects that the collector counts
     finally:
         gc.set_threshold(*threshold)
     assert record.payload == b"x"

@@ -326,7 +326,7 @@ class Instruments:
             members(entry, where, **_KINDS)  # for a value of another type, raises a clearer error
             raise Wrong(f"{where}: {error.message}") from None
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+    def save(self, directory: str | os.PathLike[str]) -> None:
         """Merge the instruments into the `instruments.json` of a directory.
 
         An instrument in the file must have the same ids; its other attributes are replaced.
@@ -336,8 +336,8 @@ class Instruments:
             CorruptMetadata: The existing file is damaged.
             ConcurrentUse: Another process or thread has been writing the file for 10 seconds.
         """
-        path = os.path.join(os.fspath(folder), FILE_NAME)
-        with locked_folder(os.fspath(folder), FILE_NAME) as folder_fd:
+        path = os.path.join(os.fspath(directory), FILE_NAME)
+        with locked_folder(os.fspath(directory), FILE_NAME) as directory_fd:
             try:
                 merged = type(self)._read(path)
             except FileNotFoundError:
@@ -357,7 +357,7 @@ class Instruments:
                         f"max={MAX_INSTRUMENTS}, bytes={len(text)}, max={MAX_FILE_BYTES}",
                         path=path,
                     )
-                store(path, text, folder_fd)
+                store(path, text, directory_fd)
         self.path = path
 
 

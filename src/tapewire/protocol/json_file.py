@@ -199,17 +199,17 @@ def open_plain(path: str, max_bytes: int) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def locked_folder(folder: str, file_name: str) -> Iterator[int]:
+def locked_folder(directory: str, file_name: str) -> Iterator[int]:
     """Hold the lock of a directory, against threads and processes; yield its descriptor.
 
     The lock is the kernel's, so a forked process does not inherit a lock that is never released.
     """
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not take_lock(fd, LOCK_SECONDS):
             raise ConcurrentUse(
                 f"another process or thread has been writing {file_name} for {LOCK_SECONDS} s",
-                path=folder,
+                path=directory,
                 hint="append the first message of a class outside signal handlers",
             )
         try:
@@ -220,7 +220,7 @@ def locked_folder(folder: str, file_name: str) -> Iterator[int]:
         os.close(fd)
 
 
-def store(path: str, text: bytes, folder_fd: int) -> None:
+def store(path: str, text: bytes, directory_fd: int) -> None:
     """Replace a file atomically and durably: after a crash the old or the new one exists."""
     temporary = f"{path}.tmp"
     with contextlib.suppress(FileNotFoundError):
@@ -239,4 +239,4 @@ def store(path: str, text: bytes, folder_fd: int) -> None:
         if error.filename is None:
             error.filename = path
         raise
-    os.fsync(folder_fd)
+    os.fsync(directory_fd)

@@ -37,14 +37,14 @@ class TypeTable:
         self._classes: dict[tuple[int, int], type[Message]] = {}
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> TypeTable:
+    def load(cls, directory: str | os.PathLike[str]) -> TypeTable:
         """Load the table of a log from its directory; empty if it has no `types.json`.
 
         Raises:
             CorruptMetadata: The file is damaged; the message names file and field.
             UnsupportedVersion: A later release wrote it.
         """
-        return cls(types_file.read(folder))
+        return cls(types_file.read(directory))
 
     @property
     def layouts(self) -> list[MessageLayout]:
@@ -83,10 +83,10 @@ class TypeTable:
         return f"<TypeTable{','.join(names)}>"
 
 
-def load_types(folder: str | os.PathLike[str]) -> list[type[Message]]:
+def load_types(directory: str | os.PathLike[str]) -> list[type[Message]]:
     """Make the message classes of a log's `types.json`, sorted by type id and version.
 
     They decode records, and their instances can be appended; `Record.decode` uses them only after
     `register`.
     """
-    return list(TypeTable.load(folder))
+    return list(TypeTable.load(directory))

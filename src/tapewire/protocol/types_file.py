@@ -30,14 +30,14 @@ MAX_FILE_BYTES = 4 << 20
 MAX_LAYOUTS = 4096
 
 
-def read(folder: str | os.PathLike[str]) -> list[MessageLayout]:
+def read(directory: str | os.PathLike[str]) -> list[MessageLayout]:
     """Read the layouts in a log's `types.json`; none if the file does not exist.
 
     Raises:
         CorruptMetadata: The file is damaged; the message names the place in it.
         UnsupportedVersion: A later release wrote it.
     """
-    path = os.path.join(os.fspath(folder), FILE_NAME)
+    path = os.path.join(os.fspath(directory), FILE_NAME)
     try:
         text = load(path, MAX_FILE_BYTES)
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def read(folder: str | os.PathLike[str]) -> list[MessageLayout]:
     return parse(text, path)
 
 
-def merge(folder: str | os.PathLike[str], layouts: Iterable[MessageLayout]) -> None:
+def merge(directory: str | os.PathLike[str], layouts: Iterable[MessageLayout]) -> None:
     """Add layouts to `types.json`, atomically and durably; write nothing if all are present.
 
     Only the process that has the log's writer may call this.
@@ -54,9 +54,9 @@ def merge(folder: str | os.PathLike[str], layouts: Iterable[MessageLayout]) -> N
         LayoutConflict: A layout conflicts with one in the file; nothing is written.
         ConcurrentUse: Another thread has been writing the file for `json_file.LOCK_SECONDS`.
     """
-    path = os.path.join(os.fspath(folder), FILE_NAME)
-    with locked_folder(os.fspath(folder), FILE_NAME) as folder_fd:
-        existing = read(folder)
+    path = os.path.join(os.fspath(directory), FILE_NAME)
+    with locked_folder(os.fspath(directory), FILE_NAME) as directory_fd:
+        existing = read(directory)
         added: list[MessageLayout] = []
         for layout in layouts:
             of_type = (old for old in existing + added if old.type_id == layout.type_id)
@@ -75,7 +75,7 @@ def merge(folder: str | os.PathLike[str], layouts: Iterable[MessageLayout]) -> N
                     f"max={MAX_LAYOUTS}, bytes={len(text)}, max={MAX_FILE_BYTES}",
                     path=path,
                 )
-            store(path, text, folder_fd)
+            store(path, text, directory_fd)
 
 
 def render(layouts: Iterable[MessageLayout]) -> bytes:

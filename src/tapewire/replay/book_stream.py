@@ -117,11 +117,11 @@ def book_rows(logs: Logs, levels: int = 10, sample: str = "event", **options: An
         >>> from tapewire.protocol.instruments import Instrument, Instruments
         >>> from tapewire.protocol.market import l2_diff, l2_snapshot
         >>> btc = Instrument.of("binance", "BTCUSDT", price_scale=2, size_scale=3)
-        >>> with tw.open_publisher(tmp / "book", segment_bytes=1 << 20) as tape:
+        >>> with tw.open_publisher(tmp / "book", segment_bytes=1 << 20) as writer:
         ...     first = l2_snapshot(btc, 1000, bids=[(10_000, 5)], asks=[(10_010, 7)], native_seq=1)
-        ...     _ = tape.append(0x1000, first, timestamp_ns=1000)
+        ...     _ = writer.append(0x1000, first, timestamp_ns=1000)
         ...     second = l2_diff(btc, 2000, bids=[(10_005, 2)], asks=[], first=2, last=2, prev=1)
-        ...     _ = tape.append(0x1000, second, timestamp_ns=2000)
+        ...     _ = writer.append(0x1000, second, timestamp_ns=2000)
         >>> table = replay.book_rows(tmp / "book", levels=5, instruments=Instruments([btc]))
         >>> table.select(["seq", "bid_prices", "ask_prices"]).to_pylist()[1]
         {'seq': 1, 'bid_prices': [10005, 10000], 'ask_prices': [10010]}

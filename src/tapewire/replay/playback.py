@@ -75,13 +75,13 @@ class Replay:
         >>> from tapewire.protocol.instruments import Instrument, Instruments
         >>> from tapewire.protocol.market import l2_diff, l2_snapshot
         >>> btc = Instrument.of("binance", "BTCUSDT", price_scale=2, size_scale=3)
-        >>> with tw.open_publisher(tmp / "book", segment_bytes=1 << 20) as tape:
+        >>> with tw.open_publisher(tmp / "book", segment_bytes=1 << 20) as writer:
         ...     first = l2_snapshot(btc, 1000, bids=[(10_000, 5)], asks=[(10_010, 7)], native_seq=1)
-        ...     _ = tape.append(0x1000, first, timestamp_ns=1000)
+        ...     _ = writer.append(0x1000, first, timestamp_ns=1000)
         ...     second = l2_diff(btc, 2000, bids=[(10_005, 2)], asks=[], first=2, last=2, prev=1)
-        ...     _ = tape.append(0x1000, second, timestamp_ns=2000)
-        >>> with replay.Replay(tmp / "book", instruments=Instruments([btc])) as tape:
-        ...     for step in tape:
+        ...     _ = writer.append(0x1000, second, timestamp_ns=2000)
+        >>> with replay.Replay(tmp / "book", instruments=Instruments([btc])) as steps:
+        ...     for step in steps:
         ...         print(step.symbol, step.timestamp_ns, step.book.best_bid.price)
         BTCUSDT 1000 10000
         BTCUSDT 2000 10005

@@ -99,6 +99,6 @@ class SnapshotRetention:
         return count
 
     def _remove(self, market: tuple[int, int], kept: _Kept) -> None:
-        directory = self._log / snapshots.DIRECTORY / str(market[0]) / str(market[1])
-        snapshots.remove(SnapshotFile(kept.seq, directory / f"snapshot_{kept.seq}.bin"))
+        path = snapshots.path_of(self._log, *market, kept.seq)
+        snapshots.remove(SnapshotFile(kept.seq, path))
         self._by_market[market].remove(kept)

@@ -8,8 +8,7 @@ one pass over the logs, and a stream can be saved and resumed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from tapewire.errors import InvalidOption
@@ -75,6 +74,13 @@ def look_back_ns(names: Iterable[str], sample: str) -> int:
 class RowStream:
     """Rows as record batches, up to the current end of the logs.
 
+    Args:
+        logs: As for `FeatureStream`, like the arguments not listed here.
+        plan: The columns, and the times of the rows.
+        venues: Whether there is a column `venue`.
+        names: The instruments; None makes them from `instruments` and the logs.
+        batch_rows: Maximum number of rows in a batch.
+
     Attributes:
         done: Whether `time_to` or `seq_to` has been reached.
         findings: Snapshots that were skipped, with the reason.
@@ -86,6 +92,7 @@ class RowStream:
         plan: _features.Plan,
         *,
         venues: bool,
+        names: Names | None = None,
         batch_rows: int = BATCH_ROWS,
         symbols: Iterable[str | Instrument] | str | None = None,
         time_from: TimeLike | None = None,
@@ -98,7 +105,6 @@ class RowStream:
         skip_damaged: bool = False,
         state: bytes | None = None,
         finished: Iterable[str] = (),
-        names_of: Callable[[Instruments | None, Iterable[str]], Names] | None = None,
     ) -> None:
         self._pa = load_arrow()
         self._venues = venues
@@ -121,9 +127,8 @@ class RowStream:
             if state is not None:
                 logs, self._before, lost = _reopened(logs, state, opened, set(finished))
             self._sources = opened.enter_context(contextlib.closing(Sources(logs)))
-            if names_of is None:
-                names_of = partial(Names, qualify=not venues)
-            names = names_of(instruments, self._sources.directories)
+            if names is None:
+                names = Names(instruments, self._sources.directories, qualify=not venues)
             self._engine = open_engine(
                 self._sources,
                 names,

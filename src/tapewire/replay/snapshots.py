@@ -42,6 +42,7 @@ __all__ = [
     "load",
     "markets",
     "only_writer",
+    "path_of",
     "remove",
     "write",
 ]
@@ -112,6 +113,11 @@ def files(log: str | os.PathLike[str], venue_id: int, market_id: int) -> list[Sn
     """Return the snapshots of an instrument, oldest first, without reading them."""
     directory = _directory(log, venue_id, market_id)
     return [SnapshotFile(seq, directory / _name(seq)) for seq in _seqs(directory)]
+
+
+def path_of(log: str | os.PathLike[str], venue_id: int, market_id: int, seq: int) -> Path:
+    """Return the path of a snapshot, which need not exist."""
+    return _directory(log, venue_id, market_id) / _name(seq)
 
 
 def info(path: str | os.PathLike[str]) -> SnapshotInfo:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapewire.clock import to_ns
@@ -114,9 +113,9 @@ def warm_book(
         seq, timestamp_ns = found.header["seq"], found.header["ingest_end_ns"]
         if is_of_log(reader, seq, timestamp_ns):
             return WarmBook(found, seq, timestamp_ns)
-        path = Path(reader.path) / "snapshots" / str(venue_id) / str(market_id)
+        path = snapshots.path_of(reader.path, venue_id, market_id, seq)
         why = f"the log does not have its record: seq={seq}, ingest_ts_ns_end={timestamp_ns}"
-        snapshots.report(findings, path / f"snapshot_{seq}.bin", f"{why} [{path}]")
+        snapshots.report(findings, path, f"{why} [{path.parent}]")
         below = seq
     return None
 

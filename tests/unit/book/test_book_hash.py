@@ -1,4 +1,4 @@
-"""The hash of a book is a promise: bytes built by hand, hashed by somebody else's XXH3."""
+"""The hash of a book is stable: bytes built by hand, hashed by an independent XXH3."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Books in the wrong hands: arguments with code of their own, and threads that meet."""
+"""Misuse of books: arguments that run code, and concurrent threads."""
 
 import copy
 import pickle
@@ -22,7 +22,7 @@ def snapshot(bids=((10000, 5),)):
 
 
 class _Compared(int):
-    """A number that makes the book anew when it is compared."""
+    """A number that replaces the book when it is compared."""
 
     made: book.L2Book
 
@@ -32,7 +32,7 @@ class _Compared(int):
 
 
 class _Indexed:
-    """The same when it is taken as a number."""
+    """The same when it is converted to an int."""
 
     made: book.L2Book
 
@@ -42,7 +42,7 @@ class _Indexed:
 
 
 @pytest.mark.parametrize("n", [_Compared(2), _Indexed()])
-def test_a_book_made_anew_by_an_argument_is_asked_as_it_is_then(n):
+def test_a_book_changed_by_an_argument_is_read_in_its_new_state(n):
     n.made = book.L2Book(2, 3)
     n.made.apply(snapshot([(price, 1) for price in range(5000)]))
     assert len(n.made.bids(n)) == min(2, n.made.level_count("bid"))
@@ -58,7 +58,7 @@ def test_a_number_of_levels_is_an_int(n):
         b.depth("ask", n)
 
 
-def test_more_levels_than_can_be_are_all():
+def test_more_levels_than_exist_are_all():
     b = book.L2Book(2, 3)
     b.apply(snapshot())
     assert len(b.bids(2**80)) == 1
@@ -74,14 +74,14 @@ def test_levels_outlive_their_book():
     assert bids.tolist() == [(10000, 5)]
 
 
-def test_a_book_is_not_copied_in_silence():
+def test_a_book_cannot_be_copied_silently():
     b = book.L2Book(2, 3)
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError):
             copied(b)
 
 
-def test_the_number_of_a_record_is_its_own_whatever_its_header_says(tmp):
+def test_the_seq_of_a_record_is_its_own_whatever_the_event_says(tmp):
     payload = bytearray(snapshot())
     struct.pack_into("<Q", payload, market.HEADER_DTYPE.fields["seq"][1], 777)
     with tw.open_publisher(tmp / "q") as writer:
@@ -96,7 +96,7 @@ def test_the_number_of_a_record_is_its_own_whatever_its_header_says(tmp):
     assert batch[0].decode().seq == batch.seq[0]
 
 
-def test_a_diff_cut_in_two_as_the_error_says_is_applied_whole():
+def test_a_diff_split_as_the_error_says_is_applied_completely():
     levels = [(price, 1) for price in range(1, 65_537)]
     with pytest.raises(tw.errors.InvalidMessage, match="the second with prev=last"):
         market.l2_diff(BTC, 1, bids=levels, first=5, last=6, prev=4)
@@ -129,7 +129,7 @@ def refused(call):
 
 
 def refused_meanwhile(b, work):
-    """Whether `b` refuses to be read while another thread does `work`, again and again."""
+    """Return whether `b` refuses to be read while another thread repeats `work`."""
     over = threading.Event()
 
     def go_on():
@@ -153,7 +153,7 @@ def test_a_book_is_not_read_while_another_thread_changes_it(tmp):
     assert refused_meanwhile(b, lambda: b.apply_batch(batch))
 
 
-def test_the_book_of_a_replay_is_not_read_while_another_thread_is_inside_the_replay(tmp):
+def test_the_book_of_a_replay_is_not_read_while_another_thread_runs_the_replay(tmp):
     with replay.Replay(big_log(tmp, 50_000), instruments=Instruments([STOCK])) as tape:
         b = next(iter(tape)).book
         tape.run()
@@ -161,7 +161,7 @@ def test_the_book_of_a_replay_is_not_read_while_another_thread_is_inside_the_rep
         assert refused_meanwhile(b, tape.hash)
 
 
-def test_a_replay_does_not_go_on_while_another_thread_changes_its_book(tmp):
+def test_a_replay_does_not_continue_while_another_thread_changes_its_book(tmp):
     path = big_log(tmp, 50_000)
     with tw.open_log(path) as log:
         batch = log.read_batch(50_000)

@@ -1,4 +1,4 @@
-"""What the Python side of books adds: batches, views, options, and how they show themselves."""
+"""The Python side of books: batches, views, options, and their text."""
 
 import doctest
 import html
@@ -42,7 +42,7 @@ def test_the_examples_of_the_native_module_run():
     assert ">>>" in _native.L2Book.__doc__
 
 
-def test_a_batch_gives_what_its_records_give(tmp):
+def test_a_batch_has_the_same_result_as_its_records(tmp):
     payloads = [snapshot(), diff(4, 5, [(10005, 3)]), diff(5, 6, [(10005, 0)], [(10009, 1)])]
     batch = batch_of(tmp, payloads)
     one, many = book.L2Book(2, 3), book.L2Book(2, 3)
@@ -53,7 +53,7 @@ def test_a_batch_gives_what_its_records_give(tmp):
     assert (many.last_seq, one.last_seq) == (batch.seq[2], 0)
 
 
-def test_tops_are_told_after_each_event_or_level(tmp):
+def test_tops_are_returned_after_each_event_or_level(tmp):
     batch = batch_of(tmp, [snapshot(), diff(4, 5, [(10005, 3), (10005, 0)], [(10009, 1)])])
     events = book.L2Book(2, 3).tops(batch)
     assert events.tolist() == [(1, 10000, 5, 10010, 7), (1, 10000, 5, 10009, 1)]
@@ -67,7 +67,7 @@ def test_tops_of_an_untrusted_book_are_zeros(tmp):
     assert book.L2Book(2, 3).tops(batch)["bid_price"].tolist() == [0, 10005]
 
 
-def test_an_error_in_a_batch_says_where_to_go_on(tmp):
+def test_an_error_in_a_batch_says_where_to_continue(tmp):
     batch = batch_of(tmp, [snapshot(), diff(6, 7), diff(7, 8, [(10001, 1)]), snapshot(7)])
     b = book.L2Book(2, 3)
     with pytest.raises(tw.GapDetected) as caught:
@@ -92,7 +92,7 @@ def test_quarantine_ends_by_release_and_a_snapshot():
     assert b.trusted
 
 
-def test_views_are_arrays_of_their_own():
+def test_views_are_independent_arrays():
     b = book.L2Book(2, 3)
     b.apply(snapshot())
     rows = b.bids()
@@ -116,7 +116,7 @@ def test_a_book_holds_65535_levels_a_side_and_prices_below_zero():
     assert (b.best_bid, b.best_ask) == ((-2, 1), (1, 2))
 
 
-def test_a_book_tells_of_itself_in_decimals():
+def test_the_repr_of_a_book_has_decimals():
     b = book.L2Book(2, 3)
     assert repr(b) == (
         "<L2Book nothing | nothing, 0 bids, 0 asks, untrusted: there was no snapshot yet>"
@@ -145,7 +145,7 @@ def test_a_notebook_shows_an_empty_book_as_one_line():
         lambda: book.L2Book().save(),
     ],
 )
-def test_what_cannot_be_is_an_invalid_option(make):
+def test_invalid_arguments_are_invalid_options(make):
     with pytest.raises(tw.InvalidOption):
         make()
 
@@ -172,7 +172,7 @@ def test_the_phase_is_what_the_last_event_was_flagged_with():
     assert not b.cancel_restricted
 
 
-def test_two_threads_are_not_let_into_one_book(tmp):
+def test_two_threads_cannot_use_one_book(tmp):
     batch = batch_of(tmp, [snapshot()] + [diff(4 + i, 5 + i, [(i, 1)]) for i in range(900)])
     b = book.L2Book(2, 3, on_gap="resync")
     errors = []
@@ -189,11 +189,11 @@ def test_two_threads_are_not_let_into_one_book(tmp):
         thread.start()
     for thread in threads:
         thread.join()
-    assert b.trusted  # whether or not they met, the book is whole
+    assert b.trusted  # whether or not they ran concurrently, the book is complete
     assert b.level_count("bid") > 0
 
 
-def test_an_order_takes_the_memory_that_the_documentation_says():
+def test_an_order_takes_the_documented_memory():
     b = book.L3Book(price_scale=3, size_scale=0)
     count = 50_000
     for i in range(count):
@@ -203,7 +203,7 @@ def test_an_order_takes_the_memory_that_the_documentation_says():
 
 
 @pytest.mark.parametrize("on_gap", ["quarantine", "resync"])
-def test_an_order_on_no_side_leaves_a_book_that_is_not_to_be_trusted(on_gap):
+def test_an_order_without_a_side_makes_the_book_untrusted(on_gap):
     b = book.L3Book(price_scale=3, size_scale=0, on_gap=on_gap)
     order = market.l3_event(STOCK, 1, type=market.L3Type.ADD, side=0, order_id=1, price=1000, qty=1)
     assert b.apply(order) == "ignored"
@@ -211,7 +211,7 @@ def test_an_order_on_no_side_leaves_a_book_that_is_not_to_be_trusted(on_gap):
     assert "no side" in b.distrust_reason
 
 
-def test_an_order_on_no_side_raises_where_gaps_do():
+def test_an_order_without_a_side_raises_if_gaps_do():
     b = book.L3Book(price_scale=3, size_scale=0)
     order = market.l3_event(STOCK, 1, type=market.L3Type.ADD, side=0, order_id=1, price=1000, qty=1)
     with pytest.raises(tw.CorruptRecord, match="no side"):

@@ -1,4 +1,4 @@
-"""The gap ledger: what is told stays told, once, and damage is reported rather than believed."""
+"""The gap ledger: gaps are stored once and durably, and damage is reported."""
 
 import errno
 import json
@@ -23,26 +23,26 @@ def line_of(table: dict) -> bytes:
     return b'{"crc":"%08x",' % zlib.crc32(body) + body[1:] + b"\n"
 
 
-def test_what_was_added_is_read_by_another_ledger(tmp_path):
+def test_added_gaps_are_read_by_another_ledger(tmp_path):
     other = replace(GAP, kind="record", first=20, last=20)
     GapLedger(tmp_path).add(GAP, other)
     assert GapLedger(tmp_path).read() == [GAP, other]
 
 
-def test_a_folder_without_a_ledger_has_no_gaps_and_gets_no_file(tmp_path):
+def test_a_directory_without_a_ledger_has_no_gaps_and_gets_no_file(tmp_path):
     assert GapLedger(tmp_path).read() == []
     assert GapLedger(tmp_path / "none").scan().damaged_count == 0
     assert GapLedger(tmp_path).add() == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_gap_is_kept_once_by_every_process(tmp_path):
+def test_the_same_gap_is_stored_once_by_all_processes(tmp_path):
     first, second = GapLedger(tmp_path), GapLedger(tmp_path)
     assert [first.add(GAP), second.add(GAP), first.add(GAP, GAP)] == [1, 0, 0]
     assert len((tmp_path / FILE_NAME).read_bytes().splitlines()) == 1
 
 
-def test_a_later_action_supersedes_and_keeps_the_place(tmp_path):
+def test_a_later_action_replaces_the_first_in_its_place(tmp_path):
     ledger = GapLedger(tmp_path)
     later = replace(GAP, seq=30)
     ledger.add(GAP, later)
@@ -64,7 +64,7 @@ def test_every_line_is_json_with_the_documented_members(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1, 40, 120])
-def test_a_torn_last_line_is_reported_and_the_next_one_is_whole(tmp_path, cut):
+def test_a_torn_last_line_is_reported_and_the_next_one_is_complete(tmp_path, cut):
     GapLedger(tmp_path).add(GAP, replace(GAP, seq=8))
     path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes()[:-cut])
@@ -74,7 +74,7 @@ def test_a_torn_last_line_is_reported_and_the_next_one_is_whole(tmp_path, cut):
     ledger = GapLedger(tmp_path)
     ledger.add(third)
     scan = ledger.scan()
-    # Without its end alone the second line is still right: the next writer gave it one.
+    # Without its newline the second line is still valid: the next writer added it.
     assert scan.gaps == ([GAP, replace(GAP, seq=8), third] if cut == 1 else [GAP, third])
     assert scan.damaged_count == (0 if cut == 1 else 1)
 
@@ -124,7 +124,7 @@ def test_any_bytes_give_findings_and_never_an_error(tmp_path_factory, damage, at
 
 
 @pytest.mark.parametrize("place", ["link", "folder", "pipe"])
-def test_what_is_no_file_is_refused(tmp_path, place):
+def test_a_ledger_that_is_not_a_file_is_refused(tmp_path, place):
     path = tmp_path / FILE_NAME
     if place == "link":
         path.symlink_to(tmp_path / "elsewhere")
@@ -138,14 +138,14 @@ def test_what_is_no_file_is_refused(tmp_path, place):
         GapLedger(tmp_path).read()
 
 
-def test_a_ledger_that_was_replaced_is_read_anew(tmp_path):
+def test_a_ledger_that_was_replaced_is_read_again(tmp_path):
     ledger = GapLedger(tmp_path)
     ledger.add(GAP)
     ledger.path.unlink()
     assert ledger.add(GAP) == 1
 
 
-def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_partial_line(tmp_path, monkeypatch):
     ledger = GapLedger(tmp_path)
     ledger.add(GAP)
     write = os.write
@@ -174,6 +174,6 @@ def test_processes_that_add_at_once_lose_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "x"}, {"last": 1}, {"venue": "v" * 300}, {"seq": -1}])
-def test_a_gap_that_could_not_be_read_again_is_not_made(wrong):
+def test_a_gap_that_could_not_be_read_back_is_refused(wrong):
     with pytest.raises(InvalidOption):
         replace(GAP, **wrong)

@@ -1,4 +1,4 @@
-"""A bus in a scratch folder."""
+"""A bus in a temporary directory."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def layout(tmp):
 
 @pytest.fixture
 def strategy(layout):
-    """`strategy("alpha")`: its orders_out as a folder, marked READY unless told otherwise."""
+    """`strategy("alpha")`: its orders_out as a directory, marked READY by default."""
 
     def make(name, ready=True):
         folder = layout.orders.strategy(name).orders_out

@@ -1,4 +1,4 @@
-"""Several small queues side by side, for fan-ins."""
+"""Several small queues, for fan-ins."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ from tapewire import bus
 
 
 class Sources:
-    """Queues by name with their writers, and readers of them."""
+    """Queues by name, with their writers and readers."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -18,7 +18,7 @@ class Sources:
         return self._folder / name
 
     def write(self, name, *times, payload=b""):
-        """Append a record for each time to the queue of this name, which is made when needed."""
+        """Append a record for each time to the queue with this name, creating it if needed."""
         if name not in self.writers:
             self.writers[name] = self._stack.enter_context(
                 tw.open_publisher(self.path(name), segment_bytes=8192, preallocate=False)
@@ -41,5 +41,5 @@ class Sources:
 
 
 def given(fan):
-    """What a fan-in gives now: (source, number) of each record."""
+    """Return what a fan-in returns now: (source, seq) of each record."""
     return [(record.source, record.seq) for record in fan]

@@ -1,4 +1,4 @@
-"""A thread is pinned, alone, to a core that it may use."""
+"""The calling thread, and no other, is pinned to a core that it may use."""
 
 import os
 import threading
@@ -55,10 +55,10 @@ def test_a_core_that_is_not_allowed_is_refused():
 
 
 @pytest.mark.parametrize("core", [-1, "0", 1.0, None, True])
-def test_what_is_no_core_is_refused(core):
+def test_an_invalid_core_is_refused(core):
     with pytest.raises(tw.InvalidOption):
         bus.pin_to_core(core)
 
 
-def test_cores_are_shown_as_people_write_them():
+def test_cores_are_shown_as_ranges():
     assert cpu_affinity._ranges({0, 1, 2, 5, 8, 9}) == "0-2,5,8-9"

@@ -1,4 +1,4 @@
-"""A router finds strategies that are ready: at once by inotify, at the latest by a rescan."""
+"""A router finds ready strategies, immediately by inotify, at the latest by a rescan."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from tapewire.bus import discovery as module
 from tapewire.bus import watches
 from tapewire.bus.inotify import Inotify, OutOfWatches
 
-LONG = 3600.0  # a rescan that never comes: what is found was told by the kernel
+LONG = 3600.0  # effectively without rescans: changes are found by inotify
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def discover(layout):
 
 @pytest.fixture
 def told(discover, layout):
-    """A discovery that has scanned an empty folder and now lives on inotify alone."""
+    """A discovery that has scanned an empty directory and then depends on inotify."""
     layout.orders.folder.mkdir(parents=True)
     discovery = discover(LONG)
     assert discovery.poll() == []
@@ -46,7 +46,7 @@ def names(events):
     return [(type(event).__name__, event.strategy) for event in events]
 
 
-def test_the_first_poll_finds_who_is_ready_already(discover, strategy):
+def test_the_first_poll_finds_strategies_that_are_ready(discover, strategy):
     out = strategy("beta")
     strategy("alpha")
     strategy("not_ready", ready=False)
@@ -63,12 +63,12 @@ def test_a_strategy_is_found_at_once_when_it_becomes_ready(told, strategy):
     assert told.poll() == []
 
 
-def test_a_strategy_that_made_everything_between_two_polls_is_found(told, strategy):
+def test_a_strategy_created_completely_between_two_polls_is_found(told, strategy):
     strategy("alpha")
     assert names(told.poll()) == [("Added", "alpha")]
 
 
-def test_ready_that_appears_in_watched_folders_step_by_step(told, layout):
+def test_ready_is_found_when_its_directories_are_created_step_by_step(told, layout):
     out = layout.orders.strategy("alpha").orders_out
     out.parent.mkdir()
     assert told.poll() == []
@@ -78,7 +78,7 @@ def test_ready_that_appears_in_watched_folders_step_by_step(told, layout):
     assert names(told.poll()) == [("Added", "alpha")]
 
 
-def test_it_is_removed_when_ready_goes(told, strategy):
+def test_it_is_removed_when_ready_is_removed(told, strategy):
     out = strategy("alpha")
     told.poll()
     bus.clear_ready(out)
@@ -88,7 +88,7 @@ def test_it_is_removed_when_ready_goes(told, strategy):
 
 @pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
 @pytest.mark.parametrize("which", ["orders_out", "strategy"])
-def test_it_is_removed_when_its_folder_goes(discover, strategy, which, rescan):
+def test_it_is_removed_when_its_directory_is_removed(discover, strategy, which, rescan):
     out = strategy("alpha")
     discovery = discover(rescan)
     discovery.poll()
@@ -99,7 +99,7 @@ def test_it_is_removed_when_its_folder_goes(discover, strategy, which, rescan):
 
 @pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
 @pytest.mark.parametrize("which", ["orders_out", "strategy"])
-def test_a_folder_replaced_between_two_polls_is_removed_and_added(
+def test_a_directory_replaced_between_two_polls_is_removed_and_added(
     discover, strategy, which, rescan
 ):
     out = strategy("alpha")
@@ -115,7 +115,7 @@ def test_a_folder_replaced_between_two_polls_is_removed_and_added(
 
 
 class Forgetful:
-    """A file's state as a file system tells it that reuses numbers and whose clock stands still."""
+    """Simulates the status of a file on a filesystem that reuses inodes and has a coarse clock."""
 
     def __init__(self, path):
         self.st_mode = REAL_LSTAT(path).st_mode
@@ -126,7 +126,7 @@ REAL_LSTAT = os.lstat
 
 
 @pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
-def test_a_folder_made_again_under_the_number_of_the_old_one_is_another(
+def test_a_directory_created_again_with_the_same_inode_is_another_one(
     monkeypatch, discover, strategy, rescan
 ):
     discovery = discover(rescan)
@@ -159,10 +159,10 @@ def test_marking_ready_again_reports_nothing(told, strategy):
     assert told.poll() == []
 
 
-def test_ready_taken_away_and_set_again_between_two_polls_is_a_new_start(told, strategy):
+def test_ready_removed_and_set_again_between_two_polls_is_a_new_start(told, strategy):
     out = strategy("alpha")
     told.poll()
-    (out / "READY").rename(out / "old")  # keeps its number from being used again
+    (out / "READY").rename(out / "old")  # keeps its inode from being reused
     bus.mark_ready(out)
     assert names(told.poll()) == [("Removed", "alpha"), ("Added", "alpha")]
 
@@ -177,7 +177,7 @@ def test_scan_events_and_rescan_together_report_each_strategy_once(discover, str
     assert seen == [("Added", f"s{n}") for n in range(20)]
 
 
-def test_nothing_is_there_before_the_folder_is(discover, strategy):
+def test_there_is_no_strategy_before_the_directory_exists(discover, strategy):
     discovery = discover(0.0)
     assert discovery.poll() == []
     strategy("alpha")
@@ -185,7 +185,7 @@ def test_nothing_is_there_before_the_folder_is(discover, strategy):
 
 
 @pytest.mark.parametrize("there", ["", "bus", "bus/orders"])
-def test_the_first_strategy_of_a_bus_is_told_wherever_its_folders_begin(
+def test_the_first_strategy_of_a_bus_is_reported_whichever_directories_exist(
     discover, tmp, strategy, there
 ):
     (tmp / there).mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,9 @@ def test_the_first_strategy_of_a_bus_is_told_wherever_its_folders_begin(
     assert names(discovery.poll()) == [("Added", "beta")]
 
 
-def test_the_folders_of_a_new_bus_may_come_step_by_step_and_below_a_link(discover, tmp, layout):
+def test_the_directories_of_a_new_bus_may_appear_step_by_step_and_below_a_link(
+    discover, tmp, layout
+):
     (tmp / "real").mkdir()
     layout.root.symlink_to(tmp / "real")
     discovery = discover(LONG)
@@ -213,7 +215,7 @@ def test_the_folders_of_a_new_bus_may_come_step_by_step_and_below_a_link(discove
     assert names(discovery.poll()) == [("Added", "alpha")]
 
 
-def test_the_whole_orders_folder_replaced_is_noticed(told, layout, strategy):
+def test_replacing_the_orders_directory_is_detected(told, layout, strategy):
     strategy("alpha")
     told.poll()
     layout.orders.folder.rename(layout.root / "old")
@@ -223,7 +225,7 @@ def test_the_whole_orders_folder_replaced_is_noticed(told, layout, strategy):
     assert names(told.poll()) == [("Added", "gamma")]
 
 
-def test_links_and_names_that_are_none_are_passed_over(discover, layout, strategy, tmp):
+def test_links_and_invalid_names_are_skipped(discover, layout, strategy, tmp):
     strategy("good")
     elsewhere = tmp / "elsewhere" / "orders_out"
     elsewhere.mkdir(parents=True)
@@ -243,7 +245,7 @@ def test_links_and_names_that_are_none_are_passed_over(discover, layout, strateg
 
 @pytest.mark.parametrize("rescan", [0, LONG])
 @pytest.mark.parametrize("circle", ["alpha", "alpha/orders_out", "alpha/orders_out/READY"])
-def test_links_in_a_circle_keep_nobody_else_from_being_found(
+def test_a_cycle_of_links_does_not_affect_other_strategies(
     discover, layout, strategy, circle, rescan
 ):
     layout.orders.folder.mkdir(parents=True)
@@ -257,7 +259,7 @@ def test_links_in_a_circle_keep_nobody_else_from_being_found(
     assert discovery.poll() == []
 
 
-def test_a_link_that_comes_later_is_passed_over(told, layout, strategy, tmp):
+def test_a_link_created_later_is_skipped(told, layout, strategy, tmp):
     strategy("good")
     layout.orders.folder.joinpath("good").rename(tmp / "elsewhere")
     layout.orders.folder.joinpath("linked").symlink_to(tmp / "elsewhere")
@@ -265,14 +267,14 @@ def test_a_link_that_comes_later_is_passed_over(told, layout, strategy, tmp):
 
 
 class Blind(Inotify):
-    """Loses every event, as a full kernel queue does, without even saying so."""
+    """Loses every event, like a full kernel queue, but without reporting an overflow."""
 
     def read(self):
         super().read()
         return []
 
 
-def test_what_inotify_loses_the_rescan_makes_up(monkeypatch, discover, strategy):
+def test_a_rescan_finds_what_inotify_lost(monkeypatch, discover, strategy):
     monkeypatch.setattr(watches, "Inotify", Blind)
     blind, rescanning = discover(LONG), discover(0.0)
     blind.poll(), rescanning.poll()
@@ -298,12 +300,12 @@ def test_the_rescan_is_due_on_the_monotonic_clock(monkeypatch, discover, strateg
     assert names(discovery.poll()) == [("Added", "alpha")]
 
 
-def test_an_overflow_of_the_kernel_queue_loses_nobody(told, layout, strategy):
+def test_an_overflow_of_the_kernel_queue_loses_no_strategy(told, layout, strategy):
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 200_000:
         pytest.skip(f"needs a smaller fs.inotify.max_queued_events than {limit}")
     noise = layout.orders.folder / "noise"
-    for _ in range(limit // 2 + 10):  # made and removed: two events each
+    for _ in range(limit // 2 + 10):  # created and removed: two events each
         noise.touch()
         noise.unlink()
     strategy("alpha")
@@ -322,7 +324,7 @@ def test_strategies_that_went_unready_while_events_were_lost_leave_no_watch(
         strategy(f"s{n}", ready=False)
     assert discovery.poll() == []
     monkeypatch.setattr(Inotify, "read", lambda self: [])
-    for n in range(10):  # renamed: the folders, and so the kernel's watches, live on
+    for n in range(10):  # renamed: the directories, and so the kernel's watches, remain
         layout.orders.strategy(f"s{n}").orders_out.parent.rename(tmp / f"s{n}")
     assert discovery.poll() == []
     assert held()[2] <= before[2] + 1, "that of the folder of strategies"
@@ -333,7 +335,7 @@ def refuse(*_):
 
 
 @pytest.mark.parametrize("method", ["__init__", "watch"])
-def test_without_watches_it_rescans_and_says_so(monkeypatch, discover, strategy, method, caplog):
+def test_without_watches_it_rescans_and_warns(monkeypatch, discover, strategy, method, caplog):
     monkeypatch.setattr(Inotify, method, refuse)
     discovery = discover(0.0)
     strategy("alpha")
@@ -345,7 +347,7 @@ def test_without_watches_it_rescans_and_says_so(monkeypatch, discover, strategy,
     assert "max_user_watches" in caplog.text
 
 
-def test_it_watches_again_when_there_are_watches(monkeypatch, discover, strategy):
+def test_it_watches_again_when_watches_are_available(monkeypatch, discover, strategy):
     discovery = discover(0.0)
     with monkeypatch.context() as limited:
         limited.setattr(Inotify, "watch", refuse)
@@ -370,7 +372,7 @@ def test_a_process_without_descriptors_to_spare_rescans(layout, discover, strate
         discovery.fileno()
 
 
-def test_the_descriptor_is_readable_when_there_is_something_to_look_at(told, strategy):
+def test_the_descriptor_is_readable_when_there_is_something_to_poll(told, strategy):
     def readable():
         return bool(select.select([told], [], [], 0)[0])
 
@@ -378,11 +380,11 @@ def test_the_descriptor_is_readable_when_there_is_something_to_look_at(told, str
     strategy("alpha")
     assert readable()
     told.poll()
-    told.poll()  # what watching the new folders told
+    told.poll()  # events from watching the new directories
     assert not readable()
 
 
-def test_a_strategy_at_work_wakes_nobody(told, strategy):
+def test_a_running_strategy_causes_no_wakeup(told, strategy):
     """A sidecar that wakes up takes the GIL from the hot thread."""
     out = strategy("alpha")
     told.poll(), told.poll()
@@ -398,7 +400,7 @@ def test_a_strategy_at_work_wakes_nobody(told, strategy):
     assert names(told.poll()) == [("Added", "alpha")]
 
 
-def test_a_strategy_that_cannot_be_looked_into_is_passed_over(monkeypatch, discover, strategy):
+def test_a_strategy_without_permission_is_skipped(monkeypatch, discover, strategy):
     out = strategy("alpha")
 
     def guarded(path):
@@ -411,7 +413,7 @@ def test_a_strategy_that_cannot_be_looked_into_is_passed_over(monkeypatch, disco
     assert names(discover(LONG).poll()) == [("Added", "beta")]
 
 
-def test_a_closed_discovery_says_so_and_leaves_nothing_behind(layout, strategy):
+def test_a_closed_discovery_raises_and_leaks_nothing(layout, strategy):
     strategy("alpha")
     before = held()
     told = bus.RouterDiscovery(layout.orders)
@@ -448,7 +450,7 @@ def test_a_forked_child_keeps_no_watch_and_takes_no_event(told, strategy, layout
     assert names(told.poll()) == [("Added", "alpha")]
 
 
-def test_async_for_gives_the_same_events(told, strategy):
+def test_async_for_yields_the_same_events(told, strategy):
     async def scenario():
         seen, descriptor = [], told.fileno()
         async for event in told:
@@ -528,7 +530,7 @@ def test_two_tasks_may_not_iterate_over_one_discovery(told):
 
 
 def held():
-    """How many descriptors, mappings of segments and inotify watches this process has."""
+    """Return how many descriptors, segment mappings and inotify watches this process has."""
     gc.collect()
     maps = Path("/proc/self/maps").read_text().splitlines()
     descriptors = [entry for entry in Path("/proc/self/fdinfo").iterdir() if entry.exists()]
@@ -536,7 +538,7 @@ def held():
     return len(descriptors), sum("/orders_out/" in line for line in maps), watches
 
 
-def test_a_thousand_strategies_come_and_go_and_leave_nothing_behind(layout, told):
+def test_a_thousand_strategies_appear_and_disappear_without_leaks(layout, told):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     at_once = 1000 if hard >= 8192 else 100

@@ -1,10 +1,10 @@
-"""Batches of a fan-in know where each record came from."""
+"""Batches of a fan-in have a column with the source of each record."""
 
 import duckdb
 import pyarrow as pa
 
 
-def test_a_batch_has_a_column_of_names(sources):
+def test_a_batch_has_a_column_of_sources(sources):
     sources.write("alpha", 1, 3).write("b", 2)
     batch = sources.fan().read_batch()
     assert batch.source.tolist() == ["alpha", "b", "alpha"]
@@ -15,7 +15,7 @@ def test_a_batch_has_a_column_of_names(sources):
     assert batch[2].source == "alpha"
 
 
-def test_a_batch_keeps_its_names_when_sources_change(sources):
+def test_a_batch_keeps_its_sources_when_those_of_the_fan_in_change(sources):
     sources.write("a", 1).write("b", 2).write("c", 3)
     fan = sources.fan("a", "b")
     batch = fan.read_batch()

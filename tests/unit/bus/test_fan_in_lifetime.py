@@ -1,4 +1,4 @@
-"""Fan-ins and readers that are collected, closed or forked in the middle of something."""
+"""Fan-ins and readers that are collected, closed or forked during a call."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from tests.unit.bus.sources import given
 
 @pytest.fixture
 def when_collected():
-    """`when_collected(fn, n)`: calls it in the n-th run of the collector, at an allocation."""
+    """`when_collected(fn, n)`: call `fn` in the n-th run of the collector, at an allocation."""
     before = gc.get_threshold()
 
     def install(fn, n):
@@ -46,21 +46,21 @@ def when_collected():
     end()
 
 
-def test_a_collected_fan_in_gives_the_readers_back_whatever_is_cleared_first(sources):
+def test_a_collected_fan_in_releases_its_readers_whatever_is_cleared_first(sources):
     sources.write("a", 1, 2)
     reader = tw.open_log(sources.path("a"))
     fan = bus.FanInReader({"a": reader})
     fan.next()
-    cycle = [fan]  # younger than the fan-in's own dict, which the collector empties first
+    cycle = [fan]  # younger than the fan-in's own dict, which the collector clears first
     cycle.append(cycle)
     del fan, cycle
     gc.collect()
     assert reader.next().seq == 1
 
 
-def test_readers_that_are_collected_with_their_fan_in_leave_nothing(sources):
+def test_readers_collected_with_their_fan_in_leak_nothing(sources):
     sources.write("a", 1).write("b", 1)
-    gc.collect()  # of the tests before
+    gc.collect()  # from earlier tests
     before = len(os.listdir("/proc/self/fd"))
     inner = bus.FanInReader(sources.readers("a"))
     fan = bus.FanInReader({"inner": inner} | sources.readers("b"))
@@ -74,9 +74,9 @@ def test_readers_that_are_collected_with_their_fan_in_leave_nothing(sources):
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_closing_it_inside_a_call_by_the_collector(sources, when_collected, follow):
+def test_closing_it_by_the_collector_during_a_call(sources, when_collected, follow):
     sources.write("a", 1, 2)
-    for n in itertools.count(1):  # each run of the collector that a call gives rise to
+    for n in itertools.count(1):  # each run of the collector that a call causes
         fan = sources.fan()
         following = fan.follow(0)
         when_collected(fan.close, n)
@@ -90,7 +90,7 @@ def test_closing_it_inside_a_call_by_the_collector(sources, when_collected, foll
     assert n > 1, "the collector ran in no call"
 
 
-def test_closing_it_while_the_error_of_a_call_is_made(sources, monkeypatch):
+def test_closing_it_while_the_error_of_a_call_is_created(sources, monkeypatch):
     sources.write("a", 1, payload=b"x")
     with open(sources.path("a") / "000000000.q", "r+b") as file:
         file.seek(64 + 64)
@@ -99,7 +99,7 @@ def test_closing_it_while_the_error_of_a_call_is_made(sources, monkeypatch):
     made = tw.ChecksumMismatch.__init__
 
     def close_and_make(self, *args, **kwargs):
-        fan.close()  # as a signal handler may, which runs in Python code
+        fan.close()  # as in a signal handler, which runs in Python code
         made(self, *args, **kwargs)
 
     monkeypatch.setattr(tw.ChecksumMismatch, "__init__", close_and_make)
@@ -126,7 +126,7 @@ def test_closing_it_while_the_event_loop_gets_its_descriptor(sources, monkeypatc
     assert fan.closed
 
 
-def test_a_fan_in_that_another_thread_lets_go_while_its_reader_is_closed(sources):
+def test_a_fan_in_that_another_thread_drops_while_its_reader_is_closed(sources):
     sources.write("a")
     program = textwrap.dedent("""
         import sys, threading
@@ -141,7 +141,7 @@ def test_a_fan_in_that_another_thread_lets_go_while_its_reader_is_closed(sources
         waiting.join()
         print(reader)
     """)
-    # In this mode what is freed is overwritten at once.
+    # In this mode freed memory is overwritten immediately.
     told = subprocess.run(
         [sys.executable, "-X", "dev", "-c", program, str(sources.path("a"))],
         check=False,
@@ -151,7 +151,7 @@ def test_a_fan_in_that_another_thread_lets_go_while_its_reader_is_closed(sources
     assert told.stdout.endswith(" closed>\n"), told.stderr
 
 
-def test_a_forked_child_leaves_descriptors_alone_that_are_others_now(sources, tmp):
+def test_a_forked_child_does_not_close_reused_descriptors(sources, tmp):
     sources.write("a", 1).write("b", 1)
     fan = sources.fan()
     fan.fileno()
@@ -180,7 +180,7 @@ def test_a_forked_child_cannot_add(sources):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 42
 
 
-def test_following_a_reader_that_went_into_a_fan_in_is_refused(sources):
+def test_following_a_reader_that_was_added_to_a_fan_in_is_refused(sources):
     sources.write("a", 1, 2)
     reader = tw.open_log(sources.path("a"))
     following = reader.follow(0)
@@ -189,7 +189,7 @@ def test_following_a_reader_that_went_into_a_fan_in_is_refused(sources):
         next(following)
 
 
-def test_a_walk_that_puts_its_reader_into_a_fan_in_is_refused(sources):
+def test_a_for_each_that_adds_its_reader_to_a_fan_in_is_refused(sources):
     sources.write("a", 1, 2)
     reader = tw.open_log(sources.path("a"))
     fan = bus.FanInReader()

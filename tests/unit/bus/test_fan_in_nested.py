@@ -10,7 +10,7 @@ from tapewire import bus
 
 @pytest.fixture
 def nested(sources):
-    """`nested({"a": reader}, **outer)`: a fan-in of one fan-in, and that one."""
+    """`nested({"a": reader}, **outer)`: a fan-in of one fan-in, and the inner one."""
     made = []
 
     def make(readers, **others):
@@ -23,7 +23,7 @@ def nested(sources):
         outer.close()
 
 
-def test_following_waits_for_the_sources_of_a_fan_in_inside(sources, nested):
+def test_following_waits_for_the_sources_of_an_inner_fan_in(sources, nested):
     sources.write("a", 20).write("b")
     outer, _ = nested(sources.readers("a", "b"))
     assert list(outer.follow(0)) == []
@@ -35,7 +35,7 @@ def test_following_waits_for_the_sources_of_a_fan_in_inside(sources, nested):
     assert [next(following).timestamp_ns for _ in range(2)] == [10, 20]
 
 
-def test_commit_reaches_the_named_among_the_sources_of_a_fan_in_inside(sources, nested):
+def test_commit_reaches_the_named_readers_of_an_inner_fan_in(sources, nested):
     sources.write("a", 1, 2).write("b", 3)
     named = tw.open_subscriber(sources.path("a"), "router")
     outer, _ = nested({"a": named, "b": tw.open_log(sources.path("b"))})
@@ -44,7 +44,7 @@ def test_commit_reaches_the_named_among_the_sources_of_a_fan_in_inside(sources, 
     assert named.committed == named.position
 
 
-def test_nothing_inside_may_be_asked_during_a_call_of_the_outermost(sources, nested):
+def test_inner_readers_are_refused_during_a_call_of_the_outermost(sources, nested):
     sources.write("a")
     named = tw.open_subscriber(sources.path("a"), "router")
     outer, inner = nested({"a": named})

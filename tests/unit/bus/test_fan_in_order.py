@@ -1,4 +1,4 @@
-"""In which order a fan-in gives records, and how long it is patient with a silent source."""
+"""The order in which a fan-in returns records, and how long it waits for a silent source."""
 
 import time
 
@@ -21,7 +21,7 @@ def now():
 
 @pytest.fixture
 def wall_clock():
-    """Shifts the wall clock of this process, and puts it right again."""
+    """Shifts the wall clock of this process and restores it."""
     shifts = []
 
     def shift(ns):
@@ -33,12 +33,12 @@ def wall_clock():
         _native.shift_wall_clock(-ns)
 
 
-def test_records_come_in_the_order_of_time(sources):
+def test_records_are_ordered_by_time(sources):
     sources.write("a", 10, 40).write("b", 20, 30)
     assert given(sources.fan()) == [("a", 0), ("b", 0), ("b", 1), ("a", 1)]
 
 
-def test_at_the_same_time_names_decide_then_numbers(sources):
+def test_equal_times_are_ordered_by_name_then_seq(sources):
     sources.write("b", 5, 5).write("a", 5, 5).write("B", 5)
     fan = sources.fan("b", "a", "B")
     assert given(fan) == [("B", 0), ("a", 0), ("a", 1), ("b", 0), ("b", 1)]
@@ -51,7 +51,7 @@ def test_names_beyond_ascii_are_ordered_as_python_orders_them(sources):
     assert [source for source, _ in given(sources.fan())] == sorted(names)
 
 
-def test_a_source_keeps_its_own_order_where_its_times_fall(sources):
+def test_a_source_keeps_its_order_if_its_times_decrease(sources):
     sources.write("a", 30, 10, 20).write("b", 15, 25)
     fan = sources.fan()
     assert given(fan) == [("b", 0), ("b", 1), ("a", 0), ("a", 1), ("a", 2)]
@@ -67,9 +67,7 @@ def test_a_source_keeps_its_own_order_where_its_times_fall(sources):
     st.sampled_from([None, 0, 0.5]),
     st.integers(1, 70),
 )
-def test_any_queues_come_out_as_a_merge_sort_would_give_them(
-    tmp_path_factory, times, max_skew, batch
-):
+def test_the_order_is_that_of_a_merge_sort(tmp_path_factory, times, max_skew, batch):
     sources = Sources(tmp_path_factory.mktemp("queues"))
     for name, stamps in times.items():
         sources.write(name, *sorted(stamps))
@@ -93,7 +91,7 @@ def test_any_queues_come_out_as_a_merge_sort_would_give_them(
         sources.close()
 
 
-def test_what_is_appended_between_two_calls_has_its_place(sources):
+def test_records_appended_between_two_calls_are_in_order(sources):
     sources.write("a", 10, 30).write("b")
     for max_skew in (None, 0, 0.001):
         fan = sources.fan(max_skew=max_skew)
@@ -104,7 +102,7 @@ def test_what_is_appended_between_two_calls_has_its_place(sources):
         assert fan.late == 0
 
 
-# ---- with a limit: a silent source holds the others back by max_skew at most ---------------------
+# ---- with a limit: a silent source delays the others by at most max_skew ------------------------
 
 
 def test_a_fresh_record_waits_for_the_silent_source(sources):
@@ -119,19 +117,19 @@ def test_a_fresh_record_waits_for_the_silent_source(sources):
     assert given(fan) == [("a", 0)]
 
 
-def test_a_record_older_than_the_limit_waits_for_nobody(sources):
+def test_a_record_older_than_the_limit_does_not_wait(sources):
     sources.write("a", now() - SECOND).write("b")
     assert given(sources.fan(max_skew=0.5)) == [("a", 0)]
 
 
-def test_without_patience_a_record_comes_as_soon_as_it_is_seen(sources):
+def test_with_max_skew_0_a_record_is_returned_as_soon_as_it_is_read(sources):
     sources.write("a").write("b")
     fan = sources.fan(max_skew=0)
     sources.write("a", now() + 3600 * SECOND)
     assert given(fan) == [("a", 0)]
 
 
-def test_a_silent_source_holds_a_record_back_for_the_limit_and_no_longer(sources):
+def test_a_silent_source_delays_a_record_by_the_limit_and_no_longer(sources):
     sources.write("a").write("b")
     fan = sources.fan(max_skew=0.1)
     stamp = now()
@@ -142,7 +140,7 @@ def test_a_silent_source_holds_a_record_back_for_the_limit_and_no_longer(sources
     assert given(fan) == [("a", 0)]
 
 
-def test_a_late_record_is_given_at_once_and_counted(sources):
+def test_a_late_record_is_returned_immediately_and_counted(sources):
     sources.write("a", now() - SECOND).write("b")
     fan = sources.fan(max_skew=0.001)
     assert given(fan) == [("a", 0)]
@@ -158,7 +156,7 @@ def test_a_record_stamped_in_the_future_does_not_stop_its_source(sources):
     assert given(fan) == [("a", 0)]
 
 
-def test_a_wall_clock_put_back_by_an_hour_stops_nobody(sources, wall_clock):
+def test_a_wall_clock_set_back_by_an_hour_stops_no_source(sources, wall_clock):
     sources.write("a").write("b").write("c")
     fan = sources.fan(max_skew=0.05)
     sources.write("a", now())
@@ -174,7 +172,7 @@ def test_a_wall_clock_put_back_by_an_hour_stops_nobody(sources, wall_clock):
     assert sorted(got) == [("a", 0), ("b", 0), ("b", 1)]
 
 
-def test_a_wall_clock_that_was_ahead_for_a_while_does_not_end_patience(sources, wall_clock):
+def test_a_wall_clock_that_was_ahead_does_not_end_the_wait(sources, wall_clock):
     sources.write("a").write("b")
     fan = sources.fan(max_skew=30)
     before = now()
@@ -188,7 +186,7 @@ def test_a_wall_clock_that_was_ahead_for_a_while_does_not_end_patience(sources, 
     assert fan.next().source == "b"
 
 
-def test_a_wall_clock_that_stands_still_stops_nobody(sources, wall_clock, eventually):
+def test_a_wall_clock_that_does_not_advance_stops_no_source(sources, wall_clock, eventually):
     sources.write("a").write("b")
     fan = sources.fan(max_skew=0.05)
     stamp = now()
@@ -201,7 +199,7 @@ def test_a_wall_clock_that_stands_still_stops_nobody(sources, wall_clock, eventu
     assert eventually(back_again).source == "a"
 
 
-# ---- without: for replay -------------------------------------------------------------------------
+# ---- without a limit: for replay ----------------------------------------------------------------
 
 
 def test_replays_of_closed_queues_are_equal(sources):
@@ -225,7 +223,7 @@ def test_following_waits_for_every_source_that_has_a_writer(sources):
     assert next(fan.follow(timeout=10)).timestamp_ns == 20
 
 
-def test_calls_that_never_block_take_what_is_there(sources):
+def test_nonblocking_calls_return_what_is_available(sources):
     sources.write("a", 10, 20).write("b", 15)
     fan = sources.fan()
     assert [record.timestamp_ns for record in fan] == [10, 15, 20]
@@ -234,12 +232,12 @@ def test_calls_that_never_block_take_what_is_there(sources):
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), "1", True])
-def test_a_limit_that_cannot_be_is_refused(wrong):
+def test_an_invalid_limit_is_refused(wrong):
     with pytest.raises((tw.InvalidOption, TypeError), match="max_skew"):
         bus.FanInReader({}, max_skew=wrong)
 
 
-def test_a_row_of_records_stamped_in_the_future_is_held_back_once(sources, eventually):
+def test_a_run_of_records_stamped_in_the_future_is_delayed_once(sources, eventually):
     ahead = time.time_ns() + 3600 * 10**9
     sources.write("a", *range(ahead, ahead + 10)).write("b")
     fan = sources.fan(max_skew=0.2)

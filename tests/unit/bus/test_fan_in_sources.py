@@ -1,4 +1,4 @@
-"""Readers inside a fan-in: added, removed, committed, closed, damaged."""
+"""Readers in a fan-in: added, removed, committed, closed, damaged."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ def test_a_source_may_be_added_while_running(sources):
     assert [record.timestamp_ns for record in fan] == [5, 20, 30]
 
 
-def test_a_source_added_while_records_are_shown_takes_its_place_by_name(sources):
+def test_a_source_added_while_records_are_read_is_ordered_by_name(sources):
     sources.write("b", 10, 10).write("c", 10).write("a", 10)
     fan = sources.fan("b", "c")
     assert fan.next().source == "b"
@@ -29,7 +29,7 @@ def test_a_source_added_while_records_are_shown_takes_its_place_by_name(sources)
     assert given(fan) == [("a", 0), ("b", 1), ("c", 0)]
 
 
-def test_a_removed_source_is_given_back_behind_what_was_read(sources):
+def test_a_removed_source_is_released_after_what_was_read(sources):
     sources.write("a", 1, 2, 3).write("b", 1, 2, 3)
     fan = sources.fan()
     assert [fan.next().source for _ in range(3)] == ["a", "b", "a"]
@@ -58,7 +58,7 @@ def test_the_last_source_removed_leaves_an_empty_fan_in(sources):
     assert fan.wait(0.001) is False
 
 
-def test_names_are_used_once_and_are_text(sources):
+def test_names_are_unique_and_are_text(sources):
     sources.write("a", 1)
     fan = sources.fan("a")
     for name in ("a", "", b"a", None):
@@ -74,7 +74,7 @@ def test_only_readers_of_tapewire_are_sources(sources):
         fan.add("self", fan)
 
 
-def test_a_reader_inside_is_moved_by_the_fan_in_alone(sources):
+def test_a_reader_in_a_fan_in_cannot_be_moved_directly(sources):
     sources.write("a", 1, 2)
     fan = sources.fan("a")
     reader = fan.readers["a"]
@@ -91,7 +91,7 @@ def test_a_reader_inside_is_moved_by_the_fan_in_alone(sources):
     assert reader.detect_disconnect() is None
 
 
-def test_a_failed_beginning_gives_its_readers_back(sources):
+def test_a_failed_construction_releases_its_readers(sources):
     sources.write("a", 1)
     reader = tw.open_log(sources.path("a"))
     with pytest.raises(TypeError):
@@ -99,7 +99,7 @@ def test_a_failed_beginning_gives_its_readers_back(sources):
     assert reader.next().seq == 0
 
 
-def test_closing_gives_the_readers_back_unclosed(sources):
+def test_closing_releases_the_readers_without_closing_them(sources):
     sources.write("a", 1, 2)
     reader = tw.open_log(sources.path("a"))
     fan = bus.FanInReader({"a": reader})
@@ -112,7 +112,7 @@ def test_closing_gives_the_readers_back_unclosed(sources):
         fan.next()
 
 
-def test_a_forgotten_fan_in_gives_the_readers_back(sources):
+def test_an_unreferenced_fan_in_releases_its_readers(sources):
     sources.write("a", 1, 2)
     reader = tw.open_log(sources.path("a"))
     fan = bus.FanInReader({"a": reader})
@@ -121,7 +121,7 @@ def test_a_forgotten_fan_in_gives_the_readers_back(sources):
     assert reader.next().seq == 1
 
 
-def test_a_fan_in_that_the_collector_takes_gives_the_readers_back(sources):
+def test_a_garbage_collected_fan_in_releases_its_readers(sources):
     sources.write("a", 1, 2)
     reader = tw.open_log(sources.path("a"))
 
@@ -137,7 +137,7 @@ def test_a_fan_in_that_the_collector_takes_gives_the_readers_back(sources):
     assert reader.next().seq == 1
 
 
-def test_closing_a_reader_inside_takes_it_out(sources):
+def test_closing_a_reader_in_a_fan_in_removes_it(sources):
     sources.write("a", 1, 3).write("b", 2)
     fan = sources.fan()
     fan.next()
@@ -146,7 +146,7 @@ def test_closing_a_reader_inside_takes_it_out(sources):
     assert given(fan) == [("b", 0)]
 
 
-def test_commit_keeps_for_each_source_just_what_was_read(sources):
+def test_commit_stores_for_each_source_exactly_what_was_read(sources):
     sources.write("a", 1, 3, 5).write("b", 2, 4, 6)
 
     def open_named():
@@ -160,7 +160,7 @@ def test_commit_keeps_for_each_source_just_what_was_read(sources):
         assert [record.timestamp_ns for record in fan] == [4, 5, 6]
 
 
-def test_positions_move_with_what_was_given_not_with_what_was_looked_at(sources):
+def test_positions_follow_the_returned_records_not_those_read_ahead(sources):
     sources.write("a", 1, 3).write("b", 2)
     fan = sources.fan()
     start = dict(fan.position)
@@ -169,7 +169,7 @@ def test_positions_move_with_what_was_given_not_with_what_was_looked_at(sources)
     assert dict(fan.position)["b"] == start["b"]
 
 
-def test_seeking_a_time_moves_all(sources):
+def test_seeking_a_time_moves_all_sources(sources):
     sources.write("a", 10, 20, 30).write("b", 15, 25)
     fan = sources.fan()
     assert given(fan)
@@ -182,7 +182,7 @@ def test_seeking_a_time_moves_all(sources):
     assert [record.timestamp_ns for record in fan] == [40]
 
 
-def test_numbers_cannot_be_sought(sources):
+def test_seeking_a_sequence_number_is_not_supported(sources):
     sources.write("a", 1)
     fan = sources.fan()
     assert "seek_seq" not in fan.caps
@@ -190,7 +190,7 @@ def test_numbers_cannot_be_sought(sources):
         fan.seek_seq(0)
 
 
-def test_damage_is_told_until_it_is_skipped_and_then_all_go_on(sources):
+def test_damage_is_raised_until_it_is_skipped_and_then_all_continue(sources):
     sources.write("a", 1, 3, 5, payload=b"x" * 40).write("b", 2, 4, 6)
     segment = sources.path("a") / "000000000.q"
     with open(segment, "r+b") as file:
@@ -207,7 +207,7 @@ def test_damage_is_told_until_it_is_skipped_and_then_all_go_on(sources):
     assert fan.skip_damaged().bytes == 0
 
 
-def test_a_batch_gives_what_was_right_before_it_tells_of_damage(sources):
+def test_a_batch_has_the_records_before_damage_is_raised(sources):
     sources.write("a", 1, 2, 3, payload=b"x" * 40)
     with open(sources.path("a") / "000000000.q", "r+b") as file:
         file.seek(64 + 128 + 64)
@@ -219,7 +219,7 @@ def test_a_batch_gives_what_was_right_before_it_tells_of_damage(sources):
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_a_gap_is_told_once(sources, tmp, batched):
+def test_a_gap_is_raised_once(sources, tmp, batched):
     sources.write("b", 5)
     sources.stop("b")
     path = tmp / "gap"
@@ -269,7 +269,7 @@ def test_a_forked_child_is_refused(sources):
     assert len(given(fan)) == 2
 
 
-def test_a_signal_handler_may_close_fan_in_and_readers_inside_a_wait(sources):
+def test_a_signal_handler_may_close_fan_in_and_readers_during_a_wait(sources):
     sources.write("a").write("b")
     fan = sources.fan()
     reader = fan.readers["a"]
@@ -288,7 +288,7 @@ def test_a_signal_handler_may_close_fan_in_and_readers_inside_a_wait(sources):
     assert reader.closed
 
 
-def test_another_thread_closing_a_reader_waits_for_the_call_under_way(sources):
+def test_another_thread_closing_a_reader_waits_for_the_current_call(sources):
     sources.write("a").write("b")
     fan = sources.fan()
     reader = fan.readers["a"]
@@ -303,7 +303,7 @@ def test_another_thread_closing_a_reader_waits_for_the_call_under_way(sources):
     assert list(fan.readers) == ["b"]
 
 
-def test_the_repr_tells_the_sources(sources):
+def test_the_repr_has_the_sources(sources):
     sources.write("a", 1).write("b", 2)
     fan = sources.fan(max_skew=0.5)
     fan.next()

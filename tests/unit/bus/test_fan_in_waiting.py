@@ -1,4 +1,4 @@
-"""A fan-in sleeps on all of its sources at once, and is woken by any."""
+"""A fan-in waits for all of its sources at once and is woken by any."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from tests.unit.bus.sources import given
 
 @pytest.fixture(params=["several words", "old kernel"])
 def sleeping(request):
-    """Both ways of waiting for several queues: by one call, and by a descriptor of each."""
+    """Both ways of waiting for several queues: with one call, and with a descriptor for each."""
     _native.pretend_old_kernel(request.param == "old kernel")
     yield
     _native.pretend_old_kernel(False)
@@ -39,7 +39,7 @@ def test_any_source_wakes_it(sources, sleeping, name):
     thread.join()
 
 
-def test_nothing_comes(sources, sleeping):
+def test_a_wait_without_records_ends_at_its_timeout(sources, sleeping):
     sources.write("a").write("b")
     assert sources.fan(max_skew=0).wait(0.05) is False
 
@@ -53,7 +53,7 @@ def test_it_sleeps_while_it_waits(sources, sleeping):
 
 
 @pytest.mark.parametrize("wait", [tw.BusySpin(), tw.Sleep(0.001)])
-def test_it_waits_as_it_is_told(sources, wait):
+def test_it_waits_by_the_given_strategy(sources, wait):
     sources.write("a").write("b")
     fan = sources.fan(max_skew=0, wait=wait)
     thread = append_later(sources, "b")
@@ -62,7 +62,7 @@ def test_it_waits_as_it_is_told(sources, wait):
     thread.join()
 
 
-def test_a_strategy_that_is_none_is_refused():
+def test_an_invalid_wait_strategy_is_refused():
     with pytest.raises(tw.InvalidOption, match="wait"):
         bus.FanInReader({}, wait="spin")
 
@@ -117,7 +117,7 @@ def test_inside_asyncio(sources):
     assert asyncio.run(main()) == [("a", 0), ("b", 0), ("b", 1), ("a", 1)]
 
 
-def test_asyncio_does_not_spin_while_a_record_is_held_back(sources):
+def test_asyncio_does_not_spin_while_a_record_is_delayed(sources):
     sources.write("a").write("b")
     fan = sources.fan(max_skew=0.4)
 
@@ -147,7 +147,7 @@ def test_closing_ends_the_async_loop(sources):
     assert asyncio.run(main()) == []
 
 
-def test_nothing_is_left_behind(sources):
+def test_nothing_is_leaked(sources):
     names = [f"s{i}" for i in range(20)]
     for name in names:
         sources.write(name, 1)

@@ -1,4 +1,4 @@
-"""router.toml: all that is missing in one error, and nothing misspelt that goes unnoticed."""
+"""router.toml: one error for all missing feeds, and no misspelled key is ignored."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def make(queue):
     tw.open_publisher(queue, segment_bytes=8192, preallocate=False).close()
 
 
-def test_feeds_come_in_the_order_of_the_file(load, layout, tmp):
+def test_feeds_have_the_order_of_the_file(load, layout, tmp):
     make(layout.streams.raw("b"))
     make(tmp / "other" / "a")
     feeds = load('[[feed]]\nvenue = "b"\n[[feed]]\nvenue = "a"\npath = "other/a"')
@@ -34,9 +34,7 @@ def test_feeds_come_in_the_order_of_the_file(load, layout, tmp):
     ]
 
 
-def test_one_error_names_every_missing_feed_where_it_was_looked_for_and_what_to_do(
-    load, layout, tmp
-):
+def test_one_error_names_every_missing_feed_with_its_path_and_the_remedy(load, layout, tmp):
     make(layout.streams.raw("there"))
     (layout.streams.raw("empty")).mkdir(parents=True)
     with pytest.raises(bus.MissingFeeds) as caught:
@@ -82,13 +80,13 @@ def test_a_feed_that_is_not_required_may_be_missing(load):
         ("[[feed]]\nvenue" + ".a" * 5_000 + " = 1", r"nested too deep: option=feed\[0\].venue.a"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said_with_the_file(load, tmp, text, says):
+def test_an_error_in_the_file_names_the_file(load, tmp, text, says):
     with pytest.raises(tw.InvalidOption, match=says) as caught:
         load(text)
     assert caught.value.path == str(tmp / "router.toml")
 
 
-def test_a_file_that_is_not_there_or_no_text(tmp, layout):
+def test_a_file_that_does_not_exist_or_is_not_text(tmp, layout):
     with pytest.raises(FileNotFoundError):
         bus.load_feeds(tmp / "router.toml", layout)
     (tmp / "router.toml").write_bytes(b"\xff\xfe")
@@ -99,7 +97,7 @@ def test_a_file_that_is_not_there_or_no_text(tmp, layout):
 def test_the_cost_of_a_feed_depends_neither_on_their_count_nor_on_the_depth_of_the_root(
     tmp, monkeypatch
 ):
-    """Counts system calls on paths: they were most of the time that 20,000 feeds took."""
+    """Counts system calls on paths: they were most of the time for 20,000 feeds."""
     calls = 0
 
     def count(function):

@@ -1,4 +1,4 @@
-"""One thread offers, one takes: everything once, in order, and nobody waits."""
+"""One thread offers and one takes: every object once, in order, without waiting."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ from tapewire import bus
 from tests.crash.scripts import calls_between_markers
 
 
-def test_objects_come_out_in_order_through_many_turns_of_the_ring():
+def test_objects_stay_in_order_through_many_turns_of_the_ring():
     ring = bus.Handover(3)
     taken = []
     for n in range(100):
@@ -33,13 +33,13 @@ def test_a_full_ring_refuses_and_loses_nothing():
     assert [ring.take(), ring.take(), ring.take()] == ["b", "c", None]
 
 
-def test_none_is_not_an_object_to_hand_over():
+def test_none_cannot_be_offered():
     with pytest.raises(TypeError):
         bus.Handover(1).offer(None)
 
 
 @pytest.mark.parametrize("capacity", [0, -1, 1.5, True])
-def test_a_capacity_that_cannot_be_is_refused(capacity):
+def test_an_invalid_capacity_is_refused(capacity):
     with pytest.raises(tw.InvalidOption):
         bus.Handover(capacity)
 
@@ -58,7 +58,7 @@ def test_what_was_taken_is_not_kept_alive():
 
 
 def at_every_line(method, other, *arguments):
-    """Calls `method`, and `other` before each of its lines: wherever a thread might be switched."""
+    """Calls `method`, and `other` before each of its lines, where a thread switch is possible."""
 
     def trace(frame, event, _):
         if event == "line" and frame.f_code is method.__func__.__code__:
@@ -74,7 +74,7 @@ def at_every_line(method, other, *arguments):
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3])
-def test_who_takes_may_come_at_any_line_of_an_offer(capacity):
+def test_take_may_run_at_any_line_of_offer(capacity):
     ring, taken = bus.Handover(capacity), []
 
     def take():
@@ -88,7 +88,7 @@ def test_who_takes_may_come_at_any_line_of_an_offer(capacity):
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3])
-def test_who_offers_may_come_at_any_line_of_a_take(capacity):
+def test_offer_may_run_at_any_line_of_take(capacity):
     ring, offered = bus.Handover(capacity), []
 
     def offer():
@@ -125,9 +125,9 @@ def test_two_threads_that_are_switched_often_see_every_object_once():
     assert ring.take() is None
 
 
-def test_looking_into_an_empty_ring_allocates_nothing():
+def test_taking_from_an_empty_ring_allocates_nothing():
     ring = bus.Handover(4)
-    for n in range(1000):  # counters beyond the small ints that Python keeps
+    for n in range(1000):  # counters beyond the small ints that Python caches
         ring.offer(n)
         ring.take()
     take = ring.take
@@ -140,7 +140,7 @@ def test_looking_into_an_empty_ring_allocates_nothing():
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # The loop itself counts: one int at a time.
+    # The loop itself allocates one int at a time.
     assert peak - before < 200
 
 

@@ -1,4 +1,4 @@
-"""Where things lie, and which names are refused."""
+"""Paths of a bus and an archive, and names that are refused."""
 
 import datetime as dt
 import os
@@ -12,7 +12,7 @@ import tapewire as tw
 from tapewire import bus
 
 
-def test_streams_lie_where_the_contract_says():
+def test_streams_have_the_documented_paths():
     streams = bus.Layout("/bus").streams
     assert streams.raw("binance_spot") == Path("/bus/streams/raw/binance_spot/queue")
     assert streams.clean("binance_spot", "BTCUSDT", "book") == Path(
@@ -26,7 +26,7 @@ def test_a_strategy_has_two_queues():
     assert alpha.orders_in == Path("/bus/orders/queue/alpha/orders_in")
 
 
-def test_the_archive_has_a_log_a_day():
+def test_the_archive_has_one_log_per_day():
     archive = bus.ArchiveLayout("archive/")
     log = Path("archive/v1/binance_spot/BTCUSDT/2026-01-31/book")
     assert archive.log("binance_spot", "BTCUSDT", "2026-01-31", "book") == log
@@ -42,7 +42,7 @@ def test_a_day_of_the_archive_is_a_utc_day():
 
 
 @pytest.mark.parametrize("date", ["20260131", "2026-W05-6", "2026-02-30", "..", "", None, 20260131])
-def test_what_is_no_day_is_refused(date):
+def test_an_invalid_day_is_refused(date):
     with pytest.raises(tw.InvalidName):
         bus.ArchiveLayout("a").raw("x", date)
 
@@ -84,7 +84,7 @@ def test_hostile_names_are_refused_everywhere(name):
 @given(st.text(max_size=200))
 @example("a" * 128)
 @example("a" * 129)
-def test_a_name_is_refused_or_stays_one_folder_below_its_parent(name):
+def test_a_name_is_refused_or_is_one_directory_below_its_parent(name):
     try:
         path = bus.Layout("/bus").streams.raw(name)
     except tw.InvalidName:
@@ -143,7 +143,7 @@ def test_the_root_itself_may_be_a_link_and_links_inside_it_are_fine(tmp):
     layout.streams.raw("b")
 
 
-def test_listings_show_folders_with_valid_names(tmp):
+def test_listings_have_directories_with_valid_names(tmp):
     layout = bus.Layout(tmp)
     assert layout.streams.venues() == layout.orders.strategies() == []
     for made in (

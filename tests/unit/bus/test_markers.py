@@ -1,4 +1,4 @@
-"""READY and LEASE: what they say, and what hostile ones do."""
+"""READY and LEASE: their content, and malicious files."""
 
 import contextlib
 import json
@@ -39,14 +39,14 @@ def test_ready_again_changes_nothing(tmp):
     assert (tmp / "READY").stat() == before
 
 
-def test_ready_can_be_taken_away_twice(tmp):
+def test_ready_can_be_removed_again(tmp):
     bus.mark_ready(tmp)
     bus.clear_ready(tmp)
     bus.clear_ready(tmp)
     assert not bus.is_ready(tmp)
 
 
-def test_what_a_killed_process_left_half_made_is_replaced(tmp):
+def test_a_temporary_file_of_a_killed_process_is_replaced(tmp):
     (tmp / "READY.tmp").write_text("half")
     (tmp / "LEASE.tmp").symlink_to(tmp / "victim")
     bus.mark_ready(tmp)
@@ -55,7 +55,7 @@ def test_what_a_killed_process_left_half_made_is_replaced(tmp):
     assert not (tmp / "victim").exists()
 
 
-def test_a_folder_or_a_link_by_the_name_of_ready_is_not_ready(tmp):
+def test_a_directory_or_a_link_named_ready_is_not_ready(tmp):
     (tmp / "READY").mkdir()
     assert not bus.is_ready(tmp)
     (tmp / "READY").rmdir()
@@ -63,7 +63,7 @@ def test_a_folder_or_a_link_by_the_name_of_ready_is_not_ready(tmp):
     assert not bus.is_ready(tmp)
 
 
-def test_nothing_is_ready_where_there_is_no_folder(tmp):
+def test_nothing_is_ready_without_a_directory(tmp):
     assert not bus.is_ready(tmp / "nowhere")
     assert bus.read_lease(tmp / "nowhere") is None
     with pytest.raises(FileNotFoundError):
@@ -81,7 +81,7 @@ def test_a_lease_is_one_private_json_line(tmp):
     assert bus.read_lease(tmp) == lease
 
 
-def test_a_lease_written_by_two_at_once_is_whole_at_any_time(tmp):
+def test_a_lease_written_by_two_processes_is_always_complete(tmp):
     bus.write_lease(tmp)
     failures, over = [], threading.Event()
 
@@ -105,7 +105,7 @@ def test_a_lease_written_by_two_at_once_is_whole_at_any_time(tmp):
     assert failures == []
 
 
-def test_a_lease_can_be_taken_away_twice(tmp):
+def test_a_lease_can_be_removed_again(tmp):
     bus.write_lease(tmp)
     for _ in range(2):
         bus.clear_lease(tmp)
@@ -125,7 +125,7 @@ def written_by_another(folder, then=""):
 
 @pytest.mark.parametrize("field", ["version", "pid", "start_time_ticks", "epoch", "timestamp_ns"])
 @pytest.mark.parametrize("value", [None, True, -1, 1.0, "1", 2**63, [1]])
-def test_a_number_that_is_none_is_refused(tmp, field, value):
+def test_an_invalid_number_is_refused(tmp, field, value):
     bus.write_lease(tmp)
     with pytest.raises(tw.CorruptMetadata, match=f"{field} must be"):
         changed(tmp, **{field: value})
@@ -144,14 +144,14 @@ def test_a_lease_is_stale_when_its_process_ended(tmp):
     assert bus.read_lease(tmp).is_stale
 
 
-def test_a_killed_process_whose_parent_has_not_looked_yet_is_stale(tmp, eventually):
+def test_a_killed_process_not_yet_waited_for_is_stale(tmp, eventually):
     process = written_by_another(tmp, "sys.stdin.read()")
     try:
         lease = eventually(lambda: bus.read_lease(tmp))
         assert lease.alive
     finally:
         process.kill()
-    eventually(lambda: lease.is_stale)  # a zombie: its exit code is not fetched
+    eventually(lambda: lease.is_stale)  # a zombie, whose exit code is not collected
     process.communicate()
     assert lease.is_stale
 
@@ -181,7 +181,7 @@ def test_a_lease_of_a_later_release_is_refused_by_version(tmp):
         changed(tmp, version=2)
 
 
-def test_fields_that_this_release_does_not_know_are_passed_over(tmp):
+def test_unknown_fields_are_ignored(tmp):
     lease = bus.write_lease(tmp)
     assert changed(tmp, colour="blue") == lease
 
@@ -219,7 +219,7 @@ def test_a_hostile_lease_is_a_lease_or_a_typed_error(tmp, content):
 
 
 @pytest.mark.parametrize("make", ["mkdir", "mkfifo", "symlink"])
-def test_what_is_no_file_is_no_lease_and_nobody_waits(tmp, make):
+def test_a_lease_that_is_not_a_file_is_refused_without_blocking(tmp, make):
     lease = tmp / "LEASE"
     if make == "symlink":
         (tmp / "other").write_text("{}")
@@ -230,7 +230,7 @@ def test_what_is_no_file_is_no_lease_and_nobody_waits(tmp, make):
         bus.read_lease(tmp)
 
 
-def test_a_watch_tells_a_holder_that_stopped_renewing(tmp, monkeypatch):
+def test_a_watch_detects_an_owner_that_stopped_renewing(tmp, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(markers.time, "monotonic", lambda: now[0])
     watch = bus.LeaseWatch(tmp, ttl=2.0)
@@ -247,13 +247,13 @@ def test_a_watch_tells_a_holder_that_stopped_renewing(tmp, monkeypatch):
     assert not watch.look()
 
 
-def test_a_jump_of_the_wall_clock_kills_nobody(tmp):
+def test_a_jump_of_the_wall_clock_makes_no_lease_stale(tmp):
     watch = bus.LeaseWatch(tmp, ttl=60.0)
     bus.write_lease(tmp)
     changed(tmp, timestamp_ns=0)
     assert watch.look()
 
 
-def test_an_epoch_that_is_no_count_is_refused(tmp):
+def test_an_invalid_epoch_is_refused(tmp):
     with pytest.raises(tw.InvalidOption):
         bus.write_lease(tmp, epoch=-1)

@@ -1,4 +1,4 @@
-"""A registration leaves nothing behind after a clean end, and its position after another."""
+"""A registration removes its file after a clean end and keeps its position after an error."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def test_the_meta_file_lives_as_long_as_the_block(queue):
     assert "closed" in repr(registration)
 
 
-def test_an_error_keeps_the_position_for_the_next_life(queue):
+def test_an_error_keeps_the_position_for_the_next_start(queue):
     def fail():
         with bus.ReaderRegistration(queue, "router") as registration:
             registration.reader.next()
@@ -42,7 +42,7 @@ def test_an_error_keeps_the_position_for_the_next_life(queue):
 
 
 @pytest.mark.parametrize("told_to_stop", [KeyboardInterrupt, SystemExit])
-def test_being_told_to_stop_is_a_clean_end(queue, told_to_stop):
+def test_ctrl_c_and_exit_are_a_clean_end(queue, told_to_stop):
     with pytest.raises(told_to_stop), bus.ReaderRegistration(queue, "router"):
         raise told_to_stop
     assert os.listdir(queue / "readers") == []
@@ -55,7 +55,7 @@ def test_options_are_those_of_a_subscriber(queue):
         bus.ReaderRegistration(queue, "router", colour="blue")
 
 
-def test_a_name_that_is_held_or_wrong_is_refused(queue):
+def test_a_name_that_is_held_or_invalid_is_refused(queue):
     with bus.ReaderRegistration(queue, "router"), pytest.raises(tw.ReaderAlreadyActive):
         bus.ReaderRegistration(queue, "router")
     with pytest.raises(tw.InvalidName):

@@ -1,4 +1,4 @@
-"""A subscriber waits for its queue, learns that the writer went, and that it is back."""
+"""A subscriber waits for its queue and detects that the writer ended or is back."""
 
 import asyncio
 import shutil
@@ -41,14 +41,14 @@ def test_it_waits_until_the_queue_has_a_writer(discovery, queue):
         assert discovery.poll() is None
 
 
-def test_a_queue_without_a_living_writer_is_waited_for(discovery, queue):
+def test_it_waits_for_a_live_writer(discovery, queue):
     publish(queue).close()
     assert discovery.poll() == bus.Waiting("the queue has no live writer")
     with publish(queue):
         assert isinstance(discovery.poll(), bus.Connected)
 
 
-def test_a_closed_writer_is_a_lost_lock_and_its_return_the_same_reader(discovery, queue):
+def test_a_closed_writer_is_a_lost_lock_and_a_new_one_has_the_same_reader(discovery, queue):
     with publish(queue) as writer:
         reader = discovery.poll().reader
         writer.append(1, b"last words")
@@ -63,7 +63,7 @@ def test_a_closed_writer_is_a_lost_lock_and_its_return_the_same_reader(discovery
         assert bytes(reader.next().payload) == b"hello again"
 
 
-def test_a_writer_that_went_and_came_between_two_polls_is_told_once(discovery, queue):
+def test_a_writer_replaced_between_two_polls_is_reported_once(discovery, queue):
     with publish(queue):
         reader = discovery.poll().reader
     with publish(queue):
@@ -72,7 +72,7 @@ def test_a_writer_that_went_and_came_between_two_polls_is_told_once(discovery, q
         assert discovery.poll() is None
 
 
-def test_a_killed_and_a_stopped_writer_are_noticed(queue, eventually):
+def test_a_killed_and_a_stopped_writer_are_detected(queue, eventually):
     with (
         bus.SubscriberDiscovery(queue, "strategy_a", ttl=0.5) as discovery,
         Child(WRITER, queue, SEGMENT) as child,
@@ -89,7 +89,9 @@ def test_a_killed_and_a_stopped_writer_are_noticed(queue, eventually):
         assert gone == bus.Disconnected(tw.DisconnectReason.LOCK_LOST)
 
 
-def test_a_removed_queue_is_gone_and_the_one_in_its_place_is_read_anew(discovery, queue):
+def test_a_removed_queue_is_disconnected_and_its_replacement_is_read_from_the_start(
+    discovery, queue
+):
     with publish(queue) as writer:
         writer.append(1, b"old")
         old = discovery.poll().reader
@@ -105,7 +107,7 @@ def test_a_removed_queue_is_gone_and_the_one_in_its_place_is_read_anew(discovery
         assert bytes(new.next().payload) == b"new"
 
 
-def test_a_queue_being_removed_is_gone_as_soon_as_its_segments_are(discovery, queue):
+def test_a_queue_is_disconnected_as_soon_as_its_segments_are_removed(discovery, queue):
     writer = publish(queue)
     assert isinstance(discovery.poll(), bus.Connected)
     for segment in queue.glob("*.q"):
@@ -127,7 +129,7 @@ def test_a_queue_replaced_between_two_polls_is_a_disconnect_first(discovery, que
         replaced.close()
 
 
-def test_segments_that_retention_takes_are_no_disconnect(discovery, queue, eventually):
+def test_segments_that_retention_removes_are_not_a_disconnect(discovery, queue, eventually):
     with publish(queue, retention=tw.Retention(reader_ttl=30.0)) as writer:
         reader = discovery.poll().reader
         for _ in range(2_000):
@@ -148,10 +150,10 @@ def test_ready_only_waits_for_ready(queue):
         assert isinstance(discovery.poll(), bus.Connected)
 
 
-def test_a_name_that_is_held_is_waited_for_without_trying(discovery, queue, monkeypatch):
+def test_it_waits_for_a_name_that_is_held_without_trying_to_open(discovery, queue, monkeypatch):
     with publish(queue), tw.open_subscriber(queue, "strategy_a"):
         with monkeypatch.context() as patch:
-            patch.setattr(bus.subscription, "open_subscriber", None)  # would try for 100 ms
+            patch.setattr(bus.subscription, "open_subscriber", None)  # would retry for 100 ms
             waiting = discovery.poll()
         assert waiting == bus.Waiting("another reader has the name 'strategy_a'")
     with publish(queue):
@@ -159,9 +161,7 @@ def test_a_name_that_is_held_is_waited_for_without_trying(discovery, queue, monk
 
 
 @pytest.mark.parametrize("what", ["name", "queue"])
-def test_what_is_lost_between_looking_and_opening_is_waited_for(
-    discovery, queue, monkeypatch, what
-):
+def test_it_waits_for_what_is_lost_between_check_and_open(discovery, queue, monkeypatch, what):
     def lose(*_):
         if what == "queue":
             queue.rename(queue.with_name("away"))
@@ -169,7 +169,7 @@ def test_what_is_lost_between_looking_and_opening_is_waited_for(
 
     monkeypatch.setattr(bus.subscription, "name_is_held", lose)
     with publish(queue), tw.open_subscriber(queue, "strategy_a"):
-        disk.await_beats(queue)  # else one finds the lock files away
+        disk.await_beats(queue)  # else the heartbeat finds that the lock files are gone
         missing = {
             "name": "another reader has the name 'strategy_a'",
             "queue": "no queue",
@@ -179,7 +179,7 @@ def test_what_is_lost_between_looking_and_opening_is_waited_for(
             queue.with_name("away").rename(queue)
 
 
-def test_a_reader_that_its_user_closed_is_opened_again_behind_its_commit(discovery, queue):
+def test_a_reader_that_its_user_closed_is_opened_again_after_its_commit(discovery, queue):
     with publish(queue) as writer:
         writer.append_batch(1, [b"a", b"b"])
         first = discovery.poll().reader
@@ -247,12 +247,12 @@ def test_closing_closes_the_reader_and_can_forget_it(queue):
 @pytest.mark.parametrize(
     "options", [{"ttl": -1}, {"interval": 0}, {"name": "a/b"}, {"create_timeout": 1.0}]
 )
-def test_options_that_cannot_be_are_refused_at_once(queue, options):
+def test_invalid_options_are_refused_immediately(queue, options):
     with pytest.raises((ValueError, TypeError)):
         bus.SubscriberDiscovery(queue, **{"name": "strategy_a", **options})
 
 
-def test_async_for_gives_the_transitions(queue):
+def test_async_for_yields_the_transitions(queue):
     async def main():
         seen = []
         writer = None

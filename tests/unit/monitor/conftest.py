@@ -12,7 +12,7 @@ def bus(tmp):
 
 @pytest.fixture
 def lagging(tmp):
-    """The writer of a real bus, at number 99, with a reader 60 behind."""
+    """The writer of a real bus, at seq 99, with a reader 60 records behind."""
     with (
         tw.open_publisher(tmp / "bus" / "md", segment_bytes=8192) as writer,
         tw.open_subscriber(tmp / "bus" / "md", "slow") as reader,

@@ -1,4 +1,4 @@
-"""What deserves attention, since when, and what to do."""
+"""Alerts: when they are raised, since when they are active, and their remedies."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_a_killed_writer_is_critical(bus):
     assert alert.remedy
 
 
-def test_a_closed_writer_is_news_only_where_it_was_seen_alive(bus):
+def test_a_closed_writer_is_reported_only_if_it_was_seen_alive(bus):
     bus["old"] = queue_status(alive=False, pid=None)
     bus["md"] = queue_status()
     watch = bus.watch()
@@ -37,7 +37,7 @@ def test_a_closed_writer_is_news_only_where_it_was_seen_alive(bus):
     assert (alert.kind, alert.severity, alert.queue) == ("writer_closed", "info", "md")
 
 
-def test_a_writer_that_stands_still_is_critical(bus):
+def test_a_writer_without_a_heartbeat_is_critical(bus):
     bus["md"] = queue_status()
     watch = bus.watch()
     watch.sample()
@@ -71,7 +71,7 @@ def test_a_reader_at_its_limit_is_not_lagging_yet(bus):
     assert bus.watch(limits=limits).sample().alerts == ()
 
 
-def test_a_reader_that_stands_still_is_critical(bus):
+def test_a_reader_without_a_heartbeat_is_critical(bus):
     bus["md"] = queue_status(readers=(reader_status("a"),))
     watch = bus.watch(limits=Limits(writer_ttl=1000.0))
     watch.sample()
@@ -107,7 +107,7 @@ def test_problems_and_unreadable_queues_are_reported(bus):
 def test_an_error_counter_that_rises_is_shown_for_a_minute(bus, counter):
     bus["md"] = queue_status(metrics={counter: 3})
     watch = bus.watch(limits=Limits(writer_ttl=1000.0))
-    assert alerts_of(watch) == set()  # counted before anybody watched
+    assert alerts_of(watch) == set()  # counted before the watch started
     bus.clock += 1.0
     bus["md"] = queue_status(metrics={counter: 5})
     (alert,) = watch.sample().alerts
@@ -119,7 +119,7 @@ def test_an_error_counter_that_rises_is_shown_for_a_minute(bus, counter):
     assert watch.sample().alerts == ()
 
 
-def test_counters_that_begin_anew_with_a_writer_are_not_errors(bus):
+def test_counters_reset_by_a_new_writer_are_not_errors(bus):
     bus["md"] = queue_status(metrics={"disk_full": 3})
     watch = bus.watch()
     watch.sample()
@@ -128,12 +128,12 @@ def test_counters_that_begin_anew_with_a_writer_are_not_errors(bus):
 
 
 @pytest.mark.parametrize("counter", ["gaps_found", "damaged_spans"])
-def test_losses_that_recovery_found_are_reported(bus, counter):
+def test_losses_found_by_recovery_are_reported(bus, counter):
     bus["md"] = queue_status(metrics={counter: 2})
     assert alerts_of(bus.watch()) == {(counter, "warning")}
 
 
-def test_an_alert_keeps_its_beginning_and_is_forgotten_when_over(bus):
+def test_an_alert_keeps_its_start_and_is_dropped_when_over(bus):
     bus["md"] = queue_status(alive=False)
     watch = bus.watch(limits=Limits(writer_ttl=1000.0))
     (first,) = watch.sample().alerts
@@ -149,7 +149,7 @@ def test_an_alert_keeps_its_beginning_and_is_forgotten_when_over(bus):
     assert third.since_ns > first.since_ns
 
 
-def test_the_worst_comes_first(bus):
+def test_the_worst_is_first(bus):
     bus["a"] = queue_status(readers=(reader_status("r", alive=False),))
     bus["b"] = queue_status(problems=("x",))
     bus["c"] = queue_status(alive=False)
@@ -157,6 +157,6 @@ def test_the_worst_comes_first(bus):
     assert severities == ["critical", "warning", "info"]
 
 
-def test_limits_that_cannot_be_are_refused():
+def test_invalid_limits_are_refused():
     with pytest.raises(tw.InvalidOption, match="lag_seconds=0"):
         Limits(lag_seconds=0)

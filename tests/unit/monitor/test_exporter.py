@@ -1,4 +1,4 @@
-"""What Prometheus is told, held against the bus, promtool and the rules for names."""
+"""The metrics for Prometheus, checked against the bus, promtool and the naming conventions."""
 
 import json
 import re
@@ -24,7 +24,7 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "tapewire.json"
 
 
 def scrape(watch):
-    """Every sample, by name and labels."""
+    """Return every sample, by name and labels."""
     text = exporter.exposition(exporter.BusCollector(watch)).decode()
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
@@ -40,13 +40,13 @@ def families(watch):
 
 @pytest.fixture
 def full(tmp, eventually):
-    """Watches a bus that has a sample of every metric."""
+    """A watch of a bus that has a sample of every metric."""
     with (
         tw.open_publisher(tmp / "md", segment_bytes=8192) as writer,
         tw.open_subscriber(tmp / "md", "a"),
     ):
         writer.append(1, b"one")
-        # The counters are copied to where others see them ten times a second.
+        # The counters are copied to stats.meta ten times a second.
         eventually(lambda: tw.queue.status(tmp / "md").metrics)
         yield Watch(tmp)
 
@@ -92,10 +92,10 @@ def test_ages_and_alerts_come_from_comparing_scrapes(bus):
     assert got["tapewire_writer_heartbeat_age_seconds", ("queue", "md")] == 15.0
     assert got["tapewire_reader_heartbeat_age_seconds", ("queue", "md"), ("reader", "a")] == 15.0
     assert got["tapewire_alerts", ("severity", "critical")] == 1
-    assert got["tapewire_writer_up", ("queue", "md")] == 1  # it lives, though it stands still
+    assert got["tapewire_writer_up", ("queue", "md")] == 1  # alive, though without a heartbeat
 
 
-def test_what_is_not_known_is_not_exposed(bus):
+def test_unknown_values_are_not_exposed(bus):
     bus["bad"] = tw.CorruptMetadata("damaged")
     bus["foreign"] = queue_status(metrics=None, last_seq=None, last_timestamp_ns=None)
     got = scrape(bus.watch())
@@ -106,7 +106,7 @@ def test_what_is_not_known_is_not_exposed(bus):
     assert ("tapewire_queue_records_total", ("queue", "foreign")) not in got
 
 
-def test_hostile_names_are_labels_and_nothing_else(bus):
+def test_malicious_names_are_only_labels(bus):
     names = ['a"} 1\nfake_metric{x="', "back\\slash", "new\nline", "\udcff"]
     for name in names:
         bus[name] = queue_status(readers=(reader_status(name),))
@@ -124,7 +124,7 @@ def test_names_have_help_and_end_in_their_unit(full):
         assert family.samples, f"{family.name} is never exposed"
 
 
-def test_promtool_finds_nothing_to_say(full):
+def test_promtool_reports_nothing(full):
     if shutil.which("promtool") is None:
         pytest.skip("needs promtool")
     text = exporter.exposition(exporter.BusCollector(full))
@@ -162,7 +162,7 @@ def test_the_dashboard_uses_metrics_that_exist(full):
 
 def test_the_dashboard_is_one_that_grafana_imports():
     dashboard = json.loads(DASHBOARD.read_text())
-    assert dashboard["id"] is None  # Grafana gives it one
+    assert dashboard["id"] is None  # assigned by Grafana
     assert re.fullmatch(r"[\w-]{1,40}", dashboard["uid"])
     assert dashboard["schemaVersion"] >= 36
     ids = [panel["id"] for panel in dashboard["panels"]]
@@ -188,7 +188,7 @@ def test_scrapes_are_answered_at_metrics_in_the_format_asked_for(bus):
 
 
 @pytest.mark.parametrize("version", ["abc", '""', "1.x"])
-def test_a_format_that_there_is_not_is_answered_in_the_usual_one(bus, version):
+def test_an_unknown_format_is_answered_in_the_default_one(bus, version):
     bus["md"] = queue_status()
     with exporter.serve(bus.watch()) as server:
         accept = {"Accept": f"application/openmetrics-text;version={version}"}

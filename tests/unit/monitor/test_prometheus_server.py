@@ -23,7 +23,7 @@ def free_port():
 
 @pytest.fixture
 def exporter(tmp):
-    """The address of `tapewire metrics`, run as a person would."""
+    """The address of `tapewire metrics`, run as a user would."""
     command = [
         sys.executable,
         "-m",
@@ -46,7 +46,7 @@ def exporter(tmp):
 
 @pytest.fixture
 def query(tmp, exporter, eventually):
-    """`query(expression)`: what Prometheus answers, [(labels, value)]."""
+    """`query(expression)`: the result of Prometheus, [(labels, value)]."""
     if shutil.which("prometheus") is None:
         pytest.skip("needs prometheus")
     config = {
@@ -86,7 +86,7 @@ def query(tmp, exporter, eventually):
             process.wait(10)
 
 
-def test_prometheus_stores_the_values_of_the_bus_and_the_dashboard_can_ask_for_them(
+def test_prometheus_stores_the_values_of_the_bus_and_the_dashboard_can_query_them(
     lagging, query, eventually
 ):
     assert query("tapewire_queue_last_seq")[0][1] == 99
@@ -104,7 +104,7 @@ def test_prometheus_stores_the_values_of_the_bus_and_the_dashboard_can_ask_for_t
 
     for expression in dashboard_queries():
         chosen = expression.replace("$queue", ".*").replace("$reader", ".*")
-        query(chosen.replace("$__rate_interval", "1m"))  # one that cannot be read fails
+        query(chosen.replace("$__rate_interval", "1m"))  # an invalid dashboard fails
 
     lagging.close()
     eventually(lambda: query("tapewire_writer_up")[0][1] == 0)

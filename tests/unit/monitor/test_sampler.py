@@ -1,4 +1,4 @@
-"""What is derived from comparing looks."""
+"""Values that are derived from successive samples."""
 
 import json
 import os
@@ -23,14 +23,14 @@ def test_rates_are_growth_over_monotonic_time(bus):
     watch = bus.watch()
     watch.sample()
     bus.clock += 2.0
-    # A roll in between: bytes go on from segment to segment.
+    # A roll in between: bytes continue from segment to segment.
     bus["md"] = queue_status(last_seq=1500, end_segment=2, end_offset=100)
     (queue,) = watch.sample().queues
     assert queue.records_per_second == 250.0
     assert queue.bytes_per_second == ((1 << 20) + 100 - 1_000_000) / 2.0
 
 
-def test_a_sparse_log_is_counted_by_its_writer_because_numbers_jump(bus):
+def test_a_sparse_log_is_counted_by_its_writer_because_seq_skips(bus):
     bus["md"] = queue_status(sparse=True, last_seq=10, metrics={"records": 5})
     watch = bus.watch()
     watch.sample()
@@ -57,7 +57,7 @@ def test_a_log_whose_end_cannot_be_read_has_no_rate(bus):
     assert watch.sample().queues[0].records_per_second is None
 
 
-def test_a_log_that_began_anew_has_no_rate_below_zero(bus):
+def test_a_log_created_again_has_no_negative_rate(bus):
     bus["md"] = queue_status(last_seq=1000)
     watch = bus.watch()
     watch.sample()
@@ -69,7 +69,7 @@ def test_a_log_that_began_anew_has_no_rate_below_zero(bus):
     assert watch.sample().queues[0].records_per_second == 2.0
 
 
-def test_queues_appear_and_go_with_their_history(bus):
+def test_queues_appear_and_disappear_with_their_history(bus):
     bus["a"] = queue_status()
     watch = bus.watch()
     watch.sample()
@@ -80,7 +80,7 @@ def test_queues_appear_and_go_with_their_history(bus):
     assert list(watch.history()) == ["b"]
 
 
-def test_a_heartbeat_is_as_old_as_its_value_whatever_the_wall_clock_says(bus):
+def test_the_age_of_a_heartbeat_is_independent_of_the_wall_clock(bus):
     bus["md"] = queue_status(heartbeat_ns=5, heartbeat_age=86_400.0)  # the wall clock jumped a day
     watch = bus.watch(limits=Limits(writer_ttl=2.0))
     assert watch.sample().queues[0].writer.state == "live"
@@ -90,12 +90,12 @@ def test_a_heartbeat_is_as_old_as_its_value_whatever_the_wall_clock_says(bus):
     bus.clock += 1.0
     writer = watch.sample().queues[0].writer
     assert (writer.state, writer.heartbeat_age) == ("stale", 2.5)
-    bus["md"] = queue_status(heartbeat_ns=4)  # a jump back is a beat all the same
+    bus["md"] = queue_status(heartbeat_ns=4)  # a jump back counts as a heartbeat, too
     writer = watch.sample().queues[0].writer
     assert (writer.state, writer.heartbeat_age) == ("live", 0.0)
 
 
-def test_a_reader_goes_stale_and_comes_back(bus):
+def test_a_reader_becomes_stale_and_live_again(bus):
     bus["md"] = queue_status(readers=(reader_status("a", heartbeat_ns=1),))
     watch = bus.watch(limits=Limits(reader_ttl=5.0))
     watch.sample()
@@ -105,7 +105,7 @@ def test_a_reader_goes_stale_and_comes_back(bus):
     assert watch.sample().queues[0].readers[0].state == "live"
 
 
-def test_readers_carry_lag_and_the_rate_of_their_commits(bus):
+def test_readers_have_lag_and_the_rate_of_their_commits(bus):
     bus["md"] = queue_status(readers=(reader_status("a", next_seq=100),))
     watch = bus.watch()
     watch.sample()
@@ -149,7 +149,7 @@ def test_a_snapshot_survives_json(bus):
     assert queue["metrics"] == {"records": 1}
 
 
-def test_names_from_the_disk_are_made_printable_and_stay_different(bus):
+def test_names_from_the_disk_are_made_printable_and_remain_different(bus):
     names = ["\x1b[2Jclear", "\\x1b[2Jclear", os.fsdecode(b"\xff"), "\u202eright to left"]
     for name in names:
         bus[name] = queue_status(readers=(reader_status(name),))
@@ -160,7 +160,7 @@ def test_names_from_the_disk_are_made_printable_and_stay_different(bus):
     json.dumps([queue.name for queue in queues], ensure_ascii=False).encode()  # no lone surrogate
 
 
-def test_a_root_that_is_not_there_is_an_error(tmp):
+def test_a_missing_root_is_an_error(tmp):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         Watch(tmp / "nowhere")
 
@@ -171,7 +171,7 @@ def test_one_queue_may_be_watched_alone(tmp):
 
 
 @pytest.mark.usefixtures("lagging")
-def test_a_real_queue_is_seen_with_lag_and_disk(tmp):
+def test_a_real_queue_has_lag_and_disk_use(tmp):
     snapshot = Watch(tmp / "bus").sample()
     (queue,) = snapshot.queues
     (slow,) = queue.readers
@@ -182,7 +182,7 @@ def test_a_real_queue_is_seen_with_lag_and_disk(tmp):
     assert snapshot.filesystems[0].total_bytes > 0
 
 
-def test_killed_stopped_and_closed_writers_are_told_apart(tmp, eventually):
+def test_killed_stopped_and_closed_writers_are_distinguished(tmp, eventually):
     def states():
         return {queue.name: queue.writer.state for queue in watch.sample().queues}
 
@@ -205,7 +205,7 @@ def test_killed_stopped_and_closed_writers_are_told_apart(tmp, eventually):
         eventually(lambda: states()["stopped"] == "live")
 
 
-def test_an_end_that_could_not_be_found_once_is_no_burst_of_bytes_afterwards(bus):
+def test_an_end_not_found_in_one_sample_causes_no_burst_of_bytes(bus):
     bus["md"] = queue_status(version=0, last_seq=None, records=None, problems=("no",))
     watch = bus.watch()
     watch.sample()
@@ -220,7 +220,7 @@ def test_a_queue_that_is_the_root_and_one_below_it_have_two_names(tmp):
     assert [queue.name for queue in Watch(tmp / "md").sample().queues] == [".", "md"]
 
 
-def test_a_look_that_fails_as_a_whole_forgets_nothing(tmp):
+def test_a_failed_sample_keeps_the_history(tmp):
     tw.open_publisher(tmp / "md", segment_bytes=65536).close()
     failures = [None, OSError("too many open files"), None]
 

@@ -1,4 +1,4 @@
-"""The web server beside clients that are slow on purpose: everybody else is served."""
+"""The web server with deliberately slow clients: all others are served."""
 
 import contextlib
 import http.client
@@ -31,7 +31,7 @@ def limits(monkeypatch):
 
 @pytest.fixture
 def connect():
-    """`connect(server, data)`: a socket that has sent this; closed when the test is over."""
+    """`connect(server, data)`: a socket that has sent `data`; closed after the test."""
     with contextlib.ExitStack() as opened:
 
         def connect(server, data=b""):
@@ -59,7 +59,7 @@ def small():
 
 
 def status_of(server, path="/"):
-    """The status of an answer; None when the connection was refused."""
+    """Return the status of a response; None if the connection was refused."""
     url = urlsplit(server.url)
     client = http.client.HTTPConnection(url.hostname, url.port, timeout=10)
     try:
@@ -74,7 +74,7 @@ def status_of(server, path="/"):
 
 
 def is_cut(client, timeout=10.0):
-    """Whether the server ends the connection within `timeout` seconds."""
+    """Return whether the server closes the connection within `timeout` seconds."""
     client.settimeout(timeout)
     try:
         while client.recv(65536):
@@ -88,7 +88,7 @@ def is_cut(client, timeout=10.0):
 
 @contextlib.contextmanager
 def dripping(clients):
-    """Each of the clients sends a byte of a header again and again, as long as it can."""
+    """Each client sends bytes of a header one by one until its connection is closed."""
     over = threading.Event()
 
     def drip():
@@ -112,14 +112,14 @@ def dripping(clients):
 # Requests.
 
 
-def test_a_head_that_drips_is_cut_at_its_deadline(small, connect, limits):
+def test_a_slow_request_head_is_closed_at_its_deadline(small, connect, limits):
     limits(HEAD_SECONDS=0.3)
     client = connect(small, b"GET / HTTP/1.1\r\nX: ")
     with dripping([client]):
         assert is_cut(client)
 
 
-def test_the_deadline_of_a_head_begins_again_with_each_request(small, connect, limits, eventually):
+def test_the_deadline_of_a_head_restarts_with_each_request(small, connect, limits, eventually):
     client = connect(small)
     for _ in range(3):
         client.sendall(GET % b"/")
@@ -133,7 +133,7 @@ def test_the_deadline_of_a_head_begins_again_with_each_request(small, connect, l
     eventually(lambda: len(small.connections) == 0)
 
 
-def test_a_head_of_any_size_is_not_kept(small, connect):
+def test_the_size_of_a_head_is_limited(small, connect):
     client = connect(small, b"GET / HTTP/1.1\r\n")
     with contextlib.suppress(ConnectionError):
         for n in range(100):
@@ -141,8 +141,8 @@ def test_a_head_of_any_size_is_not_kept(small, connect):
     assert is_cut(client)
 
 
-def test_a_good_client_is_answered_beside_500_that_drip(page, connect, limits):
-    limits(HEAD_SECONDS=60)  # no deadline frees a place during the test
+def test_a_good_client_is_served_beside_500_slow_ones(page, connect, limits):
+    limits(HEAD_SECONDS=60)  # no deadline expires during the test
     drips = [connect(page, b"GET / HTTP/1.1\r\nX: ") for _ in range(500)]
     with dripping(drips):
         for path in ("/", "/app.js", "/snapshot.json"):
@@ -152,7 +152,7 @@ def test_a_good_client_is_answered_beside_500_that_drip(page, connect, limits):
     assert len(page._server.connections) <= connections.MAX_CONNECTIONS
 
 
-def test_the_oldest_connection_without_a_request_gives_way(small, connect, limits):
+def test_the_oldest_connection_without_a_request_is_evicted(small, connect, limits):
     limits(MAX_CONNECTIONS=3, GRACE_SECONDS=0, HEAD_SECONDS=60)
     oldest, *others = [connect(small, b"GET / HTTP/1.1\r\n") for _ in range(3)]
     assert status_of(small) == 200
@@ -162,7 +162,7 @@ def test_the_oldest_connection_without_a_request_gives_way(small, connect, limit
         assert client.recv(12) == b"HTTP/1.1 200"
 
 
-def test_an_idle_connection_gives_way(small, connect, limits):
+def test_an_idle_connection_is_evicted(small, connect, limits):
     limits(MAX_CONNECTIONS=1, HEAD_SECONDS=60, GRACE_SECONDS=1)
     idle = connect(small, GET % b"/")
     assert idle.recv(12) == b"HTTP/1.1 200"
@@ -192,7 +192,7 @@ def test_a_request_that_is_being_answered_is_not_evicted(connect, limits):
 # Answers.
 
 
-def test_a_client_that_does_not_take_its_answer_is_cut(connect, limits, eventually):
+def test_a_client_that_does_not_read_its_response_is_closed(connect, limits, eventually):
     limits(STALLED_SECONDS=0.2)
     asked = threading.Event()
 
@@ -206,7 +206,7 @@ def test_a_client_that_does_not_take_its_answer_is_cut(connect, limits, eventual
         eventually(lambda: len(server.connections) == 0)
 
 
-def test_a_client_that_does_not_take_its_answer_gives_way(connect, limits):
+def test_a_client_that_does_not_read_its_response_is_evicted(connect, limits):
     limits(MAX_CONNECTIONS=1, GRACE_SECONDS=1.0, STUCK_SECONDS=0.1, STALLED_SECONDS=60)
     routes = {
         "/": lambda request: Answer("text/plain", b"here"),
@@ -222,7 +222,7 @@ def test_a_client_that_does_not_take_its_answer_gives_way(connect, limits):
 
 
 def never_reading(page, connect, count):
-    """Clients that hold a stream each and leave all of it in their kernel."""
+    """Clients that each open a stream and leave all of it in their kernel's buffer."""
     clients = [connect(page, GET % b"/events") for _ in range(count)]
     for client in clients:
         assert client.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
@@ -230,7 +230,7 @@ def never_reading(page, connect, count):
 
 
 class Reading:
-    """A client that reads a stream in a thread of its own."""
+    """A client that reads a stream in a separate thread."""
 
     def __init__(self, client):
         self.snapshots = 0
@@ -245,7 +245,7 @@ class Reading:
             while lines.readline() != b"\r\n":
                 pass
             kind = None
-            for line in lines:  # as an EventSource: comments are skipped
+            for line in lines:  # like an EventSource: comments are ignored
                 if line.startswith(b"event: "):
                     kind = line[7:-1]
                 elif line.startswith(b"data: "):
@@ -268,10 +268,10 @@ def reading(connect, eventually):
     return start
 
 
-def test_a_good_client_gets_page_and_stream_beside_64_streams_that_are_never_read(
+def test_a_good_client_gets_page_and_stream_beside_64_unread_streams(
     page, connect, limits, reading
 ):
-    limits(PROBE_SECONDS=8)  # a busy machine looks less often than a stuck stream is looked for
+    limits(PROBE_SECONDS=8)  # a busy machine polls less often than a stuck stream requires
     never_reading(page, connect, connections.MAX_STREAMS)
     assert status_of(page) == 200
     stream = connect(page, GET % b"/events")
@@ -280,12 +280,12 @@ def test_a_good_client_gets_page_and_stream_beside_64_streams_that_are_never_rea
     assert not good.ended
 
 
-def test_only_the_streams_that_are_not_read_give_way(page, connect, limits, reading, eventually):
+def test_only_unread_streams_are_evicted(page, connect, limits, reading, eventually):
     limits(MAX_STREAMS=6, PROBE_SECONDS=8)
     early = reading(page, 2)
     never_read = [connect(page, GET % b"/events") for _ in range(2)]
     late = reading(page, 2)
-    good = reading(page, 2)  # in place of the two
+    good = reading(page, 2)  # replacing the two
     assert all(is_cut(client) for client in never_read)
     seen = [reader.snapshots for reader in early + late]
     eventually(
@@ -306,7 +306,7 @@ def test_streams_that_are_read_are_never_evicted(page, limits, reading, eventual
     assert not any(reader.ended for reader in readers)
 
 
-def test_a_stream_whose_client_has_left_gives_way(bus, connect, limits, reading):
+def test_a_stream_whose_client_has_disconnected_is_evicted(bus, connect, limits, reading):
     bus["md"] = queue_status()
     limits(MAX_STREAMS=2)
     with LivePage(bus.watch(), interval=1000) as page:
@@ -315,10 +315,12 @@ def test_a_stream_whose_client_has_left_gives_way(bus, connect, limits, reading)
         assert len(reading(page, 2)) == 2
 
 
-def test_the_thread_of_an_evicted_stream_ends_without_news(bus, connect, limits, eventually):
+def test_the_thread_of_an_evicted_stream_ends_without_a_new_sample(
+    bus, connect, limits, eventually
+):
     bus["md"] = queue_status()
     limits(MAX_STREAMS=1)
-    before = set(threading.enumerate())  # threads of a test before this one may still end
+    before = set(threading.enumerate())  # threads of an earlier test may still end
 
     def started():
         return len(set(threading.enumerate()) - before)

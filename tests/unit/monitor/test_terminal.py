@@ -13,7 +13,7 @@ textual = pytest.importorskip("textual", reason="needs textual")
 
 @pytest.fixture
 def busy(bus):
-    """Three queues; one has a reader far behind."""
+    """Three queues; one has a reader that lags far behind."""
     bus["a/md"] = queue_status(last_seq=10, disk_bytes=1 << 20, readers=(reader_status("fast"),))
     slow = reader_status("slow", lag_records=5000, lag_bytes=320_000, lag_seconds=30.0)
     bus["b/orders"] = queue_status(
@@ -24,7 +24,7 @@ def busy(bus):
 
 
 def drive(bus, steps, size=(80, 24), interval=1000.0, **options):
-    """Runs `await steps(app, pilot)` inside the application."""
+    """Run `await steps(app, pilot)` inside the application."""
     from tapewire.monitor.terminal import LiveView
 
     async def run():
@@ -46,7 +46,7 @@ async def until(pilot, predicate):
 
 
 def screen(app):
-    """What stands on the screen, line by line."""
+    """Return the text of the screen, line by line."""
     return [
         "".join(segment.text for segment in line) for line in app.screen._compositor.render_strips()
     ]
@@ -71,7 +71,7 @@ def test_at_80_columns_every_column_and_pane_is_visible(busy):
     drive(busy, steps)
 
 
-def test_a_long_name_gives_way_to_the_numbers(bus):
+def test_a_long_name_is_shortened_for_the_numbers(bus):
     name = "streams/clean/binance_spot/" + "X" * 60 + "/book/queue"
     bus[name] = queue_status(last_seq=123_456_789)
 
@@ -85,7 +85,7 @@ def test_a_long_name_gives_way_to_the_numbers(bus):
     drive(bus, steps)
 
 
-def test_arrows_choose_the_queue_whose_readers_are_shown(busy):
+def test_arrows_select_the_queue_whose_readers_are_shown(busy):
     async def steps(app, pilot):
         await pilot.press("down")
         await until(pilot, lambda: any("Readers 2 of b/orders" in line for line in screen(app)))
@@ -118,20 +118,20 @@ def test_slash_filters_and_escape_shows_all_again(busy):
         assert names(app) == ["b/orders"]
         await pilot.press("escape")
         assert names(app) == ["a/md", "b/orders", "c/fills"]
-        await pilot.press("s")  # the keys belong to the table again
+        await pilot.press("s")  # the table has the keyboard focus again
         assert "by rate" in "\n".join(screen(app))
 
     drive(busy, steps)
 
 
-def test_p_holds_the_picture_and_lets_it_go_on(busy):
+def test_p_pauses_and_resumes_the_display(busy):
     def last_seq(app):
         return app.snapshot.queue("a/md").last_seq
 
     async def steps(app, pilot):
         await pilot.press("p")
         await until(pilot, lambda: "paused" in screen(app)[0])
-        await pilot.pause(0.1)  # what was under way is over
+        await pilot.pause(0.1)  # the sample in progress has ended
         before = app.snapshot
         busy["a/md"] = queue_status(last_seq=11)
         await pilot.pause(0.1)
@@ -151,7 +151,7 @@ def test_q_quits(busy):
     drive(busy, steps)
 
 
-def test_alerts_say_what_and_what_to_do(busy):
+def test_alerts_have_a_text_and_a_remedy(busy):
     async def steps(app, pilot):
         text = " ".join(" ".join(screen(app)).split())
         assert "critical c/fills: the writer (pid 4711) ended without closing the queue" in text
@@ -187,12 +187,12 @@ def test_names_are_never_markup(bus):
     async def steps(app, pilot):
         await pilot.pause()
         text = "\n".join(screen(app))
-        assert text.count(name) == 5  # queue, title, reader, and twice in the alert
+        assert text.count(name) == 5  # queue, title, reader, and two in the alert
 
     drive(bus, steps, size=(180, 40))
 
 
-def test_slow_looks_do_not_pile_up(busy):
+def test_slow_samples_do_not_accumulate(busy):
     async def steps(app, pilot):
         sample = app._watch.sample
         inside = []
@@ -215,7 +215,7 @@ def test_slow_looks_do_not_pile_up(busy):
     drive(busy, steps, interval=0.01)
 
 
-def test_a_bus_that_goes_away_is_said_and_may_come_back(busy):
+def test_a_removed_bus_is_reported_and_may_be_created_again(busy):
     async def steps(app, pilot):
         find = app._watch._find
 

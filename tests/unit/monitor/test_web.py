@@ -1,4 +1,4 @@
-"""The server of the live page: what it answers, and to whom."""
+"""The server of the live page: its responses, and the hosts it accepts."""
 
 import contextlib
 import http.client
@@ -28,7 +28,7 @@ def page(bus):
 
 @pytest.fixture
 def ask():
-    """`ask(server, path)`: an answer, whose connection is closed when the test is over."""
+    """`ask(server, path)`: a response, whose connection is closed after the test."""
     with contextlib.ExitStack() as connections:
 
         def ask(server, path="/", method="GET", headers=None):
@@ -44,7 +44,7 @@ def ask():
 
 
 def events(answer):
-    """(kind, data) of each event of a stream."""
+    """Iterate over (kind, data) of the events of a stream."""
     kind = None
     while line := answer.readline().decode():
         name, _, value = line.rstrip("\n").partition(": ")
@@ -54,7 +54,7 @@ def events(answer):
             yield kind, json.loads(value)
 
 
-def test_the_page_and_what_it_needs_is_served_from_here_alone(page, ask):
+def test_the_page_fetches_nothing_from_elsewhere(page, ask):
     text = ask(page).read().decode()
     wanted = re.findall(r'(?:src|href)="(/[^"]*)"', text)
     assert {"/app.js", "/style.css", "/icon.svg"} <= set(wanted)
@@ -69,7 +69,7 @@ def test_the_page_and_what_it_needs_is_served_from_here_alone(page, ask):
     assert set(foreign) <= {"http://www.w3.org/2000/svg"}
 
 
-def test_every_answer_forbids_scripts_of_others_frames_and_sniffing(page, ask):
+def test_every_response_forbids_foreign_scripts_frames_and_sniffing(page, ask):
     for path in ("/", "/app.js", "/events", "/snapshot.json", "/nothing"):
         headers = ask(page, path).headers
         policy = headers["Content-Security-Policy"]
@@ -105,18 +105,18 @@ def test_a_host_that_is_not_this_machine_is_refused(page, host, ask):
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:1234", "localhost", "LOCALHOST:99", "[::1]:8"]
 )
-def test_this_machine_by_any_of_its_names_is_answered_also_through_a_tunnel(page, host, ask):
+def test_all_names_of_this_machine_are_accepted_also_through_a_tunnel(page, host, ask):
     assert ask(page, headers={"Host": host}).status == 200
 
 
-def test_a_public_server_answers_to_addresses_and_to_names_that_were_allowed():
+def test_a_public_server_accepts_addresses_and_allowed_names():
     with LocalServer({}, bind="0.0.0.0", allow_hosts=["Desk.example"]) as server:
         assert server.knows_host("192.0.2.7:80")
         assert server.knows_host("desk.example:80")
         assert not server.knows_host("evil.example")
 
 
-def test_a_stream_begins_with_the_history_and_goes_on_with_each_look(page, bus, ask):
+def test_a_stream_starts_with_the_history_and_continues_with_each_sample(page, bus, ask):
     stream = events(ask(page, "/events"))
     kind, hello = next(stream)
     assert kind == "hello"
@@ -129,7 +129,7 @@ def test_a_stream_begins_with_the_history_and_goes_on_with_each_look(page, bus, 
     assert any(snapshot["queues"][0]["last_seq"] == 42 for _, snapshot in stream)
 
 
-def test_a_bus_that_goes_away_is_said_and_may_come_back(tmp, ask):
+def test_a_removed_bus_is_reported_and_may_be_created_again(tmp, ask):
     folder = tmp / "bus"
     folder.mkdir()
     tw.open_publisher(folder / "md", segment_bytes=8192).close()
@@ -141,7 +141,7 @@ def test_a_bus_that_goes_away_is_said_and_may_come_back(tmp, ask):
         assert any(snapshot.get("queues") for _, snapshot in stream)
 
 
-def test_hostile_names_stay_data(bus, ask):
+def test_malicious_names_remain_data(bus, ask):
     name = "</script>\n\nevent: hello\ndata: {}\u2028<img src=x onerror=alert(1)>"
     bus[name] = queue_status(readers=(reader_status(name),))
     with LivePage(bus.watch(), interval=10) as page:
@@ -161,7 +161,7 @@ def test_other_methods_and_paths_are_refused(page, ask):
     assert (head.status, head.read()) == (200, b"")
 
 
-def test_closing_ends_open_streams_at_once(bus, ask):
+def test_closing_ends_open_streams_immediately(bus, ask):
     bus["md"] = queue_status()
     page = LivePage(bus.watch(), interval=1000)
     stream = events(ask(page, "/events"))
@@ -171,7 +171,7 @@ def test_closing_ends_open_streams_at_once(bus, ask):
     assert not [t for t in threading.enumerate() if t.name in ("tw-monitor", "tw-http")]
 
 
-def test_open_streams_are_limited_and_their_places_come_back(eventually, ask):
+def test_open_streams_are_limited_and_closed_ones_make_space(eventually, ask):
     go_on = threading.Event()
 
     def endless(request):
@@ -189,7 +189,7 @@ def test_open_streams_are_limited_and_their_places_come_back(eventually, ask):
         eventually(lambda: ask(server).status == 200)
 
 
-def test_a_failing_route_answers_what_is_wrong(ask):
+def test_a_failing_route_responds_with_its_error(ask):
     def gone(request):
         raise FileNotFoundError(2, "no such folder", "bus")
 
@@ -208,8 +208,8 @@ def test_it_listens_on_ipv6_too(ask):
         assert ask(server).read() == b"here"
 
 
-def test_looks_do_not_pile_up_behind_a_slow_one(bus, ask):
-    """A look that takes longer than the interval delays the next; they never overlap."""
+def test_samples_do_not_accumulate_after_a_slow_one(bus, ask):
+    """A sample that takes longer than the interval delays the next; they never overlap."""
     bus["md"] = queue_status()
     watch = bus.watch()
     inside, most, looks = 0, 0, 0
@@ -232,7 +232,7 @@ def test_looks_do_not_pile_up_behind_a_slow_one(bus, ask):
     assert (most, looks >= 3) == (1, True)
 
 
-def test_a_path_that_is_no_path_is_not_found_and_says_nothing_on_the_terminal(page, capfd):
+def test_an_invalid_path_is_not_found_and_prints_nothing(page, capfd):
     url = urlsplit(page.url)
     with socket.create_connection((url.hostname, url.port), timeout=10) as client:
         client.sendall(b"GET http://[ HTTP/1.0\r\nHost: localhost\r\n\r\n")

@@ -1,9 +1,9 @@
-"""Pages: text is escaped, and a page replaces its predecessor whole."""
+"""Pages: text is escaped, and a page is replaced atomically."""
 
 from tapewire import page
 
 
-def test_text_from_outside_is_escaped_everywhere():
+def test_text_arguments_are_escaped_everywhere():
     hostile = "<img src=x onerror=alert(1)>"
     text = page.document(
         hostile,
@@ -16,7 +16,7 @@ def test_text_from_outside_is_escaped_everywhere():
     assert text.count("&lt;img") == 9
 
 
-def test_a_page_replaces_an_earlier_one_and_leaves_nothing_beside_it(tmp):
+def test_a_page_replaces_an_earlier_one_and_leaves_no_temporary_file(tmp):
     path = tmp / "out" / "report.html"
     page.write_file(path, "first")
     page.write_file(path, "second")

@@ -1,4 +1,4 @@
-"""Reports from small tables: whole pages, whatever is missing in them."""
+"""Reports from small tables: complete pages, whatever is missing."""
 
 import re
 
@@ -18,7 +18,7 @@ FETCHES = re.compile(r"(src|href)=|url\((?!#)|@import|https?:|\bnan\b|\binf\b")
 
 
 def picture_of(points=50, name="SYM", *, empty=()):
-    """A book that walks; at the points in `empty` it has no levels."""
+    """A moving book, without levels at the points in `empty`."""
     columns = {
         "timestamp_ns": [START + i * 10**9 for i in range(points)],
         "trusted": [i not in empty for i in range(points)],
@@ -53,7 +53,7 @@ def test_prices_and_sizes_of_a_picture_are_in_their_units():
     assert picture.spread_bps[0] == pytest.approx(2.0)
 
 
-def test_a_book_without_levels_breaks_the_lines_and_is_no_number():
+def test_a_book_without_levels_interrupts_the_lines_without_nan():
     picture = picture_of(20, empty={5, 6, 7})
     for svg in (plots.book(picture), plots.spread(picture)):
         assert not FETCHES.search(svg)
@@ -68,7 +68,7 @@ def test_a_picture_of_any_book_can_be_drawn(empty):
 
 
 @pytest.mark.parametrize("seconds", [0.05, 3, 61, 3600, 86_400, 40 * 86_400])
-def test_a_picture_has_no_more_points_than_a_page_has_room_for(seconds):
+def test_a_picture_has_no_more_points_than_the_limit(seconds):
     from tapewire.replay._features import parse_span
 
     span = parse_span(span_for(START, START + int(seconds * 1e9)))
@@ -96,7 +96,7 @@ def test_ten_thousand_marks_make_no_more_rectangles_than_there_are_pixels():
     assert plots.book(picture_of(), marks).count('class="flaw') == 2
 
 
-def test_a_page_of_a_thousand_symbols_is_of_a_size_that_can_be_opened():
+def test_a_page_of_a_thousand_symbols_is_of_reasonable_size():
     span = {"state": "crossed", "begin_ns": 0, "end_ns": 0}
     spans = [span | {"begin_ns": START + i, "end_ns": START + i} for i in range(0, 10**9, 10**6)]
     days = [
@@ -112,7 +112,7 @@ def test_a_page_of_a_thousand_symbols_is_of_a_size_that_can_be_opened():
     assert "the first 40 of 1,000 symbols" in text
 
 
-def test_names_from_elsewhere_are_text_and_never_markup():
+def test_names_from_data_are_text_and_never_markup():
     name = "<script>alert('x')</script>\"&"
     gap = {"stream": name, "kind": name, "first": 1, "last": 2, "seq": 3, "cause": name}
     clock = dict.fromkeys(TABLES["clocks"].names, 0) | {"stream": name}
@@ -137,7 +137,7 @@ def test_names_from_elsewhere_are_text_and_never_markup():
         assert "&lt;script&gt;" in text
 
 
-def test_a_page_without_books_claims_nothing_of_them():
+def test_a_page_without_books_has_no_text_about_them():
     text = quality_page([day_report()], "archive/", QualityLimits())
     assert "<b>100%" not in text
     assert "<b>never" not in text
@@ -165,7 +165,7 @@ def test_a_quality_page_shows_findings_gaps_and_plots():
     assert not FETCHES.search(text)
 
 
-def test_a_quality_page_of_days_without_a_finding_says_that_nothing_was_found():
+def test_a_quality_page_without_findings_says_so():
     days = [day_report(facts=facts(records=1))]
     text = quality_page(days, "archive/", QualityLimits())
     assert "Nothing was found" in text
@@ -173,7 +173,7 @@ def test_a_quality_page_of_days_without_a_finding_says_that_nothing_was_found():
 
 
 @pytest.mark.parametrize("days", [[], [day_report()]], ids=["no day", "an empty day"])
-def test_a_quality_page_of_no_records_does_not_say_that_all_is_well(days):
+def test_a_quality_page_without_records_does_not_claim_success(days):
     text = quality_page(days, "archive/", QualityLimits())
     assert "There are no records" in text
     assert "<svg" not in text
@@ -185,7 +185,7 @@ def test_parts_that_failed_are_on_the_page():
     assert "<td>why</td>" in text
 
 
-def test_a_features_page_has_a_strip_for_each_feature_with_values():
+def test_a_features_page_has_a_plot_for_each_feature_with_values():
     times = START + np.arange(30) * 10**9
     values = np.sin(np.arange(30.0))
     none = np.full(30, np.nan)
@@ -204,5 +204,5 @@ def test_a_features_page_has_a_strip_for_each_feature_with_values():
     assert not FETCHES.search(text)
 
 
-def test_a_features_page_of_nothing_is_a_page():
+def test_a_features_page_without_data_is_a_page():
     assert "<table>" in features_page([], [], ["mid"], "event", "clean/")

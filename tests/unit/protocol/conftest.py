@@ -1,4 +1,4 @@
-"""A message, a queue to write it to, and a registry that the next test does not see."""
+"""A message, a queue to write it to, and a registry that is restored after the test."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Messages through a queue: appended, decoded singly and as columns, declared beside the log."""
+"""Messages through a queue: appended, decoded singly and as columns, declared in types.json."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def test_a_record_decodes_to_the_message_that_was_appended(queue, fill):
 
 
 @pytest.mark.parametrize("what", [3, b"bytes", None])
-def test_what_is_no_message_is_refused(queue, what):
+def test_an_object_that_is_not_a_message_is_refused(queue, what):
     with (
         tw.open_publisher(queue, segment_bytes=1 << 20) as writer,
         pytest.raises(tw.InvalidMessage, match="not a message"),
@@ -38,7 +38,7 @@ def test_what_is_no_message_is_refused(queue, what):
         writer.append_message(what)
 
 
-def test_time_flags_and_number_are_passed_on(tmp, fill):
+def test_time_flags_and_seq_are_passed_to_append(tmp, fill):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20, sparse=True) as writer:
         message = fill(1, 2, 3, 1, "")
         assert writer.append_message(message, timestamp_ns=77, flags=0x0500, seq=9) == 9
@@ -79,7 +79,7 @@ def test_a_record_of_another_type_is_refused(writer, queue, fill):
             fill.decode(source)
 
 
-def test_bytes_that_are_no_text_are_a_damaged_record(writer, queue, fill):
+def test_bytes_that_are_not_text_are_a_damaged_record(writer, queue, fill):
     payload = bytearray(bytes(fill(1, 2, 3, 1, "")))
     payload[25:27] = b"\xff\xfe"
     writer.append(0x2001, bytes(payload))
@@ -101,14 +101,14 @@ def test_the_first_message_of_a_class_writes_types_json(writer, queue, fill):
     assert not (queue / "types.json.tmp").exists()
 
 
-def test_later_messages_do_not_look_at_types_json(writer, queue, fill):
+def test_later_messages_do_not_read_types_json(writer, queue, fill):
     writer.append_message(fill(1, 2, 3, 1, ""))
     (queue / "types.json").write_text("what nobody reads")
     assert writer.append_message(fill(1, 2, 3, 1, "")) == 1
     assert (queue / "types.json").read_text() == "what nobody reads"
 
 
-def test_a_second_writer_leaves_a_types_json_that_is_right(queue, fill):
+def test_a_second_writer_does_not_change_a_complete_types_json(queue, fill):
     appended(queue, fill(1, 2, 3, 1, ""))
     before = (queue / "types.json").stat()
     appended(queue, fill(1, 2, 3, 1, ""))
@@ -116,13 +116,13 @@ def test_a_second_writer_leaves_a_types_json_that_is_right(queue, fill):
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
-def test_what_a_killed_writer_left_half_written_is_in_nobodys_way(writer, queue, fill):
+def test_a_temporary_file_of_a_killed_writer_is_replaced(writer, queue, fill):
     (queue / "types.json.tmp").write_text('{"format": "tapew')
     writer.append_message(fill(1, 2, 3, 1, ""))
     assert [layout.name for layout in types_file.read(queue)] == ["Fill"]
 
 
-def test_a_types_json_that_is_damaged_stops_the_message_before_it_is_appended(writer, queue, fill):
+def test_a_damaged_types_json_raises_before_the_message_is_appended(writer, queue, fill):
     (queue / "types.json").write_text("{")
     with pytest.raises(tw.CorruptMetadata, match=r"types\.json\]; restore the file, or remove it"):
         writer.append_message(fill(1, 2, 3, 1, ""))
@@ -151,7 +151,9 @@ def test_threads_that_declare_at_once_lose_nothing(writer, queue):
     assert [layout.name for layout in types_file.read(queue)] == [f"M{n}" for n in range(16)]
 
 
-def test_a_wait_for_who_never_ends_ends_with_an_error(writer, queue, fill, monkeypatch):
+def test_waiting_for_a_lock_that_is_never_released_ends_with_an_error(
+    writer, queue, fill, monkeypatch
+):
     monkeypatch.setattr(json_file, "LOCK_SECONDS", 0.01)
     with (
         json_file.locked_folder(str(queue), "types.json"),
@@ -183,7 +185,7 @@ with tw.open_publisher(sys.argv[1], segment_bytes=1 << 20) as writer:
 """
 
 
-def test_a_child_of_the_writers_process_writes_no_types_json(queue):
+def test_a_forked_child_of_the_writer_does_not_write_types_json(queue):
     program = [sys.executable, "-c", FORKED, str(queue)]
     assert subprocess.run(program, capture_output=True, check=True).stdout == b"7\n"
     assert not (queue / "types.json").exists()
@@ -197,7 +199,7 @@ def test_a_closed_writer_refuses_a_message(queue, fill):
     assert not (queue / "types.json").exists()
 
 
-def test_a_message_that_is_forgotten_is_unknown(queue, fill):
+def test_a_message_that_was_unregistered_is_unknown(queue, fill):
     batch = appended(queue, fill(1, 2, 3, 1, ""))
     protocol.forget(fill)
     with pytest.raises(log.UnknownMessage):

@@ -1,4 +1,4 @@
-"""Decimal text to integers: exactly as `decimal` has it, or refused."""
+"""Decimal text to integers: exactly as `decimal`, or refused."""
 
 from decimal import Decimal, localcontext
 
@@ -23,7 +23,7 @@ numbers = st.builds(
 
 
 def exactly(text, scale):
-    """The integer, or which rule the text breaks, by arithmetic without rounding."""
+    """Return the integer, or the rule that the text violates, by exact arithmetic."""
     with localcontext(prec=200):
         scaled = Decimal(text).scaleb(scale)
         if scaled != scaled.to_integral_value():
@@ -34,7 +34,7 @@ def exactly(text, scale):
 
 @settings(max_examples=400, deadline=None)
 @given(text=numbers, scale=scales)
-def test_any_text_is_what_decimal_makes_of_it(text, scale):
+def test_any_text_is_parsed_as_by_decimal(text, scale):
     if not any(c.isdigit() for c in text.lower().split("e")[0]):
         want = "must be a decimal number"
     else:
@@ -49,7 +49,7 @@ def test_any_text_is_what_decimal_makes_of_it(text, scale):
 
 @settings(max_examples=200, deadline=None)
 @given(value=st.integers(-(2**63), 2**63 - 1), scale=scales)
-def test_what_is_unscaled_scales_to_the_same(value, scale):
+def test_unscaled_text_scales_to_the_same_integer(value, scale):
     text = market.unscaled(value, scale)
     assert market.scaled(text, scale) == value
     assert Decimal(text) == Decimal(value).scaleb(-scale)
@@ -58,7 +58,7 @@ def test_what_is_unscaled_scales_to_the_same(value, scale):
 @pytest.mark.parametrize(
     "text", ["", "-", ".", "1.2.3", "1e", "1e+", "0x1", " 1", "1\n", "٣", "\ud800"]
 )
-def test_what_is_no_number_is_refused(text):
+def test_text_that_is_not_a_number_is_refused(text):
     with pytest.raises(tw.InvalidMessage, match="must be a decimal number"):
         market.scaled(text, 2)
 
@@ -106,7 +106,7 @@ def test_a_column_of_text_becomes_an_array():
         market.scaled_many(["1", "2", "?"], 1)
 
 
-def test_an_int_that_python_does_not_write_out_is_refused_like_any_other():
+def test_an_int_with_more_digits_than_python_formats_is_refused_too():
     huge = 10**5000
     with pytest.raises(tw.errors.InvalidMessage, match="an int of 16610 bits"):
         market.scaled(huge, 2)

@@ -1,4 +1,4 @@
-"""XXH64 and XXH3-128 are those of the reference implementation."""
+"""XXH64 and XXH3-128 agree with the reference implementation."""
 
 import random
 
@@ -8,7 +8,7 @@ import xxhash
 from tapewire.protocol import _native, market
 
 DATA = random.Random(6).randbytes(20_000)
-# Every path: by length up to beyond two blocks, and where buffers and blocks begin anew.
+# Every path: lengths beyond two blocks, and those around the limits of buffers and blocks.
 LENGTHS = [*range(2_400), 4_095, 4_096, 4_097, 10_000, 20_000]
 
 
@@ -27,6 +27,6 @@ def test_xxh3_at_every_length_in_pieces_of(piece):
     assert wrong == []
 
 
-def test_a_symbols_hash_is_that_of_its_full_name():
+def test_the_hash_of_a_symbol_is_that_of_its_full_name():
     want = xxhash.xxh64_intdigest(b"binance:BTCUSDT")
     assert market.symbol_hash("binance", "BTCUSDT") == want

@@ -1,4 +1,4 @@
-"""Instruments and their file: ids that every host agrees on, and what somebody may leave there."""
+"""Instruments and their file: ids that are equal on every host, and files of other programs."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_ids_are_hashes_of_the_names():
         ({"tick": 0}, "tick=0"),
     ],
 )
-def test_an_instrument_that_cannot_be_is_refused(changes, named):
+def test_an_invalid_instrument_is_refused(changes, named):
     with pytest.raises(tw.InvalidMessage, match=named):
         replace(BTC, **changes)
 
@@ -65,7 +65,7 @@ def test_they_are_found_by_name_and_id():
     assert (len(known), BTC in known, list(known)) == (3, True, [BTC, ETH, PING_AN])
 
 
-def test_a_symbol_of_two_venues_must_be_named_with_its_venue():
+def test_a_symbol_of_two_venues_needs_its_venue():
     other = Instrument.of("okx", "BTCUSDT")
     known = Instruments([BTC, other])
     with pytest.raises(UnknownInstrument, match="binance:BTCUSDT, okx:BTCUSDT"):
@@ -75,25 +75,25 @@ def test_a_symbol_of_two_venues_must_be_named_with_its_venue():
         known.find("XRPUSDT")
 
 
-def test_an_id_that_is_taken_becomes_the_next_free():
+def test_an_id_that_is_in_use_is_replaced_by_the_next_free_one():
     known = Instruments([BTC])
     twin = replace(Instrument.of("okx", "X"), venue_id=BTC.venue_id, market_id=BTC.market_id)
     added = known.add(twin)
     assert (added.venue_id, added.market_id) == (BTC.venue_id + 1, BTC.market_id + 1)
     assert known.by_market(added.market_id) is added
-    # The venue has its number now; the last number is followed by the first.
+    # The venue has an id now; the highest id is followed by the lowest.
     last = replace(Instrument.of("okx", "Y"), market_id=2**32 - 1)
     assert known.add(last).venue_id == added.venue_id
     assert known.add(replace(last, symbol="Z")).market_id == 1
 
 
-def test_one_that_is_known_keeps_its_ids():
+def test_a_known_instrument_keeps_its_ids():
     known = Instruments([replace(BTC, market_id=5)])
     assert known.add(replace(BTC, price_scale=3)) == replace(BTC, market_id=5, price_scale=3)
     assert len(known) == 1
 
 
-def test_what_is_saved_is_loaded_from_below(tmp):
+def test_a_saved_file_is_loaded_from_a_directory_below(tmp):
     Instruments([BTC, PING_AN]).save(tmp)
     below = tmp / "v1" / "binance" / "BTCUSDT" / "2026-01-01" / "book"
     below.mkdir(parents=True)
@@ -109,7 +109,7 @@ def test_without_a_file_there_are_none(tmp):
 
 
 @pytest.mark.root
-def test_a_file_of_another_user_is_believed_only_where_the_log_is_theirs_too(tmp, monkeypatch):
+def test_a_file_of_another_user_is_read_only_if_the_log_is_theirs_too(tmp, monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("needs root: a file is given to another user")
     Instruments([BTC]).save(tmp)
@@ -124,16 +124,16 @@ def test_a_file_of_another_user_is_believed_only_where_the_log_is_theirs_too(tmp
     assert len(Instruments.load(log)) == 1
 
 
-def test_saving_adds_to_what_is_there(tmp):
+def test_saving_adds_to_the_existing_file(tmp):
     Instruments([BTC]).save(tmp)
     Instruments([ETH, replace(BTC, price_scale=4)]).save(tmp)
     assert set(Instruments.load(tmp)) == {replace(BTC, price_scale=4), ETH}
     before = (tmp / "instruments.json").stat()
-    Instruments([ETH]).save(tmp)  # nothing new: the file stays
+    Instruments([ETH]).save(tmp)  # nothing new: the file is not written
     assert (tmp / "instruments.json").stat() == before
 
 
-def test_other_ids_than_those_that_are_there_are_refused(tmp):
+def test_ids_that_conflict_with_the_file_are_refused(tmp):
     Instruments([BTC]).save(tmp)
     before = (tmp / "instruments.json").read_bytes()
     for twin in (
@@ -195,7 +195,7 @@ def document(*entries, **changes):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_file_that_breaks_a_rule_is_named(tmp, content, named):
+def test_an_invalid_file_is_named(tmp, content, named):
     text = content if isinstance(content, bytes) else json.dumps(content).encode()
     (tmp / "instruments.json").write_bytes(text)
     with pytest.raises(tw.CorruptMetadata, match=named) as caught:
@@ -234,7 +234,7 @@ def test_a_file_above_the_limit_is_refused_with_its_size_and_the_limit(tmp):
 
 
 def memory_of(call):
-    """What `call` returned or raised; bytes that stay allocated, and at most during the call."""
+    """Return what `call` returned or raised, the bytes still allocated, and the peak."""
     tracemalloc.start()
     try:
         try:
@@ -257,8 +257,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_file_takes_no_more_memory_than_an_entry(tmp, unit):
-    """Before, each of the objects was made: 1.7 GB for a file of the largest size."""
+def test_a_malicious_file_needs_no_more_memory_than_an_entry(tmp, unit):
+    """All objects used to be created first: 1.7 GB for a file of the maximum size."""
     head, size = b'{"format": "tapewire-instruments", "version": 1, "instruments": [', 4 << 20
     body = (unit + b",") * (size // (len(unit) + 1)) + unit
     (tmp / "instruments.json").write_bytes(head + body + b"]}")
@@ -267,7 +267,7 @@ def test_a_hostile_file_takes_no_more_memory_than_an_entry(tmp, unit):
     assert peak < 2 << 20
 
 
-def test_more_instruments_than_permitted_are_refused_without_reading_on(tmp, monkeypatch):
+def test_more_instruments_than_permitted_are_refused_without_reading_the_rest(tmp, monkeypatch):
     monkeypatch.setattr("tapewire.protocol.instruments.MAX_INSTRUMENTS", 3)
     entries = [entry(symbol=f"S{n}", market_id=n + 1) for n in range(5)]
     (tmp / "instruments.json").write_text(json.dumps(document(*entries)))
@@ -275,7 +275,7 @@ def test_more_instruments_than_permitted_are_refused_without_reading_on(tmp, mon
         Instruments.load(tmp)
 
 
-def test_loading_keeps_no_copy_of_the_file_and_grows_with_the_instruments(tmp):
+def test_the_memory_of_loading_depends_on_the_instruments_not_on_the_file(tmp):
     stays, most = {}, {}
     for count in (500, 5000):
         entries = [entry(symbol=f"S{n}", market_id=n + 1) for n in range(count)]
@@ -286,6 +286,6 @@ def test_loading_keeps_no_copy_of_the_file_and_grows_with_the_instruments(tmp):
         del loaded
     assert stays[5000] < 12 * stays[500]
     assert stays[5000] < 5000 * 700
-    # Everything that is alike is there once.
+    # Equal texts are stored once.
     first, *others = Instruments.load(tmp)
     assert all(other.venue is first.venue for other in others)

@@ -1,4 +1,4 @@
-"""A long list of a JSON document, an entry at a time: the same values as `json.loads` gives."""
+"""A long list of a JSON document is read entry by entry, with the values of `json.loads`."""
 
 import io
 import json
@@ -87,13 +87,13 @@ def test_space_of_any_length_separates_entries():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_not_such_a_document_is_refused(text, why):
+def test_an_invalid_document_is_refused(text, why):
     with pytest.raises(Wrong) as caught:
         read(text)
     assert why in str(caught.value)
 
 
-def test_an_entry_has_a_limit():
+def test_the_size_of_an_entry_is_limited():
     longest = b'"' + b"x" * (MAX_VALUE_CHARS - 2) + b'"'
     assert len(read(HEAD + b"[" + longest + b"," + longest + b"]}")) == 2
     for entry in (
@@ -118,7 +118,7 @@ def test_a_later_version_is_reported_before_what_it_may_have_added():
         read(b'{"format": "f", "version": 2, "what": {"is": "new"}, "names": 7, "names": 7}')
 
 
-def test_a_document_of_many_members_is_refused_before_it_is_read():
+def test_a_document_with_many_members_is_refused_before_they_are_read():
     members = b",".join(b'"m%d": %d' % (n, n) for n in range(100_000))
     file = io.BytesIO(b'{"format": "f", "version": 1, ' + members + b"}")
     with pytest.raises(Wrong, match="more than 16 members"):

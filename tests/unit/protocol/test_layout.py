@@ -1,4 +1,4 @@
-"""Where fields lie, and that struct, numpy and C agree on it."""
+"""The offsets of fields, in agreement with struct, numpy and C."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ import numpy as np
 import tapewire as tw
 
 
-def test_fields_lie_as_a_c_compiler_lays_them(fill):
+def test_fields_have_the_offsets_of_a_c_compiler(fill):
     class InC(ctypes.LittleEndianStructure):
         _fields_ = (
             ("order_id", ctypes.c_uint64),

@@ -1,4 +1,4 @@
-"""Book events of a batch as columns, and batches of orders written as an array."""
+"""Book events of a batch as columns, and batches of orders written from an array."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ ORDERS = Instrument.of("szse", "000001", 2, 0, book_mode="l3")
 
 @pytest.fixture
 def book(tmp):
-    """A snapshot, something else, a diff, a reset and an order, over several segments."""
+    """A snapshot, another type, a diff, a reset and an order, over several segments."""
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         for round_ in range(20):
             time = 1_000 * round_
@@ -73,7 +73,7 @@ def test_part_of_a_batch_has_its_own_levels(book):
     assert len(market.levels_of(batch[1:2])) == len(market.headers_of(batch[1:2])) == 0
 
 
-def test_a_broken_event_in_a_batch_is_named_by_its_number(tmp):
+def test_an_invalid_event_in_a_batch_is_named_by_its_seq(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         writer.append(market.BOOK_EVENT, page.diff([], []), timestamp_ns=1_000)
         writer.append(market.BOOK_EVENT, page.diff([], [], event_type=9), timestamp_ns=1_000)

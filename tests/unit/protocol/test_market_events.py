@@ -1,4 +1,4 @@
-"""Book events: what the encoders write is what the page says, and what is broken is named."""
+"""Book events: the encoders write the documented bytes, and invalid events are named."""
 
 import pickle
 import subprocess
@@ -41,7 +41,7 @@ def test_a_diff_has_the_documented_bytes(given_as):
     assert made == page.diff(BIDS, ASKS)
 
 
-def test_a_diff_of_changes_says_so():
+def test_a_diff_of_deltas_has_its_flag():
     made = market.l2_diff(MARKET, 1_000, first=7, last=9, prev=6, delta=True, **HEAD)
     assert made == page.header(page.diff([], [])[64:], flags=2 | 4)
     assert market.BookEvent.decode(made).delta
@@ -134,7 +134,7 @@ def test_any_order_is_decoded_as_it_was_encoded(values, kind):
     assert order.event_type == kind
 
 
-def test_levels_are_read_only_and_lie_over_the_record(tmp):
+def test_levels_are_a_read_only_view_of_the_record(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         payload = market.l2_snapshot(MARKET, 1_000, bids=BIDS, asks=ASKS)
         writer.append(market.BOOK_EVENT, payload, timestamp_ns=1_000)
@@ -151,14 +151,14 @@ def test_levels_are_read_only_and_lie_over_the_record(tmp):
     assert event.asks.tolist() == ASKS  # the record lives as long as its levels
 
 
-def test_an_event_of_bytes_does_not_change_with_them():
+def test_an_event_made_from_bytes_is_a_copy():
     data = bytearray(page.diff(BIDS, ASKS))
     event = market.BookEvent.decode(data)
     data[:] = bytes(len(data))
     assert event.bids.tolist() == BIDS
 
 
-def test_events_compare_and_travel():
+def test_events_can_be_compared_and_pickled():
     event = market.BookEvent.decode(page.diff(BIDS, ASKS))
     assert pickle.loads(pickle.dumps(event)) == event == market.BookEvent.decode(bytes(event))
     assert event != market.BookEvent.decode(page.diff(BIDS, []))
@@ -208,13 +208,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_field_that_breaks_a_rule_is_named(name):
+def test_an_invalid_field_is_named(name):
     with pytest.raises(tw.CorruptRecord) as caught:
         market.BookEvent.decode(BROKEN[name])
     assert name in caught.value.message.replace("64 + ", "")
 
 
-def test_an_ingest_time_that_is_not_the_records_is_refused(tmp):
+def test_an_ingest_time_other_than_that_of_the_record_is_refused(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         writer.append(market.BOOK_EVENT, page.diff(BIDS, ASKS), timestamp_ns=1_001)
     with tw.open_log(tmp / "q") as log:
@@ -245,7 +245,7 @@ def test_a_value_that_does_not_fit_is_named(arguments, named):
     assert named in str(caught.value)
 
 
-def test_levels_that_shrink_while_they_are_read_are_read_as_they_were():
+def test_levels_that_shrink_while_they_are_encoded_are_encoded_as_they_were():
     levels = []
 
     class Price:
@@ -264,7 +264,7 @@ def test_65535_levels_a_side_fit():
 
 
 @pytest.mark.parametrize("name", ["type", "side", "flags", "ord_type"])
-def test_an_orders_kind_must_be_known(name):
+def test_the_type_of_an_order_event_must_be_known(name):
     with pytest.raises(tw.InvalidMessage, match=f"{name} must be"):
         market.l3_event(MARKET, 1, **{"type": 1} | {name: 256})
     with pytest.raises(tw.InvalidMessage, match="type must be from 1"):
@@ -287,7 +287,7 @@ def test_records_are_decoded_after_a_plain_import(tmp):
     assert done.stdout == "['BookEvent', 'TradeTick', 'VenueRaw']\n", done.stderr
 
 
-def test_a_decoder_that_a_test_has_reset_still_decodes(tmp, own_messages):
+def test_a_decoder_that_was_reset_still_decodes(tmp, own_messages):
     from tapewire import log, protocol
 
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:

@@ -1,4 +1,4 @@
-"""The messages lie where the page says, in C++, in Python and in numpy."""
+"""The messages have the documented layout in C++, in Python and in numpy."""
 
 import re
 import struct
@@ -13,7 +13,7 @@ LAYOUTS = _native.struct_layouts()
 
 
 def offsets(packer, names):
-    """Where the fields of a struct format lie, and as what: out of the format's own letters."""
+    """Return offset and type of the fields of a struct format, from the format itself."""
     found, at = {}, 0
     names = iter(names)
     count = ""
@@ -33,13 +33,13 @@ def offsets(packer, names):
 
 
 @pytest.mark.parametrize("name", STRUCTS)
-def test_a_native_struct_lies_as_documented(name):
+def test_a_native_struct_has_the_documented_layout(name):
     packer, names = STRUCTS[name]
     assert LAYOUTS[name] == (packer.size, offsets(packer, names))
 
 
 @pytest.mark.parametrize("cls", market.MESSAGES.values(), ids=lambda cls: cls.__name__)
-def test_a_message_class_lies_as_its_native_struct(cls):
+def test_a_message_class_has_the_layout_of_its_native_struct(cls):
     size, fields = LAYOUTS[cls.__name__]
     layout = cls.layout()
     assert layout.size == size
@@ -47,7 +47,7 @@ def test_a_message_class_lies_as_its_native_struct(cls):
     assert cls.dtype == _native.struct_dtype(cls.__name__)
 
 
-# Heading of a table on the page, where it is not the name of the struct.
+# Heading of a table on the page, if it is not the name of the struct.
 HEADINGS = {"BookEventHeader": "### The header", "Quote": "## Quote", "TradeTick": "## TradeTick"}
 
 
@@ -64,7 +64,7 @@ def test_the_page_has_the_same_table(name):
     size, fields = LAYOUTS[name]
     listed = {field.strip("`"): (int(at), int(n)) for at, n, field in rows if field != "reserved"}
     assert listed == {field: (at, int(kind[-1])) for field, (at, kind) in fields.items()}
-    # Without a hole: reserved bytes are listed too.
+    # Without gaps: reserved bytes are listed, too.
     ends = [0] + [int(at) + int(n) for at, n, _ in rows]
     assert [int(at) for at, _, _ in rows] == ends[:-1]
     assert ends[-1] == size
@@ -92,7 +92,7 @@ def test_every_struct_has_its_table():
         (market.EventFlags, {"ABSOLUTE": 1, "DELTA": 2, "HAS_SCALE": 4}),
     ],
 )
-def test_names_have_the_documented_numbers(names, native):
+def test_enumerations_have_the_documented_values(names, native):
     assert {name: int(value) for name, value in names.__members__.items()} == native
 
 

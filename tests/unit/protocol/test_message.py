@@ -1,4 +1,4 @@
-"""What a message class does for the one who defines it and makes instances."""
+"""Message classes, for the programs that define them and create instances."""
 
 import copy
 import gc
@@ -17,7 +17,7 @@ from tapewire.protocol.messages import make_class
 
 @tw.message(0x2F01)
 class Everything:
-    """All types, with names that hide built-ins and tuple's own."""
+    """All types, with names that hide built-ins and attributes of tuple."""
 
     len: tw.u8
     count: tw.u16
@@ -57,7 +57,7 @@ VALUES = {
 }
 
 
-def test_every_type_holds_its_extreme_values():
+def test_every_type_has_its_extreme_values():
     message = Everything(**VALUES)
     assert protocol.asdict(message) == VALUES
     assert Everything.decode(bytes(message)) == message
@@ -101,7 +101,7 @@ def test_a_value_that_does_not_fit_is_refused_by_field_and_value(field, value, w
     assert isinstance(caught.value, ValueError)
 
 
-def test_two_arrays_cannot_lend_each_other_elements():
+def test_arrays_of_wrong_lengths_with_the_right_total_are_refused():
     @tw.message(0x2F02)
     class Two:
         a: tw.u8[2]
@@ -111,7 +111,7 @@ def test_two_arrays_cannot_lend_each_other_elements():
         Two((1, 2, 3), (4, 5))
 
 
-def test_arguments_come_by_position_by_name_and_by_default():
+def test_arguments_by_position_by_name_and_by_default():
     @tw.message(0x2F02)
     class Order:
         price: tw.i64
@@ -126,7 +126,7 @@ def test_arguments_come_by_position_by_name_and_by_default():
         Order(5, colour=1)
 
 
-def test_an_instance_does_not_change(fill):
+def test_an_instance_is_immutable(fill):
     message = fill(1, 2, 3, 1, "XNAS")
     for name in ("price", "colour"):
         with pytest.raises(AttributeError):
@@ -158,12 +158,12 @@ def test_a_message_is_not_equal_to_a_tuple_or_to_another_class(fill):
     assert tuple(fill(*values)) == values
 
 
-def test_the_repr_is_the_call_that_makes_it(fill):
+def test_the_repr_is_the_call_that_creates_it(fill):
     message = fill(1, 2, 3, 1, "XNAS")
     assert repr(message) == "Fill(order_id=1, price=2, qty=3, side=1, venue='XNAS')"
 
 
-def test_values_are_what_a_reader_will_see():
+def test_values_are_those_that_a_reader_gets():
     class Side(IntEnum):
         BUY = 1
 
@@ -199,7 +199,7 @@ def test_replace_checks_like_a_new_one(fill):
         protocol.replace(message, qty="4")
 
 
-def test_methods_properties_and_class_variables_stay():
+def test_methods_properties_and_class_variables_are_kept():
     @tw.message(0x2F02)
     class Trade:
         """A trade."""
@@ -221,7 +221,7 @@ def test_methods_properties_and_class_variables_stay():
     assert Trade.dtype.names == ("price", "qty")
 
 
-def test_a_class_may_derive_from_message_and_say_its_python_types():
+def test_a_class_may_derive_from_message_and_annotate_python_types():
     @tw.message(0x2F02)
     class Typed(tw.Message):
         n: Annotated[int, tw.u8]
@@ -259,7 +259,7 @@ def test_annotations_may_be_strings():
     assert scope["Early"]().price == 3
 
 
-def test_an_annotation_that_means_nothing_is_refused():
+def test_an_annotation_that_cannot_be_evaluated_is_refused():
     with pytest.raises(tw.InvalidMessage, match=r"cannot evaluate an annotation of Bad.*nowhere"):
 
         @tw.message(0x2F02)
@@ -283,7 +283,7 @@ def test_an_annotation_that_means_nothing_is_refused():
         ({"a": tw.raw[65536], "b": tw.u8}, {}, "size must be from 1 to 65536: size=65537"),
     ],
 )
-def test_a_definition_that_cannot_be_is_refused(annotations, values, why):
+def test_an_invalid_definition_is_refused(annotations, values, why):
     bad = type("Bad", (), {"__annotations__": annotations, **values})
     with pytest.raises(tw.InvalidMessage) as caught:
         tw.message(0x2F02)(bad)
@@ -301,7 +301,7 @@ def test_a_type_id_that_no_record_can_have_is_refused(type_id):
 
 
 @pytest.mark.parametrize("version", [0, -1, 65536, 1.0, True])
-def test_a_version_is_a_whole_number_from_1(version):
+def test_a_version_is_an_integer_from_1(version):
     with pytest.raises(tw.InvalidMessage, match="version="):
 
         @tw.message(0x2F02, version=version)
@@ -310,7 +310,7 @@ def test_a_version_is_a_whole_number_from_1(version):
 
 
 @pytest.mark.parametrize("wrong", [0, 1, -1, 2.0, True, 8193])
-def test_an_array_has_at_least_two_elements_and_an_end(wrong):
+def test_an_array_has_at_least_two_elements_and_a_maximum(wrong):
     with pytest.raises(tw.InvalidMessage, match="count must be from 2 to 8192"):
         tw.i64[wrong]
 
@@ -321,7 +321,7 @@ def test_an_array_has_one_dimension():
             made[2]
 
 
-def test_a_class_is_made_whole_whenever_garbage_is_collected():
+def test_a_class_is_complete_whenever_garbage_is_collected():
     before = gc.get_threshold()
     gc.set_threshold(1)
     try:

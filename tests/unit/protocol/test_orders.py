@@ -1,4 +1,4 @@
-"""The order messages: their bytes are a contract between processes that may be of two releases."""
+"""Order messages: their bytes are a contract between processes with different releases."""
 
 import pytest
 

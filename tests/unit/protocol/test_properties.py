@@ -1,4 +1,4 @@
-"""Any layout, any values, any file: what holds for all of them."""
+"""Properties of all layouts, values and files."""
 
 import json
 
@@ -28,7 +28,7 @@ kinds = st.one_of(
 )
 names = st.one_of(
     st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True),
-    # Names that generated code could confuse with its own.
+    # Names that could collide with those in generated code.
     st.sampled_from(
         ["self", "cls", "len", "bytes", "count", "index", "tuple", "struct", "v", "b0"]
     ),
@@ -79,7 +79,7 @@ def test_a_message_survives_its_bytes(message):
 
 @QUICK
 @given(messages())
-def test_numpy_sees_in_the_bytes_what_struct_does(message):
+def test_numpy_reads_the_same_values_as_struct(message):
     row = np.frombuffer(bytes(message), message.dtype)[0]
     for field in message.layout().fields:
         mine, numpys = asdict(message)[field.name], row[field.name]
@@ -115,7 +115,7 @@ def test_layouts_survive_their_file(some):
 
 @QUICK
 @given(layouts, st.binary(max_size=80))
-def test_bytes_of_any_content_decode_or_are_refused(layout, noise):
+def test_any_bytes_decode_or_are_refused(layout, noise):
     payload = (noise * (layout.size + 1))[: layout.size].ljust(layout.size, b"\xff")
     try:
         message = make_class(layout).decode(payload)
@@ -133,7 +133,7 @@ json_values = st.recursive(
 
 
 def places(value, path=()):
-    """Paths to everything in a JSON document."""
+    """Return the paths to all values in a JSON document."""
     yield path
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
@@ -141,7 +141,7 @@ def places(value, path=()):
 
 
 def read_or_refused(text):
-    """What the file holds, or nothing; every other error than those of a file comes through."""
+    """Return the content of the file, or None; only errors about files are caught."""
     try:
         return types_file.parse(text, "types.json"), "types.json"
     except (tw.CorruptMetadata, tw.UnsupportedVersion) as error:
@@ -150,7 +150,7 @@ def read_or_refused(text):
 
 @QUICK
 @given(st.data(), layouts)
-def test_a_file_with_anything_anywhere_is_read_or_refused(data, layout):
+def test_a_file_with_any_value_anywhere_is_read_or_refused(data, layout):
     document = json.loads(types_file.render([layout]))
     for _ in range(data.draw(st.integers(1, 3))):
         *way, last = data.draw(st.sampled_from([p for p in places(document) if p]))

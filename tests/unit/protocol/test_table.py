@@ -1,4 +1,4 @@
-"""A log read by its own `types.json`, in a program that defines none of its messages."""
+"""A log decoded with its `types.json`, by a program that defines none of its messages."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tapewire import log, protocol
 
 @pytest.fixture
 def records(queue, fill):
-    """A Fill, bytes of no type, and a Fill of no size, of a program that is gone."""
+    """A Fill, bytes of an unknown type, and a Fill of an unknown size, of another program."""
     with tw.open_publisher(queue, segment_bytes=1 << 20) as writer:
         writer.append_message(fill(1, -2, 3, 2, "XNAS"))
         writer.append(0x3000, b"other")
@@ -30,13 +30,13 @@ def test_a_record_decodes_to_its_fields_by_name(queue, records):
     assert table.find(records[0]).__name__ == "Fill"
 
 
-def test_what_the_table_does_not_know_is_none(queue, records):
+def test_an_unknown_type_or_size_is_none(queue, records):
     table = protocol.TypeTable.load(queue)
     assert [table.decode(record) for record in records[1:]] == [None, None]
     assert [table.find(record) for record in records[1:]] == [None, None]
 
 
-def test_nothing_is_registered_by_loading(queue, records):
+def test_loading_registers_nothing(queue, records):
     protocol.load_types(queue)
     with pytest.raises(log.UnknownMessage):
         records[0].decode()

@@ -1,4 +1,4 @@
-"""`types.json` as somebody else may have left it: every rule that it can break."""
+"""`types.json` files of other programs: every rule that they can violate."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from tapewire.protocol import types_file
 
 
 def document(**changes):
-    """A right document with one type of two fields, after `changes` to its members."""
+    """A valid document with one type of two fields, after `changes` to its members."""
     fields = [
         {"name": "a", "type": "u64", "offset": 0, "count": 1},
         {"name": "b", "type": "char", "offset": 8, "count": 4},
@@ -33,7 +33,7 @@ def write(folder, value):
     (folder / "types.json").write_bytes(text)
 
 
-def test_a_right_file_is_read(tmp):
+def test_a_valid_file_is_read(tmp):
     write(tmp, document())
     (layout,) = types_file.read(tmp)
     assert layout.title == "Fill version 1 (16 bytes)"
@@ -45,7 +45,7 @@ def test_no_file_is_no_types(tmp):
     assert len(protocol.TypeTable.load(tmp)) == 0
 
 
-def test_fields_may_lie_elsewhere_than_a_c_compiler_would_lay_them(tmp):
+def test_fields_may_have_other_offsets_than_those_of_a_c_compiler(tmp):
     write(tmp, document(a_offset=1, b_offset=11, entry_size=21))
     (layout,) = types_file.read(tmp)
     assert layout.struct_format == "<1xQ2x4s6x"
@@ -116,7 +116,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("content", "why"), BROKEN, ids=[why for _, why in BROKEN])
-def test_what_breaks_a_rule_is_refused_by_file_and_place(tmp, content, why):
+def test_an_invalid_file_is_refused_with_file_and_place(tmp, content, why):
     write(tmp, content)
     with pytest.raises(tw.CorruptMetadata) as caught:
         protocol.TypeTable.load(tmp)
@@ -124,21 +124,21 @@ def test_what_breaks_a_rule_is_refused_by_file_and_place(tmp, content, why):
     assert caught.value.path == str(tmp / "types.json")
 
 
-def test_a_later_release_s_file_is_refused_with_the_remedy(tmp):
+def test_a_file_of_a_later_release_is_refused_with_the_remedy(tmp):
     write(tmp, document(whole_version=2, whole_more=1))
     with pytest.raises(tw.UnsupportedVersion, match=r"version=2, known=1.*or upgrade") as caught:
         types_file.read(tmp)
     assert caught.value.path == str(tmp / "types.json")
 
 
-def test_a_huge_file_is_refused_unread(tmp):
+def test_a_file_that_is_too_large_is_refused_without_reading_it(tmp):
     with open(tmp / "types.json", "wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(tw.CorruptMetadata, match="file too large: bytes=1099511627776"):
         types_file.read(tmp)
 
 
-def test_a_pipe_a_folder_and_a_link_in_its_place_are_refused(tmp):
+def test_a_fifo_a_directory_and_a_link_in_its_place_are_refused(tmp):
     os.mkfifo(tmp / "types.json")
     with pytest.raises(tw.CorruptMetadata, match="not a regular file"):
         types_file.read(tmp)
@@ -152,14 +152,14 @@ def test_a_pipe_a_folder_and_a_link_in_its_place_are_refused(tmp):
         types_file.read(tmp)
 
 
-def test_more_messages_than_a_reader_takes_are_not_written(tmp, fill, monkeypatch):
+def test_more_messages_than_a_reader_accepts_are_not_written(tmp, fill, monkeypatch):
     monkeypatch.setattr(types_file, "MAX_FILE_BYTES", 100)
     with pytest.raises(tw.InvalidMessage, match="too many messages for one log: types=1"):
         types_file.merge(tmp, [fill.layout()])
     assert os.listdir(tmp) == []
 
 
-def test_versions_are_read_in_any_order_and_given_in_theirs(tmp):
+def test_versions_are_read_in_any_order_and_returned_sorted(tmp):
     whole = document()
     (entry,) = whole["types"]
     sizes = {1: 16, 2: 17, 3: 30, 4: 31}

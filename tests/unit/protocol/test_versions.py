@@ -1,4 +1,4 @@
-"""Versions of a message: told apart by size, in this program and in a log's folder."""
+"""Versions of a message: identified by size, in this program and in a log's types.json."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def define(version, *names, type_id=0x2001, name="Fill", kind=tw.u64):
 
 
 def define_apart(*args, **options):
-    """As another program would: not known in this one."""
+    """Define it as another program would: unknown in this one."""
     cls = define(*args, **options)
     protocol.forget(cls)
     return cls
@@ -60,7 +60,7 @@ def test_an_older_version_that_is_not_defined_is_refused_with_the_remedy(queue):
         batch[0].decode()
 
 
-def test_a_class_decodes_its_own_version_alone(queue):
+def test_a_class_decodes_only_its_own_version(queue):
     old, new = define(1, "a"), define(2, "a", "b")
     batch = records_of(queue, old(1), new(2, 3))
     with pytest.raises(tw.UnsupportedVersion):
@@ -79,7 +79,7 @@ def test_a_class_decodes_its_own_version_alone(queue):
         {"names": ("a",), "name": "Trade"},
     ],
 )
-def test_another_message_of_the_same_id_and_version_takes_its_place(other, queue, caplog):
+def test_another_message_with_the_same_id_and_version_replaces_it(other, queue, caplog):
     define(1, "a")
     names = other.pop("names")
     again = define(1, *names, **other)
@@ -88,13 +88,13 @@ def test_another_message_of_the_same_id_and_version_takes_its_place(other, queue
     assert not caplog.records, "the same module may change its mind, as a notebook does"
 
 
-def test_taking_the_place_of_another_modules_message_is_logged(caplog):
+def test_replacing_the_message_of_another_module_is_logged(caplog):
     define(1, "a").__module__ = "somebody.elses"
     define(1, "b")
     assert "somebody.elses" in caplog.text
 
 
-def test_a_version_defined_anew_drops_the_others_that_do_not_go_with_it():
+def test_a_changed_version_drops_the_others_that_conflict_with_it():
     define(1, "a")
     define(2, "a", "b")
     third = define(3, "a", "b", "c")
@@ -122,7 +122,7 @@ def test_a_lower_version_must_be_smaller():
         define(1, "a", "b")
 
 
-def test_a_log_refuses_another_layout_of_a_version_it_holds(queue):
+def test_a_log_refuses_another_layout_of_a_version_it_has(queue):
     records_of(queue, define_apart(1, "a")(1))
     other = define(1, "b")
     with tw.open_publisher(queue) as writer:
@@ -133,7 +133,7 @@ def test_a_log_refuses_another_layout_of_a_version_it_holds(queue):
     assert "Fill(a: u64 @0; 8 bytes) and Fill(b: u64 @0; 8 bytes)" in str(caught.value)
 
 
-def test_a_log_refuses_a_version_that_could_not_be_told_from_one_it_holds(queue):
+def test_a_log_refuses_a_version_not_distinguishable_from_one_it_has(queue):
     records_of(queue, define_apart(1, "a")(1))
     with (
         tw.open_publisher(queue) as writer,
@@ -142,10 +142,10 @@ def test_a_log_refuses_a_version_that_could_not_be_told_from_one_it_holds(queue)
         writer.append_message(define(2, "b")(1))
 
 
-def test_a_log_keeps_every_version_it_ever_held(queue):
+def test_a_log_keeps_every_version_it_has_had(queue):
     records_of(queue, define_apart(1, "a")(1))
     records_of(queue, define_apart(3, "a", "b", "c")(1, 2, 3))
-    records_of(queue, define_apart(2, "a", "b")(1, 2))  # an older program, started again
+    records_of(queue, define_apart(2, "a", "b")(1, 2))  # an older program, restarted
     assert [layout.version for layout in types_file.read(queue)] == [1, 2, 3]
 
 

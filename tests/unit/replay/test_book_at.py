@@ -1,4 +1,4 @@
-"""`book_at`: any moment of a tape, from the nearest snapshot, equal to a replay from the start."""
+"""`book_at`: any moment of a log, from the nearest snapshot, equals a replay from the start."""
 
 import random
 
@@ -11,8 +11,8 @@ from tests.support.book_tapes import BTC, ETH, START_NS, STEP_NS, L2Feed, append
 
 
 def compare_random_moments(log, symbols, events, moments):
-    """`book_at` random times and records against one replay from the start."""
-    after = {}  # (symbol, record) to the hash behind it
+    """`book_at` at random times and records against one replay from the start."""
+    after = {}  # (symbol, record) to the hash after it
     with replay.Replay(log) as tape:
         latest = dict.fromkeys(symbols)
         for step in tape:
@@ -45,8 +45,8 @@ def test_a_thousand_random_moments_equal_a_replay_from_the_start(two_symbols):
     compare_random_moments(two_symbols, ["BTCUSDT", "ETHUSDT"], 3000, 1000)
 
 
-def test_a_moment_holds_what_seek_time_stands_behind(tmp):
-    """A record stamped earlier than those before it belongs to where it stands."""
+def test_a_moment_includes_the_records_before_the_position_of_seek_time(tmp):
+    """A record with an earlier timestamp than those before it keeps its position in the log."""
     feed = L2Feed()
     Instruments([BTC]).save(tmp)
     times = [10, 20, 50, 30, 40, 60]
@@ -61,7 +61,7 @@ def test_a_moment_holds_what_seek_time_stands_behind(tmp):
         assert reader.next().seq == 2
 
 
-def test_before_the_first_event_the_book_is_empty_and_not_trusted(tmp):
+def test_before_the_first_event_the_book_is_empty_and_untrusted(tmp):
     write_l2(tmp / "q", 5)
     book = replay.book_at(tmp / "q", "BTCUSDT", START_NS - 1)
     assert (len(book.bids()), book.trusted) == (0, False)
@@ -72,13 +72,13 @@ def test_a_moment_after_the_end_is_the_end(two_symbols):
     assert end.hash() == replay.book_at(two_symbols, "BTCUSDT", tw.Seq(2999)).hash()
 
 
-def test_times_are_taken_as_everywhere(two_symbols):
+def test_times_are_accepted_in_all_forms(two_symbols):
     text = "2023-11-14T22:13:21Z"  # one second after the first record
     assert replay.book_at(two_symbols, "binance:BTCUSDT", text).last_update == 599
     assert replay.book_at(two_symbols, BTC, tw.Time(text)).last_update == 599
 
 
-def test_a_snapshot_is_what_makes_it_short(two_symbols, monkeypatch):
+def test_a_snapshot_saves_reading(two_symbols, monkeypatch):
     read = []
     run = replay.playback.Engine.run
 
@@ -95,7 +95,7 @@ def test_a_snapshot_is_what_makes_it_short(two_symbols, monkeypatch):
     assert read[1] == 2501
 
 
-def test_a_log_cut_at_its_front_serves_from_its_snapshots(tmp):
+def test_a_log_after_retention_uses_its_snapshots(tmp):
     write_l2(tmp / "q", 600, segment_bytes=8192)
     right = replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(599)).hash()
     replay.Snapshotter(tmp / "q", every=replay.Every(records=100)).run(follow=False)
@@ -105,7 +105,7 @@ def test_a_log_cut_at_its_front_serves_from_its_snapshots(tmp):
     assert not replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(599), snapshots=False).trusted
 
 
-def test_a_damaged_record_on_the_way_makes_the_book_say_so(tmp):
+def test_a_damaged_record_on_the_way_makes_the_book_untrusted(tmp):
     write_l2(tmp / "q", 400, segment_bytes=8192)
     sorted((tmp / "q").glob("*.q"))[2].unlink()
     book = replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(399))
@@ -113,7 +113,7 @@ def test_a_damaged_record_on_the_way_makes_the_book_say_so(tmp):
     assert book.distrust_reason
 
 
-def test_a_live_log_is_read_to_where_it_is(tmp):
+def test_a_live_log_is_read_to_its_current_end(tmp):
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:

@@ -19,7 +19,7 @@ SAMPLES = ["event", "trade", "100ms", "7s"]
 
 
 def plain_rows(tape, levels, sample):
-    """(time, seq, trusted, bids, asks) of a tape in one log, by the definition."""
+    """(time, seq, trusted, bids, asks) of the rows of one log, by the definition."""
 
     def row(time, seq, state):
         bids = sorted(state.bids.items(), reverse=True)[:levels] if state.trusted else []
@@ -57,7 +57,7 @@ def told(table):
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("levels", [1, 3, 50])
-def test_every_row_is_the_book_of_its_moment(tmp, sample, levels):
+def test_every_row_is_the_book_at_its_time(tmp, sample, levels):
     tape = random_tape(21, 400)
     writer = TapeWriter(tmp, instrument())
     writer.write(tape)
@@ -73,7 +73,7 @@ def test_every_row_is_the_book_of_its_moment(tmp, sample, levels):
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_rows_of_books_and_of_features_are_of_the_same_moments(tmp, sample):
+def test_rows_of_books_and_of_features_have_the_same_times(tmp, sample):
     writer = TapeWriter(tmp, instrument(), apart=True)
     writer.write(random_tape(22, 400))
     books = replay.book_rows(writer.logs, 1, sample)
@@ -85,7 +85,7 @@ def test_rows_of_books_and_of_features_are_of_the_same_moments(tmp, sample):
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_slices_give_the_rows_of_one_pass(tmp, sample, apart):
+def test_slices_have_the_rows_of_one_pass(tmp, sample, apart):
     tape = random_tape(23, 600)
     writer = TapeWriter(tmp, instrument(), apart=apart)
     writer.write(tape, snapshots_every=30)
@@ -106,8 +106,8 @@ def test_slices_give_the_rows_of_one_pass(tmp, sample, apart):
 @pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
 @pytest.mark.parametrize("sample", ["event", "trade", "100ms"])
 @pytest.mark.parametrize("what", ["book", "features"])
-def test_a_stream_with_moving_ends_goes_on_from_its_state(tmp, sample, apart, what):
-    """Ends by time and by numbers of each log, another one each time, of logs that are whole."""
+def test_a_stream_with_moving_ends_continues_from_its_state(tmp, sample, apart, what):
+    """Different ends each time, by time and by seq of each log; the logs are complete."""
     tape = random_tape(24, 500)
     writer = TapeWriter(tmp, instrument(), apart=apart)
     writer.write(tape)
@@ -139,14 +139,14 @@ def _reached(log, horizon):
         return 2**63 if seq is None else seq
 
 
-def test_a_state_takes_in_a_log_that_came_to_be_since(tmp):
+def test_a_state_accepts_a_log_that_was_created_later(tmp):
     tape = random_tape(25, 300)
     days = [TapeWriter(tmp / name, instrument()) for name in ("b", "a")]
     middle = max(event.time for event in tape[:150]) + 1
     late = [event for event in tape[150:] if event.time >= middle]
     days[0].write(tape[:150])
     options = {"sample": "100ms", "symbols": "SYM", "levels": 3}
-    # The name of the new one is the first: places change, names do not.
+    # The new log is the first by name: indexes change, names do not.
     with replay.BookStream({"1": days[0].book}, **options, time_to=middle) as stream:
         batches = list(stream)
         state = stream.save()
@@ -160,7 +160,7 @@ def test_a_state_takes_in_a_log_that_came_to_be_since(tmp):
         replay.BookStream({"0": days[1].book}, **options, state=state)
 
 
-def test_logs_end_at_their_numbers_whatever_is_appended(tmp):
+def test_logs_end_at_their_seq_to_whatever_is_appended(tmp):
     tape = random_tape(26, 300)
     writer = TapeWriter(tmp, instrument(), apart=True)
     writer.write(tape[:200])
@@ -179,7 +179,7 @@ def test_logs_end_at_their_numbers_whatever_is_appended(tmp):
 @pytest.mark.parametrize(
     ("ends", "what"), [({"nowhere": 3}, "has an unknown log"), ({"here": -1}, "seq_to")]
 )
-def test_ends_of_no_log_are_refused(tmp, ends, what):
+def test_ends_of_unknown_logs_are_refused(tmp, ends, what):
     writer = TapeWriter(tmp, instrument())
     writer.write(random_tape(1, 5))
     with pytest.raises(InvalidOption, match=what):
@@ -187,14 +187,14 @@ def test_ends_of_no_log_are_refused(tmp, ends, what):
 
 
 def _orders(book):
-    """Of the best four bids; a book of levels does not know."""
+    """The orders of the best four bids; a book of levels does not have them."""
     if book is None:
         return []
     levels = book.bids(4)
     return levels["orders"].tolist() if "orders" in levels.dtype.names else [0] * len(levels)
 
 
-def test_levels_of_orders_say_how_many_there_are(tmp):
+def test_levels_of_orders_have_their_count(tmp):
     write_three(tmp / "q", 300)
     table = replay.book_rows(tmp / "q", 4, orders=True)
     with replay.Replay(tmp / "q") as tape:
@@ -215,7 +215,7 @@ def test_many_levels_make_fewer_rows_in_a_batch(tmp):
 
 
 @pytest.mark.parametrize("levels", [0, -1, 65_536, 2.5])
-def test_levels_that_no_book_has_are_refused(tmp, levels):
+def test_an_invalid_number_of_levels_is_refused(tmp, levels):
     writer = TapeWriter(tmp, instrument())
     writer.write(random_tape(2, 5))
     with pytest.raises(InvalidOption, match="levels"):

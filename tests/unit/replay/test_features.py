@@ -39,7 +39,7 @@ def bits(value):
 @pytest.mark.parametrize(
     ("seed", "scales", "largest"), [(1, (2, 3), 50), (2, (18, 18), 2**55), (3, (0, 0), 7)]
 )
-def test_every_feature_is_what_its_definition_says(tmp, sample, seed, scales, largest):
+def test_every_feature_matches_its_definition(tmp, sample, seed, scales, largest):
     one = instrument(*scales)
     tape = random_tape(seed, 400, largest=largest)
     writer = TapeWriter(tmp, one)
@@ -56,7 +56,7 @@ def test_every_feature_is_what_its_definition_says(tmp, sample, seed, scales, la
         }, plain[0]
 
 
-def test_the_definitions_are_reached_with_values_and_with_nulls(tmp):
+def test_the_definitions_are_tested_with_values_and_with_nulls(tmp):
     tape = random_tape(1, 400)
     rows = PlainFeatures(tape, 2, 3).rows(NAMES, "event")
     for i, name in enumerate(NAMES, start=1):
@@ -67,7 +67,7 @@ def test_the_definitions_are_reached_with_values_and_with_nulls(tmp):
 
 
 def slices(rng, tape, longest):
-    """Times that cut the tape at random, from before it to behind it."""
+    """Random times that cut the log, from before its start to after its end."""
     cuts = [tape[0].time - 2 * SECOND]
     while cuts[-1] <= tape[-1].time:
         cuts.append(cuts[-1] + rng.randint(1, longest))
@@ -76,7 +76,7 @@ def slices(rng, tape, longest):
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
-def test_slices_of_any_size_give_the_bits_of_one_pass(tmp, sample, apart):
+def test_slices_of_any_size_have_the_bits_of_one_pass(tmp, sample, apart):
     writer = TapeWriter(tmp, instrument(), apart=apart)
     tape = random_tape(5, 1200)
     writer.write(tape)
@@ -93,7 +93,7 @@ def test_slices_of_any_size_give_the_bits_of_one_pass(tmp, sample, apart):
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("apart", [False, True], ids=["one log", "two logs"])
-def test_slices_that_begin_at_snapshots_give_the_bits_of_one_pass(tmp, sample, apart):
+def test_slices_that_start_at_snapshots_have_the_bits_of_one_pass(tmp, sample, apart):
     writer = TapeWriter(tmp, instrument(), apart=apart)
     tape = random_tape(5, 1200)
     writer.write(tape, snapshots_every=30)
@@ -125,7 +125,7 @@ def test_a_slice_without_symbols_finds_them_from_the_start(tmp):
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_a_stream_goes_on_from_its_state(tmp, sample):
+def test_a_stream_continues_from_its_state(tmp, sample):
     tape = random_tape(8, 600)
     whole_log, live = (
         TapeWriter(tmp / "whole", instrument()),
@@ -145,7 +145,7 @@ def test_a_stream_goes_on_from_its_state(tmp, sample):
     assert_same(pa.Table.from_batches(batches, whole.schema), whole)
 
 
-def test_a_stream_gives_rows_as_they_come(tmp):
+def test_a_stream_returns_rows_of_new_records(tmp):
     writer = TapeWriter(tmp, instrument())
     tape = random_tape(9, 100)
     writer.write(tape[:40])
@@ -185,7 +185,7 @@ def three_instruments(tmp):
 @pytest.mark.parametrize(
     "symbols", [["BTCUSDT"], ["AAPL", "BTCUSDT"], ["ETHUSDT", "AAPL", "BTCUSDT"]]
 )
-def test_instruments_do_not_know_each_other(three_instruments, sample, symbols):
+def test_instruments_are_independent(three_instruments, sample, symbols):
     log, instruments = three_instruments
     options = {"instruments": instruments}
     whole = replay.features(log, SHORT_NAMES, sample, symbols=symbols, **options)
@@ -214,8 +214,8 @@ def test_a_grid_has_a_row_for_each_instrument_that_is_named(three_instruments):
     assert table.filter(pc.field("symbol") == "NOBODY")["mid"].null_count == table.num_rows // 2
 
 
-def test_records_that_the_tape_lacks_make_features_null_until_a_snapshot(tmp):
-    """A damaged record is passed over: the book is not believed behind it."""
+def test_missing_records_make_features_null_until_a_snapshot(tmp):
+    """A damaged record is skipped: the book is untrusted after it."""
     writer = TapeWriter(tmp, instrument())
     writer.write(
         [
@@ -251,7 +251,7 @@ def test_a_state_of_other_features_is_refused(tmp):
         replay.FeatureStream(writer.logs, ["bid"], state=state)
 
 
-def test_batches_are_bounded_and_together_the_table(tmp):
+def test_batches_are_bounded_and_together_equal_the_table(tmp):
     writer = TapeWriter(tmp, instrument())
     writer.write(
         [Event(START, "snapshot", ((9, 1),), ((11, 1),)), Event(START + 70 * SECOND, "reset")]
@@ -283,7 +283,7 @@ def test_a_function_sees_the_row_and_the_trades_before_it(tmp):
             assert own == (None if mid is None else bid)
 
 
-def test_slices_hold_the_look_back_of_a_function(tmp):
+def test_slices_include_the_look_back_of_a_function(tmp):
     @replay.feature(lookback="20s")
     def count(row):
         return float(len(row.trades))
@@ -301,7 +301,7 @@ def test_slices_hold_the_look_back_of_a_function(tmp):
     assert_same(pa.concat_tables(pieces), whole)
 
 
-def test_asof_puts_each_trade_beside_the_book_before_it(tmp):
+def test_asof_joins_each_trade_with_the_book_before_it(tmp):
     writer = TapeWriter(tmp, instrument(), apart=True)
     writer.write(
         [
@@ -320,7 +320,7 @@ def test_asof_puts_each_trade_beside_the_book_before_it(tmp):
             "trade_price": 11.0,
             "trade_size": 2.0,
             "trade_sign": 1.0,
-            "bid": 9.5,  # of the same time: the book's goes first
+            "bid": 9.5,  # with the same time: the book's comes first
         },
         {
             "timestamp_ns": START + 20,
@@ -365,14 +365,14 @@ def test_negative_prices_have_features(tmp):
         ["mid_1s"],
     ],
 )
-def test_a_name_that_is_no_feature_is_refused(tmp, names):
+def test_an_unknown_feature_is_refused(tmp, names):
     TapeWriter(tmp, instrument()).write([Event(START, "reset")])
     with pytest.raises(InvalidOption):
         replay.features(tmp / "book", names)
 
 
 @pytest.mark.parametrize("sample", ["", "events", "0s", "-1s", "1", "1.5s", "2d"])
-def test_a_sample_that_is_none_is_refused(tmp, sample):
+def test_an_invalid_sample_is_refused(tmp, sample):
     TapeWriter(tmp, instrument()).write([Event(START, "reset")])
     with pytest.raises(InvalidOption, match="sample"):
         replay.features(tmp / "book", ["mid"], sample)
@@ -385,7 +385,7 @@ def test_every_feature_is_described():
     assert all(all(info) for info in infos)
 
 
-def test_the_documented_table_is_the_engines_own():
+def test_the_documented_table_is_that_of_the_engine():
     page = Path(__file__).parents[3] / "docs" / "reference" / "features.md"
     for info in replay.describe_features():
         cells = [f"`{info.name}`", info.meaning, f"`{info.formula}`", info.unit]
@@ -393,7 +393,7 @@ def test_the_documented_table_is_the_engines_own():
         assert f"| {row} |" in page.read_text(), info.name
 
 
-def test_a_closed_stream_says_so(tmp):
+def test_a_closed_stream_raises(tmp):
     writer = TapeWriter(tmp, instrument())
     writer.write(random_tape(1, 10))
     stream = replay.FeatureStream(writer.logs, ["mid"])
@@ -411,14 +411,14 @@ def test_without_pyarrow_the_error_names_the_extra(tmp, monkeypatch):
         replay.features(tmp, ["mid"])
 
 
-def test_an_error_of_a_function_is_the_callers(tmp):
+def test_an_error_of_a_function_is_raised_to_the_caller(tmp):
     writer = TapeWriter(tmp, instrument())
     writer.write(random_tape(1, 10))
     with pytest.raises(KeyError, match="no such feature: name='mid'"):
         replay.features(writer.logs, [{"broken": lambda row: row["mid"]}])
 
 
-def test_a_log_without_records_gives_no_rows(tmp):
+def test_a_log_without_records_has_no_rows(tmp):
     TapeWriter(tmp, instrument()).write([])
     for sample in SAMPLES:
         table = replay.features(tmp / "book", ["mid"], sample, symbols="SYM", time_from=START)

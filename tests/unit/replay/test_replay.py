@@ -1,4 +1,4 @@
-"""Replay: the order, the range, the books, and the same hash by every path."""
+"""Replay: order, range, books, and the same hash by every path."""
 
 import signal
 import threading
@@ -59,7 +59,7 @@ def test_the_book_of_an_instrument_is_one_object(tmp):
         assert books == {id(tape.books["binance", "BTCUSDT"])}
 
 
-def test_many_logs_come_in_the_order_of_time_then_name(tmp):
+def test_many_logs_are_ordered_by_time_then_name(tmp):
     for name in "ba":
         (tmp / name).mkdir()
         with tw.open_publisher(tmp / name / "q", segment_bytes=1 << 16) as writer:
@@ -72,7 +72,7 @@ def test_many_logs_come_in_the_order_of_time_then_name(tmp):
     assert len(order) == 6
 
 
-def test_days_as_a_list_of_logs_are_one_tape(tmp):
+def test_days_as_a_list_of_logs_are_one_replay(tmp):
     feed = L2Feed()
     Instruments([BTC]).save(tmp)
     for day in range(2):
@@ -85,7 +85,7 @@ def test_days_as_a_list_of_logs_are_one_tape(tmp):
         assert days.hash() == whole.hash()
 
 
-def test_a_range_shows_its_records_and_the_book_knows_what_came_before(tmp):
+def test_a_range_has_its_records_and_the_book_includes_earlier_ones(tmp):
     write_l2(tmp / "q", 60)
     with replay.Replay(tmp / "q") as tape:
         whole = hashes(tape)
@@ -101,7 +101,7 @@ def test_a_range_that_ends_before_it_begins_is_refused(tmp, read):
         read(tmp / "q", time_from=at(3), time_to=at(2))
 
 
-def test_a_record_stamped_earlier_belongs_to_where_it_stands(tmp):
+def test_a_record_with_an_earlier_timestamp_keeps_its_position(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
         for time in (10, 30, 20, 40):
             writer.append(7, b"", timestamp_ns=time)
@@ -121,7 +121,7 @@ def test_symbols_are_filtered_in_a_log_of_many(tmp):
         assert len(list(tape)) == 100
 
 
-def test_a_symbol_that_nobody_knows_is_refused_by_name(tmp):
+def test_an_unknown_symbol_is_refused_by_name(tmp):
     write_l2(tmp / "q", 5)
     with pytest.raises(UnknownInstrument, match="XRPUSDT"):
         replay.Replay(tmp / "q", symbols=["XRPUSDT"])
@@ -137,21 +137,21 @@ def test_a_symbol_of_several_venues_is_that_of_the_log(tmp):
         assert {step.venue for step in tape} == set(logs)
 
 
-def test_a_symbol_of_several_venues_is_refused_where_no_folder_tells(tmp):
+def test_a_symbol_of_several_venues_is_refused_if_no_path_has_the_venue(tmp):
     log = archive_of_two_venues(tmp)["binance_spot"]
     elsewhere = log.rename(tmp / "q")
     with pytest.raises(UnknownInstrument, match=r"several venues.*binance_usdm:BTCUSDT"):
         replay.Replay(elsewhere, symbols=["BTCUSDT"])
 
 
-def test_instruments_that_no_file_names_have_their_ids(tmp):
+def test_instruments_without_a_name_have_their_ids(tmp):
     write_l2(tmp / "q", 5)
     with replay.Replay(tmp / "q", instruments=Instruments()) as tape:
         names = {(step.venue, step.symbol) for step in tape}
     assert names == {(f"#{BTC.venue_id}", f"#{BTC.market_id}")}
 
 
-def test_trades_come_with_the_book_as_it_was_before_them(tmp):
+def test_trades_have_the_book_as_it_was_before_them(tmp):
     feed = L2Feed()
     Instruments([BTC]).save(tmp)
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
@@ -165,7 +165,7 @@ def test_trades_come_with_the_book_as_it_was_before_them(tmp):
     assert before.trades.dtype == step.trades.dtype
 
 
-def test_open_readers_are_read_from_where_they_stand_and_left_open(tmp):
+def test_open_readers_are_read_from_their_position_and_left_open(tmp):
     write_l2(tmp / "q", 10)
     with tw.open_log(tmp / "q") as reader:
         reader.seek_seq(4)
@@ -174,7 +174,7 @@ def test_open_readers_are_read_from_where_they_stand_and_left_open(tmp):
         assert not reader.closed
 
 
-def test_a_closed_replay_says_so(tmp):
+def test_a_closed_replay_raises(tmp):
     write_l2(tmp / "q", 5)
     tape = replay.Replay(tmp / "q")
     tape.close()
@@ -206,7 +206,7 @@ class FakeClock:
 
 
 @pytest.mark.parametrize(("pace", "step_seconds"), [(1.0, 0.001), (10.0, 0.0001)])
-def test_a_paced_replay_waits_by_the_time_of_the_tape(tmp, pace, step_seconds):
+def test_a_paced_replay_waits_by_the_recorded_times(tmp, pace, step_seconds):
     write_l2(tmp / "q", 5)
     clock = FakeClock()
     with replay.Replay(tmp / "q", pace=pace, clock=clock) as tape:
@@ -257,26 +257,26 @@ def live_hash(path, events):
             return tape.hash()
 
 
-def test_live_file_and_warm_start_give_one_hash(tmp):
+def test_live_file_and_warm_start_have_one_hash(tmp):
     live = live_hash(tmp / "q", 2000)
     with replay.Replay(tmp / "q") as tape:
         assert (tape.run(), tape.records) == ("end", 2000)
         assert tape.hash() == live
     replay.Snapshotter(tmp / "q", every=replay.Every(records=300)).run(follow=False)
     with replay.Replay(tmp / "q", ["BTCUSDT"], time_from=at(1900)) as tape:
-        assert (tape.run(), tape.records) == ("end", 200)  # behind the snapshot of record 1,799
+        assert (tape.run(), tape.records) == ("end", 200)  # after the snapshot of record 1,799
         assert tape.hash() == live
 
 
-def test_books_saved_at_different_records_take_each_record_once(tmp):
+def test_books_saved_at_different_records_apply_each_record_once(tmp):
     feeds = [L2Feed(BTC, 1), L2Feed(ETH, 2)]
     write_l2(tmp / "q", 10, feeds=feeds)
     with tw.open_publisher(tmp / "q") as writer:
-        append_l2(writer, feeds[:1], 40, start=10)  # ETHUSDT is quiet from here on
+        append_l2(writer, feeds[:1], 40, start=10)  # ETHUSDT has no more events
     replay.Snapshotter(tmp / "q", every=replay.Every(records=10)).run(follow=False)
     with replay.Replay(tmp / "q", ["BTCUSDT", "ETHUSDT"], time_from=at(45)) as tape:
         assert [step.seq for step in tape] == list(range(45, 50))
-        # Read from behind the older snapshot, of record 9; applied from behind the newer, of 39.
+        # Read from after the older snapshot, of record 9; applied from after the newer, of 39.
         assert (tape.records, tape.events) == (40, 10)
         warm = tape.hash()
     with replay.Replay(tmp / "q") as tape:
@@ -284,7 +284,7 @@ def test_books_saved_at_different_records_take_each_record_once(tmp):
         assert tape.hash() == warm
 
 
-def test_a_warm_start_on_the_second_day_passes_over_the_first(tmp):
+def test_a_warm_start_on_the_second_day_skips_the_first(tmp):
     feed = L2Feed()
     Instruments([BTC]).save(tmp)
     days = [tmp / "day0", tmp / "day1"]
@@ -296,19 +296,19 @@ def test_a_warm_start_on_the_second_day_passes_over_the_first(tmp):
         cold = hashes(tape)
     with replay.Replay(days, ["BTCUSDT"], time_from=at(170)) as tape:
         assert hashes(tape) == cold
-        assert tape.records <= 42  # the snapshot is behind record 59 of the second day
+        assert tape.records <= 42  # the snapshot is after record 59 of the second day
     assert len(cold) == 30
 
 
-def test_other_policies_than_resync_begin_at_the_start(tmp):
-    """A snapshot does not know that a book was quarantined before it."""
+def test_policies_other_than_resync_start_at_the_beginning(tmp):
+    """A snapshot does not contain whether a book was quarantined before it."""
     write_l2(tmp / "q", 100, snapshot_every=30, lose={12})
     replay.Snapshotter(tmp / "q", every=replay.Every(records=20)).run(follow=False)
     with replay.Replay(tmp / "q", ["BTCUSDT"], at(80), on_gap="quarantine") as tape:
         assert not next(iter(tape)).book.trusted
 
 
-def test_a_follow_ends_at_time_to_while_the_log_goes_on(tmp):
+def test_a_follow_ends_at_time_to_while_the_log_continues(tmp):
     write_l2(tmp / "q", 50)
     with replay.Replay(tmp / "q", time_to=at(10)) as tape:
         assert len(list(tape.follow())) == 10
@@ -317,7 +317,7 @@ def test_a_follow_ends_at_time_to_while_the_log_goes_on(tmp):
 # ---- gaps ----------------------------------------------------------------------------------------
 
 
-def test_resync_waits_for_a_snapshot_and_ends_right(tmp):
+def test_resync_waits_for_a_snapshot_and_ends_correct(tmp):
     write_l2(tmp / "q", 100, snapshot_every=30, lose={42})
     (tmp / "all").mkdir()
     write_l2(tmp / "all" / "q", 100, snapshot_every=30)
@@ -340,7 +340,7 @@ def test_quarantine_keeps_the_book_as_it_was(tmp):
     assert not states[-1][0]
 
 
-def test_raise_names_the_gap_and_the_next_step_goes_on(tmp):
+def test_raise_names_the_gap_and_the_next_step_continues(tmp):
     write_l2(tmp / "q", 60, lose={42})
     with replay.Replay(tmp / "q", on_gap="raise") as tape:
         seen = []
@@ -350,7 +350,7 @@ def test_raise_names_the_gap_and_the_next_step_goes_on(tmp):
         assert next(iter(tape)).seq == 43
 
 
-def test_records_that_the_tape_lacks_make_the_book_untrusted_until_a_snapshot(tmp):
+def test_missing_records_make_the_book_untrusted_until_a_snapshot(tmp):
     write_l2(tmp / "q", 400, snapshot_every=100, segment_bytes=8192)
     sorted((tmp / "q").glob("*.q"))[2].unlink()
     with replay.Replay(tmp / "q", skip_damaged=True) as tape:
@@ -390,7 +390,7 @@ def test_damage_raises_unless_it_is_to_be_skipped(tmp):
 
 
 @pytest.mark.parametrize("payload", [b"", b"short", b"\0" * 64, b"\xff" * 200])
-def test_a_payload_that_is_no_event_is_refused_or_skipped_as_a_gap(tmp, payload):
+def test_an_invalid_payload_is_refused_or_skipped_as_a_gap(tmp, payload):
     write_l2(tmp / "q", 3)
     with tw.open_publisher(tmp / "q") as writer:
         writer.append(BOOK_EVENT, payload, timestamp_ns=at(3))
@@ -404,7 +404,7 @@ def test_a_payload_that_is_no_event_is_refused_or_skipped_as_a_gap(tmp, payload)
         assert tape.gaps[0].kind == "parse"
 
 
-def test_an_l3_book_that_begins_behind_lost_records_is_not_trusted(tmp):
+def test_an_l3_book_that_starts_after_lost_records_is_untrusted(tmp):
     write_l3(tmp / "q", 300, segment_bytes=8192)
     min((tmp / "q").glob("*.q")).unlink()
     with replay.Replay(tmp / "q") as tape:
@@ -413,7 +413,7 @@ def test_an_l3_book_that_begins_behind_lost_records_is_not_trusted(tmp):
         assert (tape.gaps[0].kind, tape.gaps[0].first) == ("record", 0)
 
 
-def test_an_l3_tape_replays_to_the_same_orders(tmp):
+def test_an_l3_log_replays_to_the_same_orders(tmp):
     write_l3(tmp / "q", 300)
     with replay.Replay(tmp / "q") as tape, replay.Replay(tmp / "q") as again:
         assert hashes(tape) == hashes(again)

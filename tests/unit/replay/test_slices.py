@@ -1,4 +1,4 @@
-"""Slices by number, errors on the way, threads: nothing is lost, doubled or torn."""
+"""Slices by sequence number, errors, threads: no row is lost or duplicated."""
 
 import random
 import threading
@@ -39,7 +39,7 @@ def steps_of(tape):
 
 
 @pytest.mark.parametrize("snapshots", [False, True], ids=["from the start", "warm"])
-def test_replays_of_numbers_put_together_are_the_whole(tmp, snapshots):
+def test_replays_of_slices_together_equal_one_replay(tmp, snapshots):
     write_l2(tmp / "q", 300, snapshot_every=50, lose={120, 121, 190})
     replay.Snapshotter(tmp / "q", every=replay.Every(records=30), keep=None).run(follow=False)
     with replay.Replay(tmp / "q") as tape:
@@ -54,7 +54,7 @@ def test_replays_of_numbers_put_together_are_the_whole(tmp, snapshots):
 
 
 @pytest.mark.parametrize("sample", ["event", "trade", "100ms", "7s"])
-def test_features_of_numbers_put_together_are_the_whole(tmp, sample):
+def test_features_of_slices_together_equal_one_pass(tmp, sample):
     writer = TapeWriter(tmp, instrument())
     tape = random_tape(5, 500)
     writer.write(tape, snapshots_every=40)
@@ -67,7 +67,7 @@ def test_features_of_numbers_put_together_are_the_whole(tmp, sample):
     assert pa.concat_tables(parts).to_pylist() == whole.to_pylist()
 
 
-def test_a_slice_of_numbers_is_done_at_its_end(tmp):
+def test_a_slice_by_seq_is_done_at_its_end(tmp):
     write_l2(tmp / "q", 50)
     with replay.FeatureStream(tmp / "q", "mid", seq_from=10, seq_to=20) as stream:
         assert sum(batch.num_rows for batch in stream.follow()) == 10
@@ -77,7 +77,7 @@ def test_a_slice_of_numbers_is_done_at_its_end(tmp):
 
 
 @pytest.mark.parametrize("wrong", [{"seq_from": -1}, {"seq_to": 2**64}, {"seq_from": 1.5}])
-def test_numbers_that_no_record_has_are_refused(tmp, wrong):
+def test_invalid_sequence_numbers_are_refused(tmp, wrong):
     write_l2(tmp / "q", 5)
     with pytest.raises(InvalidOption, match="seq_"):
         replay.Replay(tmp / "q", **wrong)
@@ -85,7 +85,7 @@ def test_numbers_that_no_record_has_are_refused(tmp, wrong):
         replay.features(tmp / "q", "mid", symbols="BTCUSDT", **wrong)
 
 
-def test_numbers_are_of_one_log(tmp):
+def test_a_slice_by_seq_needs_one_log(tmp):
     write_l2(tmp / "a", 5)
     write_l2(tmp / "b", 5)
     with pytest.raises(InvalidOption, match="a single log"):
@@ -95,7 +95,7 @@ def test_numbers_are_of_one_log(tmp):
 # ---- errors on the way ---------------------------------------------------------------------------
 
 
-def test_rows_before_a_gap_that_raises_are_given_by_the_next_call(tmp):
+def test_rows_before_a_gap_that_raises_are_returned_by_the_next_call(tmp):
     write_l2(tmp / "q", 60, snapshot_every=50, lose={20})
     with replay.FeatureStream(tmp / "q", "mid", on_gap="raise") as stream:
         with pytest.raises(GapDetected):
@@ -104,11 +104,11 @@ def test_rows_before_a_gap_that_raises_are_given_by_the_next_call(tmp):
             stream.save()
         times = [time for batch in stream for time in batch["timestamp_ns"].to_pylist()]
         stream.save()
-    # The record that showed the gap is passed without a row.
+    # The record that showed the gap is skipped without a row.
     assert times == [at(n) for n in range(60) if n not in (20, 21)]
 
 
-def test_a_function_that_fails_is_asked_again_for_the_same_row(tmp):
+def test_a_function_that_fails_is_called_again_for_the_same_row(tmp):
     write_l2(tmp / "q", 20)
     failures = [ZeroDivisionError("once")]
 
@@ -125,7 +125,7 @@ def test_a_function_that_fails_is_asked_again_for_the_same_row(tmp):
     assert batch["timestamp_ns"].to_pylist() == [at(n) for n in range(20)]
 
 
-def test_a_trade_that_fits_no_sum_is_named_by_its_number(tmp):
+def test_a_trade_that_overflows_a_sum_is_named_by_its_seq(tmp):
     write_l2(tmp / "q", 5)
     with tw.open_publisher(tmp / "q") as writer:
         writer.append(0x1004, trade(BTC, at(5), 2**62, 2**62, 1), timestamp_ns=at(5))
@@ -138,7 +138,7 @@ def test_a_trade_that_fits_no_sum_is_named_by_its_number(tmp):
             assert batch["timestamp_ns"].to_pylist()[-1] == at(6)
 
 
-def test_a_state_with_bytes_that_are_no_text_is_refused_in_words(tmp):
+def test_a_state_with_bytes_that_are_not_text_is_refused_with_a_message(tmp):
     write_l2(tmp / "q", 5)
     with replay.FeatureStream(tmp / "q", "mid") as stream:
         list(stream)
@@ -150,18 +150,18 @@ def test_a_state_with_bytes_that_are_no_text_is_refused_in_words(tmp):
         replay.FeatureStream(tmp / "q", "mid", state=bytes(hurt))
 
 
-def test_a_function_that_gives_no_number_is_named(tmp):
+def test_a_function_that_returns_no_number_is_named(tmp):
     write_l2(tmp / "q", 5)
     with pytest.raises(TypeError, match="own='text'"):
         replay.features(tmp / "q", {"own": lambda row: "text"})
 
 
-def test_asof_takes_one_name_too(tmp):
+def test_asof_accepts_one_name(tmp):
     write_l2(tmp / "q", 5)
     assert replay.asof(tmp / "q", tmp / "q", "mid").column_names[-1] == "mid"
 
 
-def test_one_symbol_at_two_venues_is_told_apart(tmp):
+def test_one_symbol_at_two_venues_is_distinguished(tmp):
     one, two = (Instrument.of(venue, "BTCUSDT", price_scale=2, size_scale=3) for venue in "xy")
     write_l2(tmp / "q", 6, feeds=[L2Feed(one, 1), L2Feed(two, 2)])
     rows = replay.features(tmp / "q", "mid")["symbol"].to_pylist()
@@ -176,7 +176,7 @@ def test_one_symbol_at_two_venues_is_told_apart(tmp):
 
 @pytest.fixture
 def long_replay(tmp):
-    """A replay that another thread is running, with a book that was seen before."""
+    """A replay that another thread is running, with a book that was obtained before."""
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 24) as writer:
@@ -188,7 +188,7 @@ def long_replay(tmp):
         yield tape
 
 
-def test_a_book_that_another_thread_is_replaying_says_so(long_replay):
+def test_a_book_that_another_thread_is_replaying_raises(long_replay):
     book = next(iter(long_replay)).book
     refused = []
     thread = threading.Thread(target=long_replay.run)
@@ -205,7 +205,7 @@ def test_a_book_that_another_thread_is_replaying_says_so(long_replay):
     assert len(long_replay.hash()) == 32
 
 
-def test_a_run_takes_a_time_above_zero(tmp):
+def test_the_seconds_of_a_run_must_be_above_zero(tmp):
     write_l2(tmp / "q", 5)
     with replay.Replay(tmp / "q") as tape:
         assert tape.run(seconds=3600) == "end"

@@ -1,4 +1,4 @@
-"""Snapshot files: what appears is whole, what is wrong is passed over for the next older one."""
+"""Snapshot files appear atomically; an invalid one is skipped for the next older one."""
 
 import os
 import struct
@@ -17,7 +17,7 @@ from tests.support.book_tapes import BTC, ORDERS, START_NS, STEP_NS, write_l2, w
 
 @pytest.fixture
 def log(tmp):
-    """100 records of one book, with snapshots behind records 29, 59, 89 and 99."""
+    """100 records of one book, with snapshots after records 29, 59, 89 and 99."""
     write_l2(tmp / "q", 100)
     replay.Snapshotter(tmp / "q", every=replay.Every(records=30)).run(follow=False)
     return tmp / "q"
@@ -32,7 +32,7 @@ def latest(log, findings=None, **where):
     return None if found is None else found.header["seq"]
 
 
-def test_files_lie_by_venue_and_market_and_are_private(log):
+def test_files_are_in_directories_by_venue_and_market_and_private(log):
     assert [file.seq for file in of(log)] == [29, 59, 89, 99]
     path = of(log)[0].path
     assert path.relative_to(log).parts == (
@@ -46,7 +46,7 @@ def test_files_lie_by_venue_and_market_and_are_private(log):
     assert snapshots.markets(log) == [(BTC.venue_id, BTC.market_id)]
 
 
-def test_the_header_says_where_the_book_was_so(log):
+def test_the_header_has_the_record_and_times_of_the_book(log):
     told = snapshots.info(of(log)[1].path)
     assert (told.seq, told.book_mode) == (59, "l2")
     assert told.ingest_end_ns == START_NS + 59 * STEP_NS
@@ -70,7 +70,7 @@ def flip(offset):
 
 
 def without_check(data, offset, code, value):
-    """A header of somebody who writes no check, with one field changed."""
+    """A header without a check, of another program, with one field changed."""
     head = bytearray(data)
     head[88:96] = bytes(8)
     struct.pack_into(code, head, offset, value)
@@ -98,7 +98,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_file_is_reported_and_the_next_older_one_serves(log, what):
+def test_an_invalid_file_is_reported_and_the_next_older_one_is_used(log, what):
     newest = of(log)[-1].path
     newest.write_bytes(WRONG[what](newest.read_bytes()))
     with pytest.raises((CorruptMetadata, UnsupportedVersion, InvalidOption)) as raised:
@@ -113,14 +113,14 @@ def test_a_wrong_file_is_reported_and_the_next_older_one_serves(log, what):
     assert book.hash() == replay.book_at(log, "BTCUSDT", tw.Seq(99), snapshots=False).hash()
 
 
-def test_a_header_without_a_check_is_believed_by_the_rest(log):
+def test_a_header_without_a_check_is_validated_by_the_rest(log):
     newest = of(log)[-1].path
     data = newest.read_bytes()
     newest.write_bytes(without_check(data, 24, "<Q", 99))
     assert latest(log) == 99
 
 
-def test_links_and_pipes_in_place_of_a_file_are_passed_over(log):
+def test_links_and_fifos_in_place_of_a_file_are_skipped(log):
     newest, older = of(log)[-1].path, of(log)[-2].path
     newest.unlink()
     newest.symlink_to(of(log)[0].path)
@@ -131,7 +131,7 @@ def test_links_and_pipes_in_place_of_a_file_are_passed_over(log):
     assert len(findings) == 2
 
 
-def test_a_folder_that_leads_out_of_the_log_is_refused(log, tmp):
+def test_a_directory_that_leads_out_of_the_log_is_refused(log, tmp):
     (tmp / "elsewhere").mkdir()
     folder = log / "snapshots" / str(BTC.venue_id) / "7"
     folder.symlink_to(tmp / "elsewhere")
@@ -139,14 +139,14 @@ def test_a_folder_that_leads_out_of_the_log_is_refused(log, tmp):
         snapshots.files(log, BTC.venue_id, 7)
 
 
-def test_names_that_are_no_snapshots_are_not_looked_at(log):
+def test_files_with_other_names_are_ignored(log):
     folder = of(log)[0].path.parent
     for name in ("snapshot_5.bin.tmp", "snapshot_05.bin", "snapshot_-1.bin", "x"):
         (folder / name).write_bytes(b"x")
     assert [file.seq for file in of(log)] == [29, 59, 89, 99]
 
 
-def test_snapshots_of_another_log_are_not_taken(log, tmp):
+def test_snapshots_of_another_log_are_not_used(log, tmp):
     (tmp / "other").mkdir()
     write_l2(tmp / "other" / "q", 100, seed=2)
     later = tmp / "other" / "q"
@@ -164,14 +164,14 @@ def test_snapshots_of_another_log_are_not_taken(log, tmp):
     assert not book.trusted
 
 
-def test_a_snapshot_of_other_scales_is_not_taken(log):
+def test_a_snapshot_with_other_scales_is_not_used(log):
     other = Instrument.of("binance", "BTCUSDT", price_scale=4, size_scale=3)
     with pytest.raises(InvalidOption):
         snapshots.load(of(log)[0].path, other)
     assert snapshots.load(of(log)[0].path).book.price_scale == 2
 
 
-def test_an_l3_book_comes_back_order_for_order(tmp):
+def test_an_l3_book_is_restored_order_by_order(tmp):
     write_l3(tmp / "q", 200)
     replay.Snapshotter(tmp / "q", every=replay.Every(records=64)).run(follow=False)
     for n in (63, 64, 100, 199):

@@ -1,4 +1,4 @@
-"""The snapshotter: when it saves, what stays, what it tells, and how it goes on."""
+"""The snapshotter: when it saves, what it keeps and reports, and how it resumes."""
 
 import errno
 import json
@@ -25,20 +25,20 @@ def snapshot(log, every, **options):
     return replay.Snapshotter(log, every=every, **options).run(follow=False)
 
 
-def test_every_so_many_records(tmp):
+def test_it_saves_after_a_number_of_records(tmp):
     write_l2(tmp / "q", 100)
     done = snapshot(tmp / "q", replay.Every(records=40))
     assert seqs(tmp / "q") == [39, 79, 99]
     assert (done.rounds, done.written, done.records, done.last_seq) == (3, 3, 100, 99)
 
 
-def test_every_so_many_seconds_of_the_tape(tmp):
+def test_it_saves_after_seconds_of_the_log(tmp):
     write_l2(tmp / "q", 100)
     snapshot(tmp / "q", replay.Every(seconds=0.025))
     assert seqs(tmp / "q") == [0, 25, 50, 75, 99]
 
 
-def test_every_so_many_bytes_of_log(tmp):
+def test_it_saves_after_bytes_of_the_log(tmp):
     write_l2(tmp / "q", 100)
     with tw.open_log(tmp / "q") as reader:
         sizes = [64 + -(-len(record) // 64) * 64 for record in reader]
@@ -52,7 +52,7 @@ def test_every_so_many_bytes_of_log(tmp):
     assert seqs(tmp / "q") == sorted({*due, 99})
 
 
-def test_at_every_roll(tmp):
+def test_it_saves_at_every_roll(tmp):
     write_l2(tmp / "q", 200, segment_bytes=8192)
     snapshot(tmp / "q", replay.Every(roll=True))
     with tw.open_log(tmp / "q") as reader:
@@ -66,25 +66,25 @@ def test_at_every_roll(tmp):
 
 
 @pytest.mark.parametrize("wrong", [{}, {"seconds": 0}, {"records": 0}, {"bytes": -1}])
-def test_a_policy_must_say_when(wrong):
+def test_a_policy_needs_a_limit(wrong):
     with pytest.raises(InvalidOption):
         replay.Every(**wrong)
 
 
-def test_the_newest_stay(tmp):
+def test_the_newest_are_kept(tmp):
     write_l2(tmp / "q", 100)
     done = snapshot(tmp / "q", replay.Every(records=10), keep=3)
     assert seqs(tmp / "q") == [79, 89, 99]
     assert (done.written, done.removed) == (10, 7)
 
 
-def test_what_is_too_old_by_the_tape_goes(tmp):
+def test_snapshots_too_old_by_the_log_are_removed(tmp):
     write_l2(tmp / "q", 100)
     snapshot(tmp / "q", replay.Every(records=10), keep=None, max_age=0.035)
     assert seqs(tmp / "q") == [69, 79, 89, 99]
 
 
-def test_all_together_have_a_limit(tmp):
+def test_the_total_size_is_limited(tmp):
     write_l2(tmp / "q", 100, feeds=[L2Feed(BTC, 1), L2Feed(ETH, 2)])
     snapshot(tmp / "q", replay.Every(records=10), keep=None, max_bytes=5000)
     files = list((tmp / "q" / "snapshots").rglob("*.bin"))
@@ -92,7 +92,7 @@ def test_all_together_have_a_limit(tmp):
     assert seqs(tmp / "q", BTC)[-1] == seqs(tmp / "q", ETH)[-1] == 99
 
 
-def test_the_newest_of_each_instrument_never_goes(tmp):
+def test_the_newest_of_each_instrument_is_never_removed(tmp):
     write_l2(tmp / "q", 100, feeds=[L2Feed(BTC, 1), L2Feed(ETH, 2)])
     snapshot(tmp / "q", replay.Every(records=10), keep=1, max_bytes=1, max_age=0)
     assert (seqs(tmp / "q", BTC), seqs(tmp / "q", ETH)) == ([99], [99])
@@ -124,7 +124,7 @@ def test_only_trusted_books_are_saved(tmp):
     assert done.untrusted == 0
 
 
-def test_it_goes_on_where_it_stopped(tmp):
+def test_it_continues_where_it_stopped(tmp):
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
@@ -138,7 +138,7 @@ def test_it_goes_on_where_it_stopped(tmp):
     assert warm.hash() == replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99), snapshots=False).hash()
 
 
-def test_seconds_are_counted_from_the_last_round_of_the_one_before(tmp):
+def test_seconds_are_counted_from_the_last_round_of_the_previous_run(tmp):
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
@@ -149,15 +149,15 @@ def test_seconds_are_counted_from_the_last_round_of_the_one_before(tmp):
     assert seqs(tmp / "q") == [0, 25, 49, 74, 99]
 
 
-def test_nothing_new_is_nothing_written(tmp):
+def test_without_new_records_nothing_is_written(tmp):
     write_l2(tmp / "q", 50)
     snapshot(tmp / "q", replay.Every(records=20))
     assert snapshot(tmp / "q", replay.Every(records=20)).rounds == 0
 
 
 @pytest.mark.parametrize("lose", ["note", "newest", "all"])
-def test_what_it_needs_to_go_on_may_be_damaged(tmp, lose):
-    """Each loss costs reading, never a wrong book or a second gap."""
+def test_what_it_needs_to_resume_may_be_damaged(tmp, lose):
+    """Each loss costs reading, but never causes a wrong book or a duplicated gap."""
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
@@ -194,7 +194,7 @@ def test_a_book_that_waits_for_its_snapshot_is_built_again_from_its_first_event(
     assert [gap.action for gap in GapLedger(tmp / "q").read() if gap.first] == []
 
 
-def test_gaps_of_venue_and_tape_reach_the_ledger_once(tmp):
+def test_gaps_of_venue_and_log_reach_the_ledger_once(tmp):
     write_l2(tmp / "q", 400, segment_bytes=8192, snapshot_every=100, lose={20})
     sorted((tmp / "q").glob("*.q"))[3].unlink()
     snapshot(tmp / "q", replay.Every(records=50))
@@ -207,7 +207,7 @@ def test_gaps_of_venue_and_tape_reach_the_ledger_once(tmp):
     assert GapLedger(tmp / "q").read() == ledger
 
 
-def test_records_that_went_before_it_read_them_are_a_gap(tmp):
+def test_records_removed_before_it_read_them_are_a_gap(tmp):
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
@@ -229,13 +229,13 @@ def test_it_is_a_named_reader_that_pins_nothing(tmp):
     assert (reader.name, reader.pinned, reader.lag_records) == ("snapshotter", False, 0)
 
 
-def test_two_of_one_name_are_refused(tmp):
+def test_two_with_one_name_are_refused(tmp):
     write_l2(tmp / "q", 5)
     with tw.open_subscriber(tmp / "q", "snapshotter"), pytest.raises(ReaderAlreadyActive):
         snapshot(tmp / "q", replay.Every(records=20))
 
 
-def test_two_of_other_names_are_refused_too(tmp):
+def test_two_with_different_names_are_refused(tmp):
     write_l2(tmp / "q", 5)
     with (
         snapshots.only_writer(tmp / "q"),
@@ -245,7 +245,7 @@ def test_two_of_other_names_are_refused_too(tmp):
     assert snapshot(tmp / "q", replay.Every(records=20), name="other").written == 1
 
 
-def test_a_full_disk_is_named_and_leaves_nothing_half_written(tmp, monkeypatch):
+def test_a_full_disk_is_named_and_leaves_no_partial_file(tmp, monkeypatch):
     write_l2(tmp / "q", 50)
 
     sync = os.fsync
@@ -285,7 +285,7 @@ def test_an_l3_log_is_saved_too(tmp):
     assert snapshot(tmp / "q", replay.Every(records=40)).written == 3
 
 
-def test_leftovers_of_a_killed_one_are_removed(tmp):
+def test_temporary_files_of_a_killed_one_are_removed(tmp):
     write_l2(tmp / "q", 50)
     snapshot(tmp / "q", replay.Every(records=20))
     folder = snapshots.files(tmp / "q", BTC.venue_id, BTC.market_id)[0].path.parent
@@ -294,7 +294,7 @@ def test_leftovers_of_a_killed_one_are_removed(tmp):
     assert [name for name in os.listdir(folder) if name.endswith(".tmp")] == []
 
 
-def test_its_note_is_one_checked_line(tmp):
+def test_its_state_file_is_one_checked_line(tmp):
     write_l2(tmp / "q", 50)
     snapshot(tmp / "q", replay.Every(records=20))
     note = json.loads((tmp / "q" / "snapshots" / "snapshotter.json").read_text())
@@ -302,7 +302,7 @@ def test_its_note_is_one_checked_line(tmp):
 
 
 def test_an_event_of_no_order_that_lets_another_rest_is_saved(tmp):
-    """SZSE: what a market order leaves over rests when the next event is about something else."""
+    """SZSE: the rest of a market order rests in the book once the next event is another order's."""
     stock = Instrument.of("szse", "000001", 2, 0, book_mode="l3", rules="szse")
     Instruments([stock]).save(tmp)
     events = [

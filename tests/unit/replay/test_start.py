@@ -1,4 +1,4 @@
-"""Where a replay begins: a warm start meets what is missing, as one from the start does."""
+"""The start of a replay: a warm start finds the same gaps as one from the beginning."""
 
 import struct
 
@@ -44,7 +44,7 @@ def segments(log):
 
 @pytest.fixture
 def holed(tmp):
-    """A log whose third segment is lost, with a snapshot of the last record in front of it."""
+    """A log whose third segment is lost, with a snapshot of the last record before it."""
     write_l2(tmp / "q", 400, segment_bytes=8192)
     path, first, last = segments(tmp / "q")[2]
     replay.Snapshotter(tmp / "q", every=replay.Every(records=first)).run(follow=False)
@@ -56,7 +56,7 @@ def holed(tmp):
     return tmp / "q", first, last
 
 
-def test_a_book_from_a_snapshot_right_before_a_hole_is_not_trusted(holed):
+def test_a_book_from_a_snapshot_just_before_a_gap_is_untrusted(holed):
     log, _, last = holed
     warm = replay.book_at(log, "BTCUSDT", tw.Seq(last + 5))
     cold = replay.book_at(log, "BTCUSDT", tw.Seq(last + 5), snapshots=False)
@@ -64,7 +64,7 @@ def test_a_book_from_a_snapshot_right_before_a_hole_is_not_trusted(holed):
     assert (warm.trusted, warm.distrust) == (False, cold.distrust)
 
 
-def test_a_replay_that_begins_right_before_a_hole_tells_of_it(holed):
+def test_a_replay_that_starts_just_before_a_gap_reports_it(holed):
     log, first, last = holed
     since = at(last + 5)
     with replay.Replay(log, "BTCUSDT", since, skip_damaged=True) as tape:
@@ -79,7 +79,7 @@ def test_a_replay_that_begins_right_before_a_hole_tells_of_it(holed):
 
 
 def test_a_gap_before_the_range_is_not_shown_from_the_start_either(holed):
-    """Steps of a range are the same with snapshots and without."""
+    """The steps of a range are the same with and without snapshots."""
     log, _, last = holed
     with replay.Replay(log, "BTCUSDT", at(last + 5), skip_damaged=True, snapshots=False) as tape:
         kinds = {step.kind for step in tape}
@@ -87,7 +87,7 @@ def test_a_gap_before_the_range_is_not_shown_from_the_start_either(holed):
         assert tape.gaps
 
 
-def test_a_book_at_a_time_holds_nothing_that_a_live_log_gets_later(tmp, monkeypatch):
+def test_a_book_at_a_time_excludes_records_appended_later(tmp, monkeypatch):
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
@@ -102,7 +102,7 @@ def test_a_book_at_a_time_holds_nothing_that_a_live_log_gets_later(tmp, monkeypa
         assert replay.book_at(tmp / "q", "BTCUSDT", at(9)).last_update == 109
 
 
-def test_the_highest_number_and_the_lowest_time_are_moments_too(tmp):
+def test_the_highest_seq_and_the_lowest_time_are_accepted(tmp):
     write_l2(tmp / "q", 10)
     assert replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(2**64 - 1)).last_update == 109
     assert not replay.book_at(tmp / "q", "BTCUSDT", -(2**63)).trusted
@@ -114,7 +114,7 @@ def test_the_highest_number_and_the_lowest_time_are_moments_too(tmp):
 
 
 def lose_the_end(tmp, *, keep, end=100):
-    """A log and its snapshots, as if a power cut had taken all records from `keep` on."""
+    """A log and its snapshots, as after a power failure that lost all records from `keep` on."""
     feed = L2Feed()
     Instruments([BTC]).save(tmp)
     with tw.open_publisher(tmp / "was", segment_bytes=1 << 16) as writer:
@@ -134,8 +134,8 @@ def lose_the_end(tmp, *, keep, end=100):
     return tmp / "q"
 
 
-def test_a_snapshotter_does_not_begin_with_a_book_of_records_that_the_log_lost(tmp):
-    """Killed between a snapshot and its note, by a power cut that took the end of the log."""
+def test_a_snapshotter_does_not_start_with_a_book_of_lost_records(tmp):
+    """Killed between a snapshot and its state file; a power failure took the end of the log."""
     log = lose_the_end(tmp, keep=75)
     note = {"v": 1, "resume_seq": 70, "last_seq": 69, "timestamp_ns": at(69)}
     snapshots.store_beside(log, "snapshotter.json", replay.snapshotter.seal(note))
@@ -148,14 +148,14 @@ def test_a_snapshotter_does_not_begin_with_a_book_of_records_that_the_log_lost(t
         assert found.header["book_hash"] == cold.hash(), file.seq
 
 
-def test_snapshots_of_lost_records_do_not_crowd_out_new_ones(tmp):
+def test_snapshots_of_lost_records_do_not_displace_new_ones(tmp):
     log = lose_the_end(tmp, keep=20, end=50)
     assert [file.seq for file in snapshots.files(log, *IDS)] == [59, 69, 79, 89, 99]
     replay.Snapshotter(log, every=replay.Every(records=10), keep=5).run(follow=False)
     assert [file.seq for file in snapshots.files(log, *IDS)] == [9, 19, 29, 39, 49]
 
 
-def test_snapshots_from_before_the_front_of_the_log_stay(tmp):
+def test_snapshots_of_retired_records_are_kept(tmp):
     write_l2(tmp / "q", 400, segment_bytes=8192, snapshot_every=100)
     replay.Snapshotter(tmp / "q", every=replay.Every(records=10), keep=None).run(follow=False)
     before = [file.seq for file in snapshots.files(tmp / "q", *IDS)]
@@ -166,7 +166,7 @@ def test_snapshots_from_before_the_front_of_the_log_stay(tmp):
     assert set(before) <= {file.seq for file in snapshots.files(tmp / "q", *IDS)}
 
 
-def test_a_second_run_of_one_snapshotter_tells_its_gaps_too(tmp):
+def test_a_second_run_of_one_snapshotter_reports_its_gaps(tmp):
     Instruments([BTC]).save(tmp)
     feed = L2Feed()
     saver = replay.Snapshotter(tmp / "q", every=replay.Every(records=1000))
@@ -190,8 +190,8 @@ def damage_record_99(queue):
         file.write(bytes([byte ^ 0xFF]))
 
 
-def test_a_damaged_end_of_a_live_log_is_waited_at_and_told(tmp):
-    """Nothing right comes after it yet: what came before is saved, and the next run goes on."""
+def test_it_waits_at_a_damaged_end_of_a_live_log_and_reports_it(tmp):
+    """No valid record follows yet: what came before is saved, and the next run continues."""
     write_l2(tmp / "q", 100)
     with tw.open_publisher(tmp / "q"):
         damage_record_99(tmp / "q")
@@ -199,12 +199,12 @@ def test_a_damaged_end_of_a_live_log_is_waited_at_and_told(tmp):
         done = saver.run(follow=False)
         assert (done.last_seq, done.written) == (98, 2)
         assert "seq=99" in saver.findings[-1].why
-        with pytest.raises(tw.TapewireError):  # what it was at 99 nobody knows
+        with pytest.raises(tw.TapewireError):  # its state at 99 is unknown
             replay.book_at(tmp / "q", "BTCUSDT", tw.Seq(99))
 
 
 def test_a_damaged_end_of_a_closed_log_is_a_gap(tmp):
-    """The log recorded where it ends: the record is lost, and the books are not trusted."""
+    """The log recorded its end: the record is lost, and the books are untrusted."""
     write_l2(tmp / "q", 100)
     damage_record_99(tmp / "q")
     saver = replay.Snapshotter(tmp / "q", every=replay.Every(records=60))
@@ -218,7 +218,7 @@ def test_a_damaged_end_of_a_closed_log_is_a_gap(tmp):
 # ---- features that go on -------------------------------------------------------------------------
 
 
-def test_features_that_go_on_behind_lost_records_do_not_trust_the_book(tmp):
+def test_features_that_continue_after_lost_records_have_an_untrusted_book(tmp):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     write_l3(tmp / "q", 20, segment_bytes=8192)
     with replay.FeatureStream(tmp / "q", "bid_depth1") as stream:
@@ -247,7 +247,7 @@ def test_a_log_is_one_log_however_its_path_is_written(tmp, monkeypatch):
         replay.Replay(["q", f"{tmp}/q/"])
 
 
-def test_equal_times_come_in_one_order_however_paths_are_written(tmp, monkeypatch):
+def test_equal_times_have_one_order_however_paths_are_written(tmp, monkeypatch):
     for name in ("a", "b"):
         with tw.open_publisher(tmp / name, segment_bytes=1 << 16) as writer:
             writer.append(7, name.encode(), timestamp_ns=5)
@@ -258,7 +258,7 @@ def test_equal_times_come_in_one_order_however_paths_are_written(tmp, monkeypatc
 
 
 def test_the_header_of_a_snapshot_is_under_its_checksum(tmp):
-    """A time in it that changed would let it fit another log."""
+    """If a time in it changed, it would match another log."""
     write_l2(tmp / "q", 10)
     replay.Snapshotter(tmp / "q", every=replay.Every(records=10)).run(follow=False)
     (file,) = snapshots.files(tmp / "q", *IDS)
@@ -272,8 +272,8 @@ def test_the_header_of_a_snapshot_is_under_its_checksum(tmp):
 # ---- many logs -----------------------------------------------------------------------------------
 
 
-def test_orders_of_the_day_before_are_in_a_warm_book_too(tmp):
-    """The snapshotter of the second day's log has never seen them."""
+def test_orders_of_the_previous_day_are_in_a_warm_book(tmp):
+    """The snapshotter of the second day's log has never read them."""
     Instruments([ORDERS]).save(tmp)
     days = [tmp / "day0", tmp / "day1"]
     for day, path in enumerate(days):
@@ -287,7 +287,7 @@ def test_orders_of_the_day_before_are_in_a_warm_book_too(tmp):
     assert orders == list(range(91, 101))
 
 
-def test_a_log_of_trades_beside_the_orders_leaves_the_start_warm(tmp):
+def test_a_log_of_trades_does_not_prevent_a_warm_start_of_orders(tmp):
     write_l3(tmp / "book", 100)
     with tw.open_publisher(tmp / "trades", segment_bytes=1 << 16) as writer:
         for n in range(100):
@@ -302,7 +302,7 @@ def test_a_log_of_trades_beside_the_orders_leaves_the_start_warm(tmp):
         assert tape.hash() == warm
 
 
-def test_a_gap_in_one_log_of_many_is_told_with_numbers_of_that_log(tmp):
+def test_a_gap_in_one_log_of_many_has_the_seq_of_that_log(tmp):
     write_l2(tmp / "a", 400, segment_bytes=8192)
     path, first, _ = segments(tmp / "a")[2]
     path.unlink()
@@ -312,11 +312,11 @@ def test_a_gap_in_one_log_of_many_is_told_with_numbers_of_that_log(tmp):
     with replay.Replay([tmp / "a", tmp / "b"], skip_damaged=True) as tape:
         tape.run()
         assert {gap.seq for gap in tape.gaps if gap.kind == "record"} == {first - 1}
-    assert tape.hash() == tape.hash()  # books stay when the logs are closed
+    assert tape.hash() == tape.hash()  # books remain when the logs are closed
 
 
-def test_a_trade_that_two_venues_could_have_made_is_of_neither(tmp):
-    """Nobody named the instruments, and both venues number theirs alike."""
+def test_a_trade_with_an_ambiguous_venue_has_none(tmp):
+    """The instruments have no names, and both venues use the same market id."""
     one, two = (
         Instrument("x", "A", 2, 3, venue_id=1, market_id=42),
         Instrument("y", "A", 2, 3, venue_id=2, market_id=42),

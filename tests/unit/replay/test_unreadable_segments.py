@@ -1,4 +1,4 @@
-"""Replay over a segment whose header is damaged: an error, or a gap until the next snapshot."""
+"""Replay over a segment with a damaged header: an error, or a gap until the next snapshot."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_without_the_option_it_is_an_error_that_names_the_file(log, which):
 
 
 @PLACES
-def test_with_it_no_trusted_row_is_wrong_and_others_say_so(log, which):
+def test_with_it_trusted_rows_are_correct_and_others_are_untrusted(log, which):
     whole = {row["seq"]: row for row in rows(log)}
     assert all(row["trusted"] for row in whole.values())
     parts = [part for part in status(log).segments if part.holds_records]
@@ -47,17 +47,18 @@ def test_with_it_no_trusted_row_is_wrong_and_others_say_so(log, which):
     assert 0 < len(found) < len(whole)
     if which == 1:
         behind = [row for row in found if row["seq"] >= parts[2].first_seq]
-        assert not behind[0]["trusted"]  # until the tape brings a snapshot
+        assert not behind[0]["trusted"]  # until the next snapshot in the log
         assert behind[-1]["trusted"]
 
 
 @PLACES
-def test_it_is_one_gap_of_the_replay(log, which):
+def test_it_is_one_gap_in_the_replay(log, which):
     parts = [part for part in status(log).segments if part.holds_records]
     ends = [*(part.first_seq for part in parts[1:]), None]
     damage(log, which)
     with Replay(log, skip_damaged=True) as replay:
         gaps = [step.gap for step in replay if step.kind == "gap"]
     first = parts[which].first_seq
-    last = first if which == -1 else ends[which] - 1  # how many the last one had, nobody knows
+    # The number of records in the last segment is unknown.
+    last = first if which == -1 else ends[which] - 1
     assert gaps == [(first, last, "damaged")]

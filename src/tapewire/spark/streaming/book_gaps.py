@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tapewire.errors import CorruptMetadata
@@ -107,11 +106,10 @@ def _replay(
         {log.name: log.path},
         Plan((), _SAMPLE),
         venues=True,
+        names=PathNames(log, given_instruments(options), [log.path]),
         seq_to={log.name: end},
-        instruments=given_instruments(options),
         skip_damaged=True,
         state=state,
-        names_of=partial(PathNames, log),
     ) as stream:
         stream.exhaust()
         return [gap for gap in gaps_of(stream.engine) if gap.kind != "record"], stream.save()

@@ -36,7 +36,7 @@ def test_equal_offsets_give_equal_text_whatever_their_order():
         ({"v": 1, "view": "records"}, "lacks a member: logs"),
         ({"v": 0, "view": "records", "logs": {}}, "no such version"),
         ({"v": True, "view": "records", "logs": {}}, "v must be of type int"),
-        ({"v": 1, "view": "records", "logs": {}, "more": 1}, "not known: 'more'"),
+        ({"v": 1, "view": "records", "logs": {}, "more": 1}, "unknown member: 'more'"),
         ({"v": 1, "view": "records", "logs": []}, "logs must be of type dict"),
         ({"v": 1, "view": "records", "logs": {"md": -1}}, f"an integer, 0 to {2**63}: -1"),
         ({"v": 1, "view": "records", "logs": {"md": True}}, f"an integer, 0 to {2**63}: True"),
