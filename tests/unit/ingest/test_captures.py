@@ -116,7 +116,13 @@ def test_a_match_of_coinbase_names_the_makers_side(import_lines, tmp):
 
 BAD = {
     "not JSON": [AT + b'{"data":', AT + b"[" * 100_000, AT + b"\xff", AT],
-    "no time in front": [b"{}", b"12a {}", b"-5 {}", b"9" * 30 + b" {}", b"9223372036854775808 {}"],
+    "no time at the start": [
+        b"{}",
+        b"12a {}",
+        b"-5 {}",
+        b"9" * 30 + b" {}",
+        b"9223372036854775808 {}",
+    ],
     "a field is missing or of another type": [
         AT + b"[]",
         AT + b"7",
@@ -146,7 +152,7 @@ BAD = {
         AT + b'{"data":{"e":"bookTicker","s":"AAA","u":1,"b":"1","B":"-1","a":"2","A":"1"}}',
         AT + b'{"lastUpdateId":9,"symbol":"AAA","bids":[["1","-1"]],"asks":[]}',
     ],
-    "not a name for a folder": [depth(s="../x", pu=1), depth(s="", pu=1), depth(s=5, pu=1)],
+    "not a valid name": [depth(s="../x", pu=1), depth(s="", pu=1), depth(s=5, pu=1)],
     "unknown message": [depth(e="new", pu=1)],
 }
 

@@ -39,10 +39,10 @@ def symbols(*counts):
 @pytest.mark.parametrize(
     ("data", "offset", "message"),
     [
-        (b"", 0, "not a file of DBN"),
-        (b"DBZ\x01" + bytes(200), 0, "not a file of DBN"),
-        (b"DB", 0, "not a file of DBN"),
-        (b"DBN\x03\x90", 0, "not a file of DBN"),
+        (b"", 0, "not a DBN file"),
+        (b"DBZ\x01" + bytes(200), 0, "not a DBN file"),
+        (b"DB", 0, "not a DBN file"),
+        (b"DBN\x03\x90", 0, "not a DBN file"),
         (b"DBN\x00" + HEADER[4:], 3, "version=0"),
         (b"DBN\x04" + HEADER[4:], 3, "version=4"),
         (plain_header(length=0), 4, "length=0"),
@@ -52,8 +52,8 @@ def symbols(*counts):
         (plain_header(symbols(0, MAX, 0, 0, 0)), 116, "the header is damaged: count="),
         (plain_header(symbols(0, 0, 0, 0, MAX)), 128, "the header is damaged: count="),
         (plain_header(bytes(12)), 120, "the header is damaged: bytes=4, left=0"),
-        (HEADER[:53] + b"\0\0" + HEADER[55:], 8, "not the length of a symbol: bytes=0"),
-        (HEADER[:53] + b"\xff\xff" + HEADER[55:], 8, "not the length of a symbol: bytes=65535"),
+        (HEADER[:53] + b"\0\0" + HEADER[55:], 8, "invalid symbol length: bytes=0"),
+        (HEADER[:53] + b"\xff\xff" + HEADER[55:], 8, "invalid symbol length: bytes=65535"),
     ],
 )
 def test_a_header_that_cannot_be_is_named_with_its_place(tmp, data, offset, message):
@@ -105,7 +105,7 @@ def test_a_record_of_another_length_than_its_type_is_kept_aside(tmp):
     head = plain_mbo(order_id=4, length=4)[:16]
     data = HEADER + plain_mbo(order_id=1) + longer + sent + head + plain_mbo(order_id=5)
     summary = run(tmp, data)
-    assert summary.bad == {"another length than its type has": 3}
+    assert summary.bad == {"wrong length for its type": 3}
     kept = [json.loads(line)["line"] for line in Path(summary.rejected).read_text().splitlines()]
     assert kept == [2, 3, 4]
     assert orders(tmp) == [1, 5]
@@ -115,7 +115,7 @@ def test_an_unknown_type_and_an_unknown_action(tmp):
     data = HEADER + plain_mbo(rtype=0x77) + plain_mbo(b"\xff") + plain_mbo(order_id=2)
     summary = run(tmp, data)
     assert summary.skipped == {"of type 0x77": 1}
-    assert summary.bad == {"not an action": 1}
+    assert summary.bad == {"unknown action": 1}
     assert orders(tmp) == [2]
 
 
@@ -191,14 +191,14 @@ def test_a_zstd_file_of_several_frames_is_read(tmp):
 @pytest.mark.parametrize("behind", [1, 40])
 def test_a_zstd_file_cut_short_keeps_what_came_before(tmp, behind):
     cut = packed(HEADER + plain_mbo(order_id=1)) + packed(plain_mbo(order_id=2))[:-behind]
-    with pytest.raises(CorruptSource, match="cut short or damaged: the last zstd frame has no end"):
+    with pytest.raises(CorruptSource, match="truncated or damaged: the last zstd frame is truncated"):
         run(tmp, cut)
     assert orders(tmp)[:1] == [1]
 
 
 def test_a_damaged_zstd_file_is_named(tmp):
     good = packed(HEADER + plain_mbo(order_id=1))
-    with pytest.raises(CorruptSource, match="cut short or damaged"):
+    with pytest.raises(CorruptSource, match="truncated or damaged"):
         run(tmp, good + b"\x28\xb5\x2f\xfd" + b"\xff" * 50)
     assert orders(tmp) == [1]
 

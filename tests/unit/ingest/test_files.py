@@ -95,7 +95,7 @@ def test_two_markets_of_one_folder_are_not_mixed(tmp):
     )
     (event,) = events(tmp, "x", "A-B")
     assert event.bids.tolist() == [(10**8, 10**8)]
-    assert summary.bad == {"not a name of a market, or one that another market has here": 1}
+    assert summary.bad == {"invalid name of a market, or the same name as another market": 1}
 
 
 @pytest.mark.parametrize("symbol", ["..", ".", "恒盛", "a b", "a\\b", "*"])
@@ -188,7 +188,10 @@ def test_market_orders_and_cancels_of_shenzhen(tmp):
             "09:30:02.000,10,1,1,0,70,1,6",
         ],
     )
-    assert summary.bad == {"order_kind not known": 1, "not the orders that this is about": 2}
+    assert summary.bad == {
+        "unknown order_kind": 1,
+        "bid_order and ask_order do not match function_code": 2,
+    }
     orders = [event.order for event in events(tmp, "szse", "000001")]
     assert [order.event_type for order in orders] == [*[L3Type.ADD] * 3, L3Type.CANCEL]
     market = [bool(order.flags & L3Flags.PRICE_IS_MARKET) for order in orders]
@@ -201,7 +204,7 @@ def test_files_out_of_order_are_sorted_and_a_number_counts_once(tmp):
     order = "09:30:00.000,10,100,50,49,1,{}".format
     summary = szse(tmp, [order(3), order(1), order(3)], ["09:30:02.000,0,100,1,0,52,1,2"])
     assert [event.native_seq for event in events(tmp, "szse", "000001")] == [1, 2, 3]
-    assert summary.skipped == {"a number that came before": 1}
+    assert summary.skipped == {"duplicate number": 1}
 
 
 def test_days_given_together_are_days_apart(tmp):
@@ -394,8 +397,8 @@ def test_orders_of_itch_reach_the_book(tmp):
 def test_messages_of_another_length_are_kept_aside_and_the_next_is_found(tmp):
     summary = itch(tmp, add(1), add(2)[:-1], add(3) + b"x", b"z123", add(4), add(5, b"?"))
     assert summary.bad == {
-        "another length than its type has": 2,
-        "not a type of message": 1,
+        "wrong length for its type": 2,
+        "unknown message type": 1,
         "neither a buy nor a sell": 1,
     }
     assert [event.order.order_id for event in events(tmp, "nasdaq", "ACME")] == [1, 4]
@@ -413,7 +416,7 @@ def test_an_order_with_the_number_of_one_that_rests_is_a_bad_row(tmp):
         message(b"E", struct.pack(">QIQ", 1, 100, 7)),
         add(1, b"S", 50, 20_000),
     )
-    assert summary.bad == {"the number of another order that still rests": 2}
+    assert summary.bad == {"the number of another resting order": 2}
     book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
     for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
         book.apply(record)

@@ -10,7 +10,7 @@ import pytest
 
 from tapewire import ingest
 from tapewire.errors import CorruptSource, InvalidOption
-from tapewire.ingest.formats.lobster_check import steps_right
+from tapewire.ingest.formats.lobster_check import valid_steps
 from tapewire.protocol.market import EventType, L3Type, Maker, Side
 from tests.support.archives import l3_book_of, records_of
 from tests.support.lobster_files import NO_ASK, NO_BID, Day
@@ -96,7 +96,7 @@ def test_the_zone_can_be_another(tmp):
 
 
 def test_stock_and_day_can_be_given_where_the_name_has_none(tmp):
-    with pytest.raises(InvalidOption, match="which stock and day"):
+    with pytest.raises(InvalidOption, match="the stock and the day"):
         lobster(tmp, RESTS, name="day.csv", ticker="ACME")
     lobster(tmp, RESTS, name="day.csv", ticker="A/B", date="2012-06-21")
     assert orders_of(tmp, symbol="A-B")[0].exchange_ts_ns == (MIDNIGHT_S * 10 + 342_005) * 10**8
@@ -118,13 +118,13 @@ def test_rows_that_cannot_be_are_kept_aside(tmp):
     )
     assert summary.bad == {
         "not a time of day": 1,
-        "not a type of message": 1,
-        "a size or price of nothing": 2,
+        "unknown message type": 1,
+        "size or price is zero": 2,
         "neither a buy nor a sell": 1,
-        "not an order's number": 1,
+        "invalid order id": 1,
         "more decimals than the scale has": 1,
         "not a number": 1,
-        "another number of fields than the header has": 1,
+        "wrong number of fields": 1,
     }
     kept = [json.loads(line) for line in Path(summary.rejected).read_text().splitlines()]
     assert sorted(row["line"] for row in kept) == list(range(2, 11))
@@ -235,7 +235,7 @@ def test_a_number_changed_in_the_order_book_is_found(tmp, row, field):
     numbers[field] += 1
     day.orderbook[row] = ",".join(map(str, numbers))
     summary = checked(tmp, day)
-    assert list(summary.bad) == ["not the row before it and the message"]
+    assert list(summary.bad) == ["not the previous row changed by the message"]
     kept = [json.loads(line) for line in Path(summary.rejected).read_text().splitlines()]
     assert {row["line"] for row in kept} <= {row + 1, row + 2}
     assert summary.records
@@ -245,7 +245,7 @@ def test_a_message_left_out_is_found_by_the_order_book(tmp):
     day = Day(2_000, seed=6, levels=12)
     add = next(i for i, m in enumerate(day.messages) if i > 500 and m.split(",")[1] == "1")
     day.messages[add] = "34200,7,0,0,1,-1"
-    assert checked(tmp, day).bad["not the row before it and the message"] == 1
+    assert checked(tmp, day).bad["not the previous row changed by the message"] == 1
 
 
 def test_files_of_different_length_are_found(tmp):
@@ -280,11 +280,11 @@ def test_a_level_that_comes_into_sight_may_be_anything():
     before = np.array([[[10, 5, 9, 5], [11, 5, 8, 5]]])
     after = np.array([[[10, 5, 8, 5], [11, 5, 3, 44]]])
     told = (np.array([True]), np.array([9]), np.array([-5]))
-    assert steps_right(before, after, *told).all()
+    assert valid_steps(before, after, *told).all()
     empty = before.copy()
     empty[0, 1, 2:] = NO_BID
     gone = np.array([[[10, 5, 3, 44], [11, 5, *NO_BID]]])
-    assert not steps_right(empty, gone, *told).any(), "there was no level that could come"
+    assert not valid_steps(empty, gone, *told).any(), "there was no level that could come"
 
 
 @pytest.mark.parametrize(("last_size", "right"), [(5, True), (6, False)])
@@ -292,7 +292,7 @@ def test_the_last_level_is_compared_where_none_vanished(last_size, right):
     before = np.array([[[10, 5, 9, 5], [11, 5, 8, 5]]])
     after = np.array([[[10, 5, 9, 8], [11, 5, 8, last_size]]])
     told = (np.array([True]), np.array([9]), np.array([3]))
-    assert steps_right(before, after, *told).tolist() == [right]
+    assert valid_steps(before, after, *told).tolist() == [right]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ def test_a_file_is_not_put_into_a_log_a_second_time(tmp):
     (tmp / "b").write_bytes(trade(MIDNIGHT_NS, 2))
     ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
     before = content_of(tmp / "archive")
-    with pytest.raises(InvalidOption, match=r"the records of this file already: file='a'"):
+    with pytest.raises(
+        InvalidOption, match=r"the records of this file are already in the log: file='a'"
+    ):
         ingest.run(FORMAT, [tmp / "a", tmp / "b"], tmp / "archive")
     assert content_of(tmp / "archive") | before == content_of(tmp / "archive")
     ingest.run(FORMAT, [tmp / "b"], tmp / "archive")
@@ -243,7 +245,7 @@ def test_a_file_that_becomes_another_is_named(tmp, how):
     else:
         path.write_bytes(b"two\none\n" if how == "rewritten" else b"one\n")
         os.utime(path, ns=(1, 1))
-    with pytest.raises(CorruptSource, match="not the one that it was"):
+    with pytest.raises(CorruptSource, match="has changed since"):
         list(source.lines())
 
 
@@ -299,7 +301,7 @@ def test_a_job_is_for_one_process_at_a_time(tmp):
     refused = []
 
     def second(_):
-        with pytest.raises(ConcurrentUse, match="being imported already"):
+        with pytest.raises(ConcurrentUse, match="another process is importing"):
             ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
         refused.append(True)
 
@@ -352,7 +354,7 @@ def test_everything_is_private(tmp):
 @pytest.mark.parametrize(
     ("format", "options", "message"),
     [
-        ("nobody", {}, "no importer has this name"),
+        ("nobody", {}, "no such importer"),
         (FORMAT, {"colour": 1}, "no such option"),
         (FORMAT, {"price_scale": 19}, "price_scale must be from 0 to 18"),
         (FORMAT, {"symbols": "AAA"}, "symbols must be a sequence"),

@@ -46,7 +46,7 @@ def test_a_truncated_gzip_gives_what_is_there_and_then_names_the_file(tmp):
     lines = SourceFile(tmp / "cut.gz").lines()
     for number in range(1, 40_000):
         assert next(lines) == (number, b"%d" % (number - 1))
-    with pytest.raises(CorruptSource, match=r"cut short or damaged.*cut\.gz"):
+    with pytest.raises(CorruptSource, match=r"truncated or damaged.*cut\.gz"):
         list(lines)
 
 
@@ -66,9 +66,9 @@ def test_a_damaged_zip_is_found(tmp):
 
 
 def test_a_folder_or_a_device_is_no_file(tmp):
-    with pytest.raises(CorruptSource, match="not a plain file"):
+    with pytest.raises(CorruptSource, match="not a regular file"):
         SourceFile(tmp)
-    with pytest.raises(CorruptSource, match="not a plain file"):
+    with pytest.raises(CorruptSource, match="not a regular file"):
         SourceFile("/dev/zero")
 
 
