@@ -111,9 +111,7 @@ class _File:
         self._levels = LevelBooks(options, report)
         self._instruments: dict[tuple[str, bytes], Instrument | None] = {}
         self._owners: dict[tuple[str, str], bytes] = {}
-        self._publishers: dict[
-            int, int
-        ] = {}  # instrument → the publisher that is imported
+        self._publishers: dict[int, int] = {}  # instrument → the publisher that is imported
 
     def chunks(self) -> Iterator[Chunk]:
         try:
