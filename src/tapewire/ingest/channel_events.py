@@ -347,7 +347,7 @@ def _trades_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chu
     ticks["market_id"] = instrument.market_id
     ticks["price_scale"] = instrument.price_scale
     ticks["size_scale"] = instrument.size_scale
-    # The aggressor takes: when it sold, the buyer had rested. In an auction nobody did.
+    # If the aggressor sold, the buyer's order rested. An auction has no aggressor.
     ticks["is_buyer_maker"] = np.choose(rows["side"], [2, 0, 1])
     return Chunk(
         instrument.venue,

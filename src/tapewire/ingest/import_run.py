@@ -83,7 +83,7 @@ def run(
             return job.finished_summary()
         with (
             ChunkWriter(archive, job) as writer,
-            Report(job.folder, writer.gap, writer.instrument) as report,
+            Report(job.directory, writer.gap, writer.instrument) as report,
         ):
             for chunk in cls(chosen).chunks(sources, report):
                 writer.write(chunk)

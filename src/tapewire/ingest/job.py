@@ -39,7 +39,7 @@ __all__ = ["Job", "job_id"]
 
 FORMAT = "tapewire-import"
 VERSION = 1
-FOLDER = "imports"
+DIRECTORY = "imports"
 MAX_FILE_BYTES = 64 << 20
 _REMEDY = "restore the file; without it the records of this import cannot be identified in the logs"
 
@@ -60,7 +60,7 @@ class Job:
 
     Attributes:
         id: Its name.
-        folder: The directory `imports/<id>` for the rejected rows.
+        directory: The directory `imports/<id>` for the rejected rows.
         notes: Log below the archive → the sequence number of this job's first record in it.
         done: Everything was imported and is durable.
         summary: The summary of the run that finished the job, if it is done.
@@ -87,11 +87,11 @@ class Job:
         self._others: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
         self.done = False
         self.summary: dict[str, Any] = {}
-        self._imports = path_below(archive, FOLDER)
-        self._path = path_below(archive, FOLDER, f"{self.id}.json")
-        self.folder = path_below(archive, FOLDER, self.id)
-        for folder in (self._imports, self.folder):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        self._imports = path_below(archive, DIRECTORY)
+        self._path = path_below(archive, DIRECTORY, f"{self.id}.json")
+        self.directory = path_below(archive, DIRECTORY, self.id)
+        for directory in (self._imports, self.directory):
+            directory.mkdir(mode=0o700, exist_ok=True)
         self._lock = self._locked()
         try:
             self.resumed = self._load()
@@ -128,10 +128,10 @@ class Job:
             CorruptMetadata: The log is shorter than it was.
         """
         if log not in self.notes:
-            with locked_folder(os.fspath(self._imports), self._path.name) as folder_fd:
+            with locked_folder(os.fspath(self._imports), self._path.name) as directory_fd:
                 self._refuse_unfinished(log)
                 self.notes[log] = next_seq
-                self._store_in(folder_fd)
+                self._store_in(directory_fd)
         first = self.notes[log]
         if first > next_seq:
             raise CorruptMetadata(
@@ -155,16 +155,16 @@ class Job:
             raise CorruptMetadata(
                 f"not a summary: {error}", path=os.fspath(self._path), hint=_REMEDY
             ) from None
-        summary.rejected = os.fspath(self.folder / REJECTED) if summary.bad else None
+        summary.rejected = os.fspath(self.directory / REJECTED) if summary.bad else None
         return summary
 
     def _locked(self) -> int:
-        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not take_lock(fd):
             os.close(fd)
             raise ConcurrentUse(
                 f"another process is importing these files: job={self.id}",
-                path=os.fspath(self.folder),
+                path=os.fspath(self.directory),
                 hint="wait until that import ends",
             )
         return fd
@@ -230,13 +230,13 @@ class Job:
         return True
 
     def _store(self) -> None:
-        with locked_folder(os.fspath(self._imports), self._path.name) as folder_fd:
-            self._store_in(folder_fd)
+        with locked_folder(os.fspath(self._imports), self._path.name) as directory_fd:
+            self._store_in(directory_fd)
 
-    def _store_in(self, folder_fd: int) -> None:
+    def _store_in(self, directory_fd: int) -> None:
         state = "done" if self.done else "running"
         document = {**self._head, "state": state, "logs": self.notes, "summary": self.summary}
-        store(os.fspath(self._path), json.dumps(document, indent=1).encode() + b"\n", folder_fd)
+        store(os.fspath(self._path), json.dumps(document, indent=1).encode() + b"\n", directory_fd)
 
 
 def _content(file: Any) -> tuple[Any, str]:

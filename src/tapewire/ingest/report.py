@@ -36,14 +36,14 @@ class Report:
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         on_gap: Callable[[Gap], None],
         on_instrument: Callable[[Instrument], Instrument],
     ) -> None:
         self.rows = 0
         self.bad_rows: collections.Counter[str] = collections.Counter()
         self.skipped: collections.Counter[str] = collections.Counter()
-        self.rejected = folder / REJECTED
+        self.rejected = directory / REJECTED
         self._on_gap = on_gap
         self._on_instrument = on_instrument
         how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
