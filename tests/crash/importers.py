@@ -1,4 +1,4 @@
-"""Imports in processes of their own, to be killed."""
+"""Imports in separate processes, to be killed."""
 
 from tapewire import ingest
 from tapewire.archive.log_writer import LogWriter
@@ -6,14 +6,14 @@ from tests.crash.steps import Steps
 
 
 def run_import(line, format, files, to, **options):
-    """Says "started", imports, says "chunk" after each, and what it did."""
+    """Say "started", import, say "chunk" after each chunk, and "done" with the summary."""
     line.say("started")
-    told = ingest.run(format, files, to, progress=lambda _: line.say("chunk"), **options)
-    line.say("done", told.to_dict())
+    summary = ingest.run(format, files, to, progress=lambda _: line.say("chunk"), **options)
+    line.say("done", summary.to_dict())
 
 
 def import_until(line, step, format, files, to, **options):
-    """The same, and kills itself at the `step`-th step that leaves a trace on disk.
+    """Likewise, but the process kills itself at the `step`-th step that changes the disk.
 
     Steps are before and after each sync, each rename and each append.
     """

@@ -1,4 +1,4 @@
-"""Processes that kill themselves at a chosen step of what leaves a trace on disk."""
+"""Processes that kill themselves at a chosen step of those that change the disk."""
 
 import os
 import signal
@@ -7,8 +7,8 @@ import signal
 class Steps:
     """Counts steps, and kills this process with SIGKILL at the `last`-th.
 
-    Steps are before and after each sync, each rename, and each call of what else is given; they
-    count from where `begun` is true.
+    Steps are before and after each sync, each rename, and each call of the other functions given;
+    they count from where `begun` is true.
     """
 
     def __init__(self, last, *others, begun=lambda: True):

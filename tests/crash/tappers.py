@@ -1,4 +1,4 @@
-"""Live feeds and taps in processes of their own, to be killed and stopped."""
+"""Live feeds and taps in separate processes, to be killed and stopped."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ SEGMENT = 32 << 10
 
 
 def feed(line, queue, step_ns, burst=20, limit=None):
-    """Appends a burst every millisecond, rolling and retiring, until told to end or at a limit."""
+    """Append a burst every millisecond, rolling and retiring, until the parent or a limit."""
     retention = tw.Retention(reader_ttl=0.0)
     with tw.open_publisher(queue, segment_bytes=SEGMENT, retention=retention) as writer:
         line.say("started")
@@ -32,7 +32,7 @@ def feed(line, queue, step_ns, burst=20, limit=None):
 
 
 def measured_feed(line, queue, records):
-    """On each order appends so many records and says how long the slowest append took."""
+    """On each request, append so many records and say how long the slowest append took."""
     retention = tw.Retention(reader_ttl=0.0)
     with tw.open_publisher(queue, segment_bytes=SEGMENT, retention=retention) as writer:
         line.say("started")
@@ -46,7 +46,7 @@ def measured_feed(line, queue, records):
 
 
 def run_tap(line, source, root, follow=True, flush_seconds=0.005, **options):
-    """Says "started", and "done" with what it did."""
+    """Say "started", run a tap, and say "done" with its report."""
     tap = archive.tap(source, root, flush=archive.Flush(seconds=flush_seconds), **options)
     signal.signal(signal.SIGTERM, lambda *_: tap.stop())
     line.say("started")
@@ -54,9 +54,10 @@ def run_tap(line, source, root, follow=True, flush_seconds=0.005, **options):
 
 
 def tap_until(line, step, source, root, **options):
-    """A tap to the end of its queues that kills itself at the `step`-th step.
+    """Run a tap to the end of its queues; it kills itself at the `step`-th step.
 
-    Steps are before and after each sync, rename, append, note, opening and commit.
+    Steps are before and after each sync, rename, append, gap, declaration, opening, close and
+    commit.
     """
     Steps(
         step,
@@ -72,7 +73,7 @@ def tap_until(line, step, source, root, **options):
 
 
 def disk_full(line, where, bus):
-    """The archive's disk is full: the tap waits, the queue keeps everything, and it goes on."""
+    """The archive's disk is full: the tap waits, the queue keeps everything, the tap continues."""
     disk = small_disk_or_say_why(line, where)
     root = os.path.join(disk.folder, "archive")
     queue = clean_queue(bus)
@@ -90,7 +91,7 @@ def disk_full(line, where, bus):
             freed.append(True)
 
     report = tap.run(follow=False, on_look=look)
-    assert freed, "it had room"
+    assert freed, "the disk was not full"
     assert report.waiting is None
     assert report.clean, report.findings
     assert (report.records, report.sources["okx/BTCUSDT/trades"].already) == (3000, 0)
@@ -100,7 +101,7 @@ def disk_full(line, where, bus):
 
 
 def disk_full_raised(line, where, bus):
-    """Asked to, it raises instead; nothing is committed that is not archived."""
+    """With on_disk_full="raise" it raises; nothing is committed that is not archived."""
     disk = small_disk_or_say_why(line, where)
     root = os.path.join(disk.folder, "archive")
     queue = clean_queue(bus)
@@ -111,7 +112,7 @@ def disk_full_raised(line, where, bus):
     except tw.DiskFull:
         pass
     else:
-        raise AssertionError("it had room")
+        raise AssertionError("the disk was not full")
     disk.free()
     report = archive.tap(queue, root).run(follow=False)
     assert report.sources["okx/BTCUSDT/trades"].already > 0

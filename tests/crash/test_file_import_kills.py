@@ -12,7 +12,7 @@ FIRST_STEPS = 24  # every import has more of them: syncs, renames and appends, b
 
 
 def killed_at(crew, step, format, files, archive, options):
-    """Whether the import died at that step; else it came to its end."""
+    """Whether the import was killed at that step; otherwise it ended."""
     child = crew.start(
         "importers.import_until",
         step=step,
@@ -26,16 +26,16 @@ def killed_at(crew, step, format, files, archive, options):
 
 
 def survives_kills(crew, tmp, format, rows, steps):
-    """Killed at these steps one after the other, in one archive, then run to its end."""
+    """Kill an import into one archive at each of these steps in turn, then run it to its end."""
     files, options = MAKERS[format](tmp, rows)
-    summary = ingest.run(format, files, tmp / "whole", **options)
+    summary = ingest.run(format, files, tmp / "complete", **options)
     assert summary.bad, "there are bad rows: they are compared too"
     assert len(summary.logs) > 1
     for step in steps:
         assert killed_at(crew, step, format, files, tmp / "archive", options), f"at {step}"
     again = ingest.run(format, files, tmp / "archive", **options)
     assert again.resumed
-    assert content_of(tmp / "archive") == content_of(tmp / "whole")
+    assert content_of(tmp / "archive") == content_of(tmp / "complete")
 
 
 @pytest.mark.parametrize("format", MAKERS)

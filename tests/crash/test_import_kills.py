@@ -17,27 +17,27 @@ def uninterrupted(folder, capture):
     content = content_of(folder)
     assert summary.gaps == 1, "the capture has a gap: ledgers are compared too"
     assert summary.bad, "and bad rows"
-    assert any("/2023-11-14/" in name for name in summary.logs), "and goes over midnight"
+    assert any("/2023-11-14/" in name for name in summary.logs), "and crosses midnight"
     assert any("/2023-11-15/" in name for name in summary.logs)
     return content
 
 
 def run_to_its_end(crew, capture, archive):
-    """What the import said, and how many chunks it wrote."""
+    """The summary of the import, and how many chunks it wrote."""
     child = crew.start("importers.run_import", format=FORMAT, files=[str(capture)], to=str(archive))
     child.expect("started")
     chunks = 0
     while (message := child.line.hear()) == ["chunk"]:
         chunks += 1
-    word, told = message
-    assert word == "done", told
+    word, summary = message
+    assert word == "done", summary
     assert child.wait() == 0
-    return told, chunks
+    return summary, chunks
 
 
 def survives_kills(crew, tmp, lines, kills, seed):
     capture = write_capture(tmp / "capture.gz", futures_lines(lines, gap_at=lines // 3))
-    want = uninterrupted(tmp / "whole", capture)
+    want = uninterrupted(tmp / "complete", capture)
     _, chunks = run_to_its_end(crew, capture, tmp / "measured")
     rng = random.Random(seed)
     for _ in range(kills):
@@ -47,10 +47,10 @@ def survives_kills(crew, tmp, lines, kills, seed):
         child.expect("started")
         for _ in range(rng.randrange(chunks - 1)):
             child.expect("chunk")
-        time.sleep(rng.uniform(0, 0.003))  # anywhere in the next chunk
+        time.sleep(rng.uniform(0, 0.003))  # at any point of the next chunk
         assert child.kill() == -9
-    told, _ = run_to_its_end(crew, capture, tmp / "archive")
-    assert told["resumed"]
+    summary, _ = run_to_its_end(crew, capture, tmp / "archive")
+    assert summary["resumed"]
     assert content_of(tmp / "archive") == want
 
 
@@ -66,10 +66,10 @@ def test_ten_kills_at_random_change_nothing(crew, tmp, seed):
 
 
 def killed_at_each_step(crew, tmp, every):
-    """Killed at one step, run again to its end; for each `every`-th step there is."""
+    """Kill an import at every `every`-th step, and each time run it again to its end."""
     lines = futures_lines(120, symbols=["AAA"], bad_every=29, gap_at=40)
     capture = write_capture(tmp / "capture.gz", lines)
-    want = uninterrupted(tmp / "whole", capture)
+    want = uninterrupted(tmp / "complete", capture)
     step = 1
     while True:
         archive = tmp / f"at-{step}"
@@ -91,7 +91,7 @@ def killed_at_each_step(crew, tmp, every):
 
 
 def test_a_kill_at_any_sync_rename_or_append_changes_nothing(crew, tmp):
-    """That of instruments.json and of the job's own file among them."""
+    """Including those of instruments.json and of the job's file."""
     assert killed_at_each_step(crew, tmp, every=17) > 40
 
 

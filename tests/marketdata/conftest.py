@@ -1,4 +1,4 @@
-"""Imports of real captures, each made once for all tests that read it."""
+"""Imports of real captures, each done once for all tests that read it."""
 
 import shutil
 
@@ -9,7 +9,7 @@ from tests.support.marketdata import capture
 
 
 class Imported:
-    """An archive, and what the import that made it said."""
+    """An archive, and the summary of the import that created it."""
 
     def __init__(self, archive, summary, files):
         self.archive = archive
@@ -19,7 +19,7 @@ class Imported:
 
 @pytest.fixture(scope="session")
 def imported(tmp_path_factory):
-    """`imported("okx", "okx/OKX.ws.1.0")`: the archive of these files of the captures' folder."""
+    """`imported("okx", "okx/OKX.ws.1.0")`: the archive of these files of the captures."""
     made = {}
 
     def get(format, *names):

@@ -27,7 +27,7 @@ SCALE = Decimal(10) ** 8
 
 
 def agreements(one, venue, symbol):
-    """``(agree, shared)``: how often book and bookTicker say the same, of how many shared ids."""
+    """``(agree, shared)``: for how many of the shared ids book and bookTicker agree."""
     told = tickers(one.files)
     book = L2Book(8, 8)  # raises at a gap
     agree = shared = 0
@@ -73,7 +73,7 @@ def test_the_best_prices_of_spot_are_the_venues(imported):
 
 
 def test_the_best_prices_of_the_first_day_of_spot_are_the_venues(imported):
-    """The second day of this pair may be missing; what is shared is counted from the first."""
+    """The second day of this pair may be missing; shared ids are counted in the first."""
     one = imported("binance-spot", *(f"binance/{file}" for file in SPOT_BTC_DAY_1))
     rows = [message for _, message in messages(one.files)]
     told = tickers(one.files)
@@ -90,7 +90,7 @@ def test_every_message_of_a_pair_is_a_record(imported):
 
 
 def test_the_second_day_stands_alone(imported):
-    """Its log begins with the book as it stood, and gives the same book as both days together."""
+    """Its log begins with a snapshot of the book, and gives the same book as both days together."""
     one = imported("binance-usdm", *(f"binance/{file}" for file in USDM_BTC_2024))
     days = book_logs(one.archive, "binance_usdm", "BTCUSDT")
     both, second = L2Book(8, 8), L2Book(8, 8)

@@ -12,7 +12,7 @@ from tests.support.tables import assert_same
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 SECOND = 10**9
-# With what looks back a few seconds, slices begin at snapshots; with an hour, at the start of a
+# Features that look back a few seconds: slices begin at snapshots. An hour: at the start of a
 # capture.
 NAMES = [
     *("bid", "ask", "mid", "spread_bps", "microprice", "imbalance1", "imbalance5", "bid_depth20"),
@@ -63,7 +63,7 @@ def check(logs, names, sample, span, seed, count=4, late=False, **options):
 
 @pytest.fixture(scope="module")
 def with_snapshots(imported):
-    """The logs of a capture, their books saved every two seconds of the tape."""
+    """The logs of a capture, with a snapshot of their books every two seconds."""
     made = {}
 
     def get(market):

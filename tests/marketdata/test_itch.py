@@ -36,7 +36,7 @@ def number(message, at, size):
 
 
 class PlainBook:
-    """Orders by id as dictionaries, and the trades that were printed."""
+    """Orders by id as dictionaries, and the printed trades."""
 
     def __init__(self):
         self.orders = {}
@@ -133,7 +133,7 @@ def test_a_file_with_wrong_lengths_is_refused_with_the_remedy(tmp):
         ingest.run("itch", [capture(BROKEN)], tmp / "archive", date=DATE)
 
 
-def test_a_file_with_wrong_lengths_is_read_by_types_where_asked(tmp, imported):
+def test_a_file_with_wrong_lengths_is_read_by_types_if_asked_for(tmp, imported):
     archive, _ = imported
     summary = ingest.run("itch", [capture(BROKEN)], tmp / "a", date=DATE, lengths="type")
     report_count("itch messages without lengths", summary.rows, 12_012)

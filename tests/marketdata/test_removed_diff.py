@@ -1,4 +1,4 @@
-"""One diff taken out of each sequenced capture: the gap is named, then mended by a snapshot."""
+"""One diff removed from each sequenced capture: the gap is named, then repaired by a snapshot."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from tests.support.binance_captures import (
 from tests.support.captures import book_logs, snapshot_line, write_capture
 from tests.support.decimal_book import DecimalBook
 
-MENDED_AFTER = 300  # diffs after the one that is missing
+REPAIRED_AFTER = 300  # diffs after the missing one
 
 
 def broken(files, path):
@@ -48,7 +48,7 @@ def broken(files, path):
         if is_diff(message) and seen == diffs // 2:
             lines.pop()
             missing = (before + 1, last)
-        if is_diff(message) and seen == diffs // 2 + MENDED_AFTER:
+        if is_diff(message) and seen == diffs // 2 + REPAIRED_AFTER:
             lines.append(snapshot_line(int(line.partition(b" ")[0]), last, *book.levels()))
         early.clear()
     write_capture(path, lines)
@@ -74,7 +74,7 @@ def last_hash(archive, venue, symbol):
     ],
     ids=["usdm_btc_2023", "usdm_btc_2024", "usdm_eth_2024", "spot_btc_2024"],
 )
-def test_the_gap_is_named_and_a_snapshot_mends_the_book(imported, tmp, venue, symbol, names):
+def test_the_gap_is_named_and_a_snapshot_repairs_the_book(imported, tmp, venue, symbol, names):
     format = venue.replace("_", "-")
     whole = imported(format, *(f"binance/{name}" for name in names))
     missing = broken(whole.files, tmp / "capture.gz")
@@ -101,6 +101,6 @@ def test_the_gap_is_named_and_a_snapshot_mends_the_book(imported, tmp, venue, sy
     assert (entry.kind, entry.first, entry.last) == ("venue", *missing)
     assert (gap.cause, gap.first, gap.last, gap.resynced) == ("venue_gap", *missing, True)
     assert entry.action == "resynced"
-    assert untrusted >= MENDED_AFTER
+    assert untrusted >= REPAIRED_AFTER
     assert book.trusted
     assert book.hash() == last_hash(whole.archive, venue, symbol)

@@ -11,11 +11,11 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 from tests.support.replayed import Query, assert_same_rows
 
 SECOND = 10**9
-# What looks back a few seconds, and what looks back an hour.
+# Features that look back a few seconds, and features that look back an hour.
 SHORT = "mid,spread_bps,microprice,imbalance5,bid_depth20,ofi,trade_flow_1s,vwap_3s,volatility_2s"
 LONG = f"{SHORT},trade_sign,trade_price,time_since_trade"
 TARDIS = "tardis/binance-futures_2024-08-08_BTCUSDT"
-# Format, files, options of the import; the futures go on over midnight.
+# Format, files, options of the import; the futures cross midnight.
 CAPTURES = {
     "spot": ("binance-spot", [f"binance/{name}" for name in SPOT_BTC_DAY_1], {}),
     "futures": ("binance-usdm", [f"binance/{name}" for name in USDM_BTC_2024], {}),
@@ -31,13 +31,13 @@ QUERIES = {
     "features on a grid": {"view": "features", "features": SHORT, "sample": "100ms"},
 }
 SPANS = {"1 s": SECOND, "60 s": 60 * SECOND}
-# One slice in a few seconds of each is enough to look at every day; all of them take long.
+# A few slices of each are enough for every day; all of them take long.
 MOST_SLICES = 6
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """The archive of a capture, its books saved every few seconds of the tape."""
+    """The archive of a capture, with a snapshot of its books every few seconds."""
     made = {}
 
     def get(name):
@@ -57,7 +57,7 @@ def archive(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one_pass(archive):
-    """Query and rows of one pass, each made once."""
+    """The query and the rows of one pass, each computed once."""
     made = {}
 
     def get(name, query):
@@ -70,7 +70,7 @@ def one_pass(archive):
 
 
 def check(query, whole, span_ns, most):
-    """Some slices, spread over the tape, one of them two days long where there are two."""
+    """Some slices, spread over the log, one of them two days long if there are two days."""
     parts = query.parts(span_ns=span_ns)
     assert len(parts) > 3
     step = max(1, len(parts) // most) if most else 1
@@ -102,7 +102,7 @@ def test_all_slices_of_a_capture_give_the_bits_of_one_pass(one_pass, name, query
 
 @pytest.mark.parametrize("query", ["book by event", "features on a grid"])
 @pytest.mark.parametrize("name", CAPTURES)
-def test_slices_at_snapshots_are_the_whole(one_pass, name, query):
+def test_slices_at_snapshots_are_complete(one_pass, name, query):
     asked, whole = one_pass(name, query)
     parts = asked.view.plan(asked.options.replace(partitions=6), asked.logs, 6)
     assert len(parts) > 3

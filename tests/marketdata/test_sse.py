@@ -27,7 +27,7 @@ def five_stocks(tmp_path_factory):
 
 
 def snapshots_of_the_log():
-    """The exchange's snapshots, read by other means than the importer's."""
+    """The exchange's snapshots, read without the importer."""
     with zipfile.ZipFile(capture("sse/600519_20230207.zip")) as archive:
         (name,) = archive.namelist()
         for line in archive.read(name).decode().splitlines():
@@ -104,7 +104,7 @@ def test_the_stream_of_snapshots_is_the_exchanges(day_of_600519):
 
 
 def test_phases_are_those_of_the_exchanges_clock(day_of_600519):
-    """09:25 in Shanghai is 01:25 UTC; the day has no cancel where none is allowed."""
+    """09:25 in Shanghai is 01:25 UTC; the day has no cancel when none is allowed."""
     archive, _ = day_of_600519
     opening = closing = restricted = 0
     for record in records_of(archive, "sse", "600519", "book"):

@@ -7,7 +7,7 @@ from tapewire.protocol.market import L3Type
 from tests.support.archives import l3_book_of, records_of
 from tests.support.marketdata import capture, report_count
 
-LAST = 7_228_164  # the sample of orders ends here; that of trades goes on
+LAST = 7_228_164  # the sample of orders ends here; that of trades continues
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_every_row_is_read_in_the_order_of_the_channel(imported):
     assert numbers == sorted(set(numbers))
 
 
-def test_the_book_is_right_at_every_cancel_and_at_the_end(imported):
+def test_the_book_is_valid_at_every_cancel_and_at_the_end(imported):
     archive, _ = imported
     replayed = l3_book_of(archive, "szse", "000155")
     whole = negative = unknown = 0

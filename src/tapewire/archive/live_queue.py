@@ -8,8 +8,8 @@ import os
 import numpy as np
 
 from tapewire.archive.companions import TypesOf
-from tapewire.archive.origins import Origin
 from tapewire.archive.tap_report import SourceReport, TapReport
+from tapewire.archive.tap_sources import TapSource
 from tapewire.book.gaps import Gap
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.config import Seq
@@ -46,18 +46,18 @@ class LiveQueue:
     """
 
     def __init__(
-        self, origin: Origin, name: str, layout: ArchiveLayout, tap_report: TapReport
+        self, source: TapSource, name: str, layout: ArchiveLayout, tap_report: TapReport
     ) -> None:
-        self.origin = origin
-        self.stream = origin.stream
-        self.types = TypesOf(origin.queue)
-        self.report = SourceReport(os.fspath(origin.queue), str(origin.stream))
+        self.source = source
+        self.stream = source.stream
+        self.types = TypesOf(source.queue)
+        self.report = SourceReport(os.fspath(source.queue), str(source.stream))
         self.pending = False
         self.uncommitted = False
         self.at_end = False
         self.archived_next: int | None = None
         self._layout = layout
-        self.identity = identity_of(origin)
+        self.identity = identity_of(source)
         self._tap_report = tap_report
         self._ends: set[int] = set()  # the sequence number after the last record of each log
         self._lost: list[str] = []  # causes of losses since the last record archived
@@ -79,7 +79,7 @@ class LiveQueue:
             raise
 
     def _open(self, name: str) -> Reader:
-        queue = self.origin.queue
+        queue = self.source.queue
         try:
             return open_subscriber(queue, name, pinned=True)
         except SegmentMissing as error:
@@ -105,7 +105,7 @@ class LiveQueue:
                 self._reader.seek_seq(self.archived_next or 0)
 
     def _is_ahead_of_archive(self) -> bool:
-        with open_reader(self.origin.queue) as scout:
+        with open_reader(self.source.queue) as scout:
             try:
                 scout.seek_seq(self.archived_next or 0)
             except (CorruptRecord, GapDetected, SegmentMissing):
@@ -121,11 +121,11 @@ class LiveQueue:
 
     def _end_before_a_writer(self) -> tuple[int, int] | None:
         """Where the queue ends now; None without a writer, because reading then ends by itself."""
-        seen = status(self.origin.queue)
+        seen = status(self.source.queue)
         return (seen.end_segment, seen.end_offset) if seen.writer.alive else None
 
     def _report_late_start(self) -> None:
-        seen = status(self.origin.queue)
+        seen = status(self.source.queue)
         first = seen.first_available_seq
         retired = bool(seen.segments) and seen.segments[0].id > 0  # else its start is damaged
         if retired and first is not None and first > seen.first_seq and not seen.sparse:
@@ -152,7 +152,7 @@ class LiveQueue:
             before, after = self._restart
             raise SequenceNotRising(
                 f"the sequence numbers of the live queue restart: seq={after} after {before}",
-                path=os.fspath(self.origin.queue),
+                path=os.fspath(self.source.queue),
                 hint="another implementation wrote it, and a log cannot hold two records with one "
                 "sequence number: copy the queue into one that Tapewire numbers, and tap that",
             )
@@ -323,10 +323,10 @@ class LiveQueue:
         return f"<LiveQueue {str(self.stream)!r} {self._reader!r}>"
 
 
-def identity_of(origin: Origin) -> tuple[int, int] | None:
+def identity_of(source: TapSource) -> tuple[int, int] | None:
     """Device and inode of the queue: one that is created again in its place has others."""
     try:
-        found = os.stat(origin.queue / "control.meta")
+        found = os.stat(source.queue / "control.meta")
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino

@@ -48,9 +48,9 @@ class LogWriter:
     Attributes:
         path: The directory of the log.
         ledger: Its gap ledger.
-        dirty: A power cut may remove records that were passed to `append`.
-        next_seq: The sequence number of the next record passed to `append`. In a sparse log the
-            records bring theirs.
+        dirty: A power cut may remove records that were passed to `append`, or the new log.
+        next_seq: The sequence number of the next record passed to `append`; set it to that of an
+            existing record to compare from there. Records of a sparse log have their own.
         end_seq: The sequence number after the last record in the log.
     """
 
@@ -77,7 +77,7 @@ class LogWriter:
 
     def __repr__(self) -> str:
         state = "closed" if self._writer is None else "dirty" if self.dirty else "durable"
-        return f"<{type(self).__name__} {os.fspath(self.path)!r} {self.end_seq=} {state}>"
+        return f"<{type(self).__name__} {os.fspath(self.path)!r} end_seq={self.end_seq} {state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +98,7 @@ class LogWriter:
     def existing(self, records: RecordColumns) -> int:
         """How many of these records, from the first on, are in the log by sequence number."""
         if self.sparse and records.seq is not None:
-            seqs = records.seq.astype(np.uint64)
+            seqs = records.seq.astype(np.uint64, copy=False)
             return int(np.searchsorted(seqs, np.uint64(self.end_seq)))
         return max(0, min(self.end_seq - self.next_seq, len(records)))
 

@@ -20,8 +20,8 @@ _Log = TypeVar("_Log", bound=LogWriter)
 class OpenLogs(Generic[_Key, _Log]):
     """Logs by key, at most `most` of them open.
 
-    A log leaves only when it is durable: if its sync fails, it stays open and dirty, and the next
-    `sync` fails too, so that no commit passes over it.
+    A log is closed only when it is durable. If its sync fails, it stays open and dirty, and `sync`
+    tries again, so that nothing is committed before every log is durable.
 
     Args:
         most: How many logs may be open; may be changed later.

@@ -110,4 +110,6 @@ def plain(payload: Any) -> Any:
 
 def _words(column: _Array | int, length: int) -> Any:
     """Integers of any type as u64: numpy compares i64 with u64 as floats."""
-    return np.uint64(column) if isinstance(column, int) else column[:length].astype(np.uint64)
+    if isinstance(column, int):
+        return np.uint64(column)
+    return column[:length].astype(np.uint64, copy=False)

@@ -18,9 +18,9 @@ import numpy as np
 from tapewire.archive.companions import InstrumentsOf
 from tapewire.archive.day_logs import OpenDayLogs
 from tapewire.archive.live_queue import LiveQueue, identity_of
-from tapewire.archive.origins import Origin, Origins
 from tapewire.archive.record_columns import RecordColumns
 from tapewire.archive.tap_report import SourceReport, TapReport
+from tapewire.archive.tap_sources import TapSource, TapSources
 from tapewire.bus.layout import ArchiveLayout
 from tapewire.bus.names import check_name
 from tapewire.clock import DAY_NS
@@ -65,7 +65,7 @@ class Tap:
 
     def __init__(
         self,
-        origins: Origins,
+        sources: TapSources,
         root: str | os.PathLike[str],
         name: str,
         flush: Flush,
@@ -76,7 +76,7 @@ class Tap:
     ) -> None:
         self.report = TapReport()
         self.name = check_name("name", name)
-        self._origins = origins
+        self._sources = sources
         self._layout = ArchiveLayout(root)
         self._flush = flush
         self._options = (segment_bytes, max_open, close_after)
@@ -118,8 +118,8 @@ class Tap:
         self._logs = OpenDayLogs(self._layout, *self._options)
         try:
             self._on_scan = on_look
-            for origin in self._origins.scan():
-                self._try_attach(origin, starting=True)
+            for source in self._sources.scan():
+                self._try_attach(source, starting=True)
             self._follow(follow)
             self._commit()
         except _StoppedWithoutSpace:
@@ -130,7 +130,7 @@ class Tap:
             finally:
                 for live in self._lives.values():
                     live.close()
-        if self._failed and not self._lives and not self._origins.grows:
+        if self._failed and not self._lives and not self._sources.grows:
             raise next(iter(self._failed.values()))
         return self.report
 
@@ -153,7 +153,7 @@ class Tap:
                 next_scan = time.monotonic() + SCAN_SECONDS
             nap = NAP_LEAST if moved else min(nap * 2, NAP_MOST)
             if not moved:
-                if not follow or (not self._lives and not self._origins.grows):
+                if not follow or (not self._lives and not self._sources.grows):
                     return
                 self._rest(nap)
 
@@ -163,9 +163,9 @@ class Tap:
 
     # ---- queues that come and go ----------------------------------------------------------------
 
-    def _attach(self, origin: Origin) -> None:
-        name = str(origin.stream)
-        live = LiveQueue(origin, self.name, self._layout, self.report)
+    def _attach(self, source: TapSource) -> None:
+        name = str(source.stream)
+        live = LiveQueue(source, self.name, self._layout, self.report)
         before = self.report.sources.get(name)
         if before is not None and before.error is None:
             live.report = before
@@ -173,52 +173,52 @@ class Tap:
         self._logs.expect_queues(len(self._lives))
         self.report.sources[name] = live.report
 
-    def _try_attach(self, origin: Origin, *, starting: bool = False) -> bool:
+    def _try_attach(self, source: TapSource, *, starting: bool = False) -> bool:
         """Whether it is followed now. At the start, another active tap of this name is an error."""
-        name = str(origin.stream)
+        name = str(source.stream)
         try:
-            self._attach(origin)
+            self._attach(source)
         except (TapewireError, OSError) as error:
             if starting and isinstance(error, ReaderAlreadyActive):
                 raise
-            self.report.sources[name] = SourceReport(os.fspath(origin.queue), name)
-            self._fail(origin, error)
+            self.report.sources[name] = SourceReport(os.fspath(source.queue), name)
+            self._fail(source, error)
             return False
         return True
 
     def _scan(self) -> bool:
         """Find new queues and queues created again, and close idle logs; whether one was added."""
         added = False
-        for origin in self._origins.scan():
-            name = str(origin.stream)
+        for source in self._sources.scan():
+            name = str(source.stream)
             live = self._lives.get(name)
-            if live is not None and identity_of(origin) not in (None, live.identity):
+            if live is not None and identity_of(source) not in (None, live.identity):
                 live.close()
                 self.report.add_finding(f"{name}: the live queue was created again")
-                if self._try_attach(origin):
+                if self._try_attach(source):
                     self._lives[name].forget_archived()
                     added = True
-            elif live is None and self._may_be_followed(name, origin):
-                added = self._try_attach(origin) or added
-        for clash in self._origins.clashes():
+            elif live is None and self._may_be_followed(name, source):
+                added = self._try_attach(source) or added
+        for clash in self._sources.clashes():
             self.report.add_finding(f"{clash}; the second is skipped: tap it into another archive")
         self._logs.close_idle()
         return added
 
-    def _may_be_followed(self, name: str, origin: Origin) -> bool:
+    def _may_be_followed(self, name: str, source: TapSource) -> bool:
         """Whether it is new, or created again in the place of one that failed."""
         if name in self._failed:
-            if identity_of(origin) in (None, self._failed_identity.get(name)):
+            if identity_of(source) in (None, self._failed_identity.get(name)):
                 return False
             del self._failed[name]
         return True
 
-    def _fail(self, origin: Origin, error: TapewireError | OSError) -> None:
+    def _fail(self, source: TapSource, error: TapewireError | OSError) -> None:
         """Stop following this queue. Its reader is pinned: the next tap finds the records."""
-        name = str(origin.stream)
+        name = str(source.stream)
         _log.warning("%s is no longer archived: %s", name, error)
         self._failed[name] = error
-        self._failed_identity[name] = identity_of(origin)
+        self._failed_identity[name] = identity_of(source)
         self.report.sources[name].error = str(error)
         self.report.add_finding(f"{name}: no longer archived: {error}")
         live = self._lives.pop(name, None)
@@ -232,7 +232,7 @@ class Tap:
         try:
             batch = live.read()
         except (TapewireError, OSError) as error:
-            self._fail(live.origin, error)
+            self._fail(live.source, error)
             return False
         if batch is None:
             return False
@@ -241,7 +241,7 @@ class Tap:
         except OSError:
             raise  # from the archive's disk: affects every queue
         except TapewireError as error:
-            self._fail(live.origin, error)
+            self._fail(live.source, error)
         return True
 
     def _archive(self, live: LiveQueue, batch: Batch) -> None:
@@ -322,7 +322,7 @@ class Tap:
         """Sync everything archived, and only then commit to the live queues."""
         lives = [live for live in self._lives.values() if live.uncommitted]
         for live in lives:
-            why = self._retry_when_full(partial(self._instruments.merge, live.origin.queue))
+            why = self._retry_when_full(partial(self._instruments.merge, live.source.queue))
             if why is not None:
                 self.report.add_finding(f"{live.stream}: its instruments.json is not copied: {why}")
         self._logs.sync()
@@ -412,5 +412,5 @@ def tap(
     check_whole("segment_bytes", segment_bytes, 4096, optional=True)
     check_whole("max_open", max_open, 1, optional=True)
     check_at_least("close_after", close_after, 0)
-    origins = Origins(sources, venue, symbol, stream)
-    return Tap(origins, root, name, flush, segment_bytes, max_open, close_after, on_disk_full)
+    found = TapSources(sources, venue, symbol, stream)
+    return Tap(found, root, name, flush, segment_bytes, max_open, close_after, on_disk_full)

@@ -1,8 +1,8 @@
-"""Captures and files of venues into an archive: `run`, and the importers behind it.
+"""Imports captures and files of venues into an archive: `run` and the importers it uses.
 
-An importer reads a format and yields records in `Chunk`s; the framework splits them into logs by
-venue, symbol, UTC day and stream, and makes an import that was killed resume without a record
-missing or twice.
+An importer reads a format and yields records in `Chunk`s. The framework splits them into logs by
+venue, symbol, UTC day and stream, and resumes an import that was killed without lost or duplicated
+records.
 """
 
 from tapewire.ingest.import_run import ImportProgress, run

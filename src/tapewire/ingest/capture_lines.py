@@ -1,4 +1,4 @@
-"""What importers of captures share: a message a line, and a bad one is kept aside."""
+"""The base class of importers of captures: one message in each line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tapewire.protocol.market import (
     scaled_levels,
 )
 
-__all__ = ["BadRow", "LineImporter", "levels", "parse_json", "whole"]
+__all__ = ["BadRow", "LineImporter", "integer", "levels", "parse_json"]
 
 MAX_PAYLOAD_BYTES = SEGMENT_BYTES - 128
 MAX_TIME_NS = 2**63 - 1
@@ -48,10 +48,10 @@ class BadRow(Exception):
 
 
 class LineImporter:
-    """An importer of files with a message in each line; a subclass says what a line holds.
+    """An importer of files with one message in each line.
 
-    A subclass defines `name`, `venue` and `message`; that parses a line whole before it adds a
-    record of it, so that a bad row leaves nothing.
+    A subclass defines `name`, `venue` and `message`, which parses a line completely before it adds
+    a record, so that a bad row adds none.
     """
 
     name: ClassVar[str]
@@ -71,7 +71,7 @@ class LineImporter:
         return f"{type(self).__name__}({self.options!r})"
 
     def message(self, line: bytes) -> None:
-        """Import one line by `add`, or raise `BadRow`; a `TypeError` or the like is one too."""
+        """Import one line with `add`, or raise `BadRow`, a `TypeError` or the like."""
         raise NotImplementedError
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
@@ -86,7 +86,7 @@ class LineImporter:
                         report.bad(file, number, line, *why)
                     if self._breaks:
                         yield from self._pending.take()
-                        self._tell_breaks()
+                        self._write_breaks()
                     elif self._full:
                         yield from self._pending.take()
                         self._full = False
@@ -96,28 +96,28 @@ class LineImporter:
         yield from self._pending.take()
 
     def _try(self, line: bytes) -> tuple[str, str] | None:
-        """Imports a line; what is wrong with it otherwise."""
+        """Import a line; returns the reason and the details if it is bad."""
         if self.options.keep_wire and len(line) > MAX_PAYLOAD_BYTES:
-            return NO_FIT, f"to be kept: bytes={len(line)}, max={MAX_PAYLOAD_BYTES}"
+            return NO_FIT, f"with keep_wire: bytes={len(line)}, max={MAX_PAYLOAD_BYTES}"
         try:
             self.message(line)
         except BadRow as error:
             return error.why, error.detail
         except InvalidName as error:
-            return "not a name for a folder", error.message
+            return "not a valid name", error.message
         except (InvalidMessage, OverflowError) as error:
             return NO_FIT, str(error)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-            # What a message of another shape makes of code that takes its fields as they come.
+            # Raised by code that accesses the fields of a message of another shape.
             return WRONG_TYPE, f"{type(error).__name__}: {error}"
         return None
 
-    # What `message` calls.
+    # Called by `message`.
 
     def add(
         self, instrument: Instrument, stream: str, type_id: int, timestamp_ns: int, payload: bytes
     ) -> None:
-        """Put a record behind those of its log."""
+        """Add a record to its stream."""
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise BadRow(NO_FIT, f"bytes={len(payload)}, max={MAX_PAYLOAD_BYTES}")
         if self._pending.add(
@@ -126,7 +126,7 @@ class LineImporter:
             self._full = True
 
     def wanted(self, venue: str, symbol: Any) -> Instrument | None:
-        """The instrument of a symbol, made known when it is new; None when it was not asked for."""
+        """The instrument of a symbol, added if it is new; None if the symbol is not imported."""
         instrument = self._instruments.get((venue, symbol))
         if instrument is not None:
             return instrument
@@ -194,12 +194,12 @@ class LineImporter:
         return bytes(message)
 
     def keep_wire(self, instrument: Instrument, timestamp_ns: int, wire: bytes) -> None:
-        """The venue's own bytes, where asked for."""
+        """Add the venue's own bytes if the option `keep_wire` is set."""
         if self.options.keep_wire:
             self.add(instrument, "raw", VENUE_RAW, timestamp_ns, wire)
 
     def break_book(self, instrument: Instrument, timestamp_ns: int, kind: str, cause: str) -> None:
-        """The book is not the venue's any more: a gap in the ledger, and a reset in the tape."""
+        """The book differs from the venue's: add a gap to the ledger and a reset to the log."""
         gap = Gap(
             kind=kind,
             venue=instrument.venue,
@@ -207,14 +207,14 @@ class LineImporter:
             stream="book",
             first=0,
             last=0,
-            seq=0,  # the framework knows
+            seq=0,  # set by the framework
             timestamp_ns=timestamp_ns,
             cause=cause,
             action="reset; not trusted until the next snapshot",
         )
         self._breaks.append((instrument, gap))
 
-    def _tell_breaks(self) -> None:
+    def _write_breaks(self) -> None:
         for instrument, gap in self._breaks:
             self.report.gap(gap)
             payload = reset(instrument, gap.timestamp_ns)
@@ -223,7 +223,7 @@ class LineImporter:
 
 
 def levels(rows: Any, instrument: Instrument) -> np.ndarray[Any, Any]:
-    """Levels of text, ``[price, size, …]`` each, as whole numbers at the instrument's scales."""
+    """Levels as text, ``[price, size, …]`` each, as integers at the instrument's scales."""
     made: np.ndarray[Any, Any] = scaled_levels(rows, instrument.price_scale, instrument.size_scale)
     if (made[:, 1] < 0).any():
         raise BadRow(NO_FIT, "a size below zero")
@@ -238,20 +238,20 @@ def _size(text: str, instrument: Instrument) -> int:
 
 
 def parse_json(text: bytes) -> Any:
-    """The value of a JSON text; `BadRow` when it is none."""
+    """The value of a JSON text; `BadRow` if it is invalid."""
     try:
         return _decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise BadRow("not JSON", str(error)) from None
 
 
-def whole(value: Any, most: int = 2**64 - 1) -> int:
-    """A number of a message that must be whole; `BadRow` otherwise.
+def integer(value: Any, most: int = 2**64 - 1) -> int:
+    """A field that must be an integer; `BadRow` otherwise.
 
     Example:
-        >>> whole(7)
+        >>> integer(7)
         7
     """
     if type(value) is not int or not 0 <= value <= most:
-        raise BadRow(WRONG_TYPE, f"not a whole number from 0 to {most}: {value!r:.80}")
+        raise BadRow(WRONG_TYPE, f"not an integer from 0 to {most}: {value!r:.80}")
     return value

@@ -1,7 +1,7 @@
-"""Orders and trades of an exchange that numbers them together, as rows of one array.
+"""Orders and trades of an exchange that numbers them together in channels, as rows of one array.
 
-What the Shanghai and Shenzhen importers have in common: the array, the exchange's clock and its
-phases, and rows to chunks.
+Common code of the Shanghai and Shenzhen importers: the array, the exchange's clock and its phases,
+and the chunks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.importer import Chunk
-from tapewire.ingest.symbols import folder_name, known_instrument
+from tapewire.ingest.symbols import directory_name, known_instrument
 from tapewire.ingest.tables import MISSING, TableBlock
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ __all__ = [
 
 _Array = np.ndarray[Any, Any]
 
-# A key is day, channel and number in it, from the top: numbers begin anew each day.
+# A key is day, channel and number, from the top bits down: numbers restart each day.
 SEQ_BITS = 33
 CHANNEL_BITS = 15
 MAX_DAY = (1 << 15) - 1  # in 2059
@@ -52,7 +52,7 @@ MAX_CHANNEL = (1 << CHANNEL_BITS) - 1
 MAX_NUMBER = (1 << SEQ_BITS) - 1
 SECOND_NS = 10**9
 DAY_NS = 86_400 * SECOND_NS
-SHANGHAI_NS = 8 * 3600 * SECOND_NS  # UTC+8 the whole year, since 1991
+SHANGHAI_NS = 8 * 3600 * SECOND_NS  # UTC+8 all year, since 1991
 
 EVENT_DTYPE = np.dtype(
     [
@@ -69,7 +69,7 @@ EVENT_DTYPE = np.dtype(
         ("line", "<i8"),
         ("flags", "<u4"),
         ("type", "u1"),
-        ("side", "u1"),  # of a trade: the aggressor's
+        ("side", "u1"),  # the aggressor's, if it is a trade
         ("ord_type", "u1"),
         ("exec_type", "u1"),
     ]
@@ -83,7 +83,7 @@ def _clock(hours: int, minutes: int) -> int:
     return (hours * 60 + minutes) * 60 * SECOND_NS
 
 
-# Both exchanges. An auction's trades are told when it ends: its phase lasts until what follows it.
+# Both exchanges. An auction's trades are published when it ends: its phase lasts until the next.
 OPENING_CALL = (_clock(9, 15), _clock(9, 30))
 CLOSING_CALL = (_clock(14, 57), _clock(15, 5))
 NO_CANCEL = ((_clock(9, 20), _clock(9, 25)), (_clock(14, 57), _clock(15, 0)))
@@ -91,15 +91,14 @@ NO_CANCEL = ((_clock(9, 20), _clock(9, 25)), (_clock(14, 57), _clock(15, 0)))
 
 @dataclass(frozen=True, kw_only=True)
 class DatedOptions(FileOptions):
-    """Options of files that give the time of day and not the day.
+    """Options of files that contain the time of day but not the day.
 
     Attributes:
-        date: The trading day, ``YYYY-MM-DD``; without it, the one that stands as ``YYYYMMDD`` in
-            the file's name.
-        clock: "receive" for the time at which the file's writer received an event, where it says
-            so; "exchange" for the exchange's own.
-        check_gaps: Whether a number that is missing in a channel is a gap. Only a file of a whole
-            channel can tell: one of single stocks has other numbers missing everywhere.
+        date: The trading day, ``YYYY-MM-DD``; without it, the ``YYYYMMDD`` in the file's name.
+        clock: "receive": the time at which the file's writer received an event, if the file has it;
+            "exchange": the exchange's time.
+        check_gaps: Whether a number that is missing in a channel is a gap. Only for files of
+            complete channels: in a file of single stocks, numbers are missing everywhere.
     """
 
     date: str | None = None
@@ -130,7 +129,7 @@ def day_of(options: DatedOptions, source: SourceFile) -> int:
     """The trading day of a file in days since 1970-01-01.
 
     Raises:
-        InvalidOption: Neither the options nor the file's name have it.
+        InvalidOption: Neither the options nor the file's name contain it.
     """
     if options.date is not None:
         return _parse_day(options.date)
@@ -140,13 +139,13 @@ def day_of(options: DatedOptions, source: SourceFile) -> int:
         except InvalidOption:
             continue
     raise InvalidOption(
-        f"the file does not say which day it is of: file={source.name!r}",
+        f"the file name does not contain the day: file={source.name!r}",
         hint="give date=YYYY-MM-DD; on the command line, --option date=YYYY-MM-DD",
     )
 
 
 def phase_flags(types: _Array, clock_ns: _Array) -> _Array:
-    """L3 flags of the exchange's phase at its own time of day."""
+    """L3 flags of the exchange's phase at a time of its day."""
 
     def within(window: tuple[int, int]) -> _Array:
         inside: _Array = (clock_ns >= window[0]) & (clock_ns < window[1])
@@ -167,7 +166,7 @@ def empty_events(n: int) -> _Array:
 def without_negatives(
     block: TableBlock, names: tuple[str, ...], report: Report | None
 ) -> TableBlock:
-    """The rows without a number below zero in these columns."""
+    """The rows without negative values in these columns."""
     for name in names:
         block = block.without(block[name] < 0, report, f"{name} below zero")
     return block
@@ -176,15 +175,15 @@ def without_negatives(
 def with_keys(
     block: TableBlock, days: _Array | int, channel: str, number: str, report: Report | None
 ) -> TableBlock:
-    """The rows whose day, channel and number can be a key."""
+    """The rows whose day, channel and number fit a key."""
     channels, numbers = block[channel], block[number]
-    wrong = (channels < 0) | (channels > MAX_CHANNEL) | (numbers < 0) | (numbers > MAX_NUMBER)
-    wrong |= np.asarray(days) > MAX_DAY
-    return block.without(wrong, report, "not a channel and a number in it")
+    invalid = (channels < 0) | (channels > MAX_CHANNEL) | (numbers < 0) | (numbers > MAX_NUMBER)
+    invalid |= np.asarray(days) > MAX_DAY
+    return block.without(invalid, report, "invalid channel or number")
 
 
 def keys(days: _Array | int, channels: _Array, numbers: _Array) -> _Array:
-    """What orders events: by day, channel, and number in it."""
+    """Keys, by which events are ordered: day, channel, and number in the channel."""
     return np.asarray(days << CHANNEL_BITS | channels) << SEQ_BITS | numbers
 
 
@@ -199,7 +198,7 @@ def number_of(key: Any) -> Any:
 
 
 class Symbols:
-    """Names of stocks to small numbers, the same for all files of an import."""
+    """Maps names of stocks to small integers, the same for all files of an import."""
 
     def __init__(self, suffix: str = "") -> None:
         self.names: list[str] = []
@@ -207,8 +206,8 @@ class Symbols:
         self._suffix = suffix.encode()
 
     def number(self, text: bytes) -> int:
-        """The number of a name, or -1 when it is none."""
-        name = folder_name(text.removesuffix(self._suffix))
+        """The number of a name, or -1 if it is not a valid name."""
+        name = directory_name(text.removesuffix(self._suffix))
         if name is None:
             return -1
         if name not in self._numbers:
@@ -227,16 +226,16 @@ class Symbols:
 
 
 def times(events: _Array, days: _Array | int, clock_ns: _Array, received_ns: _Array | None) -> None:
-    """Fill both times: `clock_ns` since midnight and `received_ns` since 1970, both in Shanghai."""
+    """Fill both times from `clock_ns` since midnight and `received_ns` since 1970, in Shanghai."""
     events["exchange_ns"] = days * DAY_NS + clock_ns - SHANGHAI_NS
     events["ingest_ns"] = events["exchange_ns"]
     if received_ns is not None:
-        there = received_ns != MISSING
-        events["ingest_ns"][there] = received_ns[there] - SHANGHAI_NS
+        known = received_ns != MISSING
+        events["ingest_ns"][known] = received_ns[known] - SHANGHAI_NS
 
 
 class ChannelChunks:
-    """Events in their order to chunks of "book" and "trades", stock by stock."""
+    """Makes chunks of "book" and "trades", stock by stock, from events in order."""
 
     def __init__(
         self,
@@ -254,9 +253,9 @@ class ChannelChunks:
         self._days: dict[int, int] = {}  # symbol → day of its latest event
 
     def chunks(self, events: _Array) -> Iterator[Chunk]:
-        """The chunks of events that follow those given before."""
+        """The chunks of events that follow those passed before."""
         for symbol in np.unique(events["symbol"]).tolist():
-            self.instrument(symbol)  # all before the first log: their file is written once
+            self.instrument(symbol)  # all before the first log: instruments.json is written once
         order = np.argsort(events["symbol"], kind="stable")
         by_symbol = events[order]
         starts = np.flatnonzero(np.diff(by_symbol["symbol"], prepend=-1))
@@ -265,7 +264,7 @@ class ChannelChunks:
                 yield from self._of_symbol(int(rows["symbol"][0]), rows)
 
     def instrument(self, symbol: int) -> Instrument | None:
-        """The instrument of a stock, or None when it is not wanted."""
+        """The instrument of a stock, or None if it is not imported."""
         from tapewire.protocol.instruments import Instrument
 
         if symbol not in self._instruments:
@@ -290,7 +289,7 @@ class ChannelChunks:
             self.report.skipped["another symbol"] += len(rows)
             return
         rows = self._with_resets(symbol, rows)
-        # An event cannot be used before those in front of it were there.
+        # An event cannot be used before the events before it.
         times_ns = np.maximum.accumulate(rows["ingest_ns"])
         np.maximum(times_ns, self._latest_ns.get(symbol, 0), out=times_ns)
         self._latest_ns[symbol] = int(times_ns[-1])
@@ -300,7 +299,7 @@ class ChannelChunks:
             yield _trades_chunk(instrument, rows[traded], times_ns[traded])
 
     def _with_resets(self, symbol: int, rows: _Array) -> _Array:
-        """A further day begins with a reset: orders do not outlive their day."""
+        """Begin each further day with a reset: orders end with their day."""
         days = rows["key"] >> SEQ_BITS + CHANNEL_BITS
         starts = np.flatnonzero(np.diff(days, prepend=self._days.get(symbol, days[0])))
         self._days[symbol] = int(days[-1])
@@ -348,7 +347,7 @@ def _trades_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chu
     ticks["market_id"] = instrument.market_id
     ticks["price_scale"] = instrument.price_scale
     ticks["size_scale"] = instrument.size_scale
-    # The aggressor takes: when it sold, the buyer had rested. In an auction nobody did.
+    # If the aggressor sold, the buyer's order rested. An auction has no aggressor.
     ticks["is_buyer_maker"] = np.choose(rows["side"], [2, 0, 1])
     return Chunk(
         instrument.venue,

@@ -1,4 +1,4 @@
-"""The numbers of a channel on a day: each once, and none missing in a file of all of it."""
+"""Events of channels in the order of their numbers, without duplicates; gaps are reported."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Array = np.ndarray[Any, Any]
 
 
 class ChannelCheck:
-    """Orders the events of files by channel and number, drops duplicates and finds gaps.
+    """Merges the events of files by channel and number, drops duplicates and reports gaps.
 
     Args:
-        out: Takes the events; its options decide whether a missing number is a gap.
+        out: Makes the chunks; its options decide whether a missing number is a gap.
     """
 
     def __init__(self, out: ChannelChunks) -> None:
@@ -40,12 +40,12 @@ class ChannelCheck:
         yield from others()
 
     def parts(self, events: _Array) -> Iterator[_Array]:
-        """The events, cut where numbers are missing: what comes before a gap is given first."""
+        """The events, split where numbers are missing: those before a gap are yielded first."""
         keys = events["key"]
         before = np.concatenate(([self._last], keys[:-1]))
         again = keys == before
         if again.any():
-            self._report.skipped["a number that came before"] += int(again.sum())
+            self._report.skipped["duplicate number"] += int(again.sum())
             events, keys, before = events[~again], keys[~again], before[~again]
         if len(events) == 0:
             return
@@ -70,7 +70,7 @@ class ChannelCheck:
         return events
 
     def _gap(self, before: int, after: int, timestamp_ns: int) -> None:
-        """Any stock of the channel may have been meant: the ledger of each one says so."""
+        """Report a gap in each stock of the channel: the missing events may be of any of them."""
         from tapewire.book.gaps import Gap
 
         for symbol in sorted(self._seen.get(before >> SEQ_BITS, ())):

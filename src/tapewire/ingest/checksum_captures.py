@@ -1,4 +1,4 @@
-"""What OKX and Bitget share: their channels, and books with the venue's own checksum."""
+"""The base class of importers of OKX and Bitget: channels, and books with a checksum."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["ChecksumImporter"]
 class ChecksumImporter(CryptofeedImporter):
     """Messages ``{"arg": {"channel", "instId"}, "action", "data"}``, books with a checksum.
 
-    After each update the book, kept in the venue's own strings, must have the checksum that the
-    update names. Where it has not, the tape gets a reset, and diffs are written on, but no book
-    is trusted until the venue sends a snapshot.
+    After each update the book, kept as the venue's own strings, must have the checksum in the
+    update. If not, a reset is written to the log. Diffs are still written, but the book is
+    untrusted until the venue sends a snapshot.
     """
 
     books_channel = "books"
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._texts: dict[Instrument, TextBook | None] = {}  # None: waits for a snapshot
+        self._texts: dict[Instrument, TextBook | None] = {}  # None: until the next snapshot
 
     def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
-        """By its channel."""
+        """Import a message by its channel."""
         if "event" in document:
             self.report.skip(f"event {document['event']}"[:80])
             return
@@ -44,15 +44,15 @@ class ChecksumImporter(CryptofeedImporter):
         if channel == self.books_channel:
             (book,) = data
             self._book(instrument, timestamp_ns, document["action"], book)
-        elif not self.other(instrument, timestamp_ns, channel, document, data):
+        elif not self.other_message(instrument, timestamp_ns, channel, document, data):
             return
         self.keep_wire(instrument, timestamp_ns, text)
 
     def venue_of(self, arg: dict[str, Any]) -> str:
-        """The venue that a message is of."""
+        """The venue of a message."""
         return self.venue
 
-    def other(
+    def other_message(
         self,
         instrument: Instrument,
         timestamp_ns: int,
@@ -60,13 +60,13 @@ class ChecksumImporter(CryptofeedImporter):
         document: dict[str, Any],
         data: list[Any],
     ) -> bool:
-        """Import a message that is no book; False where it was skipped."""
+        """Import a message of another channel than the book; False if it was skipped."""
         raise NotImplementedError
 
     def add_trades(
         self, instrument: Instrument, timestamp_ns: int, trades: Sequence[dict[str, Any]]
     ) -> None:
-        """Add trades given as arguments of `trade`, all of them or none."""
+        """Add trades, given as arguments of `trade`; all or none."""
         payloads = [self.trade(instrument, **trade) for trade in trades]
         for payload in payloads:
             self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)

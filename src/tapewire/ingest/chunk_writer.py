@@ -1,4 +1,4 @@
-"""Writes what an importer yields into an archive: chunks by day, instruments, gaps."""
+"""Writes chunks, instruments and gaps of an import into an archive, by day."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tapewire.protocol.market import BOOK_EVENT
 
 __all__ = ["ChunkWriter"]
 
-MAX_OPEN = 128  # logs open at a time: each holds some descriptors and a mapping
+MAX_OPEN = 128  # logs open at a time: each has some descriptors and a mapping
 _Stream = tuple[str, str, str]
 
 
 class ChunkWriter:
-    """Where the records of a job go.
+    """Writes the chunks of a job into the logs of their days.
 
     Attributes:
         logs: Every log that the job has records in, by its path below the archive.
@@ -40,7 +40,7 @@ class ChunkWriter:
         self._instruments = Instruments.load(archive)
         own = self._instruments.path
         if own is None or not os.path.samefile(os.path.dirname(own), archive):
-            self._instruments = Instruments()  # those of an archive that this one lies in
+            self._instruments = Instruments()  # these belong to an archive above this one
         self._books: dict[_Stream, RunningBook] = {}
         self._current: dict[_Stream, tuple[int, ImportLog]] = {}
         self._open: OpenLogs[str, ImportLog] = OpenLogs(MAX_OPEN)
@@ -54,7 +54,7 @@ class ChunkWriter:
         self.close()
 
     def instrument(self, instrument: Instrument) -> Instrument:
-        """Make it known in the archive's instruments.json; returns it with the ids it has there."""
+        """Add it to the archive's instruments.json; returns it with the ids that it has there."""
         known = self._instruments.get(instrument.venue, instrument.symbol)
         if known is None:
             known = self._instruments.add(instrument)
@@ -62,7 +62,7 @@ class ChunkWriter:
         return known
 
     def gap(self, gap: Gap) -> None:
-        """Into the ledger of the log that its stream is at."""
+        """Add a gap to the ledger of the current log of its stream."""
         stream = (gap.venue, gap.symbol, gap.stream)
         if stream not in self._current:
             self._log_of(stream, gap.timestamp_ns // DAY_NS, gap.timestamp_ns)
@@ -84,14 +84,14 @@ class ChunkWriter:
         edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(times)]
         for start, stop in itertools.pairwise(edges):
             log = self._log_of(stream, int(days[start]), int(times[start]))
-            whole = start == 0 and stop == len(times)
-            rows = chunk.payloads if whole else chunk.payloads[start:stop]
+            one_day = start == 0 and stop == len(times)
+            rows = chunk.payloads if one_day else chunk.payloads[start:stop]
             log.append_chunk(chunk.type_id, times[start:stop], rows)
             if stream in self._books:
                 self._books[stream].catch_up(log)
 
     def finish(self) -> None:
-        """No chunk follows.
+        """Check that no log holds records after the job's last one.
 
         Raises:
             CorruptMetadata: A log holds more than the job wrote.
@@ -100,11 +100,11 @@ class ChunkWriter:
             log.finish()
 
     def summaries(self) -> dict[str, LogSummary]:
-        """What is in each log, in the order in which they were met."""
+        """What the job wrote into each log, in the order in which logs were opened."""
         return {name: log.summary() for name, log in self.logs.items()}
 
     def untrusted(self) -> dict[str, str]:
-        """Books that are not right at the end, and why; by ``venue/symbol/stream``."""
+        """Books that are untrusted at the end, and why; by ``venue/symbol/stream``."""
         return {
             "/".join(stream): str(running.book.distrust_reason)
             for stream, running in self._books.items()
@@ -112,13 +112,13 @@ class ChunkWriter:
         }
 
     def close(self) -> None:
-        """Make every log durable."""
+        """Sync and close every log."""
         for book in self._books.values():
             book.close()
         self._open.close()
 
     def _log_of(self, stream: _Stream, day: int, timestamp_ns: int) -> ImportLog:
-        """The log of a stream's day; a new one begins with the book as it stands."""
+        """The log of a stream's day; a new one begins with a snapshot of the book."""
         known = self._current.get(stream)
         if known is not None and known[0] == day:
             return self._opened(known[1])

@@ -1,4 +1,4 @@
-"""The lines of captures by cryptofeed: ``<received>: <json>``, and what was sent, ``wss://…``."""
+"""Lines of cryptofeed captures: ``<received>: <json>``, and ``wss://…`` for what was sent."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["CryptofeedImporter", "milliseconds_ns"]
 
 
 class CryptofeedImporter(LineImporter):
-    """Splits a line; a subclass says what the venue's message holds."""
+    """Splits a line; a subclass imports the venue's message."""
 
     def message(self, line: bytes) -> None:
-        """Time and JSON apart; what is no message of the venue is skipped."""
+        """Split a line into time and JSON; lines that are not messages of the venue are skipped."""
         if not line.strip():
             self.report.skip("blank line")
             return
@@ -24,16 +24,16 @@ class CryptofeedImporter(LineImporter):
             return
         stamp, colon, text = line.partition(b": ")
         if not colon:
-            raise BadRow("no time in front", f"{line[:40]!r}")
+            raise BadRow("no time at the start", f"{line[:40]!r}")
         try:
             timestamp_ns = scaled(stamp, 9)  # seconds; a float would lose the last digits
         except InvalidMessage as error:
-            raise BadRow("no time in front", error.message) from None
+            raise BadRow("no time at the start", error.message) from None
         if not 0 <= timestamp_ns <= MAX_TIME_NS:
-            raise BadRow("no time in front", f"{stamp[:40]!r}")
+            raise BadRow("no time at the start", f"{stamp[:40]!r}")
         document = parse_json(text)
         if type(document) is not dict:
-            raise BadRow(WRONG_TYPE, "a message is an object")
+            raise BadRow(WRONG_TYPE, "a message must be an object")
         self.venue_message(timestamp_ns, document, text)
 
     def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:

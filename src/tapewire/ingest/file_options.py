@@ -1,4 +1,4 @@
-"""What the importers of files, as opposed to captures, have in common among their options."""
+"""Common options of importers of files, as opposed to captures."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["FileOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions(ImportOptions):
-    """Options of files in which a vendor or an exchange keeps its own account.
+    """Options of files that a vendor or an exchange has compiled.
 
-    Their rows are no messages of a wire: `keep_wire` is refused.
+    Their rows are not messages of a feed: `keep_wire` is an error.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.keep_wire:
             raise InvalidOption(
-                "these files hold rows, not a wire's messages: keep_wire=True",
+                "these files hold rows, not messages of a feed: keep_wire=True",
                 hint="keep the files themselves",
             )

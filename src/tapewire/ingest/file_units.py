@@ -1,4 +1,4 @@
-"""Which files of an import depend on each other: those go through one importer, in their order."""
+"""Groups files that depend on each other into units: each unit goes through one importer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from tapewire.errors import InvalidOption
 
 __all__ = ["UNITS", "files_of", "units_of"]
 
-# How the files of a format hang together. "day": a file begins with what it needs, so that each
-# symbol's day stands alone. "symbol": a capture goes on in the next day's file, or a session of the
-# exchange crosses midnight UTC, and the days of a symbol must come one after the other.
-# "file": each stands alone.
+# How the files of a format depend on each other. "day": each day of a symbol is independent.
+# "symbol": a capture continues in the next day's file, or a session crosses midnight UTC, so the
+# days of a symbol must be imported one after the other. "file": each file is independent.
 DEFAULT_UNIT = {"tardis": "day", "sse": "day", "szse": "day", "lobster": "day", "dbn": "file"}
 UNITS = ("day", "symbol", "file", "all")
 
 _DATE = re.compile(r"(?<!\d)(\d{4})([-_.]?)(\d{2})\2(\d{2})(?!\d)")
-# Of one market there may be a file for each of these; they belong together.
+# A market may have a file for each of these kinds; they belong together.
 _KIND = re.compile(
     r"(?:message|orderbook)_\d+|incremental_book_L2|book_snapshot_\d+|book_ticker|derivative_ticker|quotes|trades?|"
     r"orders?|trans(actions)?|snapshots?",
@@ -30,12 +29,12 @@ _ENDING = re.compile(r"(\.(gz|zip|csv|txt|log|dat|json|jsonl|dbn|zst))+$", re.IG
 
 
 def files_of(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The files that a source names: a file, a folder with all below it, a pattern, or many.
+    """The files that a source names: a file, a directory tree, a pattern, or several of these.
 
-    Of a zip every member; ``day.zip!orders.txt`` names one. Hidden files are passed over.
+    A zip stands for all of its members; ``day.zip!orders.txt`` names one. Hidden files are skipped.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: There are none.
     """
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     files: dict[str, None] = {}
@@ -48,19 +47,19 @@ def files_of(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
         else:
             found = sorted(path for path in glob.glob(text) if os.path.isfile(path))
         if not found:
-            raise FileNotFoundError(2, "no files there", text)
+            raise FileNotFoundError(2, "no such files", text)
         for path in found:
             files.update(dict.fromkeys(_members(path)))
     return list(files)
 
 
 def units_of(format: str, files: Iterable[str], unit: str | None = None) -> dict[str, list[str]]:
-    """The files by the unit they belong to, each unit's in their order; units in theirs.
+    """The files of each unit, in order; units by name.
 
     Args:
         format: A name of `ingest.IMPORTERS`.
-        files: As `files_of` gives them.
-        unit: "day", "symbol", "file" or "all"; None: what suits the format.
+        files: The files, as `files_of` returns them.
+        unit: "day", "symbol", "file" or "all"; None: the default of the format.
 
     Example:
         >>> units_of("tardis", ["/d/okex_trades_2024-01-01_BTC.csv.gz",
@@ -97,28 +96,28 @@ def _key(path: str, unit: str) -> str:
 
 
 def _name(text: str) -> str:
-    """The text as what may be a folder."""
+    """The text as a valid directory name."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text)
     return re.sub(r"([-_.])[-_.]+", r"\1", name).strip("-_.")[:100] or "files"
 
 
 def _order(file: str) -> tuple[str, str]:
-    """By day, then by name: a symbol's days follow each other wherever a name has its date."""
+    """By day, then by name: a symbol's days are in order, wherever the name has its date."""
     date = _DATE.search(os.path.basename(file)) or _DATE.search(file)
     return ("" if date is None else date[1] + date[3] + date[4], file)
 
 
-def _below(folder: str) -> list[str]:
+def _below(directory: str) -> list[str]:
     found = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    for parent, children, names in os.walk(directory):
+        children[:] = sorted(name for name in children if not name.startswith("."))
         paths = [os.path.join(parent, name) for name in sorted(names) if name[0] != "."]
         found += [path for path in paths if os.path.isfile(path)]
     return found
 
 
 def _members(path: str) -> list[str]:
-    """The members of a zip with more than one; else the file. A damaged zip is its importer's."""
+    """The members of a zip with more than one; else the file, also if it is a damaged zip."""
     if not os.path.lexists(path) or not zipfile.is_zipfile(path):
         return [path]
     try:

@@ -1,4 +1,4 @@
-"""One log that an import writes: which of its records are the job's, and what is in its ledger."""
+"""One log that an import writes: the job's records in it, and their number."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class Follower(Protocol):
 
 
 class ImportLog(LogWriter):
-    """A log that a job writes to. Where there are many, it is closed between uses.
+    """A log that a job writes to.
 
-    The job numbers its records from `first_seq`: those that a killed run appended are compared.
+    The sequence numbers of the job's records start at `first_seq`: the records that a killed run
+    appended are compared.
 
     Attributes:
         log: Its path below the archive.

@@ -24,7 +24,7 @@ __all__ = ["ImportProgress", "run"]
 
 @dataclass(frozen=True)
 class ImportProgress:
-    """How far an import is: what `run` tells its `progress` function, after each chunk."""
+    """The progress of an import: `run` passes it to its `progress` function after each chunk."""
 
     read_bytes: int
     total_bytes: int
@@ -42,21 +42,21 @@ def run(
 ) -> ImportSummary:
     """Import files of a venue into an archive.
 
-    Killed at any moment and run again, it goes on where it was: the archive then holds the same
-    records as after one run. Run again after its end, it does nothing.
+    An import that is killed at any moment resumes when it is run again: the archive then holds the
+    same records as after one run. Running it again after its end does nothing.
 
     Args:
         format: A name of `IMPORTERS`.
         files: The files, in the order in which they were captured.
-        to: The archive's folder; made when it is not there.
+        to: The directory of the archive; created if it does not exist.
         progress: Called after each chunk.
-        options: Of the importer; its `Options` lists them.
+        options: Options of the importer, the fields of its `Options`.
 
     Raises:
-        CorruptSource: A file is cut short or damaged. What lies before it is in the archive.
+        CorruptSource: A file is truncated or damaged. The records before the damage are archived.
         InvalidOption: No such format or option.
-        ConcurrentUse: Another import is at the same files, or unfinished in the same log.
-        CorruptMetadata: What a killed run left is not what this one would write.
+        ConcurrentUse: Another import reads the same files, or is unfinished in the same log.
+        CorruptMetadata: A killed run left other records than this one writes.
 
     Example:
         >>> from tapewire import ingest
@@ -80,10 +80,10 @@ def run(
     total_bytes = sum(source.size for source in sources)
     with Job(archive, format, dataclasses.asdict(chosen), sources) as job:
         if job.done:
-            return job.told()
+            return job.finished_summary()
         with (
             ChunkWriter(archive, job) as writer,
-            Report(job.folder, writer.gap, writer.instrument) as report,
+            Report(job.directory, writer.gap, writer.instrument) as report,
         ):
             for chunk in cls(chosen).chunks(sources, report):
                 writer.write(chunk)
@@ -113,7 +113,7 @@ def _options(name: str, kind: type[ImportOptions], given: dict[str, Any]) -> Imp
     for option in given:
         if option not in known:
             raise InvalidOption(
-                f"this importer has no such option: format={name!r}, option={option!r}",
+                f"no such option of this importer: format={name!r}, option={option!r}",
                 hint=f"it has {', '.join(known)}",
             )
     return kind(**given)

@@ -1,4 +1,4 @@
-"""What importers and the framework hand each other: records in chunks, options, a summary."""
+"""The interface of importers: options, chunks of records, and the summary of an import."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MAX_SCALE = 18  # of a decimal in an i64
 
 @dataclass(slots=True)
 class Chunk:
-    """Records of one type for one log, in their order.
+    """Records of one type for one stream, in order.
 
     Attributes:
-        venue: The venue's name; becomes a folder.
-        symbol: The symbol's name; becomes a folder.
+        venue: The venue's name, a directory name.
+        symbol: The symbol's name, a directory name.
         stream: "book", "trades", "quotes", or "raw" for the venue's own bytes.
         type_id: The type of every record.
-        timestamps_ns: A time for each record; what the log is split into days by.
-        payloads: A payload for each: bytes, or the rows of a 2-D or structured array.
-        line: The line of the source that the first record comes from, where that says anything.
+        timestamps_ns: The time of each record; it decides the UTC day, and so the log.
+        payloads: The payload of each record: bytes, or rows of a 2-D or structured array.
+        line: The line of the source that the first record comes from, if there are lines.
     """
 
     venue: str
@@ -48,10 +48,10 @@ class Chunk:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """Options that every importer has; its own ones come in a subclass, frozen too.
+    """Options that every importer has; its own options are in a subclass, also frozen.
 
     Attributes:
-        symbols: Only these symbols; none given, all of them.
+        symbols: Import only these symbols; empty: all.
         price_scale: Decimals of a price. A value with more is a bad row.
         size_scale: Decimals of a size.
         keep_wire: Also write the venue's own bytes, as `VenueRaw`, into the stream "raw".
@@ -72,10 +72,10 @@ class ImportOptions:
 
 
 class Importer(Protocol):
-    """What turns files into chunks. Made anew for each run, with its options.
+    """Turns files into chunks. A new one is created for each run, with the options.
 
     `chunks` must be deterministic: the same files and options give the same records in the same
-    order, for a run that was killed is resumed by running it again and leaving out what is there.
+    order. A run that was killed is resumed by running it again and skipping the existing records.
     """
 
     name: ClassVar[str]
@@ -85,10 +85,10 @@ class Importer(Protocol):
     def __init__(self, options: Any) -> None: ...
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
-        """The records of `files`, streaming. What is wrong with a row goes to `report`.
+        """The records of `files`, as a stream; bad rows go to `report`.
 
-        A `CorruptSource` that reading a file raises is let through, after what came before it
-        in the file was yielded.
+        If reading a file raises `CorruptSource`, yield the records before the damage, then let it
+        propagate.
         """
         ...
 
@@ -98,7 +98,7 @@ class LogSummary:
     """What an import wrote into one log."""
 
     log: str  # path below the archive
-    records: int = 0  # of this job, those of its earlier, killed runs included
+    records: int = 0  # of this job, including earlier runs that were killed
     appended: int = 0  # by this run
     first_seq: int = 0
     gaps: int = 0
@@ -109,15 +109,15 @@ class ImportSummary:
     """What `run` did.
 
     Attributes:
-        job: The job's id: a hash of importer, options and files.
+        job: The job's id: the importer's name and a hash of options and files.
         already: The same files were imported before with the same options; nothing was done.
-        logs: By path below the archive.
-        rows: Lines or messages that were looked at.
-        bad: How many rows were kept aside, by reason.
-        skipped: How many known messages are of a kind that is not imported, by kind.
-        gaps: How many gaps are in the ledgers because of this job.
-        untrusted: Books that were not right at the end (no snapshot since a gap), and why.
-        rejected: The file that holds the bad rows, or None.
+        logs: What was written into each log, by path below the archive.
+        rows: Lines or messages that were read.
+        bad: Number of rows written to `rejected.jsonl`, by reason.
+        skipped: Number of known messages that are not imported, by kind.
+        gaps: Number of gaps that this job added to ledgers.
+        untrusted: Books that are untrusted at the end (no snapshot since a gap), and why.
+        rejected: The file with the bad rows, or None.
         seconds: How long this run took.
     """
 
@@ -140,7 +140,7 @@ class ImportSummary:
 
     @property
     def clean(self) -> bool:
-        """No bad row, no gap, and every book is right."""
+        """Whether there is no bad row, no gap and no untrusted book."""
         return not self.bad and not self.gaps and not self.untrusted
 
     def to_dict(self) -> dict[str, Any]:

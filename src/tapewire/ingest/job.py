@@ -1,6 +1,6 @@
-"""A job: one import of certain files with certain options, and how far each log was before it.
+"""A job: one import of given files with given options, and the end of each log before it.
 
-`imports/<job>.json` in the archive is what makes a killed import resume without doubling a record;
+With `imports/<job>.json` in the archive, a killed import resumes without duplicated records;
 docs/formats/imports.md has its fields.
 """
 
@@ -39,13 +39,13 @@ __all__ = ["Job", "job_id"]
 
 FORMAT = "tapewire-import"
 VERSION = 1
-FOLDER = "imports"
+DIRECTORY = "imports"
 MAX_FILE_BYTES = 64 << 20
-_REMEDY = "restore the file; without it nobody knows which records of the logs are this import's"
+_REMEDY = "restore the file; without it the records of this import cannot be identified in the logs"
 
 
 def job_id(importer: str, options: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> str:
-    """The job's name: the importer's, and a hash of all that decides which records come out.
+    """The job's name: the importer's name, and a hash of everything that determines its records.
 
     Example:
         >>> job_id("okx", {"price_scale": 8}, [{"name": "a", "size": 1, "sha256": "00"}])
@@ -56,14 +56,14 @@ def job_id(importer: str, options: Mapping[str, Any], files: Sequence[Mapping[st
 
 
 class Job:
-    """The file of a job, held by one process at a time.
+    """The file of a job, used by one process at a time.
 
     Attributes:
         id: Its name.
-        folder: `imports/<id>`, for what is kept beside: the rejected rows.
-        notes: Log below the archive → its next number before this job's first record in it.
+        directory: The directory `imports/<id>` for the rejected rows.
+        notes: Log below the archive → the sequence number of this job's first record in it.
         done: Everything was imported and is durable.
-        summary: What the run that finished said, when done.
+        summary: The summary of the run that finished the job, if it is done.
         resumed: An earlier run began it.
     """
 
@@ -81,17 +81,17 @@ class Job:
             "options": {name: _plain(value) for name, value in options.items()},
             "files": [{"name": f.name, "size": f.size, "sha256": f.digest()} for f in files],
         }
-        _refuse_twins(self._head["files"])
+        _refuse_duplicates(self._head["files"])
         self.id = job_id(importer, self._head["options"], self._head["files"])
         self.notes: dict[str, int] = {}
         self._others: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
         self.done = False
         self.summary: dict[str, Any] = {}
-        self._imports = path_below(archive, FOLDER)
-        self._path = path_below(archive, FOLDER, f"{self.id}.json")
-        self.folder = path_below(archive, FOLDER, self.id)
-        for folder in (self._imports, self.folder):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        self._imports = path_below(archive, DIRECTORY)
+        self._path = path_below(archive, DIRECTORY, f"{self.id}.json")
+        self.directory = path_below(archive, DIRECTORY, self.id)
+        for directory in (self._imports, self.directory):
+            directory.mkdir(mode=0o700, exist_ok=True)
         self._lock = self._locked()
         try:
             self.resumed = self._load()
@@ -112,64 +112,64 @@ class Job:
         self.close()
 
     def close(self) -> None:
-        """Let go of the job; its files stay."""
+        """Unlock the job; its files stay."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def first_seq(self, log: str, next_seq: int) -> int:
-        """The number of this job's first record in a log that now ends before `next_seq`.
+        """The sequence number of this job's first record in a log that ends before `next_seq`.
 
-        Noted, durably, when the log is met for the first time.
+        It is stored, durably, when the job opens the log for the first time.
 
         Raises:
-            ConcurrentUse: Another job is unfinished in this log: its resumption counts records.
-            InvalidOption: Another job has put one of our files into this log.
+            ConcurrentUse: Another job is unfinished in this log: to resume, it counts records.
+            InvalidOption: Another job has imported one of these files into this log.
             CorruptMetadata: The log is shorter than it was.
         """
         if log not in self.notes:
-            with locked_folder(os.fspath(self._imports), self._path.name) as folder_fd:
-                self._refuse_if_another_is_at(log)
+            with locked_folder(os.fspath(self._imports), self._path.name) as directory_fd:
+                self._refuse_unfinished(log)
                 self.notes[log] = next_seq
-                self._store_in(folder_fd)
+                self._store_in(directory_fd)
         first = self.notes[log]
         if first > next_seq:
             raise CorruptMetadata(
                 f"the log is shorter than when this import began: next_seq={next_seq}, "
-                f"noted={first}, log={log}",
+                f"recorded={first}, log={log}",
                 path=os.fspath(self._path),
                 hint="restore the log, or import into a new archive",
             )
         return first
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Note that everything is in the logs, durably."""
+        """Record, durably, that everything is in the logs."""
         self.done, self.summary = True, dict(summary)
         self._store()
 
-    def told(self) -> ImportSummary:
-        """What the run that finished the job said, with `already` set."""
+    def finished_summary(self) -> ImportSummary:
+        """The summary of the run that finished the job, with `already` set."""
         try:
             summary = ImportSummary.from_dict(self.id, self.summary)
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptMetadata(
                 f"not a summary: {error}", path=os.fspath(self._path), hint=_REMEDY
             ) from None
-        summary.rejected = os.fspath(self.folder / REJECTED) if summary.bad else None
+        summary.rejected = os.fspath(self.directory / REJECTED) if summary.bad else None
         return summary
 
     def _locked(self) -> int:
-        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not take_lock(fd):
             os.close(fd)
             raise ConcurrentUse(
-                f"these files are being imported already: job={self.id}",
-                path=os.fspath(self.folder),
-                hint="wait for that import",
+                f"another process is importing these files: job={self.id}",
+                path=os.fspath(self.directory),
+                hint="wait until that import ends",
             )
         return fd
 
-    def _refuse_if_another_is_at(self, log: str) -> None:
+    def _refuse_unfinished(self, log: str) -> None:
         for name in sorted(os.listdir(self._imports)):
             path = self._imports / name
             if not name.endswith(".json") or path == self._path:
@@ -183,26 +183,26 @@ class Job:
                 raise ConcurrentUse(
                     f"another import is unfinished in this log: job={name[:-5]}, log={log}",
                     path=os.fspath(path),
-                    hint="run that import again to its end; or, if its files are gone for good, "
+                    hint="run that import again to its end; or, if its files no longer exist, "
                     "remove its logs and this file",
                 )
 
     def _refuse_if_doubled(self, path: Path, log: str, other: dict[str, Any]) -> None:
-        """A finished job that has put one of our files into this log already."""
+        """Raise if a finished job has imported one of these files into this log."""
         if other["importer"] != self._head["importer"]:
             return
         known = {_content(file) for file in other["files"]}
         for file in self._head["files"]:
             if file["size"] and _content(file) in known:
                 raise InvalidOption(
-                    f"the log holds the records of this file already: file={file['name']!r}, "
+                    f"the records of this file are already in the log: file={file['name']!r}, "
                     f"job={path.name[:-5]}, log={log}",
                     path=os.fspath(path),
                     hint="import only the files that are new, or into a new archive",
                 )
 
     def _other(self, path: Path) -> dict[str, Any]:
-        """The document of another job, read again when it has been replaced."""
+        """The document of another job, read again if it was replaced."""
         status = os.lstat(path)
         stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
         if self._others.get(path.name, ((), {}))[0] != stamp:
@@ -221,7 +221,7 @@ class Job:
         for key, value in self._head.items():
             if document[key] != value:
                 raise CorruptMetadata(
-                    f"the file tells of another import: {key}={document[key]!r}",
+                    f"the file is of another import: {key}={document[key]!r}",
                     path=os.fspath(self._path),
                     hint=_REMEDY,
                 )
@@ -230,23 +230,23 @@ class Job:
         return True
 
     def _store(self) -> None:
-        with locked_folder(os.fspath(self._imports), self._path.name) as folder_fd:
-            self._store_in(folder_fd)
+        with locked_folder(os.fspath(self._imports), self._path.name) as directory_fd:
+            self._store_in(directory_fd)
 
-    def _store_in(self, folder_fd: int) -> None:
+    def _store_in(self, directory_fd: int) -> None:
         state = "done" if self.done else "running"
         document = {**self._head, "state": state, "logs": self.notes, "summary": self.summary}
-        store(os.fspath(self._path), json.dumps(document, indent=1).encode() + b"\n", folder_fd)
+        store(os.fspath(self._path), json.dumps(document, indent=1).encode() + b"\n", directory_fd)
 
 
 def _content(file: Any) -> tuple[Any, str]:
-    """What a file holds: all members of a zip have its hash."""
+    """The content of a file: all members of a zip have its hash."""
     if not isinstance(file, dict):
         return None, ""
     return file.get("sha256"), str(file.get("name")).partition("!")[2]
 
 
-def _refuse_twins(files: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_duplicates(files: Sequence[Mapping[str, Any]]) -> None:
     names: dict[Any, str] = {}
     for file in files:
         content = _content(file)
@@ -263,7 +263,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The document of a job, every member checked."""
+    """Read the document of a job and check every member."""
     text = load(os.fspath(path), MAX_FILE_BYTES)
     return parse_checked(text, os.fspath(path), _checked, _REMEDY)
 
@@ -286,7 +286,7 @@ def _checked(value: Any) -> dict[str, Any]:
         raise Wrong(f"state must be running or done: state={short(document['state'])}")
     for log, first in document["logs"].items():
         if type(first) is not int or not 0 <= first < 2**64:
-            raise Wrong(f"a log's number must fit 64 bits: logs[{short(log)}]={short(first)}")
+            raise Wrong(f"a sequence number must fit 64 bits: logs[{short(log)}]={short(first)}")
         try:
             for part in log.split("/"):
                 check_name("log", part)

@@ -1,4 +1,4 @@
-"""The moment from which an exchange counts a day's time."""
+"""Midnight in the time zone of an exchange."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def midnight_ns(date: str, zone: str = NEW_YORK) -> int:
         day = dt.date.fromisoformat(date)
     except (TypeError, ValueError):
         raise InvalidOption(
-            f"which day is the file of: date={date!r}",
+            f"not a day: date={date!r}",
             hint="give date=YYYY-MM-DD; on the command line, --option date=YYYY-MM-DD",
         ) from None
     try:
         where = zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, OSError, TypeError, ValueError):
         raise InvalidOption(
-            f"this host does not know the time zone: zone={zone!r}",
-            hint="a name as America/New_York; the zones come with the system's tzdata, or the "
-            "Python package tzdata",
+            f"unknown time zone: zone={zone!r}",
+            hint="give a name like America/New_York; install the system's tzdata or the Python "
+            "package tzdata",
         ) from None
     if day.year < 1971:
         raise InvalidOption(f"times start at 1970: date={date!r}")

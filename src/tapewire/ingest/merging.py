@@ -1,4 +1,4 @@
-"""Lanes of events, each in its order, to one: by key, in memory only what their skew asks."""
+"""Merges lanes of events by key; only as much as the lanes differ in time is in memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Reader", "merged"]
 
 _Array = np.ndarray[Any, Any]
 
-# Reads one file: for each of its pieces the events of each of its lanes, the same lanes every time.
-# Without a report it only looks.
+# Reads one file: yields the events of each of its lanes, the same lanes for each piece of the file.
+# Without a report, bad rows are not reported: the first pass.
 Reader = Callable[["Report | None"], Iterator[Sequence[_Array]]]
 
 SLICE = 1 << 16
@@ -27,21 +27,21 @@ _END = np.iinfo(np.int64).max
 def merged(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
     """The events of all files by key; of equal keys, the earlier file's and lane's first.
 
-    A first look at the files finds out whether every lane is in the order of its keys. If so, they
-    are merged as they are read. If not, all events are taken into memory and sorted.
+    A first pass over the files checks whether every lane is in the order of its keys. If so, lanes
+    are merged as they are read. If not, all events are read into memory and sorted.
 
     Raises:
-        CorruptSource: A file is damaged; the events before the damage were given.
+        CorruptSource: A file is damaged; the events before the damage were yielded.
     """
-    looks = [_look(reader) for reader in readers]
-    if all(in_order for _, in_order in looks):
-        yield from _streamed(readers, [counts for counts, _ in looks], report)
+    scans = [_scan(reader) for reader in readers]
+    if all(in_order for _, in_order in scans):
+        yield from _streamed(readers, [counts for counts, _ in scans], report)
     else:
-        yield from _sorted(readers, sum(sum(counts) for counts, _ in looks), report)
+        yield from _sorted(readers, sum(sum(counts) for counts, _ in scans), report)
 
 
-def _look(reader: Reader) -> tuple[list[int], bool]:
-    """How many events each lane has, and whether all of them are in order."""
+def _scan(reader: Reader) -> tuple[list[int], bool]:
+    """The number of events in each lane, and whether all lanes are in order."""
     counts: list[int] = []
     last: list[int] = []
     in_order = True
@@ -57,12 +57,12 @@ def _look(reader: Reader) -> tuple[list[int], bool]:
                 counts[i] += len(keys)
                 last[i] = int(keys[-1])
     except CorruptSource:
-        pass  # raised again, and let through, when it is read
+        pass  # raised again when the file is read
     return counts, in_order
 
 
 def _sorted(readers: Sequence[Reader], total: int, report: Report) -> Iterator[_Array]:
-    """All of them in memory, once: into an array of their number, given out by an index."""
+    """Sort all events in memory, in one array of the final size."""
     gathered: _Array | None = None
     filled = 0
     damage: CorruptSource | None = None
@@ -85,22 +85,22 @@ def _sorted(readers: Sequence[Reader], total: int, report: Report) -> Iterator[_
 
 
 class _Lane:
-    """Events of one lane that are read and not given yet.
+    """Events of one lane that are read and not yielded yet.
 
     Attributes:
-        told: The key up to which the lane has told everything: after its last event, any.
+        complete_to: The key up to which all events of the lane are read.
     """
 
     def __init__(self, count: int) -> None:
         self.waiting: list[_Array] = []
-        self.told = -1 if count else _END
+        self.complete_to = -1 if count else _END
         self._to_come = count
 
     def add(self, events: _Array) -> None:
         if len(events):
             self.waiting.append(events)
             self._to_come -= len(events)
-            self.told = int(events["key"][-1]) if self._to_come > 0 else _END
+            self.complete_to = int(events["key"][-1]) if self._to_come > 0 else _END
 
     def take(self, up_to: int) -> list[_Array]:
         taken = []
@@ -123,12 +123,12 @@ def _streamed(
     at_end = [False] * len(sources)
     damage: CorruptSource | None = None
 
-    def behind(i: int) -> int:
-        """The key up to which a source has told everything."""
-        return _END if at_end[i] else min((lane.told for lane in lanes[i]), default=-1)
+    def complete_to(i: int) -> int:
+        """The key up to which all events of a source are read."""
+        return _END if at_end[i] else min((lane.complete_to for lane in lanes[i]), default=-1)
 
     while not all(at_end):
-        i = min((i for i in range(len(sources)) if not at_end[i]), key=behind)
+        i = min((i for i in range(len(sources)) if not at_end[i]), key=complete_to)
         try:
             for k, events in enumerate(next(sources[i])):
                 lanes[i][k].add(events)
@@ -136,7 +136,7 @@ def _streamed(
             at_end[i] = True
         except CorruptSource as error:
             damage, at_end = error, [True] * len(sources)
-        up_to = min(behind(i) for i in range(len(sources)))
+        up_to = min(complete_to(i) for i in range(len(sources)))
         taken = [events for source in lanes for lane in source for events in lane.take(up_to)]
         if taken:
             events = np.concatenate(taken)

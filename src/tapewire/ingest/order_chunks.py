@@ -1,4 +1,4 @@
-"""Columns of orders and trades to chunks: what importers of single orders have in common."""
+"""Chunks from columns of orders and trades: common code of importers of single orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Array = np.ndarray[Any, Any]
 
 
 def across(side: _Array) -> _Array:
-    """The other side: of a trade the aggressor's, where `side` is that of the order that rested."""
+    """The opposite side: that of a trade's aggressor, if `side` is that of the resting order."""
     other: _Array = np.array([0, 2, 1], np.uint8)[side]
     return other
 
@@ -37,9 +37,9 @@ def book_chunk(
     after_reset: bool = False,
     line: int | None = None,
 ) -> Chunk:
-    """Events of orders, one for each place of the columns.
+    """Events of orders, one for each row of the columns.
 
-    `after_reset` puts a reset in front: orders do not outlive their session.
+    `after_reset` adds a reset before them: orders end with their session.
     """
     from tapewire.protocol.market import BOOK_EVENT, EventType, L3Type, l3_rows
 
@@ -78,7 +78,7 @@ def trades_chunk(
     order_id: _Array | int,
     line: int | None = None,
 ) -> Chunk:
-    """Trades; `order_id` is the order that rested, on the side that `maker` says."""
+    """Trades; `order_id` is the resting order, on the side of `maker`."""
     from tapewire.protocol.market import Maker, TradeTick
 
     ticks = np.zeros(len(times_ns), TradeTick.dtype)

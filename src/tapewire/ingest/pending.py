@@ -1,4 +1,4 @@
-"""Records on their way into chunks: appending a thousand at once costs little more than one."""
+"""Collects records into chunks: appending a thousand costs little more than appending one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FULL_BYTES = 8 << 20
 
 
 class Pending:
-    """Collects records by log, and gives them as chunks.
+    """Collects records by stream, and returns them as chunks.
 
     Example:
         >>> pending = Pending()
@@ -38,7 +38,7 @@ class Pending:
         payload: bytes,
         line: int | None = None,
     ) -> bool:
-        """Put a record behind those of its log; True when it is time to `take`."""
+        """Add a record to those of its stream; True when it is time to `take`."""
         key = (venue, symbol, stream)
         chunk = self._chunks.get(key)
         if chunk is None:
@@ -53,7 +53,7 @@ class Pending:
         return self._records >= FULL_RECORDS or self._bytes >= FULL_BYTES
 
     def take(self) -> Iterator[Chunk]:
-        """Everything collected, in the order in which logs were first met."""
+        """Everything collected, in the order in which streams were first added."""
         chunks, self._chunks = self._chunks, {}
         self._records = self._bytes = 0
         yield from chunks.values()

@@ -1,4 +1,4 @@
-"""The importers there are, by name; a module is loaded when its importer is used."""
+"""The available importers, by name; a module is loaded when its importer is used."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def importer_class(name: str) -> type[Importer]:
     """The class of an importer.
 
     Raises:
-        InvalidOption: There is none of that name.
+        InvalidOption: There is no importer of that name.
     """
     if name not in IMPORTERS:
         raise InvalidOption(
-            f"no importer has this name: format={name!r}",
-            hint=f"there are {', '.join(sorted(IMPORTERS))}",
+            f"no such importer: format={name!r}",
+            hint=f"use one of {', '.join(sorted(IMPORTERS))}",
         )
     module, _, attribute = IMPORTERS[name].partition(":")
     return cast(type[Importer], getattr(importlib.import_module(module), attribute))

@@ -1,4 +1,4 @@
-"""What an import found beside records: bad rows, gaps, instruments."""
+"""What an importer reports besides records: bad rows, gaps, instruments."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ __all__ = ["REJECTED", "Report"]
 
 REJECTED = "rejected.jsonl"
 MAX_KEPT_BYTES = 1 << 20  # of a bad row
-MAX_KINDS = 100  # of messages that are not imported
+MAX_KINDS = 100  # kinds of messages that are not imported
 
 
 class Report:
-    """Where an importer says what is not a record.
+    """Takes what an importer finds besides records.
 
-    Bad rows go to `rejected.jsonl`, written anew by every run of a job, for a run begins at the
-    first row: after a kill and a resumption each row is in it once.
+    Bad rows go to `rejected.jsonl`. Every run of a job writes this file from scratch, because it
+    begins at the first row: after a kill and a resumption each row is in it once.
 
     Attributes:
-        rows: Lines or messages looked at; the importer counts them up.
-        bad_rows: Reason → how many rows.
-        skipped: Kind → how many messages that are known and not imported.
+        rows: Lines or messages read; counted by the importer.
+        bad_rows: Reason → number of rows.
+        skipped: Kind → number of known messages that are not imported.
     """
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         on_gap: Callable[[Gap], None],
         on_instrument: Callable[[Instrument], Instrument],
     ) -> None:
         self.rows = 0
         self.bad_rows: collections.Counter[str] = collections.Counter()
         self.skipped: collections.Counter[str] = collections.Counter()
-        self.rejected = folder / REJECTED
+        self.rejected = directory / REJECTED
         self._on_gap = on_gap
         self._on_instrument = on_instrument
         how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -58,14 +58,14 @@ class Report:
     def bad(
         self, file: SourceFile, line_number: int, line: bytes, why: str, detail: str = ""
     ) -> None:
-        """Keep a row aside.
+        """Write a bad row to `rejected.jsonl`.
 
         Args:
-            file: Where it is from.
-            line_number: Its line, or the number of its message, from 1.
-            line: The row itself; of a long one the first `MAX_KEPT_BYTES` are kept.
-            why: The reason, one of few: rows are counted by it.
-            detail: What exactly is wrong with this one.
+            file: The file of the row.
+            line_number: Its line, or the position of its message, from 1.
+            line: The row itself; a long one is truncated to `MAX_KEPT_BYTES`.
+            why: The reason, one of few: rows are counted by reason.
+            detail: Details of this row.
         """
         self.bad_rows[why] += 1
         entry: dict[str, Any] = {"file": file.name, "line": line_number, "why": why}
@@ -81,31 +81,31 @@ class Report:
         self._file.write(json.dumps(entry).encode() + b"\n")
 
     def skip(self, kind: str) -> None:
-        """A message that is known and of no use here: a heartbeat, an acknowledgement, a candle."""
+        """Count a known message that is not imported: a heartbeat, an acknowledgement, a candle."""
         if kind not in self.skipped:
-            # Kinds are words of the file's: fit to be printed, and few.
+            # Kinds are text from the file: make them printable and limit their number.
             kind = kind if kind.isprintable() and kind.isascii() else ascii(kind)
             if kind not in self.skipped and len(self.skipped) >= MAX_KINDS:
                 kind = "of other kinds"
         self.skipped[kind] += 1
 
     def gap(self, gap: Gap) -> None:
-        """A gap that only the importer can see, for the ledger of its log (venue, symbol, stream).
+        """Add a gap that only the importer can detect to the ledger of its stream's log.
 
-        It stands where the log has come to: first yield what comes before it. Gaps in the venue's
-        numbers of L2 diffs are found by the framework's own book; do not report those.
+        It is placed at the end of the log: first yield the records before it. Do not report gaps
+        in the venue's update ids of L2 diffs: the framework finds those.
         """
         self._on_gap(gap)
 
     def instrument(self, instrument: Instrument) -> Instrument:
-        """An instrument, before the first chunk of it; write with the one that is returned.
+        """Add an instrument before its first chunk; write records with the one returned.
 
-        Its ids, and the scales, are those that the archive knows it by.
+        Its ids and scales are those in the archive's instruments.json.
         """
         return self._on_instrument(instrument)
 
     def close(self) -> None:
-        """Make the bad rows durable. Again is no harm."""
+        """Sync and close the file of bad rows. Closing twice is fine."""
         if not self._file.closed:
             self._file.flush()
             os.fsync(self._file.fileno())

@@ -1,4 +1,4 @@
-"""The framework's own book of each L2 stream: it finds gaps, and begins each day's log."""
+"""The book of each L2 stream that an import builds: it finds gaps and begins each day's log."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _CAUSES = {"venue_gap": "the venue's update ids do not follow each other"}
 
 
 class RunningBook:
-    """A book that reads behind the writer, log after log.
+    """A book that follows the logs of a stream while they are written.
 
-    It reads the records from the log itself: what is found wrong has the number of its record.
+    It reads the records from the log itself, so a gap has the sequence number of its record.
     """
 
     def __init__(self, instrument: Instrument, stream: str) -> None:
@@ -36,17 +36,17 @@ class RunningBook:
         self.book = L2Book(instrument.price_scale, instrument.size_scale, on_gap="resync")
         self._reader: Any = None
         self._log: ImportLog | None = None
-        # How much of each log: times that go back over midnight come back to the one before.
+        # Records read of each log: if times go back over midnight, the earlier log continues.
         self._read: collections.Counter[str] = collections.Counter()
-        self._told: list[tuple[ImportLog, Gap]] = []
+        self._noted: list[tuple[ImportLog, Gap]] = []
 
     def __repr__(self) -> str:
         return f"RunningBook({self.instrument.venue}:{self.instrument.symbol}, {self.book!r})"
 
     def snapshot(self, timestamp_ns: int) -> list[bytes]:
-        """The book as events, so that the next log stands alone; none when it is not trusted.
+        """The book as events that begin the next log; none if it is untrusted.
 
-        A snapshot of its best levels, and diffs without ids where it has more than fit a record.
+        A snapshot of its best levels, and diffs without ids if it has more than fit a record.
         """
         if not self.book.trusted:
             return []
@@ -66,7 +66,7 @@ class RunningBook:
         return events
 
     def catch_up(self, log: ImportLog) -> None:
-        """Apply what the job has put into `log` since the last call, and tell the ledger."""
+        """Apply what the job has written to `log` since the last call; add gaps to its ledger."""
         if log is not self._log:
             self.close()
             self._log = log
@@ -81,30 +81,30 @@ class RunningBook:
                     f"records of this import are not in its log: records={left}, "
                     f"first_seq={log.next_seq - left}",
                     path=os.fspath(log.path),
-                    hint="something removes from the archive meanwhile: import into a new one",
+                    hint="another process removes records from the archive: import into a new one",
                 )
             self.book.apply_batch(batch)
             self._read[log.log] += len(batch)
-        self._tell(log)
+        self._note_gaps(log)
 
-    def _tell(self, log: ImportLog) -> None:
-        """New gaps to the ledger of the log they were found in; those that ended, again."""
+    def _note_gaps(self, log: ImportLog) -> None:
+        """Add new gaps to the ledger of the log they were found in; update those that ended."""
         found = self.book.gaps
-        news: dict[str, tuple[ImportLog, list[Gap]]] = {}  # a ledger is synced once a call
+        changed: dict[str, tuple[ImportLog, list[Gap]]] = {}  # a ledger is synced once a call
         for i, old in enumerate(found):
-            if i == len(self._told):
+            if i == len(self._noted):
                 where, entry = log, self._entry(old)
                 log.gaps += 1
-                self._told.append((where, entry))
+                self._noted.append((where, entry))
             else:
-                where, entry = self._told[i]
+                where, entry = self._noted[i]
                 action = _action(old)
                 if entry.action == action:
                     continue
                 entry = dataclasses.replace(entry, action=action)
-                self._told[i] = (where, entry)
-            news.setdefault(where.log, (where, []))[1].append(entry)
-        for where, entries in news.values():
+                self._noted[i] = (where, entry)
+            changed.setdefault(where.log, (where, []))[1].append(entry)
+        for where, entries in changed.values():
             where.ledger.add(*entries)
 
     def _entry(self, gap: Any) -> Gap:
@@ -122,7 +122,7 @@ class RunningBook:
         )
 
     def close(self) -> None:
-        """Let go of the log; the book stays."""
+        """Close the log; the book stays."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()

@@ -1,4 +1,4 @@
-"""Whether a snapshot asked for by REST says anything new, when diffs have gone beyond it."""
+"""Decides whether a REST snapshot among diffs is newer than the book."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ _T = TypeVar("_T")
 
 
 class SnapshotOrder(Generic[_T]):
-    """The update ids of one book as they came.
+    """The update ids of one book, in the order of the capture.
 
-    A snapshot in the middle of a capture is often older than the last diff before it. Where every
-    diff since an earlier snapshot is there, the book knows more than it; to go back to it would
-    make a gap where none is. Such a snapshot waits for the next diff: where that one follows the
-    diffs before, the snapshot is left out; where it does not (the venue's ids began anew), it
-    counts.
+    A snapshot in the middle of a capture is often older than the last diff before it. If every diff
+    since an earlier snapshot is there, the book is newer, and going back to the snapshot would
+    create a gap. Such a snapshot waits for the next diff: if that one follows the earlier diffs,
+    the snapshot is left out; if not (the venue's ids restarted), it counts.
 
     Example:
         >>> order = SnapshotOrder()
@@ -31,14 +30,14 @@ class SnapshotOrder(Generic[_T]):
     """
 
     def __init__(self) -> None:
-        self.left_out = 0  # snapshots; whoever asks counts them down
+        self.left_out = 0  # snapshots that the caller has not counted yet
         self._snapshot: int | None = None
         self._first = 0  # the id before the diffs that follow each other without a gap
         self._last: int | None = None  # the last id of those
         self._waiting: tuple[int, _T] | None = None
 
     def snapshot(self, update: int, what: _T) -> bool:
-        """Whether it counts now; otherwise it waits, and is left out or given by `diff`."""
+        """Whether it counts now; otherwise it waits, and is left out or returned by `diff`."""
         self._drop()
         before, last = self._snapshot, self._last
         if before is not None and last is not None and before >= self._first and update < last:
@@ -48,14 +47,14 @@ class SnapshotOrder(Generic[_T]):
         return True
 
     def diff(self, previous: int, last: int) -> _T | None:
-        """A diff; returned is the snapshot that counts before it, after all."""
+        """Add a diff; returns the waiting snapshot if that counts before it."""
         counts = None
         if previous != self._last:
             if self._waiting is not None and previous <= self._waiting[0] < last:
                 self._snapshot, counts = self._waiting
                 self._waiting = None
             elif self._last is not None and self._first <= previous and last <= self._last:
-                return None  # came before
+                return None  # a duplicate
             self._first = previous
         self._drop()
         self._last = last

@@ -1,4 +1,4 @@
-"""Files to import from: plain, gzip, zstd, or a member of a zip; read as a stream, never whole."""
+"""Files to import: plain, gzip, zstd, or a member of a zip; read as a stream."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BOM", "MAX_LINE_BYTES", "SourceFile"]
 
-MAX_LINE_BYTES = 64 << 20  # a REST snapshot of a deep book has some megabytes
+MAX_LINE_BYTES = 64 << 20  # a REST snapshot of a deep book has several megabytes
 _PIECE = 1 << 20
 BOM = b"\xef\xbb\xbf"
-# What reading raises of a damaged file; RuntimeError of a member that is encrypted, or compressed
-# in a way that this Python does not know.
+# Raised when a damaged file is read; RuntimeError if a member is encrypted, or compressed by an
+# unknown method.
 _DAMAGE = (
     EOFError,
     RuntimeError,
@@ -44,16 +44,16 @@ _DAMAGE = (
 class SourceFile:
     r"""One file to import, or one member of a zip.
 
-    A path ``day.zip!orders.txt`` names a member; a zip of one member needs no name. Whether a
-    file is gzip or zstd is seen from its first bytes, not from its name; zstd needs the package
+    A path ``day.zip!orders.txt`` names a member; a zip with one member needs no name. Whether a
+    file is gzip or zstd is detected from its first bytes, not from its name; zstd needs the package
     zstandard.
 
     Attributes:
         path: The file.
         member: The member of the zip, or None.
-        name: What messages call it: the file's name, and the member's.
-        size: Bytes on disk, compressed as they are. What is appended to the file later is not read.
-        read_bytes: How many of them have been read, for progress.
+        name: Its name in messages: the file's name, and the member's.
+        size: Size on disk, compressed. What is appended to the file later is not read.
+        read_bytes: Number of bytes on disk read so far.
 
     Example:
         >>> path = tmp / "a.txt"
@@ -71,7 +71,7 @@ class SourceFile:
         status = os.stat(self.path)
         if not stat.S_ISREG(status.st_mode):
             raise CorruptSource(
-                f"not a plain file: mode={stat.filemode(status.st_mode)}",
+                f"not a regular file: mode={stat.filemode(status.st_mode)}",
                 path=text,
                 hint="give the files themselves",
             )
@@ -82,14 +82,14 @@ class SourceFile:
         if self._is_zip():
             self.member = self._member()
         elif member is not None:
-            raise CorruptSource(f"no zip, and so without members: member={member}", path=text)
+            raise CorruptSource(f"not a zip file: member={member}", path=text)
         self.name = self.path.name if self.member is None else f"{self.path.name}!{self.member}"
 
     def __repr__(self) -> str:
         return f"SourceFile({self.name!r}, {self.size} bytes)"
 
     def digest(self) -> str:
-        """SHA-256 of the file as it lies on disk, in hex."""
+        """SHA-256 of the file on disk, in hex."""
         digest = hashlib.sha256()
         with self._disk() as disk:
             while piece := disk.read(_PIECE):
@@ -99,10 +99,10 @@ class SourceFile:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[io.BufferedReader[Any]]:
-        """The content, decompressed, from its start.
+        """The decompressed content, from the start.
 
         Raises:
-            CorruptSource: While it is read: the file is cut short, or damaged.
+            CorruptSource: While it is read: the file is truncated or damaged.
         """
         self.read_bytes = 0
         with self._disk() as counted, self._damage_named():
@@ -118,53 +118,53 @@ class SourceFile:
                 yield counted
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Number, from 1, and bytes of each line, without its end (a newline, or CR and newline).
+        """Each line: its number, from 1, and its bytes without the newline (or CR and newline).
 
-        A byte order mark in front of the file is no part of its first line.
+        A byte order mark at the start of the file is removed.
 
-        A line longer than `MAX_LINE_BYTES` comes in pieces of that size under one number: none of
-        them parses, and so each is a bad row.
+        A line longer than `MAX_LINE_BYTES` is yielded in pieces of that size with one number: none
+        of them parses, so each is a bad row.
 
         Raises:
-            CorruptSource: The file is cut short or damaged; what is right before it came first.
+            CorruptSource: The file is truncated or damaged; lines before the damage come first.
         """
         with self.open() as file:
             number = 0
-            goes_on = False
+            in_line = False
             while line := file.readline(MAX_LINE_BYTES):
-                if not goes_on:
+                if not in_line:
                     number += 1
                     if number == 1:
                         line = line.removeprefix(BOM)
-                goes_on = not line.endswith(b"\n")
+                in_line = not line.endswith(b"\n")
                 yield number, line.rstrip(b"\r\n")
 
     @contextlib.contextmanager
     def _damage_named(self) -> Iterator[None]:
         try:
             yield
-        except InvalidOption:  # a ValueError too, and not of the file
+        except InvalidOption:  # also a ValueError, but not damage
             raise
         except _DAMAGE as error:
             raise CorruptSource(
-                f"the file is cut short or damaged: {error}",
+                f"the file is truncated or damaged: {error}",
                 path=os.fspath(self.path),
-                hint="what lies before the damage was imported; get the file again, whole, and "
+                hint="the records before the damage were imported; get the complete file and "
                 "import it into a new archive",
             ) from error
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[io.BufferedReader[Any]]:
-        """The bytes on disk, as many as there were when the import began."""
+        """The bytes on disk, up to the size that the file had when the import began."""
         with open(self.path, "rb") as disk:
             now, then = os.fstat(disk.fileno()), self._seen
             written = now.st_mtime_ns != then.st_mtime_ns and now.st_size <= then.st_size
             if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or written:
                 raise CorruptSource(
-                    f"the file is not the one that it was when the import began: "
+                    f"the file has changed since the import began: "
                     f"size={now.st_size}, size_then={then.st_size}",
                     path=os.fspath(self.path),
-                    hint="import a file that nobody writes any more, into a new archive",
+                    hint="import a file that is no longer written to, into a new archive",
                 )
             yield io.BufferedReader(_Counted(disk, self), _PIECE)
 
@@ -179,7 +179,7 @@ class SourceFile:
             return names[0]
         if self.member not in names:
             raise CorruptSource(
-                f"which member of the zip: member={self.member}, "
+                f"no such member of the zip: member={self.member}, "
                 f"it has {', '.join(names) or 'none'}",
                 path=os.fspath(self.path),
                 hint=f"name it: {self.path.name}!MEMBER",
@@ -188,7 +188,7 @@ class SourceFile:
 
 
 class _Counted(io.RawIOBase):
-    """A file on disk up to the size it had, and how much of it has been read."""
+    """A file on disk up to the size it had; counts the bytes read."""
 
     def __init__(self, disk: io.BufferedReader, source: SourceFile) -> None:
         self._disk = disk
@@ -217,7 +217,7 @@ class _Counted(io.RawIOBase):
 
 
 class _Piecewise(io.RawIOBase):
-    """Decompressed bytes as they come: what lies before a damage is given before its error."""
+    """Decompressed bytes as they come: those before damage are returned before its error."""
 
     def __init__(self, inner: gzip.GzipFile | zipfile.ZipExtFile) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Names of symbols that become folders, and where their instruments come from."""
+"""Names of symbols as directory names, and their instruments."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from tapewire.ingest.report import Report
     from tapewire.protocol.instruments import Instrument
 
-__all__ = ["folder_name", "known_instrument"]
+__all__ = ["directory_name", "known_instrument"]
 
 _UNFIT = re.compile(rb"[^A-Za-z0-9._-]|^\.")
 
 
-def folder_name(symbol: bytes) -> str | None:
-    """A symbol as the archive names it, or None where no name can be made of it.
+def directory_name(symbol: bytes) -> str | None:
+    """A symbol as the archive names it, or None if it is empty or too long.
 
     Letters, digits, ``.``, ``_`` and ``-`` stay. ``/`` and ``:`` become ``-``; any other byte, and
-    a ``.`` in front, becomes ``_`` and its two hexadecimal digits.
+    a leading ``.``, becomes ``_`` and its two hexadecimal digits.
 
     Example:
-        >>> folder_name(b"BTCUSDT"), folder_name(b"XBT/USD"), folder_name(b"AAC+")
+        >>> directory_name(b"BTCUSDT"), directory_name(b"XBT/USD"), directory_name(b"AAC+")
         ('BTCUSDT', 'XBT-USD', 'AAC_2B')
     """
     name = _UNFIT.sub(
@@ -38,7 +38,7 @@ def known_instrument(report: Report, instrument: Instrument, options: ImportOpti
     """The instrument with the ids that the archive has for it.
 
     Raises:
-        InvalidOption: The archive has it with other scales: numbers were parsed at these.
+        InvalidOption: The archive has it with other scales than the numbers were parsed at.
     """
     known = report.instrument(instrument)
     for name in ("price_scale", "size_scale"):

@@ -31,15 +31,15 @@ _FIELDS_BEFORE = 3  # line, offset, length
 _Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _WHY = {
-    "field_count": "another number of fields than the header has",
-    "empty": "no value where one is needed",
+    "field_count": "wrong number of fields",
+    "empty": "a required value is missing",
     "not_a_number": "not a number",
     "too_precise": "more decimals than the scale has",
     "out_of_range": "does not fit 64 bits at this scale",
-    "unknown_word": "not one of the known words",
+    "unknown_word": "unknown word",
     "not_a_time": "not a time",
     "not_a_pair": "not key=value",
-    "repeated_key": "a key twice",
+    "repeated_key": "duplicate key",
 }
 _OF_THE_LINE = ("field_count", "not_a_pair")
 _REMEDIES = {
@@ -50,15 +50,15 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column to read: `kind` as in rows.hpp.
+    """A column to read.
 
     Attributes:
-        name: In the header, or the key.
-        kind: How its text is read.
+        name: Its name in the header, or the key.
+        kind: How its text is parsed; see rows.hpp.
         scale: Decimals of a number.
         optional: An empty field is `MISSING` instead of a bad row.
-        absent: The whole column may be missing from the file; it is `MISSING` then.
-        words: What a column of words may hold; its value is the place in this list.
+        absent: The file may lack the column; its values are `MISSING` then.
+        words: The allowed words of a column of words; its values are indexes into this list.
     """
 
     name: str
@@ -90,7 +90,7 @@ class TableBlock:
         return len(self.rows)
 
     def __getitem__(self, name: str) -> _Ints:
-        """A column; all `MISSING` where the file has none of that name."""
+        """A column; all `MISSING` if the file has none of that name."""
         place = self._columns.get(name)
         if place is None:
             return np.full(len(self.rows), MISSING, np.int64)
@@ -102,11 +102,11 @@ class TableBlock:
         return self.rows[:, 0]
 
     def where(self, mask: np.ndarray[Any, Any]) -> TableBlock:
-        """Only the rows of a mask."""
+        """The rows of a mask."""
         return TableBlock(self.source, self._data, self.rows[mask], self._columns, self.texts)
 
     def without(self, mask: np.ndarray[Any, Any], report: Report | None, why: str) -> TableBlock:
-        """The other rows; those of the mask are kept aside as bad ones."""
+        """The rows that are not in the mask; those in the mask are reported as bad."""
         if not mask.any():
             return self
         if report is not None:
@@ -115,14 +115,14 @@ class TableBlock:
         return self.where(~mask)
 
     def text(self, name: str) -> list[bytes]:
-        """A column of text, as text."""
+        """The values of a column of text."""
         return [self.texts[number] for number in self[name].tolist()]
 
 
 def pieces(source: SourceFile) -> Iterator[bytes]:
     """The content in pieces of about `PIECE_BYTES`, then an empty one.
 
-    Before damage is raised, what lies before it is given.
+    The bytes before damage are yielded before its error is raised.
     """
     with source.open() as file:
         gathered: list[bytes] = []
@@ -148,7 +148,7 @@ def csv_header(source: SourceFile) -> list[str]:
     """The names in the first line.
 
     Raises:
-        CorruptSource: There is none.
+        CorruptSource: The first line has no names.
     """
     with source.open() as file:
         line = file.readline(PIECE_BYTES)
@@ -158,7 +158,7 @@ def csv_header(source: SourceFile) -> list[str]:
         text = ""
     if not text or len(line) == PIECE_BYTES:
         raise CorruptSource(
-            f"the first line has no names of columns: line={line[:60]!r}",
+            f"the first line has no column names: line={line[:60]!r}",
             path=str(source.path),
             hint="give a CSV file with its header",
         )
@@ -168,12 +168,12 @@ def csv_header(source: SourceFile) -> list[str]:
 def csv_blocks(
     source: SourceFile, columns: Sequence[TableColumn], report: Report | None
 ) -> Iterator[TableBlock]:
-    """The rows of a CSV file, its columns found by the names in the header; others are passed over.
+    """The rows of a CSV file with a header; other columns than those given are skipped.
 
-    Bad rows go to the report. Without one (a first look) they are passed over.
+    Bad rows go to the report; without one (in a first pass) they are skipped.
 
     Raises:
-        CorruptSource: Columns are missing, or are there twice; or the file is damaged.
+        CorruptSource: Columns are missing or duplicated, or the file is damaged.
     """
     header = csv_header(source)
     missing = [c.name for c in columns if not c.absent and c.name not in header]
@@ -183,9 +183,9 @@ def csv_blocks(
             path=str(source.path),
             hint="give a file of this kind, with its header",
         )
-    twice = [c.name for c in columns if header.count(c.name) > 1]
-    if twice:
-        raise CorruptSource(f"columns are there twice: {', '.join(twice)}", path=str(source.path))
+    repeated = [c.name for c in columns if header.count(c.name) > 1]
+    if repeated:
+        raise CorruptSource(f"duplicate columns: {', '.join(repeated)}", path=str(source.path))
     present = [c for c in columns if c.name in header]
     places = {column.name: i for i, column in enumerate(present)}
     parser = _parser(present)
@@ -198,7 +198,7 @@ def bare_blocks(
 ) -> Iterator[TableBlock]:
     """The rows of a CSV file without a header: the columns are its first fields.
 
-    Up to `further` fields behind them, as many as the first line has, are passed over.
+    Up to `further` fields after them, as many as the first line has, are skipped.
     """
     with source.open() as file:
         fields = file.readline(PIECE_BYTES).count(b",") + 1
@@ -212,7 +212,7 @@ def bare_blocks(
 def pair_blocks(
     source: SourceFile, columns: Sequence[TableColumn], report: Report | None
 ) -> Iterator[TableBlock]:
-    """The lines of a file of key=value pairs; keys that a line does not have are `MISSING`."""
+    """The lines of a file of key=value pairs; keys that a line lacks are `MISSING`."""
     parser = _parser(columns)
     parser.set_keys([column.name for column in columns])
     places = {column.name: i for i, column in enumerate(columns)}
@@ -233,21 +233,21 @@ def _blocks(
     header: bool = False,
 ) -> Iterator[TableBlock]:
     names = list(places)
-    passing_over = "header" if header else ""  # the rest of a line that is none of the rows
+    skipping = "header" if header else ""  # the rest of a line that is not a row
     tail = b""
     first = True
     for piece in pieces(source):
         data = tail + piece
         tail = b""
-        if first:  # a CSV's header is passed over with it
+        if first:
             data, first = data.removeprefix(BOM), False
-        if passing_over:
-            behind = data.find(b"\n") + 1
-            if not behind:
+        if skipping:
+            after = data.find(b"\n") + 1
+            if not after:
                 continue
-            data = data[behind:]
-            parser.line += passing_over == "header"
-            passing_over = ""
+            data = data[after:]
+            parser.line += skipping == "header"
+            skipping = ""
         used, rows, bad = parser.parse(data, not piece, pairs)
         if report is not None:
             report.rows += len(rows) + len(bad)
@@ -261,5 +261,5 @@ def _blocks(
             parser.line += 1
             if report is not None:
                 report.rows += 1
-                report.bad(source, parser.line, tail, "a line without an end")
-            tail, passing_over = b"", "line"
+                report.bad(source, parser.line, tail, "line too long")
+            tail, skipping = b"", "line"

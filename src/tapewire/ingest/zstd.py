@@ -1,4 +1,4 @@
-"""zstd files as a stream, by the package zstandard, which need not be there."""
+"""zstd files as a stream, read with the optional package zstandard."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["ZSTD_MAGIC", "ZstdReader"]
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# A block of 128 KiB may have four bytes: so much comes out of one step at most, a thousandfold less
-# out of any file that somebody means to be read.
+# A block of 128 KiB may be compressed to four bytes: this bounds the output of one step. Real files
+# expand a thousand times less.
 _STEP_BYTES = 2048
 _MAX_WINDOW_BYTES = 1 << 27
 
@@ -22,11 +22,11 @@ _MAX_WINDOW_BYTES = 1 << 27
 class ZstdReader(io.RawIOBase):
     """Decompressed bytes as they come, frame after frame.
 
-    What lies before a damage is given before its error: an `EOFError` where the last frame has no
-    end, a `ValueError` where one is damaged.
+    The bytes before damage are returned before its error: an `EOFError` if the last frame is
+    truncated, a `ValueError` if one is damaged.
 
     Raises:
-        InvalidOption: The package is not there.
+        InvalidOption: The package is not installed.
     """
 
     def __init__(self, packed: io.BufferedReader[Any]) -> None:
@@ -34,7 +34,7 @@ class ZstdReader(io.RawIOBase):
             import zstandard
         except ImportError as error:
             raise InvalidOption(
-                "a zstd file needs a package that is not there: package=zstandard",
+                "a zstd file needs a package that is not installed: package=zstandard",
                 hint="pip install zstandard",
             ) from error
         self._packed = packed
@@ -42,7 +42,7 @@ class ZstdReader(io.RawIOBase):
         self._damage = zstandard.ZstdError
         self._frame: Any = None
         self._ready = memoryview(b"")
-        self._left = b""  # behind a frame's end
+        self._left = b""  # after the end of a frame
 
     def readable(self) -> bool:
         """Always."""
@@ -56,7 +56,7 @@ class ZstdReader(io.RawIOBase):
             self._left = b""
             if not piece:
                 if self._frame is not None:
-                    raise EOFError("the last zstd frame has no end")
+                    raise EOFError("the last zstd frame is truncated")
                 return 0
             if self._frame is None:
                 self._frame = self._codec.decompressobj()

@@ -1,4 +1,4 @@
-"""Folders that appear whole."""
+"""Directories that appear complete, in one step."""
 
 import os
 
@@ -9,13 +9,13 @@ from tapewire.errors import ConcurrentUse, InvalidName
 
 
 def made(directories, text):
-    folder = directories.new()
-    path = folder.__enter__()
+    directory = directories.new()
+    path = directory.__enter__()
     (path / "file").write_text(text)
-    return folder, path
+    return directory, path
 
 
-def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path, monkeypatch):
+def test_a_directory_replaces_another_in_one_step(tmp_path, monkeypatch):
     directories = AtomicDirectories(tmp_path, "compact")
     place = tmp_path / "a" / "b"
     with directories.new() as path:
@@ -29,17 +29,17 @@ def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path, monkeypatch):
         directories.publish(path, place)
     assert sorted(os.listdir(place)) == ["file"]
     assert (place / "file").read_text() == "new"
-    assert removed[0] == ["file", "gone"]  # the old one, whole, after the new one was in its place
+    assert removed[0] == ["file", "gone"]  # the old one, complete, after the new one was in place
 
 
-def test_a_folder_that_is_not_published_is_gone(tmp_path):
+def test_a_directory_that_is_not_published_is_removed(tmp_path):
     directories = AtomicDirectories(tmp_path, "compact")
     with directories.new() as path:
         (path / "file").write_text("half")
     assert not path.exists()
 
 
-def test_what_a_killed_run_left_is_swept_by_the_next(tmp_path):
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path):
     directories = AtomicDirectories(tmp_path, "compact")
     _folder, path = made(directories, "half")
     with AtomicDirectories(tmp_path, "compact").exclusive():
@@ -60,7 +60,7 @@ def test_one_run_at_a_time(tmp_path):
         pass
 
 
-def test_a_place_outside_the_target_is_refused(tmp_path):
+def test_a_path_outside_the_target_is_refused(tmp_path):
     (tmp_path / "target").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "target" / "link").symlink_to(tmp_path / "out")
@@ -70,9 +70,9 @@ def test_a_place_outside_the_target_is_refused(tmp_path):
             directories.publish(path, place)
 
 
-def test_folders_are_private(tmp_path):
+def test_directories_are_private(tmp_path):
     directories = AtomicDirectories(tmp_path / "t", "compact")
     with directories.new() as path:
         directories.publish(path, tmp_path / "t" / "a" / "b")
-    for folder in ("t", "t/a", "t/a/b", "t/_tapewire", "t/_tapewire/compact"):
-        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+    for directory in ("t", "t/a", "t/a/b", "t/_tapewire", "t/_tapewire/compact"):
+        assert (tmp_path / directory).stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""types.json and instruments.json go along with the records."""
+"""types.json and instruments.json are copied with the records."""
 
 import pytest
 
@@ -29,11 +29,11 @@ def append(queue, message):
         writer.append_message(message, timestamp_ns=MIDNIGHT_NS)
 
 
-def names(folder):
-    return [layout.name for layout in types_file.read(folder)]
+def names(directory):
+    return [layout.name for layout in types_file.read(directory)]
 
 
-def test_declared_messages_go_along_and_those_that_come_later(tmp, messages):
+def test_declared_messages_are_copied_also_later_ones(tmp, messages):
     order, fill_ = messages
     queue = clean_queue(tmp / "bus")
     append(queue, order(7))
@@ -46,13 +46,13 @@ def test_declared_messages_go_along_and_those_that_come_later(tmp, messages):
         assert [record.decode() for record in reader] == [order(7), fill_(7, 8)]
 
 
-def test_a_queue_that_declares_nothing_makes_no_file(tmp):
+def test_a_queue_that_declares_nothing_creates_no_file(tmp):
     fill(clean_queue(tmp / "bus"), 3)
     run_once(tmp / "bus", tmp)
     assert not (tmp / LOG / "types.json").exists()
 
 
-def test_damaged_types_are_told_and_the_records_archived(tmp, messages):
+def test_damaged_types_are_reported_and_the_records_archived(tmp, messages):
     queue = clean_queue(tmp / "bus")
     append(queue, messages[0](7))
     (queue / "types.json").write_text("{")
@@ -61,7 +61,7 @@ def test_damaged_types_are_told_and_the_records_archived(tmp, messages):
     assert report.records == 1
 
 
-def test_types_that_do_not_go_with_the_archives_are_told(tmp, messages):
+def test_types_in_conflict_with_the_archive_are_reported(tmp, messages):
     queue = clean_queue(tmp / "bus")
     append(queue, messages[0](7))
     run_once(tmp / "bus", tmp)
@@ -73,7 +73,7 @@ def test_types_that_do_not_go_with_the_archives_are_told(tmp, messages):
     assert report.records == 3
 
 
-def test_instruments_go_along_and_those_that_come_later(tmp):
+def test_instruments_are_copied_also_later_ones(tmp):
     bus, root = tmp / "bus", tmp / "archive"
     queue = clean_queue(bus)
     known = Instruments()
@@ -89,9 +89,9 @@ def test_instruments_go_along_and_those_that_come_later(tmp):
     assert set(Instruments.load(root / LOG)) == {btc, eth}
 
 
-def _made(folder):
-    folder.mkdir()
-    return folder
+def _made(directory):
+    directory.mkdir()
+    return directory
 
 
 def test_instruments_of_several_buses_are_merged(tmp):
@@ -105,7 +105,7 @@ def test_instruments_of_several_buses_are_merged(tmp):
     assert len(archived(tmp / "archive")) == 2
 
 
-def test_instruments_with_other_ids_are_told_and_not_mixed(tmp):
+def test_instruments_with_other_ids_are_reported_and_not_merged(tmp):
     (tmp / "archive").mkdir()
     Instruments([Instrument("okx", "BTCUSDT", 2, 5, 7, 99)]).save(tmp / "archive")
     Instruments([Instrument("okx", "BTCUSDT", 2, 5, 8, 11)]).save(_made(tmp / "bus"))

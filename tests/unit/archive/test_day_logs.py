@@ -22,7 +22,7 @@ def batch(tmp):
 
 
 @pytest.mark.parametrize("way", ["another day takes its place", "it was idle"])
-def test_a_log_that_cannot_be_made_durable_stays_until_it_is(tmp, batch, monkeypatch, way):
+def test_a_log_that_cannot_be_synced_stays_open(tmp, batch, monkeypatch, way):
     logs = OpenDayLogs(ArchiveLayout(tmp / "archive"), 1 << 20, 1, close_after=-1.0)
     stream = Stream("okx", "BTC-USDT", "book")
     log = logs.get(stream, 20_000)
@@ -36,24 +36,24 @@ def test_a_log_that_cannot_be_made_durable_stays_until_it_is(tmp, batch, monkeyp
         with pytest.raises(OSError, match="no"):
             _ = logs.get(stream, 20_001) if way.startswith("another") else logs.close_idle()
         with pytest.raises(OSError, match="no"):
-            logs.sync()  # what a commit relies on
+            logs.sync()  # a commit must fail too
     logs.sync()
     assert not log.dirty
     logs.close()
 
 
-def test_there_is_room_for_two_days_of_each_queue_within_the_descriptors(monkeypatch):
+def test_two_days_of_each_queue_may_be_open_within_the_descriptors(monkeypatch):
     allowed = 20_000
     monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
     assert day_logs.may_be_open(500) == 1000
-    allowed = 1024  # a queue takes two, a log four
+    allowed = 1024  # a queue needs two, a log four
     open_logs = day_logs.may_be_open(100)
     assert 100 < open_logs <= (1024 - 2 * 100) // 4
     assert day_logs.may_be_open(500) == day_logs.LEAST_OPEN
 
 
-def test_every_folder_down_to_a_log_is_on_disk_before_the_log(tmp, monkeypatch):
-    """Those a killed tap has made too: it may not have come to sync them."""
+def test_every_directory_above_a_log_is_synced_before_the_log_exists(tmp, monkeypatch):
+    """Also those that a killed tap has created: it may not have synced them."""
     (tmp / "v1" / "okx").mkdir(parents=True)
     synced = []
     monkeypatch.setattr(day_logs, "sync", synced.append)
@@ -66,14 +66,14 @@ def test_every_folder_down_to_a_log_is_on_disk_before_the_log(tmp, monkeypatch):
     assert synced == [tmp, tmp / "v1", okx, okx / "BTCUSDT", day, day]
 
 
-def test_only_the_newest_days_are_looked_at(tmp, monkeypatch):
-    """However many years lie there: a tap of hundreds of queues starts in seconds."""
+def test_only_the_newest_days_are_read(tmp, monkeypatch):
+    """However many years there are: a tap of hundreds of queues starts in seconds."""
     stream = Stream("okx", "BTCUSDT", "trades")
     layout = ArchiveLayout(tmp)
     for day in range(20):
-        folder = stream.log(layout, date_of(day))
-        folder.mkdir(parents=True)
-        (folder / "control.meta").touch()
+        directory = stream.log(layout, date_of(day))
+        directory.mkdir(parents=True)
+        (directory / "control.meta").touch()
     looked = []
     log = ArchiveLayout.log
     monkeypatch.setattr(ArchiveLayout, "log", lambda *a: looked.append(a) or log(*a))

@@ -1,4 +1,4 @@
-"""Marks of the parts that are done."""
+"""Marks of completed parts."""
 
 import json
 
@@ -10,7 +10,7 @@ from tapewire.errors import CorruptMetadata, InvalidName
 INPUTS = [{"path": "raw", "last_seq": 7}]
 
 
-def test_a_part_is_current_only_for_the_inputs_and_options_it_was_made_of(tmp_path):
+def test_a_part_is_current_only_with_its_inputs_and_options(tmp_path):
     done = JobMarks(tmp_path, "refine")
     done.write("v/s/2024-01-01", INPUTS, {"late": "keep"}, {"rows": 3})
 
@@ -22,7 +22,7 @@ def test_a_part_is_current_only_for_the_inputs_and_options_it_was_made_of(tmp_pa
     assert done.current("v/s/2024-01-02", INPUTS, {"late": "keep"}) is None
 
 
-def test_marks_are_private_and_of_one_job(tmp_path):
+def test_marks_are_private_and_belong_to_one_job(tmp_path):
     JobMarks(tmp_path, "refine").write("v/s", INPUTS, {}, {})
 
     path = tmp_path / "_tapewire" / "done" / "refine" / "v" / "s.json"
@@ -44,7 +44,7 @@ def test_a_forgotten_part_is_not_done(tmp_path):
     "text",
     [b"", b"{", b"[]", b'{"format": "tapewire-done"}', b'{"format": "other"}', b"\xff\xfe"],
 )
-def test_a_damaged_mark_is_named_when_read_and_counts_for_none(tmp_path, text):
+def test_a_damaged_mark_raises_when_read_and_is_otherwise_ignored(tmp_path, text):
     done = JobMarks(tmp_path, "refine")
     done.write("v/s", INPUTS, {}, {})
     done.path("v/s").write_bytes(text)
@@ -53,7 +53,7 @@ def test_a_damaged_mark_is_named_when_read_and_counts_for_none(tmp_path, text):
     assert done.current("v/s", INPUTS, {}) is None
 
 
-def test_the_mark_of_another_part_is_not_believed(tmp_path):
+def test_the_mark_of_another_part_is_an_error(tmp_path):
     done = JobMarks(tmp_path, "refine")
     done.write("v/s", INPUTS, {}, {})
     document = json.loads(done.path("v/s").read_text())

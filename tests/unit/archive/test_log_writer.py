@@ -1,4 +1,4 @@
-"""A log of an archive gets each record once, whoever is killed, and nothing but its own records."""
+"""LogWriter appends each record once, whatever was killed, and to no log of other records."""
 
 from collections.abc import Callable
 
@@ -148,18 +148,18 @@ def test_a_failed_sync_leaves_the_log_dirty(tmp):
 
     log = LogWriter(tmp / "log", SPARSE)
     log.append(records([1]))
-    whole, log._writer = log._writer, Failing(log._writer)
+    complete, log._writer = log._writer, Failing(log._writer)
     with pytest.raises(OSError, match="Input/output"):
         log.sync()
     assert log.dirty
-    log._writer = whole
+    log._writer = complete
     log.sync()
     assert not log.dirty
     log.close()
 
 
 def test_existing_records_alone_are_synced_too(tmp):
-    """The process that appended them may have been killed before it came to that."""
+    """The process that appended them may have been killed before it synced them."""
     with LogWriter(tmp / "log", SPARSE) as log:
         log.append(records([1]))
         log.sync()

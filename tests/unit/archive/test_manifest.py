@@ -1,4 +1,4 @@
-"""Manifests on disk: written whole, read with suspicion."""
+"""Manifests on disk: written atomically, and checked when read."""
 
 import json
 import os
@@ -21,20 +21,20 @@ def decided(tmp):
     return tmp / "batches" / "bars" / "7.decided.json"
 
 
-def test_what_was_decided_is_found_as_it_was_written(manifests):
+def test_a_decided_batch_is_read_as_it_was_written(manifests):
     manifests.decide(MANIFEST)
     assert manifests.find("bars", "7") == MANIFEST
     assert list(manifests.decided()) == [MANIFEST]
 
 
-def test_what_was_published_is_found_and_not_decided_any_more(manifests):
+def test_a_published_batch_is_found_and_no_longer_decided(manifests):
     manifests.decide(MANIFEST)
     manifests.published(MANIFEST)
     assert manifests.find("bars", "7") == MANIFEST
     assert list(manifests.decided()) == []
 
 
-def test_a_batch_that_is_not_to_be_recognised_is_forgotten(manifests, tmp):
+def test_a_batch_without_a_digest_is_forgotten(manifests, tmp):
     once = Manifest("bars", "7", "job-1", 5, "", (ACTION,))
     manifests.decide(once)
     manifests.published(once)
@@ -42,7 +42,7 @@ def test_a_batch_that_is_not_to_be_recognised_is_forgotten(manifests, tmp):
     assert os.listdir(tmp / "batches" / "bars") == []
 
 
-def test_a_manifest_half_written_is_none(manifests, tmp):
+def test_a_half_written_manifest_is_ignored(manifests, tmp):
     manifests.decide(MANIFEST)
     decided(tmp).rename(tmp / "batches" / "bars" / "7.decided.json.tmp")
     assert list(manifests.decided()) == []
@@ -50,7 +50,7 @@ def test_a_manifest_half_written_is_none(manifests, tmp):
     assert list(manifests.decided()) == [MANIFEST]
 
 
-def test_the_newest_is_by_number(manifests):
+def test_the_newest_batch_has_the_highest_number(manifests):
     for batch in ("9", "10", "daily"):
         manifests.decide(Manifest("bars", batch, "job-1", 0, "00", ()))
     assert manifests.newest("bars") == 10
@@ -69,7 +69,7 @@ def test_the_newest_is_by_number(manifests):
         ({"actions": [1]}, r"actions\[0\] must be an object"),
     ],
 )
-def test_a_document_that_cannot_be_is_refused_by_its_member(manifests, tmp, change, what):
+def test_an_invalid_document_is_refused_and_its_member_named(manifests, tmp, change, what):
     manifests.decide(MANIFEST)
     document = json.loads(decided(tmp).read_text())
     decided(tmp).write_text(json.dumps(document | change))
@@ -88,7 +88,7 @@ def test_a_document_that_cannot_be_is_refused_by_its_member(manifests, tmp, chan
         ({"keep_seq": 1}, "keep_seq must be true or false"),
     ],
 )
-def test_an_action_that_cannot_be_is_refused_by_its_member(manifests, tmp, change, what):
+def test_an_invalid_action_is_refused_and_its_member_named(manifests, tmp, change, what):
     manifests.decide(MANIFEST)
     document = json.loads(decided(tmp).read_text())
     document["actions"][0] |= change
@@ -97,7 +97,7 @@ def test_an_action_that_cannot_be_is_refused_by_its_member(manifests, tmp, chang
         list(manifests.decided())
 
 
-def test_a_manifest_of_a_later_release_is_not_guessed_at(manifests, tmp):
+def test_a_manifest_of_a_later_release_is_refused(manifests, tmp):
     manifests.decide(MANIFEST)
     document = json.loads(decided(tmp).read_text())
     decided(tmp).write_text(json.dumps(document | {"version": 2}))
@@ -106,7 +106,7 @@ def test_a_manifest_of_a_later_release_is_not_guessed_at(manifests, tmp):
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": 1, "a": 2}'])
-def test_what_is_no_json_of_ours_is_refused(manifests, tmp, text):
+def test_a_file_that_is_not_a_manifest_is_refused(manifests, tmp, text):
     manifests.decide(MANIFEST)
     decided(tmp).write_bytes(text)
     with pytest.raises(tw.CorruptMetadata, match="not valid JSON"):

@@ -1,4 +1,4 @@
-"""Few logs are open, and none is closed before it is durable."""
+"""OpenLogs: few logs are open, and none is closed before it is durable."""
 
 import contextlib
 

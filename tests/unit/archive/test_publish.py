@@ -1,4 +1,4 @@
-"""Batches into the archive: decided once, carried out to the end, seen whole or not at all."""
+"""Batches into the archive: decided once, carried out to the end, all or nothing."""
 
 import json
 import os
@@ -21,7 +21,7 @@ OTHER = LOG.replace("BTC", "ETH")
 
 
 class Killed(BaseException):
-    """Where a process ends in these tests; tests/crash ends real ones."""
+    """Ends a process in these tests; tests/crash kills real ones."""
 
 
 def seqs_of(path):
@@ -29,18 +29,18 @@ def seqs_of(path):
 
 
 def staging_of(root):
-    folder = root / "_tapewire" / "staging"
-    return sorted(os.listdir(folder)) if folder.exists() else []
+    directory = root / "_tapewire" / "staging"
+    return sorted(os.listdir(directory)) if directory.exists() else []
 
 
-def test_a_new_log_is_sparse_and_keeps_numbers(tmp):
+def test_a_new_log_is_sparse_and_keeps_sequence_numbers(tmp):
     Job(tmp).task(rows([3, 17])).commit()
     with tw.open_publisher(tmp / LOG) as writer:
         assert writer.sparse
     assert seqs_of(tmp / LOG) == [3, 17]
 
 
-def test_a_new_log_of_rows_without_numbers_counts_from_0(tmp):
+def test_a_new_log_of_rows_without_sequence_numbers_starts_at_0(tmp):
     job = Job(tmp, seq=False)
     job.task(rows([5, 4], seq=False)).task(rows([1], seq=False)).commit()
     assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(0, b"5"), (1, b"4"), (2, b"1")]
@@ -52,7 +52,7 @@ def test_the_next_batch_is_appended(tmp):
     assert seqs_of(tmp / LOG) == [1, 2, 4, 5]
 
 
-def test_rows_without_numbers_go_on_behind_what_is_there(tmp):
+def test_rows_without_sequence_numbers_are_appended(tmp):
     for first in (0, 2):
         Job(tmp, seq=False).task(rows([first, first + 1], seq=False)).commit()
     assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(n, b"%d" % n) for n in range(4)]
@@ -63,7 +63,7 @@ def test_a_committed_job_leaves_nothing_staged(tmp):
     assert staging_of(tmp) == []
 
 
-def test_numbers_that_fall_are_refused_and_nothing_is_published(tmp):
+def test_sequence_numbers_that_go_back_are_refused_and_nothing_is_published(tmp):
     Job(tmp).task(rows([1, 9])).commit()
     job = Job(tmp).task(rows([5, 12])).task(rows([1], symbol="ETH-USDT"))
     with pytest.raises(tw.SequenceNotRising, match=rf"seq=5, last=9, log={LOG}"):
@@ -72,13 +72,13 @@ def test_numbers_that_fall_are_refused_and_nothing_is_published(tmp):
     assert not (tmp / OTHER).exists()
 
 
-def test_late_rows_are_left_out_when_asked_for(tmp):
+def test_late_rows_are_dropped_if_asked_for(tmp):
     Job(tmp).task(rows([1, 9])).commit()
     Job(tmp, duplicates="drop").task(rows([5, 9, 12])).commit()
     assert seqs_of(tmp / LOG) == [1, 9, 12]
 
 
-def test_a_log_that_numbers_itself_takes_the_numbers_that_follow(tmp):
+def test_a_dense_log_accepts_the_next_sequence_numbers_only(tmp):
     with tw.open_publisher(tmp / LOG, segment_bytes=1 << 20) as writer:
         writer.append(1, b"0", timestamp_ns=DAY_NS)
     Job(tmp).task(rows([1, 2])).commit()
@@ -87,7 +87,7 @@ def test_a_log_that_numbers_itself_takes_the_numbers_that_follow(tmp):
         Job(tmp).task(rows([7])).commit()
 
 
-def test_overwriting_replaces_the_logs_that_have_rows_and_no_others(tmp):
+def test_overwriting_replaces_only_the_logs_that_have_rows(tmp):
     Job(tmp).task(rows([1, 2])).task(rows([1], symbol="ETH-USDT")).commit()
     Job(tmp, overwrite=True).task(rows([7])).commit()
     assert seqs_of(tmp / LOG) == [7]
@@ -104,7 +104,7 @@ def test_a_reader_of_a_replaced_log_keeps_what_it_has_mapped(tmp):
         assert reader.next().seq == 2
 
 
-def test_a_filesystem_that_cannot_exchange_folders_is_given_two_renames(tmp, monkeypatch):
+def test_two_renames_replace_an_exchange_that_the_filesystem_lacks(tmp, monkeypatch):
     Job(tmp).task(rows([1, 2])).commit()
     monkeypatch.setattr(publish, "exchange", lambda *_: False)
     Job(tmp, overwrite=True).task(rows([7])).commit()
@@ -112,7 +112,7 @@ def test_a_filesystem_that_cannot_exchange_folders_is_given_two_renames(tmp, mon
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_log_that_somebody_writes_is_refused_and_nothing_is_published(tmp, overwrite):
+def test_a_log_with_an_active_writer_is_refused_and_nothing_is_published(tmp, overwrite):
     Job(tmp).task(rows([1])).commit()
     job = Job(tmp, overwrite=overwrite).task(rows([2])).task(rows([1], symbol="AAA"))
     with (
@@ -125,35 +125,35 @@ def test_a_log_that_somebody_writes_is_refused_and_nothing_is_published(tmp, ove
     assert job.commit(), "it can be done again when the writer is gone"
 
 
-def test_a_place_that_is_taken_is_named(tmp):
+def test_a_directory_that_is_not_a_log_is_named(tmp):
     (tmp / LOG).mkdir(parents=True)
     (tmp / LOG / "notes.txt").touch()
     with pytest.raises(tw.NotALog, match="not empty and not a log"):
         Job(tmp).task(rows([1])).commit()
 
 
-def test_a_payload_that_fits_no_segment_of_the_log_there_is_refused(tmp):
+def test_a_payload_that_fits_no_segment_of_the_existing_log_is_refused(tmp):
     Job(tmp, segment_bytes="8192").task(rows([1])).commit()
     job = Job(tmp).task(rows([2], payload=bytes(9000)))
     with pytest.raises(tw.PayloadTooLarge, match="payload=9000 bytes, largest=8064, seq=2"):
         job.commit()
 
 
-def test_numbers_that_go_on_beyond_what_a_column_can_hold_are_refused(tmp):
+def test_sequence_numbers_past_the_range_of_a_column_are_refused(tmp):
     Job(tmp).task(rows([2**63 - 1], times=[DAY_NS])).commit()
     with pytest.raises(tw.InvalidOption, match="has no more sequence numbers"):
         Job(tmp, seq=False).task(rows([1], seq=False)).commit()
     assert seqs_of(tmp / LOG) == [2**63 - 1]
 
 
-def test_a_log_is_no_archive_to_write_to(tmp):
+def test_a_log_is_refused_as_an_archive(tmp):
     tw.open_publisher(tmp / "md").close()
     with pytest.raises(tw.InvalidOption, match="this is a log, not an archive"):
         Archive(tmp / "md").check_place()
     assert not (tmp / "md" / "_tapewire").exists()
 
 
-def test_a_file_is_no_archive_to_write_to(tmp):
+def test_a_file_is_refused_as_an_archive(tmp):
     (tmp / "table.csv").touch()
     with pytest.raises(tw.NotALog, match="a file, not an archive"):
         Archive(tmp / "table.csv").check_place()
@@ -171,7 +171,7 @@ def test_a_link_out_of_the_archive_is_refused(tmp):
     assert list((tmp / "elsewhere").iterdir()) == []
 
 
-def test_a_batch_done_again_is_not_written_again(tmp):
+def test_a_repeated_batch_is_not_written_again(tmp):
     assert Job(tmp, batch=3).task(rows([1, 2])).commit()
     again = Job(tmp, batch=3).task(rows([2])).task(rows([1]))
     assert not again.commit()
@@ -180,14 +180,14 @@ def test_a_batch_done_again_is_not_written_again(tmp):
 
 
 @pytest.mark.parametrize("batch", [3, 2])
-def test_a_batch_of_that_number_with_other_rows_is_refused_with_the_remedy(tmp, batch):
+def test_a_batch_with_the_same_number_and_other_rows_is_refused_with_the_remedy(tmp, batch):
     Job(tmp, batch=3).task(rows([1, 2])).commit()
     with pytest.raises(tw.BatchConflict, match=rf"batch={batch} .*needs a name of its own"):
         Job(tmp, batch=batch).task(rows([5])).commit()
     assert seqs_of(tmp / LOG) == [1, 2]
 
 
-def test_old_manifests_are_forgotten_and_their_batches_are_not(tmp, monkeypatch):
+def test_old_manifests_are_removed_and_their_batches_still_known(tmp, monkeypatch):
     monkeypatch.setattr("tapewire.archive.transaction.manifest.KEPT", 2)
     for batch in range(4):
         Job(tmp, batch=batch).task(rows([batch])).commit()
@@ -208,14 +208,14 @@ def test_a_batch_without_rows_leaves_nothing(tmp):
 
 def before(monkeypatch, owner, name, times=0):
     """The process ends when `owner.name` has been called so many times and is called again."""
-    whole = getattr(owner, name)
+    complete = getattr(owner, name)
     left = [times]
 
     def ends(*args, **kwargs):
         if left[0] == 0:
             raise Killed
         left[0] -= 1
-        return whole(*args, **kwargs)
+        return complete(*args, **kwargs)
 
     monkeypatch.setattr(owner, name, ends)
 
@@ -227,7 +227,7 @@ def killed(job):
 
 @pytest.fixture
 def two_logs(tmp):
-    """A batch for one log that is there and two that are not."""
+    """A batch for one log that exists and two that do not."""
     Job(tmp, batch=1).task(rows([1, 2])).commit()
 
     def batch(number=2, **options):
@@ -269,7 +269,7 @@ def test_killed_before_the_decision_nothing_was_written(tmp, two_logs, monkeypat
         (sink_jobs.Jobs, "remove", 0),
     ],
 )
-def test_killed_behind_the_decision_the_next_finishes_it(
+def test_killed_after_the_decision_the_next_one_finishes_it(
     tmp, two_logs, monkeypatch, owner, name, times
 ):
     monkeypatch.setattr(publish, "batches", small_batches(publish.batches))
@@ -283,7 +283,7 @@ def test_killed_behind_the_decision_the_next_finishes_it(
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])
-def test_killed_while_appending_rows_without_numbers_the_next_goes_on_there(
+def test_killed_while_appending_rows_without_sequence_numbers_the_next_one_continues(
     tmp, monkeypatch, times
 ):
     monkeypatch.setattr(publish, "batches", small_batches(publish.batches))
@@ -295,9 +295,9 @@ def test_killed_while_appending_rows_without_numbers_the_next_goes_on_there(
     assert [(e.seq, e.payload) for e in stored(tmp / LOG)] == [(n, b"%d" % n) for n in range(50)]
 
 
-def small_batches(whole):
+def small_batches(complete):
     def batches(reader):
-        for columns in whole(reader):
+        for columns in complete(reader):
             for at in range(0, len(columns), 20):
                 yield columns.part(at, min(at + 20, len(columns)))
 
@@ -319,7 +319,7 @@ def test_killed_while_replacing_the_log_is_the_old_or_the_new_one(tmp, monkeypat
         assert seqs_of(tmp / LOG) == [7]
 
 
-def test_killed_between_the_two_renames_the_new_log_is_put_there(tmp, monkeypatch):
+def test_killed_between_the_two_renames_the_new_log_is_moved_into_place(tmp, monkeypatch):
     Job(tmp).task(rows([1, 2])).commit()
 
     def half(new, old, aside):
@@ -334,12 +334,12 @@ def test_killed_between_the_two_renames_the_new_log_is_put_there(tmp, monkeypatc
 
 
 @pytest.mark.parametrize("seq", [True, False])
-def test_an_append_that_a_power_cut_has_torn_is_made_whole(tmp, monkeypatch, seq):
+def test_an_append_torn_by_a_power_cut_is_completed(tmp, monkeypatch, seq):
     Job(tmp, seq=seq).task(rows([0, 1], seq=seq)).commit()
     with monkeypatch.context() as patch:
         before(patch, publish.Manifests, "published")
         killed(Job(tmp, seq=seq).task(rows(range(2, 50), seq=seq)))
-    # Of what was appended and not synced, a page in the middle did not reach the disk.
+    # A page in the middle of what was appended and not synced did not reach the disk.
     segment = tmp / LOG / "000000000.q"
     data = bytearray(segment.read_bytes())
     data[64 + 128 * 10 : 64 + 128 * 12] = bytes(256)
@@ -353,7 +353,7 @@ def test_an_append_that_a_power_cut_has_torn_is_made_whole(tmp, monkeypatch, seq
 
 
 @pytest.mark.parametrize("seq", [True, False])
-def test_records_of_somebody_else_behind_a_decided_batch_are_never_touched(tmp, monkeypatch, seq):
+def test_records_of_another_process_after_a_decided_batch_are_kept(tmp, monkeypatch, seq):
     Job(tmp, seq=seq).task(rows([0, 1], seq=seq)).commit()
     with monkeypatch.context() as patch:
         before(patch, publish.Archive, "_append")
@@ -365,7 +365,7 @@ def test_records_of_somebody_else_behind_a_decided_batch_are_never_touched(tmp, 
     assert [e.payload for e in stored(tmp / LOG)] == [b"0", b"1", b"theirs"]
 
 
-def test_verifying_tells_of_a_batch_that_is_not_wholly_written(tmp, two_logs, monkeypatch):
+def test_verify_reports_an_incomplete_batch(tmp, two_logs, monkeypatch):
     with monkeypatch.context() as patch:
         before(patch, publish.Manifests, "published")
         killed(two_logs())
@@ -375,7 +375,7 @@ def test_verifying_tells_of_a_batch_that_is_not_wholly_written(tmp, two_logs, mo
     assert archive.verify(tmp).problems == []
 
 
-def test_a_decided_batch_is_not_taken_away_by_spark_aborting(tmp, two_logs, monkeypatch):
+def test_an_abort_by_spark_does_not_remove_a_decided_batch(tmp, two_logs, monkeypatch):
     job = two_logs()
     with monkeypatch.context() as patch:
         before(patch, publish, "_create")
@@ -385,9 +385,7 @@ def test_a_decided_batch_is_not_taken_away_by_spark_aborting(tmp, two_logs, monk
     assert finished(tmp)
 
 
-def test_an_error_behind_the_decision_says_that_the_batch_is_not_to_be_written_again(
-    tmp, monkeypatch
-):
+def test_an_error_after_the_decision_says_not_to_write_the_batch_again(tmp, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -401,15 +399,15 @@ def test_an_error_behind_the_decision_says_that_the_batch_is_not_to_be_written_a
     assert seqs_of(tmp / LOG) == [1]
 
 
-def test_an_exchange_is_durable_before_its_token_goes(tmp, monkeypatch):
-    """Behind a power cut that forgot the exchange alone, the batch would count as published."""
+def test_an_exchange_is_durable_before_its_token_is_removed(tmp, monkeypatch):
+    """Else the batch would count as published after a power cut that lost only the exchange."""
     Job(tmp).task(rows([1, 2])).commit()
     synced = []
 
-    def noted(folder, sync=publish.sync):
+    def noted(directory, sync=publish.sync):
         held = (tmp / LOG / publish._TOKEN).exists()
-        synced.append((os.path.relpath(folder, tmp).split("/")[0], held))
-        sync(folder)
+        synced.append((os.path.relpath(directory, tmp).split("/")[0], held))
+        sync(directory)
 
     monkeypatch.setattr(publish, "sync", noted)
     Job(tmp, overwrite=True).task(rows([7])).commit()
@@ -423,10 +421,10 @@ def test_an_aborted_job_leaves_nothing(tmp):
     assert staging_of(tmp) == []
 
 
-# Others at work on the same archive.
+# Other jobs on the same archive.
 
 
-def test_what_a_dead_driver_left_is_swept_and_a_living_one_is_let_be(tmp):
+def test_jobs_of_dead_drivers_are_removed_and_those_of_live_ones_are_not(tmp):
     dead, living = Job(tmp).task(rows([1])), Job(tmp).task(rows([1], symbol="ETH-USDT"))
     of_dead = dead.folder / "job.json"
     document = json.loads(of_dead.read_text())
@@ -436,30 +434,30 @@ def test_what_a_dead_driver_left_is_swept_and_a_living_one_is_let_be(tmp):
     assert living.commit()
 
 
-def test_what_a_late_task_wrote_for_a_job_that_is_over_is_swept_by_the_next(tmp):
+def test_what_a_late_task_wrote_after_its_job_is_removed_by_the_next(tmp):
     over = Job(tmp)
     with over.staging("task-0", 0) as late:
         over.archive.abort(over.job)
         late.add(rows([1]))
-        late.finish()  # makes its folders anew
+        late.finish()  # creates its directories again
         assert staging_of(tmp) == [over.job]
     Job(tmp).task(rows([2])).commit()
     assert staging_of(tmp) == []
 
 
-def test_a_job_of_another_host_is_let_be_until_it_has_been_silent_for_long(tmp):
+def test_a_job_of_another_host_is_kept_until_it_has_been_idle_for_long(tmp):
     job = Job(tmp).task(rows([1]))
     path = job.folder / "job.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "elsewhere"}))
     Archive(tmp).recover()
     assert staging_of(tmp) == [job.job]
-    for folder in (job.folder, *(entry for entry in job.folder.iterdir() if entry.is_dir())):
-        os.utime(folder, (1, 1))
+    for directory in (job.folder, *(entry for entry in job.folder.iterdir() if entry.is_dir())):
+        os.utime(directory, (1, 1))
     Archive(tmp).recover()
     assert staging_of(tmp) == []
 
 
-def test_earlier_batches_of_the_same_query_are_swept(tmp):
+def test_earlier_batches_of_the_same_query_are_removed(tmp):
     Job(tmp, batch=1).task(rows([1]))  # its commit never came
     Job(tmp, batch=2).task(rows([2])).commit()
     assert staging_of(tmp) == []
@@ -479,7 +477,7 @@ def test_batch_writes_of_one_name_run_side_by_side(tmp):
     assert sorted(os.listdir(tmp / "v1" / "v")) == ["1", "2"]
 
 
-def test_who_commits_is_named_to_who_waits_too_long(tmp, monkeypatch):
+def test_a_commit_that_waits_too_long_names_the_other_one(tmp, monkeypatch):
     monkeypatch.setattr(sink_jobs, "LOCK_SECONDS", 0.05)
     job = Job(tmp).task(rows([1]))
     with (
@@ -490,14 +488,14 @@ def test_who_commits_is_named_to_who_waits_too_long(tmp, monkeypatch):
     assert job.commit()
 
 
-def test_two_jobs_into_one_archive_are_both_there(tmp):
+def test_two_jobs_write_to_one_archive(tmp):
     one, two = Job(tmp).task(rows([1])), Job(tmp).task(rows([2]))
     assert one.commit()
     assert two.commit()
     assert seqs_of(tmp / LOG) == [1, 2]
 
 
-def test_a_task_of_a_job_that_is_over_writes_nothing(tmp):
+def test_a_task_of_a_job_that_has_ended_writes_nothing(tmp):
     job = Job(tmp).task(rows([1]))
     job.commit()
     with pytest.raises(tw.InvalidOption, match="or the job has ended"):
@@ -507,14 +505,14 @@ def test_a_task_of_a_job_that_is_over_writes_nothing(tmp):
 
 def test_files_are_private(tmp):
     Job(tmp, batch=1).task(rows([1])).commit()
-    for folder, _, names in os.walk(tmp):
-        if folder != str(tmp):
-            assert os.stat(folder).st_mode & 0o077 == 0, folder
+    for directory, _, names in os.walk(tmp):
+        if directory != str(tmp):
+            assert os.stat(directory).st_mode & 0o077 == 0, directory
         for name in names:
-            assert os.stat(os.path.join(folder, name)).st_mode & 0o077 == 0, name
+            assert os.stat(os.path.join(directory, name)).st_mode & 0o077 == 0, name
 
 
-def test_layouts_of_messages_go_with_their_records(tmp):
+def test_layouts_of_messages_are_published_with_their_records(tmp):
     tick = MessageLayout.natural("Tick", 7, 1, [("price", fields.i64)])
     for seq in (1, 2):
         job = Job(tmp).task(rows([seq], payload=bytes(8)))

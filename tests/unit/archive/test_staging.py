@@ -1,4 +1,4 @@
-"""Rows into staged queues, and staged queues into one."""
+"""Rows are staged in queues, and staged queues are merged."""
 
 import random
 
@@ -38,13 +38,13 @@ def test_a_staged_record_is_the_row(tmp):
     )
 
 
-def test_rows_are_told_apart_by_the_utc_day_of_their_time(tmp):
+def test_rows_are_split_by_the_utc_day_of_their_time(tmp):
     job = Job(tmp).task(rows(range(2), times=[DAY_NS - 1, DAY_NS]))
     assert [run.log.split("/")[3] for run in job.tasks[0][0]] == ["1970-01-01", "1970-01-02"]
 
 
-def test_rows_in_any_order_are_staged_by_number(tmp, monkeypatch):
-    monkeypatch.setattr(staging, "BUFFER_BYTES", 1)  # every batch a run
+def test_rows_in_any_order_are_staged_by_sequence_number(tmp, monkeypatch):
+    monkeypatch.setattr(staging, "BUFFER_BYTES", 1)  # every batch is a run
     monkeypatch.setattr(staging, "MAX_RUNS", 3)
     numbers = list(range(400))
     random.Random(1).shuffle(numbers)
@@ -56,7 +56,7 @@ def test_rows_in_any_order_are_staged_by_number(tmp, monkeypatch):
     ]
 
 
-def test_rows_without_numbers_keep_their_order(tmp, monkeypatch):
+def test_rows_without_sequence_numbers_keep_their_order(tmp, monkeypatch):
     monkeypatch.setattr(staging, "BUFFER_BYTES", 1)
     job = Job(tmp, seq=False).task(rows([3, 1], seq=False), rows([2, 0], seq=False))
     [run] = job.tasks[0][0]
@@ -70,7 +70,7 @@ def test_rows_without_numbers_keep_their_order(tmp, monkeypatch):
 
 
 @pytest.mark.parametrize("buffer", [1, 1 << 20])
-def test_a_number_that_a_task_has_twice_is_refused_by_log_and_number(tmp, monkeypatch, buffer):
+def test_a_duplicate_sequence_number_is_refused_and_its_log_named(tmp, monkeypatch, buffer):
     monkeypatch.setattr(staging, "BUFFER_BYTES", buffer)
     job = Job(tmp)
     with pytest.raises(tw.SequenceNotRising, match=rf"seq=2, log={LOG}"):
@@ -79,7 +79,7 @@ def test_a_number_that_a_task_has_twice_is_refused_by_log_and_number(tmp, monkey
 
 
 @pytest.mark.parametrize("buffer", [1, 1 << 20])
-def test_of_rows_with_one_number_the_first_stays_when_asked_for(tmp, monkeypatch, buffer):
+def test_the_first_of_duplicate_rows_is_kept_if_asked_for(tmp, monkeypatch, buffer):
     monkeypatch.setattr(staging, "BUFFER_BYTES", buffer)
     job = Job(tmp, duplicates="drop").task(rows([1, 2]), rows([2, 3], payload=b"late%d"))
     [run] = job.tasks[0][0]
@@ -96,7 +96,7 @@ def test_more_logs_than_may_be_open_are_staged(tmp, monkeypatch):
 
 
 @pytest.mark.parametrize("fan_in", [2, 32])
-def test_runs_are_merged_by_number(tmp, monkeypatch, fan_in):
+def test_runs_are_merged_by_sequence_number(tmp, monkeypatch, fan_in):
     monkeypatch.setattr(staging, "MAX_RUNS", fan_in)
     numbers = np.random.default_rng(2).permutation(5000)
     parts = [np.sort(part) for part in np.array_split(numbers, 7)]
@@ -127,7 +127,7 @@ def test_a_digest_does_not_depend_on_order_or_tasks(tmp):
     ],
     ids=["number", "payload", "time", "times exchanged", "log"],
 )
-def test_a_digest_depends_on_all_of_a_row(tmp, other):
+def test_a_digest_depends_on_every_column_of_a_row(tmp, other):
     digests = [Job(tmp, batch=1).task(batch).tasks[0][2] for batch in (rows([1, 2]), other)]
     assert str(digests[0]) != str(digests[1])
 
@@ -140,8 +140,8 @@ def test_what_one_column_gains_and_another_loses_changes_a_digest(tmp):
 
 
 @pytest.mark.parametrize("tasks", [1, 64])
-def test_a_row_of_many_runs_is_copied_once_a_round(tmp, monkeypatch, tasks):
-    """Runs that are merged again with every few new ones would cost rows times runs."""
+def test_a_row_of_many_runs_is_copied_once_for_each_round(tmp, monkeypatch, tasks):
+    """Merging all runs again with every few new ones would cost rows times runs."""
     written = 0
 
     def counted(writer, columns, *layouts, append=LogWriter.append):

@@ -1,4 +1,4 @@
-"""A tap brings every record of a live queue into the log of its day, as it was."""
+"""A tap archives every record of a live queue, unchanged, in the log of its day."""
 
 import itertools
 import shutil
@@ -23,7 +23,7 @@ from tests.support.taps import (
 )
 
 
-def test_records_keep_number_time_type_flags_and_payload(tmp):
+def test_records_keep_sequence_number_time_type_flags_and_payload(tmp):
     queue = clean_queue(tmp / "bus")
     fill(queue, 3000, segment_bytes=16384)
     report = run_once(tmp / "bus", tmp / "archive")
@@ -35,14 +35,14 @@ def test_records_keep_number_time_type_flags_and_payload(tmp):
         assert reader.sparse
 
 
-def test_a_queue_of_a_whole_venue_goes_to_raw(tmp):
+def test_a_queue_of_a_venue_goes_to_raw(tmp):
     queue = bus.Layout(tmp / "bus").streams.raw("okx")
     fill(queue, 10)
     run_once(queue, tmp / "archive")
     assert archived(tmp / "archive") == {"raw/v1/okx/2026-01-01/raw": records_of(queue)}
 
 
-def test_a_path_that_does_not_say_what_it_is_needs_words(tmp):
+def test_a_path_that_does_not_name_its_stream_needs_options(tmp):
     fill(tmp / "somewhere", 10)
     with pytest.raises(tw.InvalidOption, match="does not name"):
         archive.tap(tmp / "somewhere", tmp / "archive")
@@ -75,7 +75,7 @@ def test_two_queues_of_one_stream_are_refused(tmp):
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_what_is_no_queue_and_no_bus_is_refused(tmp, there):
+def test_a_path_that_is_neither_a_queue_nor_a_bus_is_refused(tmp, there):
     if there:
         (tmp / "nothing").mkdir()
     with pytest.raises(tw.NotALog if there else FileNotFoundError):
@@ -96,7 +96,7 @@ def test_midnight_and_late_records_go_to_their_own_days(tmp):
     assert archive.verify(tmp / "archive").intact
 
 
-def test_the_second_run_goes_on_where_the_first_ended(tmp):
+def test_the_second_run_continues_where_the_first_ended(tmp):
     queue = clean_queue(tmp / "bus")
     for _ in range(3):
         fill(queue, 100)
@@ -106,8 +106,8 @@ def test_the_second_run_goes_on_where_the_first_ended(tmp):
     assert all_archived(tmp / "archive") == records_of(queue)
 
 
-def test_a_tap_without_its_place_repeats_nothing(tmp):
-    """Its reader was removed: what is archived is told by the archive."""
+def test_a_tap_without_its_position_repeats_nothing(tmp):
+    """Its reader was removed: the archive itself shows what is archived."""
     queue = clean_queue(tmp / "bus")
     fill(queue, 500, step_ns=DAY_NS // 200)
     run_once(tmp / "bus", tmp / "archive")
@@ -119,7 +119,7 @@ def test_a_tap_without_its_place_repeats_nothing(tmp):
     assert report.clean
 
 
-def test_a_damaged_place_repeats_nothing_and_is_told(tmp):
+def test_a_damaged_position_repeats_nothing_and_is_reported(tmp):
     queue = clean_queue(tmp / "bus")
     fill(queue, 500)
     run_once(tmp / "bus", tmp / "archive")
@@ -132,7 +132,7 @@ def test_a_damaged_place_repeats_nothing_and_is_told(tmp):
     assert all_archived(tmp / "archive") == records_of(queue)
 
 
-def test_a_following_tap_takes_what_comes_and_queues_that_come(tmp, eventually, monkeypatch):
+def test_a_following_tap_archives_new_records_and_new_queues(tmp, eventually, monkeypatch):
     monkeypatch.setattr("tapewire.archive.tapping.SCAN_SECONDS", 0.02)
     first, second = (clean_queue(tmp / "bus", symbol) for symbol in ("AAA", "BBB"))
     fill(first, 10)
@@ -170,7 +170,7 @@ def test_the_same_archive_may_have_other_sources_next_time(tmp):
         assert kept[f"v1/okx/{symbol}/2026-01-01/trades"] == records_of(queue)
 
 
-def test_few_logs_are_open_however_many_there_are(tmp):
+def test_the_number_of_open_logs_is_bounded(tmp):
     queues = [clean_queue(tmp / "bus", f"S{n}") for n in range(12)]
     for queue in queues:
         fill(queue, 40, step_ns=DAY_NS // 10)
@@ -183,7 +183,7 @@ def test_few_logs_are_open_however_many_there_are(tmp):
     assert len(tap.report.logs) == 12 * 4
 
 
-def test_a_log_that_gets_nothing_is_closed_and_opened_again(tmp, eventually, monkeypatch):
+def test_an_idle_log_is_closed_and_opened_again(tmp, eventually, monkeypatch):
     monkeypatch.setattr("tapewire.archive.tapping.SCAN_SECONDS", 0.01)
     queue = clean_queue(tmp / "bus")
     fill(queue, 10)
@@ -241,14 +241,14 @@ def test_one_queue_that_cannot_be_archived_does_not_stop_the_others(tmp):
     assert not report.clean
 
 
-def test_two_buses_with_one_stream_are_told_apart_and_the_second_is_not_silently_left_out(tmp):
+def test_the_second_of_two_buses_with_one_stream_is_skipped_and_reported(tmp):
     for name in ("one", "two"):
         fill(clean_queue(tmp / name), 10)
     report = run_once([tmp / "one", tmp / "two"], tmp / "archive")
     assert report.records == 10
-    (told,) = report.findings
-    assert "two queues carry the same stream: okx/BTCUSDT/trades" in told
-    assert str(clean_queue(tmp / "two")) in told
+    (reported,) = report.findings
+    assert "two queues carry the same stream: okx/BTCUSDT/trades" in reported
+    assert str(clean_queue(tmp / "two")) in reported
 
 
 def test_a_queue_given_beside_its_bus_is_one_queue(tmp):
@@ -258,7 +258,7 @@ def test_a_queue_given_beside_its_bus_is_one_queue(tmp):
     assert (report.records, report.clean) == (10, True)
 
 
-def test_a_segment_size_that_cannot_be_is_told_as_that(tmp):
+def test_an_invalid_segment_size_is_reported_as_such(tmp):
     fill(clean_queue(tmp / "bus"), 10)
     report = run_once(tmp / "bus", tmp / "archive", segment_bytes=9000)
     assert "segment_bytes must be a multiple of 4096" in report.sources["okx/BTCUSDT/trades"].error
@@ -274,7 +274,7 @@ def test_one_queue_that_cannot_be_opened_does_not_stop_the_others(tmp):
     assert not report.clean
 
 
-def test_to_the_end_ends_though_a_writer_is_always_ahead(tmp, monkeypatch):
+def test_a_run_to_the_end_ends_although_a_writer_keeps_appending(tmp, monkeypatch):
     queue = clean_queue(tmp / "bus")
     fill(queue, 10)
     read, reads = LiveQueue.read, itertools.count()
@@ -294,8 +294,8 @@ def test_to_the_end_ends_though_a_writer_is_always_ahead(tmp, monkeypatch):
     assert all_archived(tmp / "archive") == records_of(queue)
 
 
-def test_two_archives_filled_in_turn_by_taps_of_one_name_both_hold_everything(tmp):
-    """The reader's place in the queue is of the other archive."""
+def test_two_archives_filled_in_turn_by_taps_of_one_name_are_both_complete(tmp):
+    """The reader's position in the queue belongs to the other archive."""
     queue = clean_queue(tmp / "bus")
     for _ in range(2):
         for root in (tmp / "one", tmp / "two"):
@@ -314,7 +314,7 @@ def test_logs_that_an_archive_lost_are_filled_again_from_what_the_queue_still_ha
     assert all_archived(tmp / "archive") == records_of(queue)
 
 
-def test_a_record_that_fits_no_segment_is_refused_and_kept(tmp):
+def test_a_record_that_fits_no_segment_is_refused_and_stays_in_the_queue(tmp):
     queue = clean_queue(tmp / "bus")
     with tw.open_publisher(queue, segment_bytes=1 << 20) as writer:
         writer.append(TYPE, b"small", timestamp_ns=MIDNIGHT_NS)
@@ -355,13 +355,13 @@ def test_the_live_queue_retires_what_is_archived_and_no_more(tmp, eventually):
         run_once(tmp / "bus", tmp / "archive")
         write_numbered(writer, 2000)
         assert writer.metrics()["rolls"] > 5
-        assert tw.queue.status(queue).first_available_seq == 0, "pinned, though nobody runs"
+        assert tw.queue.status(queue).first_available_seq == 0, "pinned, though no tap runs"
         run_once(tmp / "bus", tmp / "archive")
         eventually(lambda: tw.queue.status(queue).first_available_seq > 1000)
     assert [record[0] for record in all_archived(tmp / "archive")] == list(range(2010))
 
 
-def test_repr_says_where_and_how_far(tmp):
+def test_repr_has_the_archive_and_the_counts(tmp):
     fill(clean_queue(tmp / "bus"), 3)
     tap = archive.tap(tmp / "bus", tmp / "archive")
     tap.run(follow=False)
@@ -380,7 +380,7 @@ def test_repr_says_where_and_how_far(tmp):
         {"flush": 3},
     ],
 )
-def test_options_that_cannot_be_are_refused(tmp, options):
+def test_invalid_options_are_refused(tmp, options):
     fill(clean_queue(tmp / "bus"), 1)
     with pytest.raises((tw.InvalidOption, tw.InvalidName)):
         archive.tap(tmp / "bus", tmp / "archive", **options)

@@ -1,4 +1,4 @@
-"""What is damaged or missing in a live queue is passed over, and told: by report and ledger."""
+"""Damaged or missing records of a live queue are skipped, and reported in report and ledger."""
 
 import itertools
 import shutil
@@ -43,7 +43,7 @@ def gaps_of(tmp):
     ]
 
 
-def test_a_gap_in_the_numbers_is_passed_over_and_told(tmp):
+def test_a_gap_in_the_sequence_numbers_is_skipped_and_reported(tmp):
     queue = craft(tmp, numbered([0, 1, 5, 6]))
     report = run_once(queue, tmp, **NAMES)
     assert [record[0] for record in records_of(tmp / LOG)] == [0, 1, 5, 6]
@@ -52,7 +52,7 @@ def test_a_gap_in_the_numbers_is_passed_over_and_told(tmp):
     assert "records 2 to 4 are missing" in report.findings[0]
 
 
-def test_a_damaged_record_is_passed_over_and_told(tmp):
+def test_a_damaged_record_is_skipped_and_reported(tmp):
     records = numbered(range(10))
     queue = craft(tmp, records)
     crafted.damage(queue, 0, crafted.offset_of(records, 4))
@@ -62,7 +62,7 @@ def test_a_damaged_record_is_passed_over_and_told(tmp):
     assert not report.clean
 
 
-def test_what_was_told_is_not_told_again_by_a_tap_that_reads_again(tmp):
+def test_a_tap_that_reads_again_does_not_report_again(tmp):
     records = numbered(range(10))
     queue = craft(tmp, records)
     crafted.damage(queue, 0, crafted.offset_of(records, 4))
@@ -73,8 +73,8 @@ def test_what_was_told_is_not_told_again_by_a_tap_that_reads_again(tmp):
     assert len(gaps_of(tmp)) == 1
 
 
-def test_damage_at_the_end_is_told_and_waited_for(tmp):
-    """The writer mends it when it comes back; the tap then goes on behind it."""
+def test_damage_at_the_end_is_reported_and_the_tap_waits_there(tmp):
+    """The writer repairs it when it comes back; the tap then continues after it."""
     records = numbered(range(5))
     queue = craft(tmp, records)
     crafted.damage(queue, 0, crafted.offset_of(records, 4))
@@ -87,33 +87,33 @@ def test_damage_at_the_end_is_told_and_waited_for(tmp):
     assert [record[4] for record in records_of(tmp / LOG)][-1] == b"again"
 
 
-def test_a_missing_segment_is_passed_over_and_told(tmp):
+def test_a_missing_segment_is_skipped_and_reported(tmp):
     queue = clean_queue(tmp / "bus")
     fill(queue, 1000, segment_bytes=16384)
-    whole = records_of(queue)
+    complete = records_of(queue)
     gone = tw.queue.status(queue).segments[2:4]
     after = tw.queue.status(queue).segments[4].first_seq
     for segment in gone:
         (queue / segment.path.rsplit("/", 1)[1]).unlink()
     report = run_once(tmp / "bus", tmp)
-    kept = [r for r in whole if not gone[0].first_seq <= r[0] < after]
+    kept = [r for r in complete if not gone[0].first_seq <= r[0] < after]
     assert records_of(tmp / LOG) == kept
     assert gaps_of(tmp) == [("record", "BTCUSDT", gone[0].first_seq, after - 1, after)]
     assert report.gaps == 1
 
 
 def retired_to(queue, seq):
-    """Take away the segments before this record, as retention would, had it not been pinned."""
+    """Remove the segments before this record, as retention would without the pinned reader."""
     segments = tw.queue.status(queue).segments
     for segment, following in itertools.pairwise(segments):
-        # One that was made ahead has no record yet.
+        # A preallocated segment has no record yet.
         if following.first_seq is not None and following.first_seq <= seq:
             (queue / segment.path.rsplit("/", 1)[1]).unlink()
     return tw.queue.status(queue).first_available_seq
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
-def test_what_was_retired_before_the_tap_came_back_is_told(tmp, forgotten):
+def test_records_retired_before_the_tap_came_back_are_reported(tmp, forgotten):
     queue = clean_queue(tmp / "bus")
     fill(queue, 100, segment_bytes=16384)
     run_once(tmp / "bus", tmp)
@@ -129,19 +129,19 @@ def test_what_was_retired_before_the_tap_came_back_is_told(tmp, forgotten):
 
 
 def test_late_records_that_are_archived_and_retired_are_no_gap(tmp):
-    """Three logs of later days hold lower numbers: the last one is in an older day's."""
+    """Three logs of later days hold lower sequence numbers: the last record is in an older log."""
     queue = clean_queue(tmp / "bus")
     for days in (9, 8, 7):
         fill(queue, 1, segment_bytes=8192, start_ns=MIDNIGHT_NS + days * DAY_NS)
     fill(queue, 500, segment_bytes=8192)
     run_once(tmp / "bus", tmp)
     fill(queue, 10, segment_bytes=8192)
-    whole = records_of(queue)
+    complete = records_of(queue)
     retired_to(queue, 490)
     report = run_once(tmp / "bus", tmp)
     assert report.clean
     assert report.records == 10
-    assert all_archived(tmp) == whole
+    assert all_archived(tmp) == complete
 
 
 def test_what_was_retired_before_the_first_tap_is_a_finding(tmp):
@@ -163,8 +163,8 @@ def test_a_sparse_queue_has_no_gaps(tmp):
     assert report.clean
 
 
-def test_numbers_that_begin_anew_are_refused_with_words(tmp):
-    """As a queue's do that chronicle-rs wrote with several writers."""
+def test_sequence_numbers_that_restart_are_refused(tmp):
+    """As in a queue that chronicle-rs wrote with several writers."""
     with tarfile.open(Path(__file__).parents[2] / "golden/queue/restart.tar.gz") as packed:
         packed.extractall(tmp, filter="data")
     with pytest.raises(tw.SequenceNotRising, match="restart: seq=0 after 199"):
@@ -172,7 +172,7 @@ def test_numbers_that_begin_anew_are_refused_with_words(tmp):
     assert [record[0] for record in all_archived(tmp)] == list(range(200))
 
 
-def test_a_queue_made_anew_is_not_taken_for_the_old_one(tmp):
+def test_a_queue_created_again_is_not_taken_for_the_old_one(tmp):
     queue = clean_queue(tmp / "bus")
     fill(queue, 100)
     run_once(tmp / "bus", tmp)
@@ -184,7 +184,7 @@ def test_a_queue_made_anew_is_not_taken_for_the_old_one(tmp):
     assert records_of(tmp / LOG) == before
 
 
-def test_a_queue_made_anew_on_another_day_is_told(tmp):
+def test_a_queue_created_again_on_another_day_is_reported(tmp):
     queue = clean_queue(tmp / "bus")
     fill(queue, 100)
     run_once(tmp / "bus", tmp)
@@ -195,8 +195,8 @@ def test_a_queue_made_anew_on_another_day_is_told(tmp):
     assert report.records == 10
 
 
-def test_that_a_queue_was_made_anew_is_told_once(tmp):
-    """By the run that archives its first records, not by those that go on behind them."""
+def test_a_queue_created_again_is_reported_once(tmp):
+    """By the run that archives its first records, not by the next ones."""
     queue = clean_queue(tmp / "bus")
     fill(queue, 100)
     run_once(tmp / "bus", tmp)
@@ -209,7 +209,7 @@ def test_that_a_queue_was_made_anew_is_told_once(tmp):
     assert len(all_archived(tmp)) == 120
 
 
-def test_a_tap_that_sees_a_queue_made_anew_tells_it_once(tmp, eventually, monkeypatch):
+def test_a_running_tap_reports_a_queue_created_again_once(tmp, eventually, monkeypatch):
     monkeypatch.setattr("tapewire.archive.tapping.SCAN_SECONDS", 0.0)
     queue = clean_queue(tmp / "bus")
     fill(queue, 100)
@@ -227,7 +227,7 @@ def test_a_tap_that_sees_a_queue_made_anew_tells_it_once(tmp, eventually, monkey
     assert tap.report.findings == ["okx/BTCUSDT/trades: the live queue was created again"]
 
 
-def test_a_queue_made_anew_in_place_of_one_that_failed_is_followed(tmp, eventually, monkeypatch):
+def test_a_queue_created_in_the_place_of_one_that_failed_is_followed(tmp, eventually, monkeypatch):
     monkeypatch.setattr("tapewire.archive.tapping.SCAN_SECONDS", 0.0)
     queue = clean_queue(tmp / "bus")
     fill(queue, 10)
@@ -249,8 +249,8 @@ def test_a_queue_made_anew_in_place_of_one_that_failed_is_followed(tmp, eventual
 
 
 @pytest.mark.parametrize("what", ["payload", "time", "type", "flags"])
-def test_the_end_lost_with_the_power_and_numbered_again_is_refused(tmp, what):
-    """Each field is compared: the archive must not hold what the queue no longer says."""
+def test_sequence_numbers_assigned_again_after_a_power_cut_are_refused(tmp, what):
+    """Each field is compared: the archive must not hold records that the queue no longer has."""
     changed = {"timestamp_ns": MIDNIGHT_NS + 2, "type_id": 1, "flags": 0}
     changed |= {"time": {"timestamp_ns": 5}, "type": {"type_id": 9}, "flags": {"flags": 0x300}}.get(
         what, {}
@@ -267,7 +267,7 @@ def test_the_end_lost_with_the_power_and_numbered_again_is_refused(tmp, what):
         run_once(queue, tmp, **NAMES)
 
 
-def test_a_time_before_1970_has_no_day_and_is_told(tmp):
+def test_a_time_before_1970_has_no_day_and_is_reported(tmp):
     records = numbered(range(4))
     records[1] = qf.record(1, b"?", timestamp_ns=2**63 + 5)
     queue = craft(tmp, records)
@@ -277,11 +277,11 @@ def test_a_time_before_1970_has_no_day_and_is_told(tmp):
     assert "1970" in report.findings[0]
 
 
-def test_a_damaged_live_queue_never_ends_the_tap_without_words(tmp):
-    """Whatever byte is wrong: typed, or told, and what is right is archived."""
+def test_a_damaged_live_queue_never_ends_the_tap_without_a_report(tmp):
+    """Whatever byte is corrupt: a typed error or a finding, and valid records are archived."""
     queue = clean_queue(tmp / "bus")
     fill(queue, 60, segment_bytes=8192)
-    whole = records_of(queue)
+    complete = records_of(queue)
     segment = qf.segment_path(queue, 0)
     original = segment.read_bytes()
     for at in range(0, 4096, 61):
@@ -293,8 +293,8 @@ def test_a_damaged_live_queue_never_ends_the_tap_without_words(tmp):
         except tw.TapewireError:
             continue
         kept = all_archived(root) if report.records else []
-        assert set(kept) <= set(whole)
-        assert report.clean == (kept == whole), at
+        assert set(kept) <= set(complete)
+        assert report.clean == (kept == complete), at
 
 
 def test_verify_finds_damage_in_the_archive(tmp):
@@ -320,7 +320,7 @@ def test_verify_finds_a_record_of_another_day(tmp):
     assert not verdict.intact
 
 
-def test_verify_tells_of_a_log_that_cannot_be_read(tmp):
+def test_verify_reports_a_log_that_cannot_be_read(tmp):
     fill(clean_queue(tmp / "bus"), 10)
     run_once(tmp / "bus", tmp / "archive")
     (tmp / "archive" / LOG / "control.meta").write_bytes(b"x")
@@ -331,7 +331,7 @@ def test_verify_tells_of_a_log_that_cannot_be_read(tmp):
 
 
 @pytest.mark.parametrize("raw", [False, True])
-def test_a_log_that_lost_its_control_file_is_told(tmp, raw):
+def test_a_log_without_its_control_file_is_reported(tmp, raw):
     fill(bus.Layout(tmp / "bus").streams.raw("okx") if raw else clean_queue(tmp / "bus"), 10)
     run_once(tmp / "bus", tmp / "archive")
     (log,) = archive.ls(tmp / "archive")
@@ -343,7 +343,7 @@ def test_a_log_that_lost_its_control_file_is_told(tmp, raw):
     assert listed.problem
 
 
-def test_verify_tells_of_a_ledger_that_cannot_be_believed(tmp):
+def test_verify_reports_a_damaged_ledger(tmp):
     run_once(craft(tmp, numbered([0, 1, 5])), tmp, **NAMES)
     ledger = tmp / LOG / "gaps.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b'"first":2', b'"first":3'))
@@ -353,7 +353,7 @@ def test_verify_tells_of_a_ledger_that_cannot_be_believed(tmp):
 
 
 @pytest.mark.parametrize("look", [archive.ls, archive.verify])
-def test_what_is_no_archive_is_refused(tmp, look):
+def test_a_directory_that_is_not_an_archive_is_refused(tmp, look):
     with pytest.raises(tw.NotALog):
         look(tmp)
     with pytest.raises(FileNotFoundError):

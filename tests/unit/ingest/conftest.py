@@ -1,4 +1,4 @@
-"""What the tests of importers share."""
+"""Fixtures of the tests of importers."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.support.captures import content_of
 
 @pytest.fixture
 def import_lines(tmp):
-    """`import_lines(format, lines, **options)`: their import, and what the archive then holds."""
+    """`import_lines(format, lines, **options)` returns the summary and the archive's content."""
 
     def run(format, lines, **options):
         capture = tmp / "capture"
@@ -23,7 +23,7 @@ def import_lines(tmp):
 
 @pytest.fixture
 def rejected(tmp):
-    """`rejected()`: the rows that were kept aside."""
+    """`rejected()` returns the rows in rejected.jsonl."""
 
     def rows():
         (path,) = tmp.glob("archive/imports/*/rejected.jsonl")

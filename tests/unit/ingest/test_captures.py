@@ -1,4 +1,4 @@
-"""What becomes of single lines of a capture: records, skipped messages, bad rows."""
+"""Single lines of a capture become records, skipped messages or bad rows."""
 
 import json
 
@@ -43,7 +43,7 @@ def test_a_diff_of_the_other_market_is_a_bad_row(import_lines, format, extra):
     assert summary.bad == {"another market": 1}
 
 
-def test_a_snapshot_without_a_symbol_is_of_the_only_one(import_lines, tmp):
+def test_a_snapshot_without_a_symbol_belongs_to_the_only_one(import_lines, tmp):
     lines = [depth(pu=2), AT + b'{"lastUpdateId":9,"bids":[["1","2"]],"asks":[]}']
     summary, content = import_lines("binance-usdm", lines)
     assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 2
@@ -51,7 +51,7 @@ def test_a_snapshot_without_a_symbol_is_of_the_only_one(import_lines, tmp):
 
 
 @pytest.mark.parametrize("symbols", [[], ["AAA", "BBB"]])
-def test_a_snapshot_of_nobody_knows_which_symbol_is_a_bad_row(import_lines, symbols):
+def test_a_snapshot_of_an_unknown_symbol_is_a_bad_row(import_lines, symbols):
     lines = [depth(pu=2, s=symbol) for symbol in symbols]
     lines.append(AT + b'{"lastUpdateId":9,"bids":[],"asks":[]}')
     summary, _ = import_lines("binance-usdm", lines)
@@ -67,7 +67,7 @@ def test_a_snapshot_of_another_symbol_does_not_become_the_book_of_the_one_asked_
     assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 1
 
 
-def test_a_snapshot_before_all_else_is_of_the_symbol_asked_for(import_lines):
+def test_a_snapshot_at_the_start_belongs_to_the_symbol_asked_for(import_lines):
     lines = [AT + b'{"lastUpdateId":4,"bids":[["1","2"]],"asks":[]}', depth(pu=2)]
     summary, content = import_lines("binance-usdm", lines, symbols=["AAA"])
     assert summary.clean
@@ -90,7 +90,7 @@ def test_a_book_ticker_of_spot_has_no_time_of_the_venue(import_lines, tmp):
     assert quote.timestamp_ns == MIDNIGHT_NS
 
 
-def test_what_is_known_and_of_no_use_is_skipped_and_counted(import_lines):
+def test_known_messages_that_are_not_imported_are_skipped_and_counted(import_lines):
     lines = [AT + b'{"result":null,"id":1}', b"", AT + b'{"data":{"e":"kline","s":"AAA"}}']
     summary, _ = import_lines("binance-spot", lines)
     assert summary.skipped == {"acknowledgement": 1, "blank line": 1, "kline": 1}
@@ -116,7 +116,13 @@ def test_a_match_of_coinbase_names_the_makers_side(import_lines, tmp):
 
 BAD = {
     "not JSON": [AT + b'{"data":', AT + b"[" * 100_000, AT + b"\xff", AT],
-    "no time in front": [b"{}", b"12a {}", b"-5 {}", b"9" * 30 + b" {}", b"9223372036854775808 {}"],
+    "no time at the start": [
+        b"{}",
+        b"12a {}",
+        b"-5 {}",
+        b"9" * 30 + b" {}",
+        b"9223372036854775808 {}",
+    ],
     "a field is missing or of another type": [
         AT + b"[]",
         AT + b"7",
@@ -146,7 +152,7 @@ BAD = {
         AT + b'{"data":{"e":"bookTicker","s":"AAA","u":1,"b":"1","B":"-1","a":"2","A":"1"}}',
         AT + b'{"lastUpdateId":9,"symbol":"AAA","bids":[["1","-1"]],"asks":[]}',
     ],
-    "not a name for a folder": [depth(s="../x", pu=1), depth(s="", pu=1), depth(s=5, pu=1)],
+    "not a valid name": [depth(s="../x", pu=1), depth(s="", pu=1), depth(s=5, pu=1)],
     "unknown message": [depth(e="new", pu=1)],
 }
 
@@ -154,7 +160,9 @@ BAD = {
 @pytest.mark.parametrize(
     ("why", "line"), [(why, line) for why, lines in BAD.items() for line in lines]
 )
-def test_a_bad_row_is_counted_by_its_reason_and_kept(import_lines, rejected, why, line):
+def test_a_bad_row_is_counted_by_its_reason_and_written_to_the_file(
+    import_lines, rejected, why, line
+):
     summary, content = import_lines("binance-usdm", [depth(pu=2), line, depth(U=10, pu=9, u=12)])
     assert summary.bad == {why: 1}
     assert len(content[f"v1/binance_usdm/AAA/{DAY}/book"]) == 2, "the import goes on"
@@ -164,32 +172,32 @@ def test_a_bad_row_is_counted_by_its_reason_and_kept(import_lines, rejected, why
     assert kept in (line, None)
 
 
-def test_the_remedy_for_digits_that_would_be_lost_is_told(import_lines, rejected):
+def test_lost_digits_are_reported_with_the_remedy(import_lines, rejected):
     import_lines("binance-usdm", [depth(pu=1, b=[["1.123456789", "1"]])])
     (row,) = rejected()
     assert "take a larger scale" in row["detail"]
 
 
-def test_of_a_long_bad_row_the_beginning_is_kept(import_lines, rejected, monkeypatch):
+def test_a_long_bad_row_is_truncated(import_lines, rejected, monkeypatch):
     monkeypatch.setattr("tapewire.ingest.report.MAX_KEPT_BYTES", 10)
     import_lines("okx", [b"x" * 100])
     (row,) = rejected()
     assert (row["text"], row["bytes"]) == ("x" * 10, 100)
 
 
-def test_a_price_below_zero_and_exponents_are_right(import_lines, tmp):
+def test_negative_prices_and_exponents_are_parsed(import_lines, tmp):
     import_lines("binance-usdm", [depth(pu=1, b=[["-1.5", "1E-8"], ["2.5e1", "0e9"]])])
     _, event = event_of(tmp, "binance_usdm", "AAA", "book")
     assert event.bids.tolist() == [(-150_000_000, 1), (2_500_000_000, 0)]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_row(import_lines):
+def test_a_byte_order_mark_is_not_part_of_the_first_row(import_lines):
     summary, _ = import_lines("binance-usdm", [b"\xef\xbb\xbf" + depth(pu=1) + b"\r"])
     assert (summary.bad, summary.records) == ({}, 1)
 
 
-def test_kinds_that_are_not_imported_are_few_and_printable(import_lines):
-    """They are words of the file's."""
+def test_kinds_of_skipped_messages_are_few_and_printable(import_lines):
+    """They are text from the file."""
     lines = [
         b'1.5: {"event":"\\u001b[31m\\ud800"}',
         *(b'1.5: {"event":"e%d"}' % i for i in range(1000)),
@@ -200,7 +208,7 @@ def test_kinds_that_are_not_imported_are_few_and_printable(import_lines):
     assert all(kind.isascii() and kind.isprintable() for kind in summary.skipped)
 
 
-def test_a_row_too_long_to_be_kept_leaves_nothing(import_lines, monkeypatch):
+def test_a_row_too_long_for_a_record_adds_nothing(import_lines, monkeypatch):
     monkeypatch.setattr("tapewire.ingest.capture_lines.MAX_PAYLOAD_BYTES", 300)
     lines = [depth(pu=2), depth(U=10, pu=9, u=12, padding="x" * 300)]
     summary, content = import_lines("binance-usdm", lines, keep_wire=True)
@@ -220,8 +228,8 @@ def coinbase_lines(*changes):
         yield at + json.dumps(update | {"time": "2021-04-17T16:43:37.089723Z"}).encode()
 
 
-def test_a_diff_of_coinbase_that_cannot_be_read_is_a_gap(import_lines, tmp):
-    """Nothing else tells: its diffs have no numbers."""
+def test_a_diff_of_coinbase_that_cannot_be_parsed_is_a_gap(import_lines, tmp):
+    """Nothing else shows it: its diffs have no update ids."""
     lines = coinbase_lines(
         ["buy", "1", "2"], ["buy", "1", "0.0000000001"], ["buy", "1", "-1"], ["buy", "1", "3"]
     )
@@ -233,7 +241,7 @@ def test_a_diff_of_coinbase_that_cannot_be_read_is_a_gap(import_lines, tmp):
     assert len(content[COINBASE_DAY]) == 4, "snapshot, diff, reset, diff"
 
 
-def test_a_snapshot_of_coinbase_mends_a_diff_that_could_not_be_read(import_lines):
+def test_a_snapshot_of_coinbase_repairs_the_book_after_a_bad_diff(import_lines):
     lines = [*coinbase_lines(["buy", "1", "-1"]), *coinbase_lines(["buy", "1", "2"])]
     summary, _ = import_lines("coinbase", lines)
     assert (summary.gaps, summary.untrusted) == (1, {})

@@ -1,4 +1,4 @@
-"""The framework's own books: over midnight, with gaps, with snapshots that come late."""
+"""The book that an import builds: over midnight, with gaps, with late snapshots."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def diff(time_ns, last, bids=(), previous=None):
 
 @pytest.fixture
 def read_records(monkeypatch):
-    """How many records the framework's own books have read."""
+    """How many records these books have read."""
     seen = []
 
     class Counting(L2Book):
@@ -33,7 +33,7 @@ def read_records(monkeypatch):
     return lambda: sum(seen)
 
 
-def test_times_that_go_back_over_midnight_apply_no_record_twice(
+def test_times_that_go_back_over_midnight_apply_each_record_once(
     import_lines, monkeypatch, read_records
 ):
     monkeypatch.setattr("tapewire.ingest.pending.FULL_RECORDS", 1)
@@ -63,7 +63,7 @@ def test_a_gap_is_counted_once_when_times_go_back_over_midnight(import_lines, mo
     assert [log.gaps for log in summary.logs.values()] == [1, 0]
 
 
-def test_a_book_of_more_levels_than_an_event_holds_goes_over_midnight_whole(
+def test_a_book_with_more_levels_than_an_event_holds_is_complete_after_midnight(
     import_lines, monkeypatch, tmp
 ):
     monkeypatch.setattr(running_book, "MAX_LEVELS", 3)
@@ -83,8 +83,8 @@ def test_a_book_of_more_levels_than_an_event_holds_goes_over_midnight_whole(
     assert (len(book.asks()), book.last_update) == (1, 101)
 
 
-def test_many_gaps_are_told_in_one_go(import_lines, monkeypatch, tmp):
-    """A ledger that was read and synced for each of them would take minutes for a bad capture."""
+def test_many_gaps_are_added_to_the_ledger_at_once(import_lines, monkeypatch, tmp):
+    """Reading and syncing the ledger for each gap would take minutes for a bad capture."""
     calls = []
     add = GapLedger.add
 
@@ -103,14 +103,14 @@ def test_many_gaps_are_told_in_one_go(import_lines, monkeypatch, tmp):
     assert calls == [50]
 
 
-def test_a_log_that_lost_records_meanwhile_is_named(tmp, monkeypatch):
-    """Instead of waiting for them for ever."""
+def test_a_log_that_lost_records_is_named(tmp, monkeypatch):
+    """Instead of waiting for them indefinitely."""
     (tmp / "a").write_bytes(snapshot_line(MIDNIGHT_NS, 1, [["1", "1"]], [], "AAA"))
     real = tw.open_log
 
     class Blind:
-        def __init__(self, folder):
-            self.log = real(folder)
+        def __init__(self, directory):
+            self.log = real(directory)
 
         def seek_seq(self, seq):
             self.log.seek_seq(seq + 1)
@@ -133,8 +133,8 @@ def snapshot(last_update):
 
 
 @pytest.mark.parametrize("late", [100, 105, 110, 119])
-def test_a_snapshot_older_than_the_book_makes_no_gap(import_lines, late):
-    """It was asked for while diffs came."""
+def test_a_snapshot_older_than_the_book_creates_no_gap(import_lines, late):
+    """It was requested while diffs came."""
     lines = [snapshot(100), diff(MIDNIGHT_NS, 110, previous=100), diff(MIDNIGHT_NS, 120, [], 110)]
     lines += [snapshot(late), diff(MIDNIGHT_NS, 130, [["2", "1"]], 120)]
     summary, content = import_lines(FORMAT, lines)
@@ -144,14 +144,14 @@ def test_a_snapshot_older_than_the_book_makes_no_gap(import_lines, late):
 
 
 def test_a_snapshot_that_the_diffs_follow_counts_however_low_its_ids(import_lines):
-    """The venue's ids began anew."""
+    """The venue's ids restarted."""
     lines = [snapshot(1000), diff(MIDNIGHT_NS, 1010, previous=1000), snapshot(5)]
     lines += [diff(MIDNIGHT_NS, 6, [["2", "1"]], 5), diff(MIDNIGHT_NS, 7, [["2", "2"]])]
     summary, content = import_lines(FORMAT, lines)
     assert (summary.clean, len(content[f"{DAY_2}/book"])) == (True, 5)
 
 
-def test_a_snapshot_after_a_gap_mends_it_with_the_diffs_that_came_before(import_lines):
+def test_a_snapshot_after_a_gap_repairs_the_book_with_the_diffs_before_it(import_lines):
     lines = [snapshot(100), diff(MIDNIGHT_NS, 110, previous=100)]
     lines += [diff(MIDNIGHT_NS, 210, previous=200), diff(MIDNIGHT_NS, 220, previous=210)]
     lines += [snapshot(205), diff(MIDNIGHT_NS, 230, previous=220)]
@@ -160,7 +160,7 @@ def test_a_snapshot_after_a_gap_mends_it_with_the_diffs_that_came_before(import_
     assert (summary.gaps, summary.untrusted) == (1, {})
 
 
-def test_lines_twice_change_nothing(import_lines):
+def test_duplicate_lines_change_nothing(import_lines):
     lines = [snapshot(100), *[diff(MIDNIGHT_NS, 110, previous=100)] * 2, *[snapshot(110)] * 2]
     lines += [diff(MIDNIGHT_NS, 120, previous=110)] * 2
     lines += [snapshot(115), *lines[-2:], diff(MIDNIGHT_NS, 130, previous=120)]

@@ -116,7 +116,7 @@ def test_a_file_begins_with_an_empty_book(tmp):
     assert book_at_end(tmp).bids().tolist() == [(2 * NANO, 5, 1)]
 
 
-def test_records_of_levels_are_no_orders(tmp):
+def test_records_of_levels_are_not_orders(tmp):
     summary = run(
         tmp, header(), mbo("A", 1, "B", 10, 100, flags=0x40), mbo("A", 2, "B", 9, 1, flags=0x10)
     )
@@ -124,7 +124,7 @@ def test_records_of_levels_are_no_orders(tmp):
     assert summary.records == 0
 
 
-def test_a_loss_that_the_file_tells_of_is_a_gap_once(tmp):
+def test_a_loss_reported_in_the_file_is_one_gap(tmp):
     doubt = {"flags": LAST | 4}
     summary = run(
         tmp,
@@ -139,7 +139,7 @@ def test_a_loss_that_the_file_tells_of_is_a_gap_once(tmp):
     assert len(events(tmp)) == 4
 
 
-def test_prices_are_exact_at_the_scale_or_kept_aside(tmp):
+def test_prices_are_exact_at_the_scale_or_bad_rows(tmp):
     summary = run(
         tmp,
         header(),
@@ -147,7 +147,7 @@ def test_prices_are_exact_at_the_scale_or_kept_aside(tmp):
         mbo("A", 2, "B", 10.255, 1),
         mbo("A", 3, "B", None, 1),
         mbo("T", 0, "B", 1.001, 1),
-        mbo("C", 1, "B", 10.255, 1),  # the price of a cancel is nobody's concern
+        mbo("C", 1, "B", 10.255, 1),  # the price of a cancel does not matter
         price_scale=2,
         size_scale=1,
     )
@@ -157,13 +157,13 @@ def test_prices_are_exact_at_the_scale_or_kept_aside(tmp):
     assert len(orders) == 3
 
 
-def test_a_scale_beyond_nine_decimals_keeps_what_fits(tmp):
+def test_a_scale_of_more_than_nine_decimals_imports_what_fits(tmp):
     summary = run(tmp, header(), mbo("A", 1, "B", 1, 1), mbo("A", 2, "B", 10**9, 1), price_scale=18)
     assert summary.bad == {"a price that does not fit the scale": 1}
     assert events(tmp)[1].order.price == 10**18
 
 
-def test_rows_that_cannot_be_are_kept_aside(tmp):
+def test_invalid_rows_are_bad_rows(tmp):
     summary = run(
         tmp,
         header(),
@@ -175,11 +175,11 @@ def test_rows_that_cannot_be_are_kept_aside(tmp):
         mbo("A", 9, "B", 10, 1, ts_event=2**64 - 1),
     )
     assert sorted(reasons(summary)) == [
-        "a size of nothing",
-        "a size of nothing",
-        "a trade of nothing",
         "neither a buy nor a sell",
         "no time of receipt",
+        "size is zero",
+        "size is zero",
+        "size of a trade is zero",
     ]
     assert [(e.order.order_id, e.exchange_ts_ns) for e in events(tmp)[1:]] == [(9, T)]
 
@@ -203,7 +203,7 @@ def test_symbols_are_those_of_their_day(tmp):
     assert book_at_end(tmp, "7").bids().tolist() == [(30 * NANO, 1, 1)], "not named that day"
 
 
-def test_instruments_that_share_a_name_are_told_apart(tmp):
+def test_instruments_that_share_a_name_get_separate_logs(tmp):
     names = [mapping("ES.FUT", 7), mapping("ES.FUT", 8), mapping("X", 9)]
     run(
         tmp,
@@ -213,7 +213,7 @@ def test_instruments_that_share_a_name_are_told_apart(tmp):
     assert all(len(events(tmp, symbol=s)) == 2 for s in ("ES.FUT.7", "ES.FUT.8", "X"))
 
 
-def test_numbers_that_were_asked_for_get_the_names_given(tmp):
+def test_instrument_numbers_that_were_asked_for_get_their_names(tmp):
     dbn = library()
     by_number = mapping("7", "ACME")
     stypes = {"stype_in": dbn.SType.INSTRUMENT_ID, "stype_out": dbn.SType.RAW_SYMBOL}
@@ -222,7 +222,7 @@ def test_numbers_that_were_asked_for_get_the_names_given(tmp):
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_a_live_session_names_its_instruments_on_the_way(tmp, version):
+def test_a_live_session_names_its_instruments_between_records(tmp, version):
     dbn = library()
     if version == 1:
         named = dbn.SymbolMappingMsgV1(2, 7, T, "ACME", "ACME", T, T)
@@ -240,7 +240,7 @@ def test_a_live_session_names_its_instruments_on_the_way(tmp, version):
     assert (len(events(tmp)), len(events(tmp, symbol="7"))) == (2, 2)
 
 
-def test_other_records_are_counted_and_passed_over(tmp):
+def test_other_records_are_counted_and_skipped(tmp):
     dbn = library()
     bar = dbn.OHLCVMsg(dbn.RType.OHLCV_1S, 2, 7, T, 1, 1, 1, 1, 1)
     summary = run(
@@ -255,7 +255,7 @@ def test_other_records_are_counted_and_passed_over(tmp):
     assert len(events(tmp)) == 3
 
 
-def test_a_second_publisher_is_kept_aside_or_a_venue_of_its_own(tmp):
+def test_records_of_a_second_publisher_are_bad_rows_or_a_separate_venue(tmp):
     parts = [
         header(),
         mbo("A", 1, "B", 10, 1),
@@ -264,7 +264,7 @@ def test_a_second_publisher_is_kept_aside_or_a_venue_of_its_own(tmp):
         mbo("A", 3, "B", 10, 1, publisher_id=3, ts_recv=T + 86_400 * NANO),
     ]
     summary = run(tmp, *parts)
-    assert summary.bad == {"of another publisher than the instrument's first": 2}
+    assert summary.bad == {"another publisher than the instrument's first": 2}
     assert summary.skipped == {}
     assert len(events(tmp)) == 3
     (tmp / "archive").rename(tmp / "before")
@@ -294,7 +294,7 @@ def test_trades(tmp):
 
 
 @pytest.mark.parametrize(("kind", "depth"), [("MBP1Msg", 1), ("MBP10Msg", 10)])
-def test_levels_are_snapshots_of_what_is_there(tmp, kind, depth):
+def test_levels_are_snapshots_of_the_nonempty_ones(tmp, kind, depth):
     full = [(10 - i, 5 + i, 11 + i, 7 + i) for i in range(depth)]
     run(
         tmp,
@@ -310,7 +310,7 @@ def test_levels_are_snapshots_of_what_is_there(tmp, kind, depth):
     assert (len(second.bids), len(second.asks)) == (0, 0)
 
 
-def test_of_an_events_records_the_last_one_is_the_book(tmp):
+def test_the_last_record_of_an_event_is_the_book(tmp):
     def level(size, **others):
         return priced("MBP1Msg", "A", "B", levels=[(10, size, 11, 1)], **others)
 
@@ -346,7 +346,7 @@ def test_an_event_is_one_snapshot_wherever_the_file_is_cut_into_pieces(tmp, monk
     assert summary.skipped == {"within an event": 6}
 
 
-def test_what_an_event_left_is_kept_where_the_file_is_cut(tmp):
+def test_the_last_event_of_a_truncated_file_is_imported(tmp):
     parts = [header("MBP_1"), priced("MBP1Msg", "A", "B", levels=[(10, 1, 11, 1)], flags=0)]
     with pytest.raises(CorruptSource):
         run(tmp, *parts, b"\x14\x01")
@@ -367,7 +367,7 @@ def test_quotes_before_trades_are_trades(tmp):
     assert list(summary.logs) == [f"v1/{VENUE}/ACME/{DAY}/trades"]
 
 
-def test_a_level_that_does_not_fit_the_scale_keeps_the_record_aside(tmp):
+def test_a_level_that_does_not_fit_the_scale_makes_a_bad_row(tmp):
     summary = run(
         tmp,
         header("MBP_1"),
@@ -377,14 +377,14 @@ def test_a_level_that_does_not_fit_the_scale_keeps_the_record_aside(tmp):
     assert summary.bad == {"a price that does not fit the scale": 1}
 
 
-def test_twice_is_once(tmp):
+def test_a_repeated_import_changes_nothing(tmp):
     parts = [header(), mbo("A", 1, "B", 10, 1)]
     run(tmp, *parts)
     assert ingest.run("dbn", [tmp / "day.dbn"], tmp / "archive").already
 
 
 def test_an_order_is_the_same_in_the_library_and_by_hand():
-    """What hand-made files of other tests rest on."""
+    """The hand-made files of other tests depend on this."""
     from tests.support.dbn_files import plain_mbo
 
     by_library = bytearray(mbo("A", 1, "B", 10, 1, sequence=1, channel_id=0))
@@ -404,6 +404,6 @@ def test_sides_are_those_of_the_orders(tmp):
         ({"keep_wire": True}, InvalidOption),
     ],
 )
-def test_options_that_cannot_be_are_refused(tmp, options, error):
+def test_invalid_options_are_refused(tmp, options, error):
     with pytest.raises(error):
         run(tmp, b"", **options)

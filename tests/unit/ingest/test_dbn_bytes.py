@@ -1,4 +1,4 @@
-"""DBN: bytes that are wrong, made by hand, and files that are packed."""
+"""DBN: invalid bytes, made by hand, and packed files."""
 
 import json
 import struct
@@ -28,21 +28,21 @@ def run(tmp, data, name="day.dbn", **options):
 
 def orders(tmp, symbol="7"):
     records = records_of(tmp / "archive", VENUE, symbol, "book")
-    return [record.decode().order.order_id for record in records][1:]  # behind the reset
+    return [record.decode().order.order_id for record in records][1:]  # after the reset
 
 
 def symbols(*counts):
-    """The part of a header behind its fixed fields: counts, and nothing that they count."""
+    """The part of a header after its fixed fields: counts that are 0."""
     return struct.pack("<5I", *counts)
 
 
 @pytest.mark.parametrize(
     ("data", "offset", "message"),
     [
-        (b"", 0, "not a file of DBN"),
-        (b"DBZ\x01" + bytes(200), 0, "not a file of DBN"),
-        (b"DB", 0, "not a file of DBN"),
-        (b"DBN\x03\x90", 0, "not a file of DBN"),
+        (b"", 0, "not a DBN file"),
+        (b"DBZ\x01" + bytes(200), 0, "not a DBN file"),
+        (b"DB", 0, "not a DBN file"),
+        (b"DBN\x03\x90", 0, "not a DBN file"),
         (b"DBN\x00" + HEADER[4:], 3, "version=0"),
         (b"DBN\x04" + HEADER[4:], 3, "version=4"),
         (plain_header(length=0), 4, "length=0"),
@@ -52,11 +52,11 @@ def symbols(*counts):
         (plain_header(symbols(0, MAX, 0, 0, 0)), 116, "the header is damaged: count="),
         (plain_header(symbols(0, 0, 0, 0, MAX)), 128, "the header is damaged: count="),
         (plain_header(bytes(12)), 120, "the header is damaged: bytes=4, left=0"),
-        (HEADER[:53] + b"\0\0" + HEADER[55:], 8, "not the length of a symbol: bytes=0"),
-        (HEADER[:53] + b"\xff\xff" + HEADER[55:], 8, "not the length of a symbol: bytes=65535"),
+        (HEADER[:53] + b"\0\0" + HEADER[55:], 8, "invalid symbol length: bytes=0"),
+        (HEADER[:53] + b"\xff\xff" + HEADER[55:], 8, "invalid symbol length: bytes=65535"),
     ],
 )
-def test_a_header_that_cannot_be_is_named_with_its_place(tmp, data, offset, message):
+def test_an_invalid_header_is_named_with_its_offset(tmp, data, offset, message):
     with pytest.raises(CorruptSource, match=message) as caught:
         run(tmp, data)
     assert caught.value.offset == offset
@@ -82,30 +82,30 @@ def test_a_name_with_no_day_or_number_is_damage(tmp, first, number):
 
 
 @pytest.mark.parametrize("left", [1, 15, 16, 55])
-def test_a_file_cut_within_a_record_keeps_what_came_before(tmp, left):
-    whole = HEADER + plain_mbo(order_id=1) + plain_mbo(order_id=2)
+def test_a_file_truncated_within_a_record_is_imported_up_to_there(tmp, left):
+    complete = HEADER + plain_mbo(order_id=1) + plain_mbo(order_id=2)
     with pytest.raises(CorruptSource, match="ends within a record") as caught:
-        run(tmp, whole + plain_mbo(order_id=3)[:left])
-    assert caught.value.offset == len(whole)
+        run(tmp, complete + plain_mbo(order_id=3)[:left])
+    assert caught.value.offset == len(complete)
     assert orders(tmp) == [1, 2]
 
 
 @pytest.mark.parametrize("words", [0, 1, 3])
 def test_a_record_shorter_than_its_head_ends_the_file(tmp, words):
-    """Nobody knows where the next one is."""
+    """The position of the next one is unknown."""
     with pytest.raises(CorruptSource, match=f"length={words * 4}") as caught:
         run(tmp, HEADER + plain_mbo() + bytes([words]) + bytes(99))
     assert caught.value.offset == len(HEADER) + 56
     assert orders(tmp) == [1]
 
 
-def test_a_record_of_another_length_than_its_type_is_kept_aside(tmp):
+def test_a_record_with_the_wrong_length_for_its_type_is_a_bad_row(tmp):
     longer = plain_mbo(order_id=2, length=15) + bytes(4)
     sent = plain_mbo(order_id=3, length=16) + bytes(8)  # a time of sending that was not announced
     head = plain_mbo(order_id=4, length=4)[:16]
     data = HEADER + plain_mbo(order_id=1) + longer + sent + head + plain_mbo(order_id=5)
     summary = run(tmp, data)
-    assert summary.bad == {"another length than its type has": 3}
+    assert summary.bad == {"wrong length for its type": 3}
     kept = [json.loads(line)["line"] for line in Path(summary.rejected).read_text().splitlines()]
     assert kept == [2, 3, 4]
     assert orders(tmp) == [1, 5]
@@ -115,7 +115,7 @@ def test_an_unknown_type_and_an_unknown_action(tmp):
     data = HEADER + plain_mbo(rtype=0x77) + plain_mbo(b"\xff") + plain_mbo(order_id=2)
     summary = run(tmp, data)
     assert summary.skipped == {"of type 0x77": 1}
-    assert summary.bad == {"not an action": 1}
+    assert summary.bad == {"unknown action": 1}
     assert orders(tmp) == [2]
 
 
@@ -124,7 +124,7 @@ def test_records_are_found_whatever_pieces_the_file_comes_in(tmp, monkeypatch):
 
     data = random_mbo(300, seed=4)
     run(tmp, data)
-    whole = {s: count_of(tmp / "archive", VENUE, s, "book") for s in ("7", "8")}
+    complete = {s: count_of(tmp / "archive", VENUE, s, "book") for s in ("7", "8")}
 
     def pieces(source):
         content = source.path.read_bytes()
@@ -136,11 +136,11 @@ def test_records_are_found_whatever_pieces_the_file_comes_in(tmp, monkeypatch):
     numbers = [run.number for runs in reader.runs() for run in runs]
     assert numbers == list(range(1, 301))
     ingest.run("dbn", [tmp / "day.dbn"], tmp / "pieces")
-    assert whole == {s: count_of(tmp / "pieces", VENUE, s, "book") for s in whole}
+    assert complete == {s: count_of(tmp / "pieces", VENUE, s, "book") for s in complete}
 
 
-def test_runs_of_types_are_told_apart_without_looking_at_all_of_them(tmp):
-    """Types that alternate: each record is a run of its own, in linear time."""
+def test_runs_of_types_are_found_in_linear_time(tmp):
+    """If types alternate, each record is a run."""
     (tmp / "x").write_bytes(HEADER + (plain_mbo() + plain_mbo(rtype=0x77)) * 9_000)
     runs = [run for runs in RunReader(SourceFile(tmp / "x")).runs() for run in runs]
     assert [run.rtype for run in runs] == [0xA0, 0x77] * 9_000
@@ -170,7 +170,7 @@ def test_arbitrary_bytes_give_records_bad_rows_or_a_typed_error(tmp_path_factory
     try:
         summary = run(tmp, bytes(made), size_scale=9)
     except TapewireError as error:
-        assert str(error)  # noqa: PT017 - either is right
+        assert str(error)  # noqa: PT017 - both are valid outcomes
     else:
         assert summary.rows >= sum(summary.bad.values())
 
@@ -188,17 +188,18 @@ def test_a_zstd_file_of_several_frames_is_read(tmp):
     assert both.rows == 2_000
 
 
-@pytest.mark.parametrize("behind", [1, 40])
-def test_a_zstd_file_cut_short_keeps_what_came_before(tmp, behind):
-    cut = packed(HEADER + plain_mbo(order_id=1)) + packed(plain_mbo(order_id=2))[:-behind]
-    with pytest.raises(CorruptSource, match="cut short or damaged: the last zstd frame has no end"):
+@pytest.mark.parametrize("missing", [1, 40])
+def test_a_truncated_zstd_file_is_imported_up_to_there(tmp, missing):
+    cut = packed(HEADER + plain_mbo(order_id=1)) + packed(plain_mbo(order_id=2))[:-missing]
+    why = "truncated or damaged: the last zstd frame is truncated"
+    with pytest.raises(CorruptSource, match=why):
         run(tmp, cut)
     assert orders(tmp)[:1] == [1]
 
 
 def test_a_damaged_zstd_file_is_named(tmp):
     good = packed(HEADER + plain_mbo(order_id=1))
-    with pytest.raises(CorruptSource, match="cut short or damaged"):
+    with pytest.raises(CorruptSource, match="truncated or damaged"):
         run(tmp, good + b"\x28\xb5\x2f\xfd" + b"\xff" * 50)
     assert orders(tmp) == [1]
 

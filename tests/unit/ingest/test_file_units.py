@@ -1,4 +1,4 @@
-"""Which files go through one importer."""
+"""Units: files that go through one importer together."""
 
 import zipfile
 
@@ -37,7 +37,7 @@ def test_each_file_of_databento_is_a_unit():
     assert [len(unit) for unit in units_of("dbn", files).values()] == [1, 1, 1, 1]
 
 
-def test_folders_tell_markets_apart_where_names_do_not():
+def test_directories_distinguish_markets_if_names_do_not():
     files = ["/d/BTC/2024-01-01.csv", "/d/ETH/2024-01-01.csv"]
     assert list(units_of("tardis", files)) == ["BTC_2024-01-01", "ETH_2024-01-01"]
 
@@ -53,21 +53,21 @@ def test_an_unknown_unit_is_refused():
         units_of("okx", ["/d/a"], "week")
 
 
-def test_a_folder_gives_all_below_it_but_hidden_files(tmp_path):
+def test_a_directory_stands_for_all_files_below_it_except_hidden_ones(tmp_path):
     for name in ("b.csv", "sub/a.csv", ".hidden", ".cache/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     assert files_of(tmp_path) == [str(tmp_path / "b.csv"), str(tmp_path / "sub" / "a.csv")]
 
 
-def test_a_pattern_gives_what_fits_it_and_a_file_itself(tmp_path):
+def test_a_pattern_stands_for_the_files_that_match_it_and_a_file_for_itself(tmp_path):
     for name in ("a1.csv", "a2.csv", "b.csv"):
         (tmp_path / name).write_text("x")
     assert files_of(tmp_path / "a*.csv") == [str(tmp_path / "a1.csv"), str(tmp_path / "a2.csv")]
     assert files_of([tmp_path / "b.csv", tmp_path / "b.csv"]) == [str(tmp_path / "b.csv")]
 
 
-def test_nothing_there_is_an_error_that_names_it(tmp_path):
+def test_a_source_without_files_is_an_error_that_names_it(tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
         files_of(tmp_path / "none*")
 

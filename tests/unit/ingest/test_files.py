@@ -1,4 +1,4 @@
-"""Importers of files: what becomes of rows that no sample has, through an archive."""
+"""Importers of files: rows that the samples lack, imported into an archive."""
 
 import collections
 import json
@@ -59,7 +59,7 @@ def test_rows_of_one_moment_are_one_event(tmp):
     assert (got[2].ingest_ts_ns, got[2].exchange_ts_ns) == ((T + 1) * 1000, (T + 1) * 1000)
 
 
-def test_a_run_of_snapshot_rows_throws_the_book_away_once(tmp):
+def test_a_run_of_snapshot_rows_resets_the_book_once(tmp):
     l2(
         tmp,
         f"A,{T},{T},true,bid,1,1",
@@ -87,7 +87,7 @@ def test_symbols_in_one_file_go_to_their_own_logs(tmp):
     assert (len(event.bids), len(event.asks)) == (1, 1)
 
 
-def test_two_markets_of_one_folder_are_not_mixed(tmp):
+def test_two_markets_with_one_directory_name_are_not_mixed(tmp):
     summary = l2(
         tmp,
         f"A/B,{T},{T},true,bid,1,1",
@@ -95,11 +95,11 @@ def test_two_markets_of_one_folder_are_not_mixed(tmp):
     )
     (event,) = events(tmp, "x", "A-B")
     assert event.bids.tolist() == [(10**8, 10**8)]
-    assert summary.bad == {"not a name of a market, or one that another market has here": 1}
+    assert summary.bad == {"invalid name of a market, or the same name as another market": 1}
 
 
 @pytest.mark.parametrize("symbol", ["..", ".", "恒盛", "a b", "a\\b", "*"])
-def test_any_symbol_stays_in_the_archive(tmp, symbol):
+def test_no_symbol_leads_out_of_the_archive(tmp, symbol):
     summary = l2(tmp, f"{symbol},{T},{T},true,bid,1,1")
     (log,) = summary.logs
     assert (tmp / "archive" / log).resolve().is_relative_to(tmp.resolve() / "archive" / "v1" / "x")
@@ -107,7 +107,7 @@ def test_any_symbol_stays_in_the_archive(tmp, symbol):
 
 @pytest.mark.parametrize("symbol", ["A" * 65, "恒" * 8, "A" * 129, "A" * 1000])
 def test_a_symbol_too_long_for_an_instrument_is_a_bad_row(tmp, symbol):
-    """And does not end the import."""
+    """It does not end the import."""
     summary = l2(tmp, f"{symbol},{T},{T},true,bid,1,1", f"A,{T},{T},true,bid,1,1")
     assert (sum(summary.bad.values()), summary.records) == (1, 1)
 
@@ -149,7 +149,7 @@ def test_quotes_have_zeros_where_a_side_is_empty(tmp):
     ]
 
 
-def test_a_file_of_no_known_kind_names_what_is_missing(tmp):
+def test_a_file_of_an_unknown_kind_names_the_missing_columns(tmp):
     with pytest.raises(CorruptSource, match="missing=amount of incremental_book_L2"):
         ingest.run(
             "tardis", [write(tmp, "x.csv", L2_HEADER.replace(",amount", ""))], tmp / "archive"
@@ -168,7 +168,7 @@ def szse(tmp, orders, trades, **options):
     return ingest.run("szse", files, tmp / "archive", date="2024-01-02", **options)
 
 
-def test_a_day_that_nobody_says_is_asked_for(tmp):
+def test_a_missing_day_is_asked_for(tmp):
     with pytest.raises(InvalidOption, match="give date"):
         ingest.run("szse", [write(tmp, "o.csv", SZSE_ORDERS)], tmp / "archive")
 
@@ -188,7 +188,10 @@ def test_market_orders_and_cancels_of_shenzhen(tmp):
             "09:30:02.000,10,1,1,0,70,1,6",
         ],
     )
-    assert summary.bad == {"order_kind not known": 1, "not the orders that this is about": 2}
+    assert summary.bad == {
+        "unknown order_kind": 1,
+        "bid_order and ask_order do not match function_code": 2,
+    }
     orders = [event.order for event in events(tmp, "szse", "000001")]
     assert [order.event_type for order in orders] == [*[L3Type.ADD] * 3, L3Type.CANCEL]
     market = [bool(order.flags & L3Flags.PRICE_IS_MARKET) for order in orders]
@@ -201,11 +204,11 @@ def test_files_out_of_order_are_sorted_and_a_number_counts_once(tmp):
     order = "09:30:00.000,10,100,50,49,1,{}".format
     summary = szse(tmp, [order(3), order(1), order(3)], ["09:30:02.000,0,100,1,0,52,1,2"])
     assert [event.native_seq for event in events(tmp, "szse", "000001")] == [1, 2, 3]
-    assert summary.skipped == {"a number that came before": 1}
+    assert summary.skipped == {"duplicate number": 1}
 
 
-def test_days_given_together_are_days_apart(tmp):
-    """Numbers begin anew each day: they must neither be merged nor taken for repetitions."""
+def test_days_given_together_stay_separate(tmp):
+    """Numbers restart each day: they must neither be merged nor taken for duplicates."""
     order = "000001,09:30:00.000,{},100,50,49,1,{}\n".format
     files = [
         write(tmp, "o_20240103.csv", SZSE_ORDERS + order(7, 1) + order(8, 2)),
@@ -223,7 +226,7 @@ def test_days_given_together_are_days_apart(tmp):
     assert book.bids().tolist() == [(70_000, 10_000, 1)], "nothing of the day before"
 
 
-def test_a_number_missing_in_a_whole_channel_is_a_gap_where_asked(tmp):
+def test_a_number_missing_in_a_complete_channel_is_a_gap_if_asked_for(tmp):
     order = "09:30:00.000,10,100,50,49,1,{}".format
     summary = szse(tmp, [order(1), order(4)], [], check_gaps=True)
     assert summary.gaps == 1
@@ -240,8 +243,8 @@ SSE_ORDERS = (
 )
 
 
-def test_a_row_without_the_files_own_number_is_a_bad_one(tmp):
-    """Not a reason to order its neighbours by another count."""
+def test_a_row_without_the_number_that_the_file_uses_is_a_bad_row(tmp):
+    """The rows next to it must not be ordered by another number."""
     row = "20240102,09:30:00.000,600000.SH,1,{},{},A,10,100,B,{}\n".format
     text = SSE_ORDERS + row(30, 1, 1) + row(20, 2, 2) + row(10, "", 3) + row(5, 4, 4)
     summary = ingest.run("sse", [write(tmp, "orders.csv", text)], tmp / "archive")
@@ -282,7 +285,7 @@ def test_phases_of_a_day(clock, kind, want):
         ("dbn", {}),
     ],
 )
-def test_a_wire_that_was_none_is_not_kept(tmp, format, options):
+def test_keep_wire_is_refused_for_files_without_messages(tmp, format, options):
     with pytest.raises(InvalidOption, match="keep the files themselves"):
         ingest.run(format, [write(tmp, "x", "x")], tmp / "a", keep_wire=True, **options)
 
@@ -299,7 +302,7 @@ def test_a_wire_that_was_none_is_not_kept(tmp, format, options):
         ("sse", {"clock": "mine"}),
     ],
 )
-def test_options_that_cannot_be_are_refused(tmp, format, option):
+def test_invalid_options_are_refused(tmp, format, option):
     with pytest.raises(InvalidOption):
         ingest.run(format, [write(tmp, "x", "x")], tmp / "a", **option)
 
@@ -391,18 +394,18 @@ def test_orders_of_itch_reach_the_book(tmp):
     assert ticks[0].timestamp_ns == (1_719_806_400 + 36_000) * 10**9  # UTC-4 in summer
 
 
-def test_messages_of_another_length_are_kept_aside_and_the_next_is_found(tmp):
+def test_messages_with_a_wrong_length_are_bad_rows_and_the_next_one_is_found(tmp):
     summary = itch(tmp, add(1), add(2)[:-1], add(3) + b"x", b"z123", add(4), add(5, b"?"))
     assert summary.bad == {
-        "another length than its type has": 2,
-        "not a type of message": 1,
+        "wrong length for its type": 2,
+        "unknown message type": 1,
         "neither a buy nor a sell": 1,
     }
     assert [event.order.order_id for event in events(tmp, "nasdaq", "ACME")] == [1, 4]
 
 
-def test_an_order_with_the_number_of_one_that_rests_is_a_bad_row(tmp):
-    """Whose executions would they be?"""
+def test_an_order_with_the_number_of_a_resting_order_is_a_bad_row(tmp):
+    """Its executions would be ambiguous."""
     summary = itch(
         tmp,
         add(1),
@@ -413,7 +416,7 @@ def test_an_order_with_the_number_of_one_that_rests_is_a_bad_row(tmp):
         message(b"E", struct.pack(">QIQ", 1, 100, 7)),
         add(1, b"S", 50, 20_000),
     )
-    assert summary.bad == {"the number of another order that still rests": 2}
+    assert summary.bad == {"the number of another resting order": 2}
     book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
     for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
         book.apply(record)
@@ -423,7 +426,7 @@ def test_an_order_with_the_number_of_one_that_rests_is_a_bad_row(tmp):
     assert (trade.price, trade.is_buyer_maker) == (10_000, 1)
 
 
-def test_orders_do_not_outlive_their_session(tmp):
+def test_orders_end_with_their_session(tmp):
     for name, one in (("1.itch", add(1)), ("2.itch", add(1, price=20_000))):
         (tmp / name).write_bytes(struct.pack(">H", len(one)) + one)
     files = [tmp / "1.itch", tmp / "2.itch"]
@@ -550,5 +553,5 @@ def test_arbitrary_files_give_records_bad_rows_or_a_typed_error(format, data):
                 assert min(chunk.timestamps_ns) >= 0
                 assert len(chunk.payloads) == len(chunk)
         except TapewireError as error:
-            assert str(error)  # noqa: PT017 - either is right
+            assert str(error)  # noqa: PT017 - both are valid outcomes
     assert report.rows >= report.kept

@@ -10,7 +10,7 @@ import pytest
 
 from tapewire import ingest
 from tapewire.errors import CorruptSource, InvalidOption
-from tapewire.ingest.formats.lobster_check import steps_right
+from tapewire.ingest.formats.lobster_check import valid_steps
 from tapewire.protocol.market import EventType, L3Type, Maker, Side
 from tests.support.archives import l3_book_of, records_of
 from tests.support.lobster_files import NO_ASK, NO_BID, Day
@@ -31,7 +31,7 @@ def events(tmp, stream="book", symbol="ACME"):
 
 
 def orders_of(tmp, symbol="ACME"):
-    """The book's events behind the reset that each session begins with."""
+    """The events of the book after the reset at the start of each session."""
     first, *rest = events(tmp, symbol=symbol)
     assert (first.event_type, first.native_seq) == (EventType.RESET, 0)
     return rest
@@ -95,14 +95,14 @@ def test_the_zone_can_be_another(tmp):
     assert orders_of(tmp)[0].exchange_ts_ns == 1_340_236_800 * 10**9 + 34_200_500_000_000
 
 
-def test_stock_and_day_can_be_given_where_the_name_has_none(tmp):
-    with pytest.raises(InvalidOption, match="which stock and day"):
+def test_stock_and_day_can_be_given_if_the_name_has_none(tmp):
+    with pytest.raises(InvalidOption, match="the stock and the day"):
         lobster(tmp, RESTS, name="day.csv", ticker="ACME")
     lobster(tmp, RESTS, name="day.csv", ticker="A/B", date="2012-06-21")
     assert orders_of(tmp, symbol="A-B")[0].exchange_ts_ns == (MIDNIGHT_S * 10 + 342_005) * 10**8
 
 
-def test_rows_that_cannot_be_are_kept_aside(tmp):
+def test_invalid_rows_are_bad_rows(tmp):
     summary = lobster(
         tmp,
         RESTS,
@@ -118,20 +118,20 @@ def test_rows_that_cannot_be_are_kept_aside(tmp):
     )
     assert summary.bad == {
         "not a time of day": 1,
-        "not a type of message": 1,
-        "a size or price of nothing": 2,
+        "unknown message type": 1,
+        "size or price is zero": 2,
         "neither a buy nor a sell": 1,
-        "not an order's number": 1,
+        "invalid order id": 1,
         "more decimals than the scale has": 1,
         "not a number": 1,
-        "another number of fields than the header has": 1,
+        "wrong number of fields": 1,
     }
     kept = [json.loads(line) for line in Path(summary.rejected).read_text().splitlines()]
     assert sorted(row["line"] for row in kept) == list(range(2, 11))
     assert len(orders_of(tmp)) == 1
 
 
-def test_a_seventh_field_is_passed_over(tmp):
+def test_a_seventh_field_is_skipped(tmp):
     assert lobster(tmp, f"{RESTS},null", "34201,3,7,100,1000000,1,MPID").bad == {}
     assert len(orders_of(tmp)) == 2
 
@@ -160,7 +160,7 @@ def test_an_order_is_known_in_later_blocks_of_a_file(tmp):
     assert summary.skipped == {}
 
 
-def test_orders_do_not_outlive_their_day(tmp):
+def test_orders_end_with_their_day(tmp):
     for day, row in (("21", RESTS), ("22", RESTS.replace("1000000", "2000000"))):
         (tmp / NAME.replace("-21_", f"-{day}_")).write_text(row)
     ingest.run("lobster", sorted(tmp.glob("*message*")), tmp / "archive")
@@ -173,13 +173,13 @@ def test_only_the_symbols_asked_for(tmp):
     assert (summary.records, summary.skipped) == (0, {"file of another symbol": 1})
 
 
-def test_packed_files_are_read_and_twice_is_once(tmp):
+def test_packed_files_are_read_and_a_repeated_import_changes_nothing(tmp):
     day = Day(500)
     message, _ = day.write(tmp)
     packed = tmp / f"{message.name}.gz"
     packed.write_bytes(gzip.compress(message.read_bytes()))
     with zipfile.ZipFile(tmp / "days.zip", "w") as archive:
-        archive.write(message, f"folder/{message.name}")
+        archive.write(message, f"directory/{message.name}")
     counts = set()
     for n, path in enumerate([message, packed, tmp / "days.zip"]):
         counts.add(ingest.run("lobster", [path], tmp / f"{n}").records)
@@ -220,7 +220,7 @@ def checked(tmp, day):
 
 
 @pytest.mark.parametrize("levels", [1, 2, 5, 30])
-def test_a_right_order_book_has_no_findings(tmp, levels):
+def test_a_valid_order_book_has_no_findings(tmp, levels):
     summary = checked(tmp, Day(4_000, seed=levels, levels=levels))
     assert summary.bad == {}
     assert summary.rows == 8_000
@@ -235,7 +235,7 @@ def test_a_number_changed_in_the_order_book_is_found(tmp, row, field):
     numbers[field] += 1
     day.orderbook[row] = ",".join(map(str, numbers))
     summary = checked(tmp, day)
-    assert list(summary.bad) == ["not the row before it and the message"]
+    assert list(summary.bad) == ["not the previous row changed by the message"]
     kept = [json.loads(line) for line in Path(summary.rejected).read_text().splitlines()]
     assert {row["line"] for row in kept} <= {row + 1, row + 2}
     assert summary.records
@@ -245,7 +245,7 @@ def test_a_message_left_out_is_found_by_the_order_book(tmp):
     day = Day(2_000, seed=6, levels=12)
     add = next(i for i, m in enumerate(day.messages) if i > 500 and m.split(",")[1] == "1")
     day.messages[add] = "34200,7,0,0,1,-1"
-    assert checked(tmp, day).bad["not the row before it and the message"] == 1
+    assert checked(tmp, day).bad["not the previous row changed by the message"] == 1
 
 
 def test_files_of_different_length_are_found(tmp):
@@ -264,35 +264,35 @@ def test_a_check_without_an_order_book_is_refused(tmp):
         lobster(tmp, RESTS, check_orderbook=True)
 
 
-def test_an_order_book_that_is_none_is_named(tmp):
+def test_a_file_that_is_not_an_order_book_is_named(tmp):
     day = Day(10)
     day.orderbook[0] = "1,2,3"
     with pytest.raises(CorruptSource, match="fields=3"):
         checked(tmp, day)
 
 
-def test_an_order_book_without_a_check_is_passed_over(tmp):
+def test_an_order_book_without_a_check_is_skipped(tmp):
     summary = ingest.run("lobster", Day(10).write(tmp), tmp / "archive")
     assert summary.skipped["file of an order book"] == 1
 
 
-def test_a_level_that_comes_into_sight_may_be_anything():
+def test_a_level_that_becomes_visible_may_be_anything():
     before = np.array([[[10, 5, 9, 5], [11, 5, 8, 5]]])
     after = np.array([[[10, 5, 8, 5], [11, 5, 3, 44]]])
-    told = (np.array([True]), np.array([9]), np.array([-5]))
-    assert steps_right(before, after, *told).all()
+    step = (np.array([True]), np.array([9]), np.array([-5]))
+    assert valid_steps(before, after, *step).all()
     empty = before.copy()
     empty[0, 1, 2:] = NO_BID
     gone = np.array([[[10, 5, 3, 44], [11, 5, *NO_BID]]])
-    assert not steps_right(empty, gone, *told).any(), "there was no level that could come"
+    assert not valid_steps(empty, gone, *step).any(), "there was no level that could come"
 
 
-@pytest.mark.parametrize(("last_size", "right"), [(5, True), (6, False)])
-def test_the_last_level_is_compared_where_none_vanished(last_size, right):
+@pytest.mark.parametrize(("last_size", "valid"), [(5, True), (6, False)])
+def test_the_last_level_is_compared_where_none_vanished(last_size, valid):
     before = np.array([[[10, 5, 9, 5], [11, 5, 8, 5]]])
     after = np.array([[[10, 5, 9, 8], [11, 5, 8, last_size]]])
-    told = (np.array([True]), np.array([9]), np.array([3]))
-    assert steps_right(before, after, *told).tolist() == [right]
+    step = (np.array([True]), np.array([9]), np.array([3]))
+    assert valid_steps(before, after, *step).tolist() == [valid]
 
 
 @pytest.mark.parametrize(
@@ -308,6 +308,6 @@ def test_the_last_level_is_compared_where_none_vanished(last_size, right):
         {"keep_wire": True},
     ],
 )
-def test_options_that_cannot_be_are_refused(tmp, options):
+def test_invalid_options_are_refused(tmp, options):
     with pytest.raises(InvalidOption):
         lobster(tmp, RESTS, **options)

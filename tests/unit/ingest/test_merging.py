@@ -1,4 +1,4 @@
-"""Lanes of events to one: the order, and what is held in memory meanwhile."""
+"""Lanes of events are merged in order, with a bounded number in memory."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def rows(keys, lane=0):
 
 
 class File:
-    """Pieces of lanes; `at` is how many have been read, in the pass that counts."""
+    """Pieces of lanes; `at` is how many have been read in the second pass."""
 
     def __init__(self, *pieces, damaged=False):
         self._pieces = pieces
@@ -50,7 +50,7 @@ def test_a_file_without_events_holds_up_nothing(empty):
 
 
 def test_a_lane_that_has_ended_holds_up_nothing():
-    """A log of orders alone, or with trades in the morning only, is not gathered in memory."""
+    """A log of orders only, or with trades only in the morning, is not collected in memory."""
     file = File(*[[[i], [i] if i < 3 else []] for i in range(100)])
     at = [file.at for _ in merged([file], "a report")]
     assert at == list(range(1, 101))
@@ -60,14 +60,14 @@ def test_files_that_end_together_come_to_their_end():
     assert keys_of(File([[1]], [[]]), File([[1]], [[]])) == [1, 1]
 
 
-def test_what_is_out_of_order_is_sorted_and_of_equals_the_first_comes_first():
+def test_events_out_of_order_are_sorted_and_equal_keys_keep_their_order():
     file = File([[3, 1], [2]], [[2], [1]])
     got = [tuple(row) for events in merged([file], "a report") for row in events.tolist()]
     assert got == [(1, 0), (1, 1), (2, 1), (2, 0), (3, 0)]
 
 
 @pytest.mark.parametrize("pieces", [([[1, 2]], [[3]]), ([[2, 1]], [[3]])])
-def test_damage_is_told_after_what_came_before_it(pieces):
+def test_damage_is_raised_after_the_events_before_it(pieces):
     given = []
 
     def read():

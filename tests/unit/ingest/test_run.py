@@ -1,4 +1,4 @@
-"""The framework: days, logs, jobs, options; with captures made up for the purpose."""
+"""The framework: days, logs, jobs, options; with artificial captures."""
 
 import gzip
 import json
@@ -45,7 +45,7 @@ def test_records_go_to_the_log_of_their_utc_day(import_lines):
     assert [row[0] for row in content[f"{DAY_2}/trades"]] == [0, 1]
 
 
-def test_a_later_import_goes_on_behind_an_earlier_one(tmp):
+def test_a_later_import_appends_to_an_earlier_one(tmp):
     for name in ("a", "b"):
         (tmp / name).write_bytes(trade(MIDNIGHT_NS, ord(name)) + b"\n")
         ingest.run(FORMAT, [tmp / name], tmp / "archive")
@@ -76,13 +76,15 @@ def test_other_options_are_another_import(import_lines):
     assert (type_id, payload) == (VENUE_RAW, lines[0].partition(b" ")[2])
 
 
-def test_a_file_is_not_put_into_a_log_a_second_time(tmp):
-    """As one of more files, say: its records would be there twice."""
+def test_a_file_is_not_imported_into_a_log_again(tmp):
+    """Also not as one of several files: its records would be duplicated."""
     (tmp / "a").write_bytes(trade(MIDNIGHT_NS, 1))
     (tmp / "b").write_bytes(trade(MIDNIGHT_NS, 2))
     ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
     before = content_of(tmp / "archive")
-    with pytest.raises(InvalidOption, match=r"the records of this file already: file='a'"):
+    with pytest.raises(
+        InvalidOption, match=r"the records of this file are already in the log: file='a'"
+    ):
         ingest.run(FORMAT, [tmp / "a", tmp / "b"], tmp / "archive")
     assert content_of(tmp / "archive") | before == content_of(tmp / "archive")
     ingest.run(FORMAT, [tmp / "b"], tmp / "archive")
@@ -97,7 +99,7 @@ def test_a_file_given_twice_is_refused(tmp):
             ingest.run(FORMAT, [tmp / name for name in files], tmp / "archive")
 
 
-def test_members_of_one_zip_are_files_of_their_own(tmp):
+def test_members_of_one_zip_are_separate_files(tmp):
     with zipfile.ZipFile(tmp / "both.zip", "w") as archive:
         archive.writestr("a", trade(MIDNIGHT_NS, 1))
         archive.writestr("b", trade(MIDNIGHT_NS, 2))
@@ -115,7 +117,7 @@ def test_only_symbols_that_were_asked_for_are_imported(import_lines):
     assert summary.skipped == {"another symbol": 1}
 
 
-def test_instruments_are_known_by_their_ids_at_the_root(import_lines, tmp):
+def test_instruments_are_stored_at_the_root(import_lines, tmp):
     import_lines(FORMAT, [trade(MIDNIGHT_NS)], price_scale=2, size_scale=3)
     instrument = Instruments.load(tmp / "archive" / DAY_2 / "trades").find("AAA")
     assert (instrument.venue, instrument.price_scale, instrument.size_scale) == (
@@ -125,7 +127,7 @@ def test_instruments_are_known_by_their_ids_at_the_root(import_lines, tmp):
     )
 
 
-def test_a_new_day_of_a_book_begins_with_the_book_as_it_stood(import_lines, tmp):
+def test_a_new_day_of_a_book_begins_with_a_snapshot_of_it(import_lines, tmp):
     lines = [
         snapshot_line(MIDNIGHT_NS - 9, 5, [["1", "1"], ["2", "2"]], [["3", "3"]], "AAA"),
         diff(MIDNIGHT_NS - 8, 5, 7, [["1", "0"], ["2", "4"]]),
@@ -141,7 +143,7 @@ def test_a_new_day_of_a_book_begins_with_the_book_as_it_stood(import_lines, tmp)
     assert summary.clean
 
 
-def test_a_new_day_of_an_untrusted_book_begins_without(import_lines):
+def test_a_new_day_of_an_untrusted_book_begins_without_a_snapshot(import_lines):
     lines = [diff(MIDNIGHT_NS - 8, 5, 7, []), diff(MIDNIGHT_NS, 7, 9, [])]
     summary, content = import_lines(FORMAT, lines)
     assert len(content[f"{DAY_2}/book"]) == 1
@@ -150,61 +152,61 @@ def test_a_new_day_of_an_untrusted_book_begins_without(import_lines):
 
 
 def test_a_truncated_file_is_imported_up_to_the_damage_and_named(tmp):
-    whole = gzip.compress(b"\n".join(futures_lines(9_000, bad_every=0)))
-    (tmp / "cut.gz").write_bytes(whole[: len(whole) * 2 // 3])
+    complete = gzip.compress(b"\n".join(futures_lines(9_000, bad_every=0)))
+    (tmp / "cut.gz").write_bytes(complete[: len(complete) * 2 // 3])
     with pytest.raises(CorruptSource, match=r"cut\.gz"):
         ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
-    (tmp / "whole.gz").write_bytes(whole)
-    ingest.run(FORMAT, [tmp / "whole.gz"], tmp / "right")
-    right, cut = content_of(tmp / "right"), content_of(tmp / "archive")
+    (tmp / "complete.gz").write_bytes(complete)
+    ingest.run(FORMAT, [tmp / "complete.gz"], tmp / "expected")
+    expected, cut = content_of(tmp / "expected"), content_of(tmp / "archive")
     counts = 0
     for name in logs_of(tmp / "archive"):
-        assert cut[name] == right[name][: len(cut[name])]
+        assert cut[name] == expected[name][: len(cut[name])]
         counts += len(cut[name])
     assert counts > 4_000
 
 
-def test_another_import_stays_away_from_a_log_with_an_unfinished_one(tmp):
-    whole = gzip.compress(b"\n".join(futures_lines(3000)))
-    (tmp / "cut.gz").write_bytes(whole[: len(whole) // 2])
+def test_an_import_into_a_log_with_an_unfinished_one_is_refused(tmp):
+    complete = gzip.compress(b"\n".join(futures_lines(3000)))
+    (tmp / "cut.gz").write_bytes(complete[: len(complete) // 2])
     with pytest.raises(CorruptSource):
         ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
-    (tmp / "whole.gz").write_bytes(whole)
+    (tmp / "complete.gz").write_bytes(complete)
     with pytest.raises(ConcurrentUse, match="another import is unfinished in this log"):
-        ingest.run(FORMAT, [tmp / "whole.gz"], tmp / "archive")
+        ingest.run(FORMAT, [tmp / "complete.gz"], tmp / "archive")
 
 
 def test_a_log_that_holds_other_records_is_not_continued(tmp):
-    whole = gzip.compress(b"\n".join(futures_lines(3000)))
-    (tmp / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    complete = gzip.compress(b"\n".join(futures_lines(3000)))
+    (tmp / "cut.gz").write_bytes(complete[: len(complete) // 2])
     with pytest.raises(CorruptSource):
         ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
     (log,) = (
-        folder
-        for name, folder in logs_of(tmp / "archive").items()
+        directory
+        for name, directory in logs_of(tmp / "archive").items()
         if name.endswith("AAA/2023-11-14/trades")
     )
     for path in log.iterdir():
         path.unlink()
     with tw.open_publisher(log, segment_bytes=1 << 20) as writer:
-        writer.append(0x2000, b"somebody else's", timestamp_ns=1)
+        writer.append(0x2000, b"another process's", timestamp_ns=1)
     with pytest.raises(CorruptMetadata, match="the log holds other records"):
         ingest.run(FORMAT, [tmp / "cut.gz"], tmp / "archive")
 
 
-def test_records_behind_those_of_a_killed_import_are_not_taken_for_its_own(tmp):
-    """The job is at its end, and the log goes on."""
+def test_records_after_those_of_a_killed_import_are_not_taken_for_its_own(tmp):
+    """The job is at its end, and the log continues."""
     (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
     job = ingest.run(FORMAT, [tmp / "a"], tmp / "archive").job
     path = tmp / "archive" / "imports" / f"{job}.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"state": "running"}))
     with tw.open_publisher(tmp / "archive" / DAY_2 / "trades") as writer:
-        writer.append(0x2000, b"somebody else's", timestamp_ns=1)
+        writer.append(0x2000, b"another process's", timestamp_ns=1)
     with pytest.raises(CorruptMetadata, match="more records than this import writes"):
         ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
 
 
-def test_a_log_whose_making_was_killed_gets_small_segments_all_the_same(tmp):
+def test_a_log_whose_creation_was_killed_still_gets_small_segments(tmp):
     (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
     (tmp / "archive" / DAY_2 / "trades").mkdir(parents=True)
     ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
@@ -212,7 +214,7 @@ def test_a_log_whose_making_was_killed_gets_small_segments_all_the_same(tmp):
     assert segment.stat().st_size == SEGMENT_BYTES
 
 
-def test_an_archive_inside_another_has_instruments_of_its_own(tmp):
+def test_an_archive_inside_another_has_its_own_instruments(tmp):
     (tmp / "a").write_bytes(trade(MIDNIGHT_NS, 1))
     ingest.run(FORMAT, [tmp / "a"], tmp / "outer", price_scale=2)
     ingest.run(FORMAT, [tmp / "a"], tmp / "outer" / "inner", price_scale=5)
@@ -221,7 +223,7 @@ def test_an_archive_inside_another_has_instruments_of_its_own(tmp):
 
 
 def test_a_file_that_is_written_to_is_imported_as_it_was_at_the_start(tmp):
-    """What came later is not in the file's hash, and so not in this import."""
+    """Later bytes are not in the file's hash, and so not in this import."""
     path = tmp / "a"
     path.write_bytes(trade(MIDNIGHT_NS, 1) + b"\n")
     source = ingest.SourceFile(path)
@@ -233,7 +235,7 @@ def test_a_file_that_is_written_to_is_imported_as_it_was_at_the_start(tmp):
 
 
 @pytest.mark.parametrize("how", ["rewritten", "replaced", "cut"])
-def test_a_file_that_becomes_another_is_named(tmp, how):
+def test_a_file_that_has_changed_is_named(tmp, how):
     path = tmp / "a"
     path.write_bytes(b"one\ntwo\n")
     source = ingest.SourceFile(path)
@@ -243,12 +245,12 @@ def test_a_file_that_becomes_another_is_named(tmp, how):
     else:
         path.write_bytes(b"two\none\n" if how == "rewritten" else b"one\n")
         os.utime(path, ns=(1, 1))
-    with pytest.raises(CorruptSource, match="not the one that it was"):
+    with pytest.raises(CorruptSource, match="has changed since"):
         list(source.lines())
 
 
-def test_instruments_that_come_together_are_saved_together(tmp, monkeypatch):
-    """A market has thousands: with a file for each, an import would write it all day."""
+def test_instruments_added_together_are_saved_together(tmp, monkeypatch):
+    """A market has thousands: an import must not write the file for each."""
     saves = []
     save = Instruments.save
     monkeypatch.setattr(Instruments, "save", lambda self, at: (saves.append(1), save(self, at)))
@@ -285,7 +287,7 @@ def test_a_hostile_job_file_is_refused_by_name(tmp, text):
         ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
 
 
-def test_a_summary_that_is_none_is_refused(tmp):
+def test_an_invalid_summary_is_refused(tmp):
     (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
     job = ingest.run(FORMAT, [tmp / "a"], tmp / "archive").job
     path = tmp / "archive" / "imports" / f"{job}.json"
@@ -294,12 +296,12 @@ def test_a_summary_that_is_none_is_refused(tmp):
         ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
 
 
-def test_a_job_is_for_one_process_at_a_time(tmp):
+def test_a_job_is_used_by_one_process_at_a_time(tmp):
     (tmp / "a").write_bytes(trade(MIDNIGHT_NS))
     refused = []
 
     def second(_):
-        with pytest.raises(ConcurrentUse, match="being imported already"):
+        with pytest.raises(ConcurrentUse, match="another process is importing"):
             ingest.run(FORMAT, [tmp / "a"], tmp / "archive")
         refused.append(True)
 
@@ -317,8 +319,8 @@ def test_more_logs_than_may_be_open_are_written_in_turn(tmp, monkeypatch):
     assert content_of(tmp / "few") == content_of(tmp / "many")
 
 
-def test_no_more_files_are_open_than_the_logs_that_may_be(tmp, monkeypatch):
-    """A capture of a whole market has books by the thousand, and each is read behind its log."""
+def test_the_number_of_open_files_is_bounded(tmp, monkeypatch):
+    """A capture of a complete market has thousands of books, and each reads its log."""
     monkeypatch.setattr("tapewire.ingest.chunk_writer.MAX_OPEN", 2)
     lines = [snapshot_line(MIDNIGHT_NS, 5, [["1", "1"]], [["3", "3"]], f"S{i}") for i in range(30)]
     capture = write_capture(tmp / "a.gz", lines)
@@ -334,13 +336,13 @@ def test_no_more_files_are_open_than_the_logs_that_may_be(tmp, monkeypatch):
     assert max(most) - before < 30
 
 
-def test_progress_rises_to_the_whole(tmp):
+def test_progress_rises_to_the_total(tmp):
     capture = write_capture(tmp / "a.gz", futures_lines(10_000))
-    told = []
-    summary = ingest.run(FORMAT, [capture], tmp / "archive", progress=told.append)
-    assert [at.records for at in told] == sorted(at.records for at in told)
-    assert told[-1].records == summary.records
-    assert told[-1].read_bytes == told[-1].total_bytes == capture.stat().st_size
+    progress = []
+    summary = ingest.run(FORMAT, [capture], tmp / "archive", progress=progress.append)
+    assert [at.records for at in progress] == sorted(at.records for at in progress)
+    assert progress[-1].records == summary.records
+    assert progress[-1].read_bytes == progress[-1].total_bytes == capture.stat().st_size
 
 
 def test_everything_is_private(tmp):
@@ -352,13 +354,13 @@ def test_everything_is_private(tmp):
 @pytest.mark.parametrize(
     ("format", "options", "message"),
     [
-        ("nobody", {}, "no importer has this name"),
+        ("unknown", {}, "no such importer"),
         (FORMAT, {"colour": 1}, "no such option"),
         (FORMAT, {"price_scale": 19}, "price_scale must be from 0 to 18"),
         (FORMAT, {"symbols": "AAA"}, "symbols must be a sequence"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(tmp, format, options, message):
+def test_invalid_options_are_refused_by_name(tmp, format, options, message):
     (tmp / "a").write_bytes(b"")
     with pytest.raises(InvalidOption, match=message):
         ingest.run(format, [tmp / "a"], tmp / "archive", **options)

@@ -1,4 +1,4 @@
-"""Files to import from: plain, gzip, zip, and cut short."""
+"""Files to import: plain, gzip, zip, truncated."""
 
 import gzip
 import zipfile
@@ -18,7 +18,7 @@ def test_a_plain_file_gives_its_lines_and_their_numbers(tmp):
     assert list(SourceFile(tmp / "a").lines()) == NUMBERED
 
 
-def test_gzip_is_seen_from_its_bytes_whatever_its_name(tmp):
+def test_gzip_is_detected_from_its_bytes_whatever_its_name(tmp):
     (tmp / "a.txt").write_bytes(gzip.compress(TEXT))
     assert list(SourceFile(tmp / "a.txt").lines()) == NUMBERED
 
@@ -31,7 +31,7 @@ def test_a_zip_of_one_member_needs_no_name(tmp):
     assert file.name == "a.zip!only.txt"
 
 
-def test_a_member_of_a_zip_is_named_behind_an_exclamation_mark(tmp):
+def test_a_member_of_a_zip_is_named_after_an_exclamation_mark(tmp):
     with zipfile.ZipFile(tmp / "a.zip", "w") as archive:
         archive.writestr("one.txt", b"no")
         archive.writestr("two.txt", TEXT)
@@ -40,21 +40,21 @@ def test_a_member_of_a_zip_is_named_behind_an_exclamation_mark(tmp):
         SourceFile(tmp / "a.zip")
 
 
-def test_a_truncated_gzip_gives_what_is_there_and_then_names_the_file(tmp):
-    whole = gzip.compress(b"".join(b"%d\n" % i for i in range(100_000)))
-    (tmp / "cut.gz").write_bytes(whole[: len(whole) // 2])
+def test_a_truncated_gzip_is_read_up_to_the_end_and_then_named(tmp):
+    complete = gzip.compress(b"".join(b"%d\n" % i for i in range(100_000)))
+    (tmp / "cut.gz").write_bytes(complete[: len(complete) // 2])
     lines = SourceFile(tmp / "cut.gz").lines()
     for number in range(1, 40_000):
         assert next(lines) == (number, b"%d" % (number - 1))
-    with pytest.raises(CorruptSource, match=r"cut short or damaged.*cut\.gz"):
+    with pytest.raises(CorruptSource, match=r"truncated or damaged.*cut\.gz"):
         list(lines)
 
 
 @pytest.mark.parametrize("place", [0.3, 0.6, 0.9])
 def test_a_damaged_gzip_is_found(tmp, place):
-    whole = bytearray(gzip.compress(b"".join(b"%d\n" % (i * i) for i in range(50_000))))
-    whole[int(len(whole) * place)] ^= 0x55
-    (tmp / "bad.gz").write_bytes(whole)
+    complete = bytearray(gzip.compress(b"".join(b"%d\n" % (i * i) for i in range(50_000))))
+    complete[int(len(complete) * place)] ^= 0x55
+    (tmp / "bad.gz").write_bytes(complete)
     with pytest.raises(CorruptSource):
         list(SourceFile(tmp / "bad.gz").lines())
 
@@ -65,14 +65,14 @@ def test_a_damaged_zip_is_found(tmp):
         SourceFile(tmp / "bad.zip")
 
 
-def test_a_folder_or_a_device_is_no_file(tmp):
-    with pytest.raises(CorruptSource, match="not a plain file"):
+def test_a_directory_or_a_device_is_refused(tmp):
+    with pytest.raises(CorruptSource, match="not a regular file"):
         SourceFile(tmp)
-    with pytest.raises(CorruptSource, match="not a plain file"):
+    with pytest.raises(CorruptSource, match="not a regular file"):
         SourceFile("/dev/zero")
 
 
-def test_a_line_without_an_end_comes_in_pieces_under_one_number(tmp, monkeypatch):
+def test_a_line_too_long_is_read_in_pieces_with_one_number(tmp, monkeypatch):
     monkeypatch.setattr(source, "MAX_LINE_BYTES", 4)
     (tmp / "a").write_bytes(b"123456789\nab\n")
     assert list(SourceFile(tmp / "a").lines()) == [
@@ -101,7 +101,7 @@ def test_gzip_of_several_members_is_one_file(tmp):
 
 @pytest.mark.parametrize("offset", [6, 8])
 def test_a_member_that_cannot_be_unpacked_is_named(tmp, offset):
-    """Encrypted (the flags at 6), or compressed in a way that nobody knows (at 8)."""
+    """Encrypted (the flags at 6), or compressed by an unknown method (at 8)."""
     with zipfile.ZipFile(tmp / "a.zip", "w") as archive:
         archive.writestr("only.txt", TEXT)
     data = bytearray((tmp / "a.zip").read_bytes())

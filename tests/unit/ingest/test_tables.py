@@ -1,4 +1,4 @@
-"""Text tables to integers: exact, bad rows by line, whatever the bytes."""
+"""Text tables are parsed to integers: exactly, with bad rows by line, whatever the bytes."""
 
 import io
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -14,7 +14,7 @@ from tapewire.ingest.tables import TableColumn, csv_blocks, pair_blocks
 
 
 class Kept:
-    """A report that keeps what it is told."""
+    """A report that stores its bad rows."""
 
     def __init__(self):
         self.rows = 0
@@ -64,7 +64,7 @@ def test_a_decimal_is_exact_or_refused(text, scale, want):
         (b"5.480000000000002", 3, 5_480),
         (b"63204.669999999998253", 3, 63_204_670),  # twenty digits
         (b"-20.579999999999998", 2, -2_058),
-        (b"20.5799999", 4, "too_precise"),  # further away than a float is wrong by
+        (b"20.5799999", 4, "too_precise"),  # further away than a float's error
         (b"0.0000000000000001", 4, "too_precise"),  # all of it would be lost
         (b"1500000000.5", 0, 1_500_000_000),  # half, to even
         (b"1500000001.5", 0, 1_500_000_002),
@@ -81,7 +81,7 @@ def test_every_price_comes_back_from_its_printed_float(price, form):
     assert got == want or (want < 10 and got == "too_precise")
 
 
-def test_columns_are_found_by_name_and_others_passed_over(tmp):
+def test_columns_are_found_by_name_and_others_skipped(tmp):
     rows, report = table(
         tmp,
         b"z,price,side\r\nq,1.5,ask\r\n,2,bid\r\n",
@@ -96,17 +96,17 @@ def test_missing_columns_are_named(tmp):
         table(tmp, b"a,b\n1,2\n", [TableColumn("price"), TableColumn("a"), TableColumn("amount")])
 
 
-def test_a_column_that_is_there_twice_is_refused(tmp):
-    with pytest.raises(CorruptSource, match="twice: a"):
+def test_a_duplicate_column_is_refused(tmp):
+    with pytest.raises(CorruptSource, match="duplicate columns: a"):
         table(tmp, b"a,a\n1,2\n", [TableColumn("a")])
 
 
 def test_a_file_without_a_header_is_refused(tmp):
-    with pytest.raises(CorruptSource, match="no names of columns"):
+    with pytest.raises(CorruptSource, match="no column names"):
         table(tmp, b"\xff\xfe\x00\n", [TableColumn("a")])
 
 
-def test_bad_rows_are_kept_aside_with_their_line(tmp):
+def test_bad_rows_are_reported_with_their_line(tmp):
     rows, report = table(
         tmp,
         b"a,b\n1,2\n\nx,2\n1\n1,2,3\n,2\n3,4",
@@ -139,7 +139,7 @@ def test_times_become_nanoseconds(tmp):
     assert [kept[2:] for kept in report.kept] == [("not a time", "c"), ("not a time", "d")]
 
 
-def test_ids_that_are_no_numbers_are_hashed(tmp):
+def test_ids_that_are_not_integers_are_hashed(tmp):
     from tapewire.protocol.market import symbol_hash
 
     rows, _ = table(tmp, b"id\n18446744073709551615\nv:s\n", [TableColumn("id", "id")])
@@ -156,18 +156,18 @@ def test_lines_of_pairs_have_their_keys_in_any_order(tmp):
     assert rows == [(1, 2), (MISSING, 3)]
     assert [(line, why) for line, _, why, _ in report.kept] == [
         (3, "not key=value"),
-        (4, "a key twice"),
+        (4, "duplicate key"),
     ]
 
 
-def test_a_damaged_file_gives_what_lies_before_the_damage(tmp):
+def test_a_damaged_file_is_read_up_to_the_damage(tmp):
     import gzip
 
     path = tmp / "cut.gz"
-    whole = gzip.compress(b"a\n" + b"".join(b"%d\n" % i for i in range(200_000)))
-    path.write_bytes(whole[: len(whole) // 2])
+    complete = gzip.compress(b"a\n" + b"".join(b"%d\n" % i for i in range(200_000)))
+    path.write_bytes(complete[: len(complete) // 2])
     report = Kept()
-    with pytest.raises(CorruptSource, match="cut short"):
+    with pytest.raises(CorruptSource, match="truncated"):
         list(csv_blocks(SourceFile(path), [TableColumn("a")], report))
     assert report.rows > 10_000
     assert not report.kept, "the line that the damage cuts is no row"
@@ -191,19 +191,19 @@ LINES = st.lists(FIELDS | st.binary(max_size=12), min_size=7, max_size=9).map(b"
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LINES | st.binary(max_size=40), max_size=8).map(b"\n".join), st.booleans())
-def test_arbitrary_bytes_never_crash_and_every_line_is_told_once(data, pairs):
+def test_arbitrary_bytes_never_crash_and_every_line_is_reported_once(data, pairs):
     parser = RowParser(COLUMNS)
     parser.set_fields([*range(8), SKIP])
     parser.set_keys(list("abcdefgh"))
     used, rows, bad = parser.parse(data, True, pairs)
     assert used == len(data)
     lines = [line.rstrip(b"\r") for line in io.BytesIO(data).read().split(b"\n")]
-    told = sorted([*rows[:, 0].tolist(), *(row[0] for row in bad)])
+    reported = sorted([*rows[:, 0].tolist(), *(row[0] for row in bad)])
     empty = [i for i, line in enumerate(lines, 1) if not line]
-    assert [n for n in range(1, len(lines) + 1) if n not in told] == [
-        n for n in empty if n not in told
+    assert [n for n in range(1, len(lines) + 1) if n not in reported] == [
+        n for n in empty if n not in reported
     ]
-    assert len(told) == len(set(told))
+    assert len(reported) == len(set(reported))
     assert all(fault in FAULTS for *_, fault in bad)
 
 

@@ -1,1 +1,1 @@
-"""Importers: one module for each venue or vendor, loaded by `ingest.registry` when it is used."""
+"""Importers: one module for each venue or vendor, loaded by `ingest.registry` when used."""

@@ -1,8 +1,8 @@
-"""Captures of Binance's WebSocket streams, spot and USD-M futures: ``<local time> <json>`` a line.
+"""Captures of Binance's WebSocket streams, spot and USD-M futures: lines ``<local time> <json>``.
 
-Local times are milliseconds, microseconds or nanoseconds, told by their size. A line with
-``lastUpdateId`` is the answer of the REST depth snapshot; it names no symbol and belongs to the
-one symbol of the capture.
+Local times are milliseconds, microseconds or nanoseconds, detected by their magnitude. A line with
+``lastUpdateId`` is a REST depth snapshot; it names no symbol and belongs to the only symbol of the
+capture.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tapewire.ingest.capture_lines import (
     WRONG_TYPE,
     BadRow,
     LineImporter,
+    integer,
     levels,
     parse_json,
-    whole,
 )
 from tapewire.ingest.snapshot_order import SnapshotOrder
 from tapewire.protocol.instruments import Instrument
@@ -38,16 +38,16 @@ _KNOWN = frozenset(
 
 
 class _Binance(LineImporter):
-    """What spot and futures share; they differ in how a diff names the one before it."""
+    """Common code of spot and futures, which differ in how a diff refers to the previous one."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._only: str | None = None  # the symbol, while the capture has shown one
+        self._only: str | None = None  # the last symbol in the capture
         self._many = False
         self._orders: dict[Instrument, SnapshotOrder[tuple[int, bytes]]] = {}
 
     def message(self, line: bytes) -> None:
-        """By the event's type."""
+        """Import a message by the type of its event."""
         if not line.strip():
             self.report.skip("blank line")
             return
@@ -55,7 +55,7 @@ class _Binance(LineImporter):
         timestamp_ns = local_time_ns(stamp)
         document = parse_json(text)
         if type(document) is not dict:
-            raise BadRow(WRONG_TYPE, "a message is an object")
+            raise BadRow(WRONG_TYPE, "a message must be an object")
         if "lastUpdateId" in document:
             self._snapshot(timestamp_ns, document, text)
             return
@@ -92,7 +92,7 @@ class _Binance(LineImporter):
         self.keep_wire(instrument, timestamp_ns, text)
 
     def _add_diff(self, instrument: Instrument, timestamp_ns: int, data: dict[str, Any]) -> None:
-        first, last = whole(data["U"]), whole(data["u"])
+        first, last = integer(data["U"]), integer(data["u"])
         previous = self._previous(first, data)
         payload = l2_diff(
             instrument,
@@ -126,7 +126,7 @@ class _Binance(LineImporter):
             timestamp_ns,
             bids=levels(document["bids"], instrument),
             asks=levels(document["asks"], instrument),
-            native_seq=whole(document["lastUpdateId"]),
+            native_seq=integer(document["lastUpdateId"]),
             exchange_ns=_time_ns(document.get("T"), 0),
         )
         if self._order(instrument).snapshot(document["lastUpdateId"], (timestamp_ns, payload)):
@@ -135,12 +135,12 @@ class _Binance(LineImporter):
 
     def _only_symbol(self) -> str:
         if self._many:
-            raise BadRow(_UNKNOWN, "it names none, and the capture has shown several")
+            raise BadRow(_UNKNOWN, "no symbol, and several in the capture so far")
         if self._only is not None:
             return self._only
         if len(self.options.symbols) == 1:
             return self.options.symbols[0]
-        raise BadRow(_UNKNOWN, "it names none, and the capture has shown none; give --symbol")
+        raise BadRow(_UNKNOWN, "no symbol, and none in the capture so far; give --symbol")
 
     def _trade(self, instrument: Instrument, data: dict[str, Any]) -> bytes:
         maker = data["m"]
@@ -150,58 +150,58 @@ class _Binance(LineImporter):
             instrument,
             price=data["p"],
             size=data["q"],
-            trade_id=whole(data["t"] if data["e"] == "trade" else data["a"]),
+            trade_id=integer(data["t"] if data["e"] == "trade" else data["a"]),
             buyer_is_maker=maker,
             exchange_ns=_time_ns(data["T"], 0),
         )
 
     def _previous(self, first: int, data: dict[str, Any]) -> int:
-        """The last id of the diff before this one."""
+        """The last update id of the previous diff."""
         raise NotImplementedError
 
 
 class BinanceSpot(_Binance):
-    """Spot: a diff begins one after the last id of the one before."""
+    """Spot: a diff begins one after the last update id of the previous one."""
 
     name: ClassVar[str] = "binance-spot"
     venue: ClassVar[str] = "binance_spot"
 
     def _previous(self, first: int, data: dict[str, Any]) -> int:
         if "pu" in data:
-            raise BadRow("another market", "pu is of futures: import as binance-usdm")
+            raise BadRow("another market", "field pu is in futures only: import as binance-usdm")
         return max(first - 1, 0)
 
 
 class BinanceUsdm(_Binance):
-    """USD-M futures: a diff names the last id of the one before, `pu`."""
+    """USD-M futures: a diff has the last update id of the previous one, `pu`."""
 
     name: ClassVar[str] = "binance-usdm"
     venue: ClassVar[str] = "binance_usdm"
 
     def _previous(self, first: int, data: dict[str, Any]) -> int:
         if "pu" not in data:
-            raise BadRow("another market", "no pu, so not of futures: import as binance-spot")
-        return whole(data["pu"])
+            raise BadRow("another market", "field pu of futures is missing: import as binance-spot")
+        return integer(data["pu"])
 
 
 def local_time_ns(text: bytes) -> int:
-    """A local time in nanoseconds, whatever its unit: told by its size.
+    """A local time in nanoseconds; its unit is detected by its magnitude.
 
     Example:
         >>> local_time_ns(b"1680652700423575"), local_time_ns(b"1721347020984480942")
         (1680652700423575000, 1721347020984480942)
     """
     if not text.isdigit() or len(text) > 19:
-        raise BadRow("no time in front", f"{text[:40]!r}")
+        raise BadRow("no time at the start", f"{text[:40]!r}")
     value = int(text)
     if value < 10**14:  # milliseconds until the year 5138
         value *= 10**6
-    elif value < 10**17:  # microseconds, likewise
+    elif value < 10**17:  # microseconds until then
         value *= 10**3
     if value > MAX_TIME_NS:
-        raise BadRow("no time in front", f"beyond the year 2262: {text!r}")
+        raise BadRow("no time at the start", f"after the year 2262: {text!r}")
     return value
 
 
 def _time_ns(milliseconds: Any, absent: int) -> int:
-    return absent if milliseconds is None else whole(milliseconds, MAX_TIME_NS // MS) * MS
+    return absent if milliseconds is None else integer(milliseconds, MAX_TIME_NS // MS) * MS

@@ -1,6 +1,6 @@
-"""Captures of Bitget's public channels, spot and futures: books (checked), trades.
+"""Captures of Bitget's public channels, spot and futures: books with checksums, trades.
 
-Its ticker gives rounded prices without sizes, and so no quote.
+Its ticker has rounded prices without sizes, so it is not imported as quotes.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _SIDES = {"buy": False, "sell": True}
 
 
 class Bitget(ChecksumImporter):
-    """Bitget, API version 1. Spot and futures have the same symbols: two venues here."""
+    """Bitget, API version 1. Spot and futures have the same symbols, so they are two venues."""
 
     name: ClassVar[str] = "bitget"
     venue: ClassVar[str] = "bitget_spot"
 
     def venue_of(self, arg: dict[str, Any]) -> str:
-        """By the type of the instrument."""
+        """The venue, by the type of the instrument."""
         kind = arg["instType"]
         venue = _VENUES.get(kind.lower())
         if venue is None:
             raise BadRow("unknown message", f"instType={kind!r:.80}")
         return venue
 
-    def other(
+    def other_message(
         self,
         instrument: Instrument,
         timestamp_ns: int,
@@ -40,7 +40,7 @@ class Bitget(ChecksumImporter):
         document: dict[str, Any],
         data: list[Any],
     ) -> bool:
-        """Trades; candles and tickers are skipped."""
+        """Import trades; skip candles and tickers."""
         if channel == "trade" and document["action"] == "update":
             self.add_trades(instrument, timestamp_ns, [_trade(row) for row in data])
             return True
@@ -57,7 +57,7 @@ def _trade(row: list[Any]) -> dict[str, Any]:
     return {
         "price": price,
         "size": size,
-        "trade_id": 0,  # it has none
+        "trade_id": 0,  # not in the message
         "buyer_is_maker": _SIDES[side],
         "exchange_ns": milliseconds_ns(time),
     }

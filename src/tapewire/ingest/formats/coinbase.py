@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, ClassVar
 
-from tapewire.ingest.capture_lines import WRONG_TYPE, BadRow, levels, whole
+from tapewire.ingest.capture_lines import WRONG_TYPE, BadRow, integer, levels
 from tapewire.ingest.cryptofeed import CryptofeedImporter
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import (
@@ -24,17 +24,17 @@ _MAKERS = {"buy": True, "sell": False}  # a match names the maker's side
 
 
 class Coinbase(CryptofeedImporter):
-    """Coinbase Exchange. Its diffs have no numbers: one that was never captured cannot be seen."""
+    """Coinbase Exchange. Its diffs have no update ids, so a missing one is not detected."""
 
     name: ClassVar[str] = "coinbase"
     venue: ClassVar[str] = "coinbase"
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._whole: set[Instrument] = set()  # whose book has a snapshot, and every diff since
+        self._intact: set[Instrument] = set()  # their books have a snapshot and every diff since
 
     def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
-        """By its type."""
+        """Import a message by its type."""
         kind = document["type"]
         if kind in _SKIPPED:
             self.report.skip(kind)
@@ -51,7 +51,7 @@ class Coinbase(CryptofeedImporter):
         if kind == "l2update":
             try:
                 payload = _diff(instrument, timestamp_ns, document)
-            except Exception:  # judged where all bad rows are
+            except Exception:  # reported as a bad row by the caller
                 self._lost(instrument, timestamp_ns)
                 raise
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
@@ -63,7 +63,7 @@ class Coinbase(CryptofeedImporter):
                 asks=levels(document["asks"], instrument),
             )
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
-            self._whole.add(instrument)
+            self._intact.add(instrument)
         elif kind == "match":
             payload = self._match(instrument, document)
             self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
@@ -73,10 +73,10 @@ class Coinbase(CryptofeedImporter):
         self.keep_wire(instrument, timestamp_ns, text)
 
     def _lost(self, instrument: Instrument, timestamp_ns: int) -> None:
-        """A diff that cannot be read leaves the book wrong until the next snapshot."""
-        if instrument in self._whole:
-            self._whole.remove(instrument)
-            self.break_book(instrument, timestamp_ns, "parse", "a diff could not be read")
+        """After a diff that cannot be parsed, the book is untrusted until the next snapshot."""
+        if instrument in self._intact:
+            self._intact.remove(instrument)
+            self.break_book(instrument, timestamp_ns, "parse", "a diff could not be parsed")
 
     def _match(self, instrument: Instrument, document: dict[str, Any]) -> bytes:
         side = document["side"]
@@ -86,13 +86,13 @@ class Coinbase(CryptofeedImporter):
             instrument,
             price=document["price"],
             size=document["size"],
-            trade_id=whole(document["trade_id"]),
+            trade_id=integer(document["trade_id"]),
             buyer_is_maker=_MAKERS[side],
             exchange_ns=iso_time_ns(document["time"]),
         )
 
     def _ticker(self, instrument: Instrument, timestamp_ns: int, document: dict[str, Any]) -> bytes:
-        """A ticker of 2021 has no sizes: they are 0 then, which no level of a book is."""
+        """A quote. Tickers of 2021 have no sizes: they are 0, which no level of a book has."""
         time = document.get("time")
         return self.quote(
             instrument,

@@ -1,6 +1,6 @@
-"""Databento's files (DBN): mbo to single orders, mbp to snapshots, trades to trades.
+"""Databento's files (DBN): mbo as single orders, mbp as snapshots, trades as trades.
 
-Ingest time is `ts_recv`, the exchange's `ts_event`. Prices, which have nine decimals, are kept
+Ingest time is `ts_recv`, the exchange's time `ts_event`. Prices have nine decimals and are imported
 exactly or not at all.
 """
 
@@ -31,7 +31,7 @@ from tapewire.ingest.formats.dbn_format import (
 )
 from tapewire.ingest.formats.dbn_rows import PRICE_DECIMALS, DbnRows
 from tapewire.ingest.importer import Chunk
-from tapewire.ingest.symbols import folder_name, known_instrument
+from tapewire.ingest.symbols import directory_name, known_instrument
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -63,11 +63,11 @@ class DbnOptions(FileOptions):
     """Options of the DBN importer.
 
     Attributes:
-        venue: The venue's name; without it, the dataset's code in small letters.
-        trades: Whether the trades in files of mbo and mbp are written; not, where a file of
-            trades brings the same ones.
-        by_publisher: Whether each publisher of a dataset is a venue of its own, with its number
-            behind the name. A book cannot be made of two.
+        venue: The venue's name; without it, the dataset's code in lower case.
+        trades: Whether to write the trades in files of mbo and mbp; set to false if a file of
+            trades has the same ones.
+        by_publisher: Whether each publisher of a dataset is a separate venue, named with the
+            publisher's number as a suffix. A book cannot be built from two publishers.
     """
 
     price_scale: int = PRICE_DECIMALS
@@ -94,13 +94,13 @@ class Dbn:
         self._options = options
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
-        """The records of the files; each stands alone, and its books begin with a reset."""
+        """The records of the files; each is independent, and its books begin with a reset."""
         for source in files:
             yield from _File(self._options, source, report).chunks()
 
 
 class _File:
-    """One file on its way into chunks."""
+    """The chunks of one file."""
 
     def __init__(self, options: DbnOptions, source: SourceFile, report: Report) -> None:
         self._options = options
@@ -111,7 +111,7 @@ class _File:
         self._levels = LevelBooks(options, report)
         self._instruments: dict[tuple[str, bytes], Instrument | None] = {}
         self._owners: dict[tuple[str, str], bytes] = {}
-        self._publishers: dict[int, int] = {}  # instrument → the one whose records are taken
+        self._publishers: dict[int, int] = {}  # instrument → the publisher that is imported
 
     def chunks(self) -> Iterator[Chunk]:
         try:
@@ -124,11 +124,11 @@ class _File:
 
     @property
     def _header(self) -> Header:
-        assert self._reader.header is not None, "it comes before the records"
+        assert self._reader.header is not None, "the header comes before the records"
         return self._reader.header
 
     def _of_runs(self, runs: list[DbnRun]) -> Iterator[Chunk]:
-        """Records of one type are taken together, up to one that names instruments anew."""
+        """Group records by type, up to one that changes the names of instruments."""
         gathered: dict[int, list[DbnRows]] = {}
         for run in runs:
             self._report.rows += len(run.rows)
@@ -146,14 +146,12 @@ class _File:
         yield from self._of_types(gathered)
 
     def _typed(self, run: DbnRun) -> DbnRows | None:
-        """The records as fields; None where they have another length than their type."""
+        """The records as fields; None if their length is wrong for their type."""
         dtype = DTYPES[run.rtype]
         numbers = np.arange(run.number, run.number + len(run.rows))
         if run.rows.shape[1] != dtype.itemsize + self._header.ts_out * TS_OUT_BYTES:
             for number, row in zip(numbers.tolist(), run.rows, strict=True):
-                self._report.bad(
-                    self._source, number, row.tobytes(), "another length than its type has"
-                )
+                self._report.bad(self._source, number, row.tobytes(), "wrong length for its type")
             return None
         packed = np.ascontiguousarray(run.rows[:, : dtype.itemsize])
         return DbnRows(self._source, packed.view(dtype)[:, 0], numbers)
@@ -162,14 +160,14 @@ class _File:
         for number, row in enumerate(run.rows, run.number):
             mapped = mapped_symbol(self._header.version, row.tobytes())
             if mapped is None:
-                self._report.bad(self._source, number, row.tobytes(), "names no instrument")
+                self._report.bad(self._source, number, row.tobytes(), "no instrument")
             else:
                 self._header.rename(*mapped)
                 self._report.skipped["symbol mapping"] += 1
 
     def _of_types(self, gathered: dict[int, list[DbnRows]]) -> Iterator[Chunk]:
         for rtype, parts in gathered.items():
-            rows = DbnRows.together(parts).with_times(self._report)
+            rows = DbnRows.concatenated(parts).with_times(self._report)
             for instrument, number, mine in self._by_instrument(rows):
                 if rtype == MBO:
                     yield from self._orders.chunks(instrument, number, mine)
@@ -185,7 +183,7 @@ class _File:
                     yield from trades_of(instrument, mine, self._report)
 
     def _by_instrument(self, rows: DbnRows) -> Iterator[tuple[Instrument, int, DbnRows]]:
-        """The rows of each instrument's day, in the order in which they first come."""
+        """The rows of each instrument and day, in the order of their first occurrence."""
         if not len(rows):
             return
         keys = rows["instrument_id"].astype(np.int64) << 16
@@ -212,12 +210,12 @@ class _File:
         return rows.without(
             rows["publisher_id"] != publisher,
             self._report,
-            "of another publisher than the instrument's first",
+            "another publisher than the instrument's first",
             "import with by_publisher",
         )
 
     def _instrument(self, rows: DbnRows) -> Instrument | None:
-        """The instrument of rows of one number and day; None when it is not wanted."""
+        """The instrument of rows of one number and day; None if it is not imported."""
         from tapewire.protocol.instruments import Instrument
 
         number, day = int(rows["instrument_id"][0]), int(rows["ts_recv"][0]) // DAY_NS
@@ -225,8 +223,8 @@ class _File:
         venue = self._venue(int(rows["publisher_id"][0]))
         key = (venue, symbol)
         if key not in self._instruments:
-            options, name = self._options, folder_name(symbol)
-            # A/B and A:B would be one folder: the second has its number behind it.
+            options, name = self._options, directory_name(symbol)
+            # A/B and A:B have the same directory name: the second one gets its number as a suffix.
             if name is None or self._owners.setdefault((venue, name), symbol) != symbol:
                 name = f"{(name or 'instrument')[:50]}-{number}"
             known = None
@@ -243,5 +241,5 @@ class _File:
         return self._instruments[key]
 
     def _venue(self, publisher: int) -> str:
-        name = self._options.venue or folder_name(self._header.dataset.lower()) or "databento"
+        name = self._options.venue or directory_name(self._header.dataset.lower()) or "databento"
         return f"{name}-{publisher}" if self._options.by_publisher else name

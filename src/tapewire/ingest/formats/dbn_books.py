@@ -1,4 +1,4 @@
-"""Records of DBN to chunks: single orders, snapshots of levels, trades."""
+"""Chunks from records of DBN: single orders, snapshots of levels, trades."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _by_letter(default: int, **values: int) -> _Array:
     return table
 
 
-# Fills do not touch a book: the cancel behind each does. None says nothing.
+# A fill does not change the book: the cancel after it does. An action of none changes nothing.
 _TYPES = _by_letter(
     _NO_ACTION,
     A=ADD,
@@ -48,7 +48,7 @@ _TYPES = _by_letter(
     N=_NOT_OF_ORDERS,
 )
 _SIDES = _by_letter(0, B=1, A=2)
-_MAKERS = _by_letter(2, A=1, B=0)  # who rested, where the letter is the aggressor's side
+_MAKERS = _by_letter(2, A=1, B=0)  # the resting side, if the letter is the aggressor's side
 
 
 class OrderBooks:
@@ -57,14 +57,14 @@ class OrderBooks:
     def __init__(self, options: ImportOptions, report: Report) -> None:
         self._options = options
         self._report = report
-        self._latest: dict[tuple[str, str], int] = {}  # the instrument that the book is of
+        self._latest: dict[tuple[str, str], int] = {}  # the number of the book's instrument
         self._doubted: set[tuple[str, str]] = set()
 
     def chunks(self, instrument: Instrument, number: int, rows: DbnRows) -> Iterator[Chunk]:
-        """The events among the next rows of the instrument with that number."""
+        """The events in the next rows of the instrument with this number."""
         report = self._report
         types = _TYPES[rows["action"]]
-        rows = rows.without(types == _NO_ACTION, report, "not an action")
+        rows = rows.without(types == _NO_ACTION, report, "unknown action")
         types = _TYPES[rows["action"]]
         for letter, kind in (("F", "fill, beside its cancel"), ("N", "record without an action")):
             if count := int((rows["action"] == ord(letter)).sum()):
@@ -74,7 +74,7 @@ class OrderBooks:
         if levels.any():
             report.skipped["of a level, not an order"] += int(levels.sum())
             rows = rows.where(~levels)
-        rows = self._right(rows)
+        rows = self._valid(rows)
         key = (instrument.venue, instrument.symbol)
         doubt = np.flatnonzero((rows["flags"] & MAYBE_BAD) != 0)
         if len(doubt) and key not in self._doubted:
@@ -85,8 +85,8 @@ class OrderBooks:
             rows = rows.where(places >= doubt[0])
         yield from self._book(instrument, number, rows)
 
-    def _right(self, rows: DbnRows) -> DbnRows:
-        """The rows that can be; the others are kept aside."""
+    def _valid(self, rows: DbnRows) -> DbnRows:
+        """The valid rows; the others are reported as bad."""
         report = self._report
         types = _TYPES[rows["action"]]
         placed = (types == ADD) | (types == MODIFY)
@@ -96,7 +96,7 @@ class OrderBooks:
         types, sizes = _TYPES[rows["action"]], rows["size"]
         nothing = ((types == ADD) | (types == CANCEL)) & (sizes == 0)
         nothing |= (types != RESET) & (sizes == UNDEFINED_SIZE)
-        rows = rows.without(nothing, report, "a size of nothing")
+        rows = rows.without(nothing, report, "size is zero")
         types = _TYPES[rows["action"]]
         placed = (types == ADD) | (types == MODIFY)
         return _priced(rows, placed, self._options.price_scale, report)
@@ -106,7 +106,7 @@ class OrderBooks:
             return
         key = (instrument.venue, instrument.symbol)
         types = _TYPES[rows["action"]]
-        # The book begins with this file, or is another instrument's under the same name.
+        # The book begins with this file, or belonged to another instrument with the same name.
         begins = self._latest.get(key) != number and int(types[0]) != RESET
         self._latest[key] = number
         clear = types == RESET
@@ -137,15 +137,15 @@ def _gap(instrument: Instrument, timestamp_ns: int) -> Gap:
         stream="book",
         first=0,
         last=0,
-        seq=0,  # the framework knows
+        seq=0,  # set by the framework
         timestamp_ns=timestamp_ns,
-        cause="the file says that messages were lost here (flag MAYBE_BAD_BOOK)",
-        action="kept; the book may be wrong until the file clears it",
+        cause="the file reports that messages were lost here (flag MAYBE_BAD_BOOK)",
+        action="imported; the book may be invalid until the file clears it",
     )
 
 
 def _priced(rows: DbnRows, needed: _Array, scale: int, report: Report) -> DbnRows:
-    """The rows without those of `needed` whose price is none, or does not fit the scale."""
+    """The rows, except those of `needed` whose price is missing or does not fit the scale."""
     rows, needed = (
         rows.without(needed & (rows["price"] == UNDEFINED_PRICE), report, "no price"),
         needed[~(needed & (rows["price"] == UNDEFINED_PRICE))],
@@ -155,9 +155,9 @@ def _priced(rows: DbnRows, needed: _Array, scale: int, report: Report) -> DbnRow
 
 
 class LevelBooks:
-    """mbp-1 and mbp-10: each record has the best levels as they are; they become snapshots.
+    """mbp-1 and mbp-10: each record has the current best levels, and becomes a snapshot.
 
-    Of the records of one event the last one counts: the others show a book that never was.
+    Of the records of one event only the last one counts: the others show an intermediate book.
     """
 
     def __init__(self, options: ImportOptions, report: Report) -> None:
@@ -173,18 +173,18 @@ class LevelBooks:
         key = (instrument.venue, instrument.symbol, depth)
         held = self._held.pop(key, None)
         if held is not None:
-            rows = DbnRows.together([held[1], rows])
-        whole = (rows["flags"] & LAST) != 0
+            rows = DbnRows.concatenated([held[1], rows])
+        complete = (rows["flags"] & LAST) != 0
         for name in ("ts_recv", "ts_event", "sequence"):
-            whole[:-1] |= rows[name][1:] != rows[name][:-1]
-        if not whole[-1]:
+            complete[:-1] |= rows[name][1:] != rows[name][:-1]
+        if not complete[-1]:
             self._held[key] = (instrument, rows.where(np.arange(len(rows)) == len(rows) - 1))
-        if within := int((~whole[:-1]).sum()):
+        if within := int((~complete[:-1]).sum()):
             self._report.skipped["within an event"] += within
-        yield from self._snapshots(instrument, depth, rows.where(whole))
+        yield from self._snapshots(instrument, depth, rows.where(complete))
 
     def finish(self) -> Iterator[Chunk]:
-        """No row follows."""
+        """The snapshots of the last rows."""
         held, self._held = self._held, {}
         for (_, _, depth), (instrument, rows) in held.items():
             yield from self._snapshots(instrument, depth, rows)
@@ -208,8 +208,8 @@ class LevelBooks:
         table[..., 7] = rows.numbers[:, None, None]
         for side, name in enumerate(("bid", "ask")):
             prices, sizes = rows["levels"][f"{name}_price"], rows["levels"][f"{name}_size"]
-            there = (prices != UNDEFINED_PRICE) & (sizes != 0)
-            table[:, :, side, 4] = np.where(there, side, -1)
+            present = (prices != UNDEFINED_PRICE) & (sizes != 0)
+            table[:, :, side, 4] = np.where(present, side, -1)
             table[:, :, side, 5] = at_scale(prices, scale)[0]
             table[:, :, side, 6] = sizes.astype(np.int64) * 10**self._options.size_scale
         grouper = L2Grouper(
@@ -233,10 +233,10 @@ class LevelBooks:
 
 
 def trades_of(instrument: Instrument, rows: DbnRows, report: Report) -> Iterator[Chunk]:
-    """The trades among rows of any kind; a side is the aggressor's."""
+    """The trades in rows of any type; their side is the aggressor's."""
     rows = rows.where(rows["action"] == ord("T"))
     nothing = (rows["size"] == 0) | (rows["size"] == UNDEFINED_SIZE)
-    rows = rows.without(nothing, report, "a trade of nothing")
+    rows = rows.without(nothing, report, "size of a trade is zero")
     rows = _priced(rows, np.ones(len(rows), bool), instrument.price_scale, report)
     if len(rows):
         yield trades_chunk(

@@ -1,7 +1,7 @@
-"""Databento's binary encoding (DBN), versions 1 to 3: a header, then records behind their lengths.
+"""Databento's binary encoding (DBN), versions 1 to 3: a header, then records with their lengths.
 
-Only the bytes: what a record means is the importer's. Whatever they are, a length is checked before
-it is used, and what cannot be read is a `CorruptSource` with its offset.
+This module reads bytes; the importer interprets records. Every length is checked before it is used,
+and bytes that cannot be read raise `CorruptSource` with their offset.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FIXED_BYTES = 100
 V1_SYMBOL_BYTES = 22
 MAX_HEADER_BYTES = 256 << 20
 HEAD_BYTES = 16  # of every record
-TS_OUT_BYTES = 8  # behind each record of a live session that asked for it
-INSTRUMENT_ID = 0  # a stype: symbols that are numbers
+TS_OUT_BYTES = 8  # after each record of a live session that requested it
+INSTRUMENT_ID = 0  # a stype: symbols are numbers
 SYMBOL_MAPPING = 0x16
 
 _HEAD = [
@@ -86,7 +86,7 @@ DTYPES: dict[int, np.dtype[Any]] = {
 
 
 class Interval(NamedTuple):
-    """The name of an instrument from one day to before another, in days since 1970."""
+    """The name of an instrument from day `first` to before day `end`, in days since 1970."""
 
     first: int
     end: int
@@ -95,14 +95,14 @@ class Interval(NamedTuple):
 
 @dataclass
 class Header:
-    """What a file says of itself.
+    """The header of a file.
 
     Attributes:
-        version: Of the encoding.
-        dataset: Its code, as ``XNAS.ITCH``.
-        schema: What the records are; 0xFFFF: of several kinds.
-        ts_out: Whether each record has the time of its sending behind it.
-        names: Of each instrument's number, its names.
+        version: Version of the encoding.
+        dataset: Code of the dataset, such as ``XNAS.ITCH``.
+        schema: Kind of the records; 0xFFFF: several kinds.
+        ts_out: Whether each record is followed by the time when it was sent.
+        names: The names of each instrument, by its number.
     """
 
     version: int
@@ -113,15 +113,15 @@ class Header:
     _shared: set[bytes] | None = None
 
     def rename(self, number: int, name: bytes) -> None:
-        """From here on an instrument has this name, whatever the header says."""
+        """Give an instrument this name from here on, whatever the header contains."""
         self.names[number] = [Interval(0, 1 << 31, name)]
         self._shared = None
 
     def name_of(self, number: int, day: int) -> bytes:
-        """The name of an instrument on a day; its number where nothing names it.
+        """The name of an instrument on a day; its number if it has no name.
 
-        Where several have one name on the same day (all futures of a product), the number is
-        behind it.
+        If several instruments have the same name on that day (all futures of a product), the number
+        is a suffix.
         """
         if self._shared is None:
             self._shared = self._find_shared()
@@ -145,18 +145,18 @@ class Header:
 
 
 class DbnRun(NamedTuple):
-    """Records behind each other, of one type and length."""
+    """Consecutive records of one type and length."""
 
     rtype: int
-    rows: _Array  # of bytes, a row a record
-    number: int  # of the first, from 1
+    rows: _Array  # of bytes, one row for each record
+    number: int  # position of the first record, from 1
 
 
 class RunReader:
     """The records of one file.
 
     Attributes:
-        header: None until the first of `runs` was asked for.
+        header: The header; None until the first item of `runs` is read.
     """
 
     def __init__(self, source: SourceFile) -> None:
@@ -166,13 +166,13 @@ class RunReader:
         self._records = 0
 
     def runs(self) -> Iterator[list[DbnRun]]:
-        """The records of each piece of the file, in their order.
+        """The records of each piece of the file, in order.
 
         Raises:
-            CorruptSource: Not a file of this kind, damaged, or cut; after what lies before it.
+            CorruptSource: Not a DBN file, damaged or truncated; the records before come first.
         """
         data = b""
-        head = bytearray()  # grows in place: the names of a whole market are many pieces
+        head = bytearray()  # grows in place: the names of a complete market take many pieces
         for piece in pieces(self._source):
             if self.header is None:
                 head += piece
@@ -196,18 +196,18 @@ class RunReader:
             )
 
     def _frames(self, data: bytes) -> tuple[list[DbnRun], int, str]:
-        """The whole records in `data`, how many bytes they are, and what is wrong behind them."""
+        """The complete records in `data`, their size in bytes, and the fault after them."""
         found: list[DbnRun] = []
         view: _Array = np.frombuffer(data, np.uint8)
         at = 0
         while at < len(data):
             size = 4 * data[at]
             if size < HEAD_BYTES:
-                return found, at, f"a record is no shorter than its head: length={size}"
-            there = (len(data) - at) // size
-            if not there:
+                return found, at, f"a record is shorter than its head: length={size}"
+            fit = (len(data) - at) // size
+            if not fit:
                 break
-            count = _alike(view[at : at + there * size].reshape(there, size))
+            count = _alike(view[at : at + fit * size].reshape(fit, size))
             rows = view[at : at + count * size].reshape(count, size)
             found.append(DbnRun(data[at + 1], rows, self._records + 1))
             self._records += count
@@ -215,17 +215,17 @@ class RunReader:
         return found, at, ""
 
     def _header_of(self, data: bytearray, *, last: bool) -> int:
-        """Reads the header, and returns its length; 0 while it is not whole."""
+        """Read the header; returns its length, or 0 if it is not complete yet."""
         start = bytes(data[:4])
         if not MAGIC.startswith(start[:3]) or (last and len(data) < PREFIX_BYTES):
-            raise self._corrupt(f"not a file of DBN: it begins with {start!r}", 0)
+            raise self._corrupt(f"not a DBN file: it begins with {start!r}", 0)
         if len(data) < PREFIX_BYTES:
             return 0
         version, length = data[3], int.from_bytes(data[4:8], "little")
         if version not in VERSIONS:
-            raise self._corrupt(f"not a version that is read: version={version}, 1 to 3 are", 3)
+            raise self._corrupt(f"unsupported version: version={version}, must be 1 to 3", 3)
         if not FIXED_BYTES + 4 <= length <= MAX_HEADER_BYTES:
-            raise self._corrupt(f"not the length of a header: length={length}", 4)
+            raise self._corrupt(f"invalid header length: length={length}", 4)
         end = PREFIX_BYTES + length
         if len(data) < end:
             if last:
@@ -241,12 +241,12 @@ class RunReader:
         values = struct.unpack_from(fixed, data, PREFIX_BYTES)
         symbol_bytes = V1_SYMBOL_BYTES if version == 1 else values[-1]
         if not 1 <= symbol_bytes <= 1024:
-            raise self._corrupt(f"not the length of a symbol: bytes={symbol_bytes}", PREFIX_BYTES)
+            raise self._corrupt(f"invalid symbol length: bytes={symbol_bytes}", PREFIX_BYTES)
         stype_in, stype_out, ts_out = values[-3:] if version == 1 else values[-4:-1]
         header = Header(version, values[0].rstrip(b"\0"), values[1], ts_out)
         fields = _Fields(data, PREFIX_BYTES + FIXED_BYTES)
         try:
-            fields.skip(fields.count(1))  # a definition of the schema, which none has
+            fields.skip(fields.count(1))  # a definition of the schema: never used
             for _ in ("symbols", "partial", "not_found"):
                 fields.skip(fields.count(symbol_bytes) * symbol_bytes)
             for _ in range(fields.count(symbol_bytes + 4)):
@@ -256,9 +256,9 @@ class RunReader:
                     given = fields.text(symbol_bytes)
                     number, name = (given, asked) if stype_out == INSTRUMENT_ID else (asked, given)
                     if INSTRUMENT_ID not in (stype_in, stype_out) or not given:
-                        continue  # nothing that a record could be found by; or none that day
+                        continue  # no number of an instrument, or no name that day
                     if not number.isdigit() or len(number) > 10:
-                        raise ValueError(f"not the number of an instrument: {number[:40]!r}")
+                        raise ValueError(f"invalid instrument number: {number[:40]!r}")
                     header.names.setdefault(int(number), []).append(Interval(first, end, name))
         except ValueError as error:
             raise self._corrupt(f"the header is damaged: {error}", fields.at) from None
@@ -269,13 +269,13 @@ class RunReader:
             message,
             path=str(self._source.path),
             offset=self._offset + at,
-            hint="what lies before was imported; get the file again, whole, and import it into a "
-            "new archive",
+            hint="the records before were imported; get the complete file and import it into a new "
+            "archive",
         )
 
 
 def _alike(rows: _Array) -> int:
-    """How many rows, from the first on, begin with the same two bytes."""
+    """How many rows, from the first one on, begin with the same two bytes."""
     count, window = 1, 64
     while count < len(rows):
         heads = rows[count : count + window, :2]
@@ -288,7 +288,7 @@ def _alike(rows: _Array) -> int:
 
 
 class _Fields:
-    """Reads on in a header; a `ValueError` where it ends before."""
+    """Reads the fields of a header; raises `ValueError` past its end."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
@@ -304,7 +304,7 @@ class _Fields:
         return int.from_bytes(self.skip(4), "little")
 
     def count(self, each: int) -> int:
-        """A number of things of at least so many bytes: no more than there can be."""
+        """A count of items of at least `each` bytes, checked against the bytes left."""
         count = self.number()
         if count * each > len(self._data) - self.at:
             raise ValueError(f"count={count}, left={len(self._data) - self.at}")
@@ -314,14 +314,14 @@ class _Fields:
         return self.skip(size).partition(b"\0")[0]
 
     def day(self) -> int:
-        """YYYYMMDD as days since 1970."""
+        """A day YYYYMMDD, in days since 1970."""
         number = self.number()
         day = dt.date(number // 10_000, number // 100 % 100, number % 100)
         return (day - dt.date(1970, 1, 1)).days
 
 
 def mapped_symbol(version: int, row: bytes) -> tuple[int, bytes] | None:
-    """The instrument's number and name in a record that maps symbols; None where it is none."""
+    """The instrument's number and name in a symbol mapping record; None if it has none."""
     size, first = (V1_SYMBOL_BYTES, HEAD_BYTES) if version == 1 else (71, HEAD_BYTES + 1)
     second = first + size + (version != 1)
     if len(row) < second + size:

@@ -20,7 +20,7 @@ _NEVER = np.uint64(1 << 63)  # times from here on do not fit; the last of them i
 
 
 class DbnRows:
-    """Records of one type with the number of each in its file."""
+    """Records of one type, and their positions in the file."""
 
     def __init__(self, source: SourceFile, data: _Array, numbers: _Array) -> None:
         self.source = source
@@ -28,8 +28,8 @@ class DbnRows:
         self.numbers = numbers
 
     @classmethod
-    def together(cls, parts: Sequence[DbnRows]) -> DbnRows:
-        """The rows of several, one behind the other."""
+    def concatenated(cls, parts: Sequence[DbnRows]) -> DbnRows:
+        """The rows of several parts, one after the other."""
         return cls(
             parts[0].source,
             np.concatenate([part.data for part in parts]),
@@ -44,11 +44,11 @@ class DbnRows:
         return column
 
     def where(self, chosen: _Array) -> DbnRows:
-        """Those of a mask, or of places."""
+        """The rows of a mask or of indexes."""
         return DbnRows(self.source, self.data[chosen], self.numbers[chosen])
 
     def without(self, mask: _Array, report: Report, why: str, detail: str = "") -> DbnRows:
-        """The other rows; those of the mask are kept aside as bad ones."""
+        """The rows that are not in the mask; those in the mask are reported as bad."""
         if not mask.any():
             return self
         for number, row in zip(self.numbers[mask].tolist(), self.data[mask], strict=True):
@@ -61,18 +61,18 @@ class DbnRows:
 
     @property
     def times_ns(self) -> _Array:
-        """When each was received."""
+        """When each record was received."""
         return self["ts_recv"].astype(np.int64)
 
     @property
     def exchange_ns(self) -> _Array:
-        """When the exchange had each; when it was received, where it does not say."""
-        said = np.where(self["ts_event"] < _NEVER, self["ts_event"], self["ts_recv"])
-        return said.astype(np.int64)
+        """The exchange's time of each record; the time of receipt if it has none."""
+        times = np.where(self["ts_event"] < _NEVER, self["ts_event"], self["ts_recv"])
+        return times.astype(np.int64)
 
 
 def at_scale(prices: _Array, scale: int) -> tuple[_Array, _Array]:
-    """Prices of nine decimals at a scale, and which of them fit it exactly.
+    """Prices with nine decimals at a scale, and which of them fit exactly.
 
     Example:
         >>> import numpy as np

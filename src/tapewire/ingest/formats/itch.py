@@ -1,7 +1,7 @@
-"""NASDAQ TotalView-ITCH 5.0: files of messages, each behind its length in two bytes.
+"""NASDAQ TotalView-ITCH 5.0: files of messages, each after its length in two bytes.
 
-Orders become the book's events, executions and crosses also trades; the stock directory gives the
-instruments. Ingest time is the exchange's: a file has no other.
+Orders become events of the book, executions and crosses also trades; the stock directory defines
+the instruments. Ingest time is the exchange's: a file has no other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.importer import Chunk
 from tapewire.ingest.local_time import midnight_ns
 from tapewire.ingest.order_chunks import across, book_chunk, trades_chunk
-from tapewire.ingest.symbols import folder_name, known_instrument
+from tapewire.ingest.symbols import directory_name, known_instrument
 from tapewire.ingest.tables import pieces
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ _Array = np.ndarray[Any, Any]
 PRICE_DECIMALS = 4
 
 _WHY = {
-    "unknown_type": "not a type of message",
-    "wrong_length": "another length than its type has",
+    "unknown_type": "unknown message type",
+    "wrong_length": "wrong length for its type",
     "cut_short": "the file ends within the message",
     "bad_time": "not a time of day",
     "bad_side": "neither a buy nor a sell",
     "bad_stock": "not the name of the stock",
-    "out_of_range": "more shares than there can be",
-    "no_stock": "a stock that nothing has named",
-    "known_order": "the number of another order that still rests",
+    "out_of_range": "too many shares",
+    "no_stock": "unknown stock",
+    "known_order": "the number of another resting order",
 }
 
 
@@ -50,10 +50,10 @@ class ItchOptions(FileOptions):
     """Options of the ITCH importer.
 
     Attributes:
-        date: The trading day, ``YYYY-MM-DD``: messages have only the time since its midnight in
+        date: The trading day, ``YYYY-MM-DD``: messages contain only the time since its midnight in
             New York.
-        lengths: "prefix": a message is as long as the two bytes before it say, and bad when its
-            type has another length. "type": as long as its type says, whatever those bytes are.
+        lengths: "prefix": the two bytes before a message are its length, and it is bad if its type
+            has another length. "type": the type determines the length, whatever those bytes are.
     """
 
     price_scale: int = PRICE_DECIMALS
@@ -66,7 +66,7 @@ class ItchOptions(FileOptions):
         midnight_ns(self.date)
         if self.lengths not in ("prefix", "type"):
             raise InvalidOption(f'lengths must be "prefix" or "type": lengths={self.lengths!r}')
-        # Four decimals of a 32-bit price, and what fits 64 bits.
+        # Four decimals of a 32-bit price, and more as far as they fit 64 bits.
         check_whole("price_scale", self.price_scale, PRICE_DECIMALS, PRICE_DECIMALS + 9)
         check_whole("size_scale", self.size_scale, 0, 9)
 
@@ -85,7 +85,7 @@ class Itch:
         self._size_factor = 10**options.size_scale
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
-        """The records of the files; each is a session of its own."""
+        """The records of the files; each is a separate session."""
         before: set[str] = set()
         for source in files:
             decoder = ItchDecoder(by_type=self._options.lengths == "type")
@@ -123,7 +123,7 @@ class Itch:
 
     def _by_stock(self, events: _Array, out: _Stocks, report: Report) -> Iterator[Chunk]:
         for locate in np.unique(events["locate"]).tolist():
-            out.instrument(locate)  # all before the first log: their file is written once
+            out.instrument(locate)  # all before the first log: instruments.json is written once
         by_stock = events[np.argsort(events["locate"], kind="stable")]
         starts = np.flatnonzero(np.diff(by_stock["locate"].astype(np.int64), prepend=-1))
         for rows in np.split(by_stock, starts[1:]):
@@ -143,7 +143,7 @@ class Itch:
                 yield self._trades(instrument, rows[printed], times_ns[printed])
 
     def _book(self, instrument: Instrument, rows: _Array, times_ns: _Array, again: bool) -> Chunk:
-        """Events of orders; `again`: behind a reset, for orders do not outlive their session."""
+        """Events of orders; `again`: after a reset, because orders end with their session."""
         from tapewire.protocol.market import L3Type
 
         traded = rows["l3_type"] == L3Type.TRADE
@@ -179,7 +179,7 @@ class _Stocks:
     """The instruments of a file's locate codes.
 
     Attributes:
-        seen: Stocks whose orders were spoken of in this file.
+        seen: Stocks with events of orders in this file.
     """
 
     def __init__(
@@ -199,12 +199,12 @@ class _Stocks:
         return first and symbol in self._before
 
     def instrument(self, locate: int) -> Instrument | None:
-        """None when it is not wanted."""
+        """The instrument of a locate code, or None if it is not imported."""
         from tapewire.protocol.instruments import Instrument
 
         if locate not in self._known:
             stock, options = self._decoder.stock(locate), self._options
-            name = folder_name(stock.encode())
+            name = directory_name(stock.encode())
             known = None
             if name and (
                 not options.symbols or stock in options.symbols or name in options.symbols

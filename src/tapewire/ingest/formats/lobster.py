@@ -1,7 +1,8 @@
 """LOBSTER: a NASDAQ stock's day as a CSV file of messages, with its order book beside it.
 
-Orders become the book's events, executions and crosses trades. Ingest time is the exchange's: a
-file has no other. The file of the order book is not imported; messages can be checked against it.
+Orders become events of the book, executions and crosses trades. Ingest time is the exchange's: a
+file has no other. The file of the order book is not imported, but messages can be checked against
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tapewire.ingest.formats.lobster_check import OrderbookCheck
 from tapewire.ingest.importer import Chunk
 from tapewire.ingest.local_time import NEW_YORK, midnight_ns
 from tapewire.ingest.order_chunks import across, book_chunk, trades_chunk
-from tapewire.ingest.symbols import folder_name, known_instrument
+from tapewire.ingest.symbols import directory_name, known_instrument
 from tapewire.ingest.tables import TableBlock, TableColumn, bare_blocks
 
 if TYPE_CHECKING:
@@ -52,10 +53,9 @@ class LobsterOptions(FileOptions):
     Attributes:
         date: The trading day, ``YYYY-MM-DD``; without it, the one in the file's name.
         ticker: The stock; without it, the one in the file's name.
-        zone: Where the exchange is: times are since its midnight.
-        check_orderbook: Whether each row of the order book, whose file is given with that of the
-            messages, must be the row before it changed by the message. One that is not is a bad
-            row.
+        zone: Time zone of the exchange: times are since its midnight.
+        check_orderbook: Check the order book, whose file is given with that of the messages: each
+            row must be the previous row changed by the message. One that is not is a bad row.
     """
 
     price_scale: int = PRICE_DECIMALS
@@ -68,19 +68,19 @@ class LobsterOptions(FileOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         midnight_ns("2000-01-01" if self.date is None else self.date, self.zone)
-        if self.ticker is not None and folder_name(self.ticker.encode()) is None:
-            raise InvalidOption(f"not a name of a stock: ticker={self.ticker!r}")
+        if self.ticker is not None and directory_name(self.ticker.encode()) is None:
+            raise InvalidOption(f"not a stock name: ticker={self.ticker!r}")
         check_whole("price_scale", self.price_scale, PRICE_DECIMALS, PRICE_DECIMALS + 9)
         check_whole("size_scale", self.size_scale, 0, 9)
 
 
 class _Day(NamedTuple):
-    """What a file is of."""
+    """The kind, stock and day of a file."""
 
     kind: Literal["message", "orderbook"]
     ticker: str
     date: str
-    rest: str  # what else tells an order book to belong to messages
+    rest: str  # equal for an order book and its messages
 
 
 def _day_of(options: LobsterOptions, source: SourceFile) -> _Day:
@@ -89,7 +89,7 @@ def _day_of(options: LobsterOptions, source: SourceFile) -> _Day:
     date = options.date or (found and found["date"])
     if not ticker or not date:
         raise InvalidOption(
-            f"the file does not say which stock and day it is of: file={source.name!r}",
+            f"the file name does not contain the stock and the day: file={source.name!r}",
             hint="name it as LOBSTER does, TICKER_YYYY-MM-DD_START_END_message_LEVELS.csv, or give "
             "ticker= and date=YYYY-MM-DD; on the command line, --option ticker=… --option date=…",
         )
@@ -111,7 +111,7 @@ class Lobster:
         self._options = options
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
-        """The records of the files of messages; each is a session, and begins with a reset."""
+        """The records of the files of messages; each is a session that begins with a reset."""
         days = [(source, _day_of(self._options, source)) for source in files]
         books = {day[1:]: source for source, day in days if day.kind == "orderbook"}
         for source, day in days:
@@ -137,14 +137,14 @@ class Lobster:
         if self._options.check_orderbook:
             if orderbook is None:
                 raise InvalidOption(
-                    f"no order book to check this file against: file={source.name!r}",
-                    hint="give its file of the order book too, or check_orderbook=False",
+                    f"no order book for this file of messages: file={source.name!r}",
+                    hint="also give the file of its order book, or check_orderbook=False",
                 )
             check = OrderbookCheck(orderbook, report)
         midnight = midnight_ns(day.date, self._options.zone)
         orders = _KnownOrders()
         for parsed in bare_blocks(source, _columns(self._options), report, further=1):
-            block = _right(parsed, report)
+            block = _valid(parsed, report)
             if check is not None:
                 check.follow(parsed, self._price_factor, 10**self._options.size_scale)
             yield from self._chunks(instrument, block, midnight, orders, report)
@@ -166,8 +166,8 @@ class Lobster:
             report.skip(_HALTS.get(price // self._price_factor, "halt"))
         of_orders = block.where(np.isin(types, _ORDERS))
         if len(of_orders):
-            orders.meet(of_orders["type"] == NEW, of_orders["order_id"])
-            # Orders do not outlive their session, whichever import brings the next one.
+            orders.add(of_orders["type"] == NEW, of_orders["order_id"])
+            # Orders end with their session, whichever import brings the next one.
             yield _book(instrument, of_orders, midnight, after_reset=not orders.written)
             orders.written = True
         traded = block.where(np.isin(types, _TRADES))
@@ -179,12 +179,12 @@ class Lobster:
         return int(10 ** (self._options.price_scale - PRICE_DECIMALS))
 
     def _instrument(self, ticker: str, report: Report) -> Instrument | None:
-        """None when it is not wanted."""
+        """The instrument of a stock, or None if it is not imported."""
         from tapewire.protocol.instruments import Instrument
 
-        options, name = self._options, folder_name(ticker.encode())
+        options, name = self._options, directory_name(ticker.encode())
         if name is None:
-            raise InvalidOption(f"not a name of a stock: ticker={ticker!r}", hint="give ticker=…")
+            raise InvalidOption(f"not a stock name: ticker={ticker!r}", hint="give ticker=…")
         if options.symbols and ticker not in options.symbols and name not in options.symbols:
             return None
         made = Instrument.of(
@@ -201,11 +201,11 @@ class _KnownOrders:
         self.written = False
         self._known: set[int] = set()
 
-    def meet(self, new: _Array, order_id: _Array) -> None:
-        """The next events: whether each is a new order, and its number."""
+    def add(self, new: _Array, order_id: _Array) -> None:
+        """Add the next events: whether each is a new order, and its order id."""
         ids, of = np.unique(order_id, return_inverse=True)
         known = np.fromiter((i in self._known for i in ids.tolist()), bool, len(ids))
-        # Not known before: those in front of the first one that adds it.
+        # Unknown: events before the first one that adds the order.
         added = np.full(len(ids), len(order_id))
         at = np.flatnonzero(new)
         np.minimum.at(added, of[at], at)
@@ -225,19 +225,19 @@ def _columns(options: LobsterOptions) -> list[TableColumn]:
     ]
 
 
-def _right(block: TableBlock, report: Report) -> TableBlock:
-    """The rows that can be; the others are kept aside."""
+def _valid(block: TableBlock, report: Report) -> TableBlock:
+    """The valid rows; the others are reported as bad."""
     block = block.without(
         (block["time"] < 0) | (block["time"] >= DAY_NS), report, "not a time of day"
     )
     block = block.without(
-        (block["type"] < NEW) | (block["type"] > HALT), report, "not a type of message"
+        (block["type"] < NEW) | (block["type"] > HALT), report, "unknown message type"
     )
     halt = block["type"] == HALT
     block = block.without(
         ~halt & ((block["size"] <= 0) | (block["price"] <= 0)),
         report,
-        "a size or price of nothing",
+        "size or price is zero",
     )
     block = block.without(
         (block["type"] <= HIDDEN) & (np.abs(block["direction"]) != 1),
@@ -245,7 +245,7 @@ def _right(block: TableBlock, report: Report) -> TableBlock:
         "neither a buy nor a sell",
     )
     of_an_order = block["type"] <= EXECUTED
-    return block.without(of_an_order & (block["order_id"] <= 0), report, "not an order's number")
+    return block.without(of_an_order & (block["order_id"] <= 0), report, "invalid order id")
 
 
 def _book(instrument: Instrument, rows: TableBlock, midnight: int, after_reset: bool) -> Chunk:
@@ -260,7 +260,7 @@ def _book(instrument: Instrument, rows: TableBlock, midnight: int, after_reset: 
         exchange_ns=times_ns,
         native_seq=rows.line,
         event_type=types,
-        # The direction is that of the order that rested, the side of a trade the aggressor's.
+        # The direction is that of the resting order; the side of a trade is the aggressor's.
         side=np.where(types == L3Type.TRADE, across(side), side),
         exec_type=rows["type"] + ord("0"),
         order_id=rows["order_id"],

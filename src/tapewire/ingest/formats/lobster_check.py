@@ -1,7 +1,7 @@
-"""LOBSTER's order book against its messages: each row must be the one before it and its message.
+"""Checks LOBSTER's order book against its messages: each row must follow from the previous one.
 
-A file holds the messages of the best levels only, and orders that rested before it begins: a book
-rebuilt from it lacks some, while the steps from row to row can all be checked.
+A file has only the messages of the best levels, and lacks orders that rested before it begins: a
+book rebuilt from it is incomplete, but every step from row to row can be checked.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from tapewire.ingest.report import Report
     from tapewire.ingest.source import SourceFile
 
-__all__ = ["OrderbookCheck", "steps_right"]
+__all__ = ["OrderbookCheck", "valid_steps"]
 
 _Array = np.ndarray[Any, Any]
-_NOBODY = 1 << 62  # behind every price: a level that is not there
-_SIGN = np.array([0, 1, -1, -1, -1, 0, 0, 0])  # what a message of each type does to a level's size
-_WRONG = "not the row before it and the message"
+_NO_LEVEL = 1 << 62  # higher than every price: an empty level
+_SIGN = np.array([0, 1, -1, -1, -1, 0, 0, 0])  # how a message of each type changes a level's size
+_WRONG = "not the previous row changed by the message"
 _FIELDS = ("ask price", "ask size", "bid price", "bid size")
 MAX_LEVELS = 1_000
 
 
-def steps_right(before: _Array, after: _Array, buys: _Array, price: _Array, by: _Array) -> _Array:
-    """Which rows of `after` are those of `before` with `by` shares more at a price of a side.
+def valid_steps(before: _Array, after: _Array, buys: _Array, price: _Array, by: _Array) -> _Array:
+    """Which rows of `after` equal those of `before` with `by` shares added at a price of a side.
 
     Args:
-        before: Rows of price and size of the ask, then of the bid, level by level: an array of
+        before: Rows with price and size of the ask, then of the bid, for each level: an array of
             rows, levels, and these four.
-        after: The rows behind them.
-        buys: Whether the side is that of the bids, for each row.
+        after: The rows that follow them.
+        buys: Whether the side is the bids, for each row.
         price: The price, for each row.
-        by: The shares; 0 where nothing changes.
+        by: The shares added; 0 if nothing changes.
     """
     rows, levels = before.shape[:2]
     of_side, at = buys.astype(int)[:, None], np.arange(levels)
@@ -54,14 +54,14 @@ def steps_right(before: _Array, after: _Array, buys: _Array, price: _Array, by: 
     )
     key = price * sign
     place = (old[..., 0] < key[:, None]).sum(axis=1)
-    # One level more behind those shown: where there are less than fit, it is known to be empty.
+    # One more level after those shown: it is empty if fewer levels are shown than fit.
     full = old[:, -1, 1] > 0
-    padded = np.concatenate([old, np.full((rows, 1, 2), (_NOBODY, 0))], axis=1)
-    there = padded[row[:, 0], place, 0] == key
-    size = np.where(there, padded[row[:, 0], place, 1], 0) + by
+    padded = np.concatenate([old, np.full((rows, 1, 2), (_NO_LEVEL, 0))], axis=1)
+    exists = padded[row[:, 0], place, 0] == key
+    size = np.where(exists, padded[row[:, 0], place, 1], 0) + by
     shown = place < levels
-    inserted = shown & ~there & (by > 0)
-    removed = shown & there & (size == 0)
+    inserted = shown & ~exists & (by > 0)
+    removed = shown & exists & (size == 0)
     source = at[None, :] + removed[:, None] * (at >= place[:, None])
     source = source - inserted[:, None] * (at > place[:, None])
     expected = padded[row, source]
@@ -69,22 +69,22 @@ def steps_right(before: _Array, after: _Array, buys: _Array, price: _Array, by: 
     expected[..., 0] = np.where(changed, key[:, None], expected[..., 0])
     expected[..., 1] = np.where(changed, size[:, None], expected[..., 1])
     same = (expected == new).all(axis=2)
-    same |= (removed & full)[:, None] & (at == levels - 1)  # comes into sight: may be anything
+    same |= (removed & full)[:, None] & (at == levels - 1)  # was not shown before: may be anything
     impossible = shown & (size < 0)
-    right: _Array = same.all(axis=1) & other_same & ~impossible
-    return right
+    valid: _Array = same.all(axis=1) & other_same & ~impossible
+    return valid
 
 
 def _better_first(levels: _Array, sign: _Array) -> _Array:
-    """Prices of one side so that better ones are smaller; those of no level come last."""
+    """Prices of one side, negated so that better ones are smaller; empty levels come last."""
     keyed = levels.copy()
     empty = levels[..., 1] == 0
-    keyed[..., 0] = np.where(empty, _NOBODY, levels[..., 0] * sign[:, None])
+    keyed[..., 0] = np.where(empty, _NO_LEVEL, levels[..., 0] * sign[:, None])
     return keyed
 
 
 class OrderbookCheck:
-    """Reads a file of the order book as its messages come."""
+    """Reads a file of the order book along with its messages."""
 
     def __init__(self, source: SourceFile, report: Report) -> None:
         self._source = source
@@ -93,7 +93,7 @@ class OrderbookCheck:
             fields = file.readline(MAX_LEVELS * 100).count(b",") + 1
         if fields % 4 or fields > 4 * MAX_LEVELS:
             raise CorruptSource(
-                f"a row has price and size of an ask and of a bid for each level: fields={fields}",
+                f"a row must have price and size of ask and bid for each level: fields={fields}",
                 path=str(source.path),
                 hint="give LOBSTER's file of the order book",
             )
@@ -101,12 +101,12 @@ class OrderbookCheck:
         columns = [TableColumn(name) for name in self._names]
         self._blocks: Iterator[TableBlock] = bare_blocks(source, columns, report)
         self._block = next(self._blocks, None)
-        self._messages = np.zeros((0, 4), np.int64)  # line, whether it buys, price, shares more
+        self._messages = np.zeros((0, 4), np.int64)  # line, whether it buys, price, shares added
         self._before = (0, np.zeros((1, fields // 4, 4), np.int64))  # the last row, and its line
         self._last_message = 0
 
     def follow(self, messages: TableBlock, price_factor: int, size_factor: int) -> None:
-        """The next messages."""
+        """Check the rows of the next messages."""
         types = np.where((messages["type"] > 0) & (messages["type"] < 8), messages["type"], 0)
         columns = [
             messages.line,
@@ -120,7 +120,7 @@ class OrderbookCheck:
             self._next_block()
 
     def finish(self) -> None:
-        """No message follows."""
+        """Check that no message is left without a row."""
         while self._block is not None:
             self._next_block()
         if len(self._messages):
@@ -133,7 +133,7 @@ class OrderbookCheck:
             )
 
     def _next_block(self) -> None:
-        """Check the rows of a block, the first against the last of the block before."""
+        """Check the rows of a block, the first one against the last row of the previous block."""
         assert self._block is not None
         block = self._block
         self._block = next(self._blocks, None)
@@ -146,14 +146,14 @@ class OrderbookCheck:
         line, row = self._before
         before = np.concatenate([row if line else rows[:1], rows[:-1]])
         at = np.searchsorted(self._messages[:, 0], block.line)
-        told = at < len(self._messages)
+        checked = at < len(self._messages)
         of = np.zeros((len(block), 4), np.int64)
-        of[told] = self._messages[at[told]]
-        # Rows and messages that could not be read are bad already.
-        told = of[:, 0] == block.line
-        told &= np.concatenate([[line], block.line[:-1]]) == block.line - 1
-        told &= block.line > 1
-        right = steps_right(before, rows, of[:, 1] != 0, of[:, 2], of[:, 3])
-        block.without(told & ~right, self._report, _WRONG)
+        of[checked] = self._messages[at[checked]]
+        # Rows and messages that could not be parsed are reported already.
+        checked = of[:, 0] == block.line
+        checked &= np.concatenate([[line], block.line[:-1]]) == block.line - 1
+        checked &= block.line > 1
+        valid = valid_steps(before, rows, of[:, 1] != 0, of[:, 2], of[:, 3])
+        block.without(checked & ~valid, self._report, _WRONG)
         self._before = (int(block.line[-1]), rows[-1:])
         self._messages = self._messages[self._messages[:, 0] > block.line[-1]]

@@ -1,4 +1,4 @@
-"""Captures of OKX's public channels: books (checked), trades, tickers."""
+"""Captures of OKX's public channels: books with checksums, trades, tickers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Okx(ChecksumImporter):
     name: ClassVar[str] = "okx"
     venue: ClassVar[str] = "okx"
 
-    def other(
+    def other_message(
         self,
         instrument: Instrument,
         timestamp_ns: int,
@@ -29,7 +29,7 @@ class Okx(ChecksumImporter):
         document: dict[str, Any],
         data: list[Any],
     ) -> bool:
-        """Trades and tickers; other channels are skipped."""
+        """Import trades and tickers; skip other channels."""
         if channel == "trades":
             self.add_trades(instrument, timestamp_ns, [_trade(row) for row in data])
             return True

@@ -1,9 +1,9 @@
 """Shanghai: orders, trades and snapshots as lines of key=value, or orders and trades as CSV.
 
 Orders and trades of a channel are numbered together (`BizIndex`, in older files `ApplSeqNum`);
-merged by that number they are the book's events. In continuous trading an order that trades at once
-appears only with what is left of it, after its trades: a trade reduces the resting side alone.
-docs/howto/china-l3.md has the rules.
+merged by that number they are the events of the book. In continuous trading an order that trades at
+once appears only with its remaining size, after its trades: a trade reduces the resting side only.
+See docs/howto/china-l3.md for the rules.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _BUY, _SELL = 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class SseOptions(DatedOptions):
-    """Options of the Shanghai importer; the exchange itself counts in thousandths."""
+    """Options of the Shanghai importer; the exchange itself uses thousandths."""
 
     price_scale: int = 3
     size_scale: int = 3
@@ -79,14 +79,14 @@ class Sse:
         self._symbols = Symbols(suffix=".SH")
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
-        """Events of all files in the order of their numbers, then the snapshots of each."""
+        """Events of all files in the order of their numbers, with the snapshots in between."""
         out = ChannelChunks(self.venue, self._options, self._symbols, report)
         snapshots = _Snapshots(self._options, self._symbols, out, report)
         readers = [self._reader(source, snapshots) for source in files]
         return ChannelCheck(out).chunks(readers, others=snapshots.take)
 
     def _reader(self, source: SourceFile, snapshots: _Snapshots) -> Reader:
-        """What reads a file: its first line tells which kind it is."""
+        """The reader of a file; its first line determines the kind of the file."""
         with source.open() as file:
             first = file.readline(1 << 16)
         if b"MsgType=" in first:
@@ -148,7 +148,7 @@ def _trade_columns(options: SseOptions) -> list[TableColumn]:
     ]
 
 
-# Words as vendors write them, and what each stands for.
+# Words as vendors write them, and their meanings.
 _ORDER_TYPES = ("A", "2", "1", "D", "10")
 _ORDER_KINDS = np.array([ADD, ADD, ADD, CANCEL, CANCEL], np.uint8)
 _ORDER_LETTERS = np.frombuffer(b"A21DD", np.uint8)
@@ -175,10 +175,10 @@ def _csv_reader(
     def read(report: Report | None) -> Iterator[Sequence[_Array]]:
         number = ""
         for rows in csv_blocks(source, columns, report):
-            # The first row tells for the file: two counts do not make one order.
+            # The first row decides for the file: it uses one of the two numbers throughout.
             number = number or ("ApplSeqNum" if rows["BizIndex"][0] == MISSING else "BizIndex")
-            right = with_keys(rows, rows["MDDate"], "ChannelNo", number, report)
-            block = _named(right, symbols, report)
+            valid = with_keys(rows, rows["MDDate"], "ChannelNo", number, report)
+            block = _named(valid, symbols, report)
             block = without_negatives(block, _WHOLE_NUMBERS[kind], report)
             received = block["ReceiveDateTime"]
             early = (block["MDDate"] < 1) | ((received < DAY_NS) & (received != MISSING))
@@ -187,8 +187,8 @@ def _csv_reader(
             events["key"] = keys(block["MDDate"], block["ChannelNo"], block[number])
             events["symbol"] = symbols.column(block, "SecurityID")
             events["line"] = block.line
-            heard = block["ReceiveDateTime"] if options.clock == "receive" else None
-            times(events, block["MDDate"], block["MDTime"], heard)
+            receive_ns = block["ReceiveDateTime"] if options.clock == "receive" else None
+            times(events, block["MDDate"], block["MDTime"], receive_ns)
             (_orders if kind == "orders" else _trades)(events, block)
             events["flags"] |= phase_flags(events["type"], block["MDTime"])
             yield [events]
@@ -197,7 +197,7 @@ def _csv_reader(
 
 
 def _named(block: TableBlock, symbols: Symbols, report: Report | None) -> TableBlock:
-    return block.without(symbols.column(block, "SecurityID") < 0, report, "not a name of a stock")
+    return block.without(symbols.column(block, "SecurityID") < 0, report, "not a stock name")
 
 
 def _orders(events: _Array, block: TableBlock) -> None:
@@ -279,7 +279,7 @@ def _log_lanes(
     for rows in pair_blocks(source, _log_columns(), report):
         known = np.isin(rows["MsgType"], list(_NEEDS))
         block = rows.without(~known, report, "not an order, a trade or a snapshot")
-        block = block.without(block["SecurityID"] == MISSING, report, "no stock is named")
+        block = block.without(block["SecurityID"] == MISSING, report, "no stock name")
         block = _named(block, symbols, report)
         parts = {}
         for kind, needs in _NEEDS.items():
@@ -296,13 +296,13 @@ def _log_lanes(
 
 
 class _Thousandths:
-    """The log's prices and sizes, in thousandths, at the scales of the import."""
+    """Converts the log's prices and sizes from thousandths to the scales of the import."""
 
     def __init__(self, options: SseOptions) -> None:
         self._shift = {"price": options.price_scale - 3, "size": options.size_scale - 3}
 
     def lost(self, what: str, values: _Array) -> _Array:
-        """Where digits would be lost, or do not fit."""
+        """Which values lose digits or do not fit 64 bits."""
         shift = self._shift[what]
         if shift < 0:
             return np.asarray(values % 10**-shift != 0)
@@ -314,12 +314,12 @@ class _Thousandths:
 
 
 def _clock_ns(hundredths: _Array) -> _Array:
-    """Nanoseconds since midnight of HHMMSScc; -1 where that is no time."""
+    """Nanoseconds since midnight of HHMMSScc; -1 if that is not a time."""
     cc, rest = hundredths % 100, hundredths // 100
     seconds, minutes, hours = rest % 100, rest // 100 % 100, rest // 10_000
     ns = (((hours * 60 + minutes) * 60 + seconds) * 100 + cc) * 10_000_000
-    right = (hours >= 0) & (hours < 24) & (minutes < 60) & (seconds < 60)
-    return np.where(right, ns, -1)
+    valid = (hours >= 0) & (hours < 24) & (minutes < 60) & (seconds < 60)
+    return np.where(valid, ns, -1)
 
 
 def _log_events(
@@ -340,7 +340,7 @@ def _log_events(
         (("OrdType", b"AD"), ("Side", b"BS")) if orders else (("ExecType", b"NBS"),) * 2
     )
     for name, allowed in (letters, sides):
-        block = block.without(~np.isin(block[name], list(allowed)), report, f"{name} not known")
+        block = block.without(~np.isin(block[name], list(allowed)), report, f"unknown {name}")
 
     events = empty_events(len(block))
     clock_ns = _clock_ns(block["TransactTime"])
@@ -370,7 +370,7 @@ def _log_events(
 
 
 class _Snapshots:
-    """The exchange's own snapshots of ten levels, into a stream beside the book."""
+    """Writes the exchange's own snapshots of ten levels into a separate stream."""
 
     stream = f"book_snapshot_{DEPTH}"
 
@@ -383,15 +383,15 @@ class _Snapshots:
         self._groupers: dict[int, L2Grouper] = {}
 
     def add(self, block: TableBlock, day: int, thousandths: _Thousandths) -> None:
-        """Rows of a file; `native_seq` is how many trades the exchange had counted."""
+        """Add rows of a file; `native_seq` is the exchange's count of trades."""
         seconds = block["DataTimeStamp"]
-        wrong = (seconds >= 240_000) | (_clock_ns(seconds * 100) < 0)
+        invalid = (seconds >= 240_000) | (_clock_ns(seconds * 100) < 0)
         for i in range(DEPTH):
             for side in ("Bid", "Ask"):
                 for key, what in (("Price", "price"), ("Qty", "size")):
                     values = block[f"{side}Level[{i}].{key}"]
-                    wrong |= (values != MISSING) & thousandths.lost(what, values)
-        block = block.without(wrong, self._report, "a snapshot that does not fit the scales")
+                    invalid |= (values != MISSING) & thousandths.lost(what, values)
+        block = block.without(invalid, self._report, "a snapshot that does not fit the scales")
         numbers = self._symbols.column(block, "SecurityID")
         for number in np.unique(numbers).tolist():
             self._add(number, block.where(numbers == number), day, thousandths)
@@ -405,13 +405,13 @@ class _Snapshots:
         time_ns = day * DAY_NS + _clock_ns(block["DataTimeStamp"] * 100) - SHANGHAI_NS
         rows[..., 0] = rows[..., 1] = time_ns[:, None, None]
         rows[..., 2] = block["NumTrades"][:, None, None]
-        rows[..., 3] = 2  # each line is a whole book
+        rows[..., 3] = 2  # each line is a complete book
         rows[..., 7] = block.line[:, None, None]
         for i in range(DEPTH):
             for side, name in enumerate(("Bid", "Ask")):
                 price, qty = block[f"{name}Level[{i}].Price"], block[f"{name}Level[{i}].Qty"]
-                there = (price > 0) & (qty > 0)
-                rows[:, i, side, 4] = np.where(there, side, -1)
+                present = (price > 0) & (qty > 0)
+                rows[:, i, side, 4] = np.where(present, side, -1)
                 rows[:, i, side, 5] = thousandths.at_scale("price", price)
                 rows[:, i, side, 6] = thousandths.at_scale("size", qty)
         if number not in self._groupers:

@@ -1,8 +1,8 @@
 """Shenzhen: a CSV file of orders and one of trades and cancels.
 
 Both are numbered together in a channel (`order_index`, `trade_index`). Every order comes before its
-trades, with its whole size; a trade reduces both orders; cancels stand among the trades. Codes are
-ASCII numbers. docs/howto/china-l3.md has the rules.
+trades, with its full size; a trade reduces both orders; cancels are in the file of trades. Codes
+are ASCII numbers. See docs/howto/china-l3.md for the rules.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BUY, _SELL = 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class SzseOptions(DatedOptions):
-    """Options of the Shenzhen importer; scales as the exchange's own."""
+    """Options of the Shenzhen importer, with the exchange's own scales as defaults."""
 
     price_scale: int = 4
     size_scale: int = 2
@@ -89,10 +89,10 @@ class Szse:
         for rows in csv_blocks(source, self._columns(orders), report):
             block = with_keys(rows, day, "channel", number, report)
             block = block.without(
-                self._symbols.column(block, "code") < 0, report, "not a name of a stock"
+                self._symbols.column(block, "code") < 0, report, "not a stock name"
             )
             block = without_negatives(block, ("volume",), report)
-            block = (_right_orders if orders else _right_trades)(block, report)
+            block = (_valid_orders if orders else _valid_trades)(block, report)
             events = empty_events(len(block))
             events["key"] = keys(day, block["channel"], block[number])
             events["symbol"] = self._symbols.column(block, "code")
@@ -127,19 +127,19 @@ def _is(column: _Array, letters: bytes) -> _Array:
     return np.isin(column, list(letters))
 
 
-def _right_orders(block: TableBlock, report: Report | None) -> TableBlock:
-    block = block.without(~_is(block["function_code"], b"12BS"), report, "function_code not known")
-    return block.without(~_is(block["order_kind"], b"12U"), report, "order_kind not known")
+def _valid_orders(block: TableBlock, report: Report | None) -> TableBlock:
+    block = block.without(~_is(block["function_code"], b"12BS"), report, "unknown function_code")
+    return block.without(~_is(block["order_kind"], b"12U"), report, "unknown order_kind")
 
 
-def _right_trades(block: TableBlock, report: Report | None) -> TableBlock:
-    block = block.without(~_is(block["function_code"], b"4F"), report, "function_code not known")
-    wrong = (block["bid_order"] < 0) | (block["ask_order"] < 0)
+def _valid_trades(block: TableBlock, report: Report | None) -> TableBlock:
+    block = block.without(~_is(block["function_code"], b"4F"), report, "unknown function_code")
+    invalid = (block["bid_order"] < 0) | (block["ask_order"] < 0)
     cancels = block["function_code"] == ord("4")
     # A cancel names one order, a trade two.
     named = (block["bid_order"] > 0).astype(int) + (block["ask_order"] > 0)
-    wrong |= named != np.where(cancels, 1, 2)
-    return block.without(wrong, report, "not the orders that this is about")
+    invalid |= named != np.where(cancels, 1, 2)
+    return block.without(invalid, report, "bid_order and ask_order do not match function_code")
 
 
 def _orders(events: _Array, block: TableBlock) -> None:
@@ -160,7 +160,7 @@ def _trades(events: _Array, block: TableBlock) -> None:
     events["order_id"] = np.where(cancels, bid + ask, 0)
     events["bid_order_id"] = np.where(cancels, 0, bid)
     events["ask_order_id"] = np.where(cancels, 0, ask)
-    # Of a trade the aggressor's: the order that came later. An auction has none.
+    # The side of a trade is the aggressor's: the later order. An auction has none.
     in_auction = phase_flags(np.zeros(len(block)), block["time"]) != 0
     by_number = np.where(bid > ask, _BUY, _SELL)
     aggressor = np.where(in_auction, 0, by_number)

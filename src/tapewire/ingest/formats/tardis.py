@@ -1,7 +1,7 @@
 """Tardis CSV files: incremental_book_L2, trades, quotes, book_snapshot_N.
 
-What a file holds is seen from its columns, in whatever order they are; columns that are not known
-are passed over. Times are microseconds; ingest time is `local_timestamp`.
+The data type of a file is detected from its columns, in any order; unknown columns are skipped.
+Times are microseconds; ingest time is `local_timestamp`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tapewire.errors import CorruptSource
 from tapewire.ingest._parsers import MISSING, L2Grouper
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.importer import Chunk, ImportOptions
-from tapewire.ingest.symbols import folder_name, known_instrument
+from tapewire.ingest.symbols import directory_name, known_instrument
 from tapewire.ingest.tables import TableBlock, TableColumn, csv_blocks, csv_header
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ __all__ = ["Tardis"]
 
 BOOK_EVENT = 0x1000
 _UPDATE_OR_SNAPSHOT = ("false", "true")
-_NO_NAME = "not a name of a market, or one that another market has here"
+_NO_NAME = "invalid name of a market, or the same name as another market"
 _WHOLE = 2  # l2_groups.hpp, Belongs
 _LEVEL = re.compile(r"(asks|bids)\[(\d{1,4})\]\.(price|amount)")
 _Array = np.ndarray[Any, Any]
@@ -56,7 +56,7 @@ class Tardis:
     def _by_market(
         self, source: SourceFile, columns: list[TableColumn], report: Report
     ) -> Iterator[tuple[Instrument, TableBlock]]:
-        """The rows of each instrument in each block, in their order."""
+        """The rows of each instrument in each block, in order."""
         amounts = [c.name for c in columns if c.name.endswith("amount")]
         for parsed in csv_blocks(source, columns, report):
             early = (parsed["timestamp"] < 0) | (parsed["local_timestamp"] < 0)
@@ -83,16 +83,18 @@ class Tardis:
     def _wanted(self, symbol: bytes) -> bool:
         wanted = self._options.symbols
         return (
-            not wanted or symbol.decode(errors="replace") in wanted or folder_name(symbol) in wanted
+            not wanted
+            or symbol.decode(errors="replace") in wanted
+            or directory_name(symbol) in wanted
         )
 
     def _instrument(self, exchange: bytes, symbol: bytes, report: Report) -> Instrument | None:
         from tapewire.protocol.instruments import Instrument
 
-        venue, name = folder_name(exchange), folder_name(symbol)
+        venue, name = directory_name(exchange), directory_name(symbol)
         if venue is None or name is None or not self._wanted(symbol):
             return None
-        # A/B and A:B would be one folder: the first has it.
+        # A/B and A:B have the same directory name: the first one gets it.
         if self._owners.setdefault((venue, name), (exchange, symbol)) != (exchange, symbol):
             return None
         options = self._options
@@ -110,7 +112,7 @@ def _common() -> list[TableColumn]:
 
 
 def _in_order(codes: _Array) -> list[int]:
-    """The different values, in the order in which they first come."""
+    """The distinct values, in the order of their first occurrence."""
     values, first = np.unique(codes, return_index=True)
     return [int(values[i]) for i in np.argsort(first)]
 
@@ -119,7 +121,7 @@ _Rows = Iterator[tuple["Instrument", TableBlock]]
 
 
 class _Levels:
-    """What incremental_book_L2 and book_snapshot_N have in common: levels to events of a book."""
+    """Levels to events of a book: common code of incremental_book_L2 and book_snapshot_N."""
 
     stream = "book"
 
@@ -186,7 +188,7 @@ class _Incremental(_Levels):
 
 
 class _Snapshots(_Levels):
-    """book_snapshot_N: each row is a whole book of N levels."""
+    """book_snapshot_N: each row is a complete book of N levels."""
 
     def __init__(self, options: ImportOptions, depth: int) -> None:
         super().__init__(options)
@@ -202,15 +204,15 @@ class _Snapshots(_Levels):
         for i in range(self.depth):
             for side, name in enumerate(("bids", "asks")):
                 price, amount = block[f"{name}[{i}].price"], block[f"{name}[{i}].amount"]
-                there = (price != MISSING) & (amount != MISSING)
-                rows[:, i, side, 4] = np.where(there, side, -1)
+                present = (price != MISSING) & (amount != MISSING)
+                rows[:, i, side, 4] = np.where(present, side, -1)
                 rows[:, i, side, 5] = price
                 rows[:, i, side, 6] = amount
         return rows.reshape(-1, 8)
 
 
 class _Trades:
-    """trades: `id` as a number, or its XXH64 where it is none."""
+    """trades: `id` as an integer, or its XXH64 if it is not one."""
 
     def __init__(self, options: ImportOptions) -> None:
         pass
@@ -239,7 +241,7 @@ class _Trades:
 
 
 class _Quotes:
-    """quotes: the best bid and ask; a side that is not there has price and size 0."""
+    """quotes: the best bid and ask; a missing side has price and size 0."""
 
     def __init__(self, options: ImportOptions) -> None:
         pass
@@ -261,9 +263,9 @@ class _Quotes:
             quotes["timestamp_ns"] = block["timestamp"]
             for side in ("bid", "ask"):
                 price, size = block[f"{side}_price"], block[f"{side}_amount"]
-                there = (price != MISSING) & (size != MISSING)
-                quotes[f"{side}_price"] = np.where(there, price, 0)
-                quotes[f"{side}_size"] = np.where(there, size, 0)
+                present = (price != MISSING) & (size != MISSING)
+                quotes[f"{side}_price"] = np.where(present, price, 0)
+                quotes[f"{side}_size"] = np.where(present, size, 0)
             _name(quotes, instrument)
             yield _chunk(instrument, "quotes", Quote.type_id, block, quotes)
 
@@ -284,7 +286,7 @@ def _chunk(
 
 
 class _Kind:
-    """One data type: which columns it has, and what reads it."""
+    """One data type: its columns and its reader."""
 
     def __init__(
         self,
@@ -306,7 +308,7 @@ _KINDS = {
 
 
 def _kind_of(header: list[str], source: SourceFile) -> _Kind:
-    """The data type that a header belongs to; of several, the one with the least missing."""
+    """The data type of a header: the one with the fewest columns missing."""
     depth = 1 + max((int(found[2]) for found in map(_LEVEL.fullmatch, header) if found), default=-1)
     if depth:
         return _Kind(lambda options: _level_columns(depth, options), lambda o: _Snapshots(o, depth))

@@ -13,18 +13,18 @@ from tapewire.bus.names import check_name
 from tapewire.errors import InvalidName, InvalidOption, NotALog
 from tapewire.files import is_queue
 
-__all__ = ["Origin", "Origins"]
+__all__ = ["TapSource", "TapSources"]
 
 
 @dataclass(frozen=True)
-class Origin:
+class TapSource:
     """A live queue and what it carries."""
 
     queue: Path
     stream: Stream
 
 
-class Origins:
+class TapSources:
     """Single queues, and all queues of buses; `scan` finds new ones.
 
     Args:
@@ -45,8 +45,8 @@ class Origins:
         if not given:
             raise InvalidOption("nothing to follow: sources=[]", hint="give a queue or a bus")
         self._buses: list[tuple[Layout, set[Stream]]] = []  # and the streams found in each
-        self._queues: list[Origin] = []
-        self._found: dict[Stream, Origin] = {}
+        self._queues: list[TapSource] = []
+        self._found: dict[Stream, TapSource] = {}
         self._clashes: list[str] = []
         named = _named(venue, symbol, stream)
         if named is not None:
@@ -55,20 +55,20 @@ class Origins:
                     f"venue, symbol and stream name one queue: sources={len(given)}, venue={venue}",
                     hint="give the directory of one queue with them, or a bus without",
                 )
-            self._queues = [Origin(Path(given[0]), named)]
+            self._queues = [TapSource(Path(given[0]), named)]
         else:
-            for source in given:
-                self._add(Path(source))
-        self._found.update((origin.stream, origin) for origin in self._queues)
+            for path in given:
+                self._add(Path(path))
+        self._found.update((source.stream, source) for source in self._queues)
 
-    def scan(self) -> Sequence[Origin]:
+    def scan(self) -> Sequence[TapSource]:
         """Every queue found so far, each once, new ones last."""
         for bus, seen in self._buses:
-            for origin in _of_bus(bus, seen):
-                seen.add(origin.stream)
-                first = self._found.setdefault(origin.stream, origin)
-                if not _same_queue(first, origin):
-                    self._clashes.append(_clash(first, origin))
+            for source in _of_bus(bus, seen):
+                seen.add(source.stream)
+                first = self._found.setdefault(source.stream, source)
+                if not _same_queue(first, source):
+                    self._clashes.append(_clash(first, source))
         return list(self._found.values())
 
     def clashes(self) -> list[str]:
@@ -84,35 +84,35 @@ class Origins:
         """Whether queues may be added later."""
         return bool(self._buses)
 
-    def _add(self, source: Path) -> None:
-        if not source.is_dir():
-            raise FileNotFoundError(2, "no such queue or bus", os.fspath(source))
-        if not is_queue(source):
-            if not (source / "streams").is_dir():
+    def _add(self, path: Path) -> None:
+        if not path.is_dir():
+            raise FileNotFoundError(2, "no such queue or bus", os.fspath(path))
+        if not is_queue(path):
+            if not (path / "streams").is_dir():
                 raise NotALog(
                     "neither a queue nor a bus: it has neither control.meta nor streams/",
-                    path=os.fspath(source),
+                    path=os.fspath(path),
                     hint="give the directory of a queue, or the root of a bus",
                 )
-            self._buses.append((Layout(source), set()))
+            self._buses.append((Layout(path), set()))
             return
-        stream = _of_path(source)
+        stream = _of_path(path)
         first = next((one for one in self._queues if one.stream == stream), None)
-        origin = Origin(source, stream)
+        source = TapSource(path, stream)
         if first is None:
-            self._queues.append(origin)
-        elif not _same_queue(first, origin):
-            raise InvalidOption(_clash(first, origin), hint=_ONE_NAME)
+            self._queues.append(source)
+        elif not _same_queue(first, source):
+            raise InvalidOption(_clash(first, source), hint=_ONE_NAME)
 
 
 _ONE_NAME = "an archive holds one queue for each stream: tap them into two archives"
 
 
-def _clash(first: Origin, second: Origin) -> str:
+def _clash(first: TapSource, second: TapSource) -> str:
     return f"two queues carry the same stream: {first.stream}: {first.queue} and {second.queue}"
 
 
-def _same_queue(one: Origin, other: Origin) -> bool:
+def _same_queue(one: TapSource, other: TapSource) -> bool:
     return os.path.realpath(one.queue) == os.path.realpath(other.queue)
 
 
@@ -145,7 +145,7 @@ def _of_path(queue: Path) -> Stream:
     )
 
 
-def _of_bus(bus: Layout, known: Collection[Stream]) -> Iterable[Origin]:
+def _of_bus(bus: Layout, known: Collection[Stream]) -> Iterable[TapSource]:
     """The queues that are not known yet: checking each of hundreds every second is expensive."""
     found = [Stream(venue) for venue in bus.streams.venues()]
     found += [Stream(*names) for names in bus.streams.clean_streams()]
@@ -161,4 +161,4 @@ def _of_bus(bus: Layout, known: Collection[Stream]) -> Iterable[Origin]:
         except InvalidName:
             continue  # a link that leads out of the bus
         if is_queue(queue):
-            yield Origin(queue, stream)
+            yield TapSource(queue, stream)
