@@ -78,7 +78,7 @@ def test_a_tape_without_faults_is_said_to_be_so(spark, tmp):
     faultless(tmp / "clean")
     summary = tws.jobs.quality(spark, tmp / "clean", tmp / "out")
     assert (summary.exit_code, summary.findings) == (0, [])
-    assert "Nothing was found" in (tmp / "out" / "_report.html").read_text(encoding="utf-8")
+    assert "No findings" in (tmp / "out" / "_report.html").read_text(encoding="utf-8")
 
 
 def test_what_is_done_is_skipped_with_its_findings_and_other_limits_measure_anew(spark, tmp):
