@@ -119,7 +119,9 @@ def refine(
     lateness: Annotated[
         float,
         typer.Option(
-            min=0, metavar="S", help="A record is late if it is this many seconds behind the log."
+            min=0,
+            metavar="S",
+            help="A record is late if its time is more than S seconds before the highest so far.",
         ),
     ] = 1.0,
     snapshot_seconds: Annotated[

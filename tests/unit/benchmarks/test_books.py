@@ -1,4 +1,4 @@
-"""Books beside the rivals': the events are reproducible and sane, and everybody ends alike."""
+"""Books compared with others: the events are reproducible and valid, and all books end equal."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ MAKERS = {"l2": events.l2_events, "l3": events.l3_events}
 
 
 def naive(kind, rows):
-    """The plainest book there is; also checks that no event leaves it crossed."""
+    """The simplest book; also checks that no event leaves it crossed."""
     orders = {}
     levels = {events.BUY: Counter(), events.SELL: Counter()}
     bid_sum = ask_sum = 0
@@ -85,13 +85,13 @@ def test_orders_are_added_modified_traded_and_cancelled_and_a_trade_never_takes_
             left[order] = -1
 
 
-def test_ours_ends_as_the_plainest_book(market, expected, tmp):
+def test_ours_ends_equal_to_the_simplest_book(market, expected, tmp):
     job = compare.prepared(tmp, market, 1)
     assert compare.replayed(compare.OURS, job).ending == expected
 
 
 @pytest.mark.parametrize("book", [compare.HFT[1], compare.NAUTILUS], ids=lambda book: book.package)
-def test_a_rival_ends_as_the_plainest_book(market, expected, tmp, book):
+def test_a_rival_ends_equal_to_the_simplest_book(market, expected, tmp, book):
     if book.missing is not None:
         pytest.skip(book.missing)
     job = compare.prepared(tmp, market, 1)
@@ -102,20 +102,20 @@ def replay(ending):
     return Replayed(1, [1.0], [1.0], ending)
 
 
-def test_a_book_that_ends_differently_is_named_with_both_values():
+def test_a_book_that_ends_differently_is_reported_with_both_values():
     right = Ending([[9, 1]], [[10, 1]], 9, 10)
     found = {"A": replay(right), "B": replay(Ending([[9, 2]], [[10, 1]], 9, 10))}
     assert compare.differing(found, same_tops=True) == ["B: bids=[[9, 2]], A has [[9, 1]]"]
 
 
-def test_best_prices_on_the_way_are_compared_where_nothing_crosses():
+def test_best_prices_are_compared_meanwhile_if_nothing_crosses():
     right = Ending([[9, 1]], [[10, 1]], 9, 10)
     found = {"A": replay(right), "B": replay(Ending([[9, 1]], [[10, 1]], 8, 10))}
     assert compare.differing(found, same_tops=True) == ["B: bid_sum=8, A has 9"]
     assert compare.differing(found, same_tops=False) == []
 
 
-def test_the_bar_is_held_against_the_faster_form_of_a_rival_by_processor_time():
+def test_the_bar_compares_with_the_faster_form_of_a_rival_by_processor_time():
     ending = Ending([], [], 0, 0)
     seconds = {"Tapewire": 1.0, compare.HFT[0].title: 4.0, compare.HFT[1].title: 3.0}
     found = {name: Replayed(6, [100.0], [s], ending) for name, s in seconds.items()}
@@ -124,7 +124,7 @@ def test_the_bar_is_held_against_the_faster_form_of_a_rival_by_processor_time():
     assert judged == [(compare.HFT[1].title, 3.0, "pass")]
 
 
-def test_a_rival_that_is_not_installed_is_named_with_the_remedy(monkeypatch):
+def test_a_rival_that_is_not_installed_is_reported_with_the_remedy(monkeypatch):
     monkeypatch.setattr(rivals, "installed", lambda: {"found": {}, "include": ""})
     assert [one["missing"] for one in rivals.who_is_who()] == [
         "the package hftbacktest is not installed: make book-rivals",
@@ -132,12 +132,12 @@ def test_a_rival_that_is_not_installed_is_named_with_the_remedy(monkeypatch):
     ]
 
 
-def test_a_capture_is_told_at_the_least_scale_that_is_exact():
+def test_a_capture_is_encoded_at_the_smallest_exact_scale():
     values, scale = captures._least_scale(np.array([639_439_000_000, 63_867_400]), 8)
     assert (values.tolist(), scale) == ([6_394_390_000, 638_674], 6)
 
 
-def test_a_capture_that_is_not_there_is_named(monkeypatch, tmp):
+def test_a_missing_capture_is_reported(monkeypatch, tmp):
     monkeypatch.setenv("TAPEWIRE_MARKETDATA", str(tmp))
     assert captures.missing(captures.STOCK) == f"no {captures.STOCK} in {tmp}"
 

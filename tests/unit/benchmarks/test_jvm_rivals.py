@@ -1,4 +1,4 @@
-"""The JVM rivals' Python side, with programs that only pretend: no JVM is started here."""
+"""The Python side of the JVM rivals, with stub programs; no JVM is started."""
 
 import struct
 import subprocess
@@ -14,7 +14,7 @@ JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
-    """An empty PATH, an empty build folder, and a way to put a program onto the first."""
+    """An empty PATH, an empty build directory, and a function that adds a program to the PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -36,7 +36,7 @@ def test_without_java_that_is_the_reason(rival, programs):
 
 
 @RIVALS
-def test_an_old_java_is_named_with_its_version(rival, programs):
+def test_an_old_java_is_reported_with_its_version(rival, programs):
     programs("java", "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2")
     assert rival.missing() == "Java 11.0.2 is too old: needs 17"
 
@@ -49,7 +49,7 @@ def test_without_a_compiler_or_maven_that_is_the_reason(programs):
     assert chronicle_java.missing() == "no mvn on PATH"
 
 
-def test_what_maven_could_not_fetch_is_the_reason_and_nothing_is_left(programs):
+def test_an_artifact_that_maven_cannot_fetch_is_the_reason_and_nothing_is_left(programs):
     programs("java", JAVA_17)
     programs("javac", "true")
     programs("mvn", r"printf 'Wait\n\033[0m[ERROR] Unknown host\n'; exit 1")
@@ -57,7 +57,7 @@ def test_what_maven_could_not_fetch_is_the_reason_and_nothing_is_left(programs):
     assert list(jvm.BUILT.iterdir()) == []
 
 
-def test_what_is_built_needs_neither_compiler_nor_maven_again(programs):
+def test_a_second_build_needs_neither_compiler_nor_maven(programs):
     programs("java", JAVA_17)
     programs("javac", 'while [ "$1" != -d ]; do shift; done; mkdir "$2"')
     programs("mvn", "true")
@@ -97,8 +97,8 @@ def test_a_latency_file_of_another_length_is_refused(tmp_path, size):
 # ---- the two processes ---------------------------------------------------------------------------
 @pytest.fixture
 def left_running(programs, monkeypatch):
-    """The numbers of the processes that were started and are still there, zombies included."""
-    jvm._home().mkdir(parents=True)  # what the pretended java runs
+    """The pids of the processes that were started and still exist, including zombies."""
+    jvm._home().mkdir(parents=True)  # the stub java runs there
     started, start = [], subprocess.Popen
 
     def remembered(*args, **options):
@@ -117,7 +117,7 @@ def left_running(programs, monkeypatch):
 
 
 def ends(receiver, sender):
-    """A `java` that plays either end."""
+    """A stub `java` for either end."""
     return f"""
     case " $* " in
       *" receive "*) {receiver} ;;
@@ -131,14 +131,14 @@ def test_both_ends_go_through_their_phases(programs, left_running, tmp_path):
     assert left_running() == []
 
 
-def test_a_sender_that_fails_ends_the_receiver_and_says_why(programs, left_running, tmp_path):
+def test_a_sender_that_fails_ends_the_receiver_and_is_reported(programs, left_running, tmp_path):
     programs("java", ends("echo ready; exec sleep 1000", "echo no driver >&2; exit 3"))
     with pytest.raises(RuntimeError, match="Main aeron send ended with 3: no driver"):
         aeron_java.one_way(10, 64, 1000, tmp_path)
     assert left_running() == []
 
 
-def test_a_sender_that_no_longer_hears_its_go_says_why(programs, left_running, tmp_path):
+def test_a_sender_that_no_longer_receives_its_go_is_reported(programs, left_running, tmp_path):
     mark = tmp_path / "deaf"
     receiver = f"echo ready; until [ -e {mark} ]; do sleep 0.01; done; echo warm; exec sleep 1000"
     programs(
@@ -156,9 +156,7 @@ def test_a_receiver_that_ends_without_a_result_is_an_error(programs, left_runnin
     assert left_running() == []
 
 
-def test_an_end_that_hangs_is_ended_when_the_time_is_up(
-    programs, left_running, tmp_path, monkeypatch
-):
+def test_an_end_that_hangs_is_ended_at_the_timeout(programs, left_running, tmp_path, monkeypatch):
     monkeypatch.setattr(jvm, "START_S", 0.1)
     programs("java", ends("exec sleep 1000", "true"))
     with pytest.raises(TimeoutError, match="Main chronicle receive"):

@@ -1,4 +1,4 @@
-"""What is made of results: percentiles, bars, tables, losses, and the published page."""
+"""Evaluation of results: percentiles, bars, tables, losses, and the published page."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_percentiles_are_those_of_the_samples_to_three_digits():
     assert found["count"] == 100_000
 
 
-def test_a_bar_holds_tapewire_against_the_faster_form_of_the_rival():
+def test_a_bar_compares_tapewire_with_the_faster_form_of_the_rival():
     rows = measure.bars(
         [rival("tapewire", 1000), rival("pyzmq", 50_000), rival("pyzmq-spinning", 25_000)]
     )
@@ -77,7 +77,7 @@ def test_a_rival_that_fails_in_any_round_has_failed():
     assert measure.better(broken, good) == broken
 
 
-def test_tables_have_the_best_first_and_leave_out_what_was_not_measured():
+def test_tables_have_the_best_first_and_omit_what_was_not_measured():
     rivals = [rival("slow", 9, 10), rival("none", missing="no"), rival("quick", 3, 20)]
     assert [line[0] for line in tables.latency_lines(rivals)[1:]] == ["Quick", "Slow"]
     assert [line[0] for line in tables.throughput_lines(rivals)[1:]] == ["Quick", "Slow"]
@@ -117,7 +117,7 @@ def test_losses_compare_sleepers_with_sleepers_and_batches_with_batches():
         rival("tapewire-parked", 500, waits="sleeps"),
         rival("tapewire-batch", rate=1000, batched=True),
     )
-    spinner = rival("spinner", 10, 90)  # quicker than our sleeper: no wonder
+    spinner = rival("spinner", 10, 90)  # quicker than our sleeper, as expected
     sleeper = rival("sleeper", 600, 500, waits="sleeps", batched=True)  # more than our single calls
     run = run_of(*ours, spinner, sleeper)
     assert (tables.slower(run)[1:], tables.fewer(run)[1:]) == ([], [])
@@ -126,12 +126,12 @@ def test_losses_compare_sleepers_with_sleepers_and_batches_with_batches():
     assert [line[:2] for line in tables.fewer(run)[1:]] == [("Tapewire-Batch", "Sleeper")]
 
 
-def test_an_even_figure_is_no_loss():
+def test_an_equal_value_is_not_a_loss():
     run = run_of(rival("tapewire", 5, 5), rival("other", 5, 5))
     assert (tables.slower(run)[1:], tables.fewer(run)[1:]) == ([], [])
 
 
-def test_the_section_on_losses_names_missed_bars_and_says_when_there_is_nothing():
+def test_the_section_on_losses_names_missed_bars_and_states_when_there_are_none():
     row = {
         "family": "next",
         "what": "next()",
@@ -153,7 +153,7 @@ def test_the_section_on_losses_names_missed_bars_and_says_when_there_is_nothing(
     assert "No bar was missed." in text
 
 
-def test_a_page_made_on_a_busy_machine_says_so():
+def test_a_page_made_on_a_busy_machine_states_it():
     assert "a load of 1.5 on 2 CPUs" in markdown.busy({"load_at_start": 1.5, "cpus": 2})
     assert markdown.busy({"load_at_start": 0.3, "cpus": 2}) == ""
 
@@ -176,7 +176,7 @@ def test_names_of_lines_stay_within_the_picture(places):
     assert np.diff(sorted(moved)).min() >= 0.2 - 1e-9
 
 
-def test_the_published_page_is_what_the_published_results_give():
+def test_the_published_page_follows_from_the_published_results():
     results = json.loads(readme_numbers.PUBLISHED.read_text())
     assert (ROOT / "docs/benchmarks.md").read_text() == readme_numbers.page(results)
 
@@ -187,7 +187,7 @@ def test_the_figures_of_the_readme_are_those_of_the_published_results():
     assert text == readme_numbers.readme(text, results)
 
 
-def test_published_results_are_of_a_whole_and_full_run():
+def test_published_results_are_of_a_complete_run_at_full_size():
     results = json.loads(readme_numbers.PUBLISHED.read_text())
     assert results["smoke"] is False
     assert {"append", "next", "one_way"} <= {row["family"] for row in results["rows"]}

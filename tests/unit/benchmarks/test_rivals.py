@@ -1,4 +1,4 @@
-"""Rivals: the contract of their modules, two processes that always end, servers that are gone."""
+"""Rivals: the contract of their modules, two processes that always end, stopped servers."""
 
 import importlib.util
 import os
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", compare.RIVALS)
-def test_every_rival_says_who_it_is_and_has_something_to_measure(name):
+def test_every_rival_has_a_name_and_something_to_measure(name):
     module = compare.RIVALS[name].load()
     assert measure.identity(name)["title"] == module.TITLE
     assert module.WHAT
@@ -31,7 +31,7 @@ def test_every_rival_says_who_it_is_and_has_something_to_measure(name):
         assert module.throughput.__doc__, "results say how the throughput was reached"
 
 
-def test_a_package_or_a_server_that_is_not_there_is_named(monkeypatch):
+def test_a_missing_package_or_server_is_reported(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(server, "PLACES", "")
     assert pyzmq_ipc.missing() == "the package pyzmq is not installed"
@@ -72,13 +72,13 @@ def test_latency_counts_from_when_a_message_was_due_not_from_when_it_was_sent():
 
 
 @pytest.mark.parametrize("stamp", [[100, 300, 200], [100, 100, 200], [0, 200, 300]])
-def test_messages_lost_doubled_or_out_of_order_are_found(stamp):
+def test_messages_lost_duplicated_or_reordered_are_found(stamp):
     with pytest.raises(RuntimeError, match="lost, duplicated or reordered"):
         trips(stamp).from_due()
 
 
 def run(program, *, status=0):
-    """In a process of its own: a fork is safe only where there are no other threads."""
+    """Run code in a separate process: a fork is safe only without other threads."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
@@ -123,7 +123,7 @@ except RuntimeError as error:
     assert said == "the receiving process failed: status=1 True\n"
 
 
-def test_a_sender_that_fails_takes_the_receiver_with_it():
+def test_a_sender_that_fails_ends_the_receiver():
     said = run(
         PAIR
         + """
@@ -178,7 +178,7 @@ run_flow(10, killed, receive)
     eventually(gone)
 
 
-def test_a_server_is_gone_behind_its_block_even_after_an_error(tmp):
+def test_a_server_is_stopped_after_its_block_even_after_an_error(tmp):
     def block():
         with server.running("sleep", "1000", folder=tmp, answers=lambda: True):
             children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -189,7 +189,7 @@ def test_a_server_is_gone_behind_its_block_even_after_an_error(tmp):
     assert not Path(f"/proc/{stopped.value}").exists()
 
 
-def test_a_server_that_ends_by_itself_is_reported_with_what_it_said(tmp):
+def test_a_server_that_ends_by_itself_is_reported_with_its_output(tmp):
     with (
         pytest.raises(RuntimeError, match=r"(?s)ls ended by itself.*no-such-file"),
         server.running("ls", "no-such-file", folder=tmp, answers=lambda: False),

@@ -1,4 +1,4 @@
-"""The table of cost: what it says of what was measured, and what it makes of that."""
+"""The table of costs: measured values, and estimates from them."""
 
 from pathlib import Path
 
@@ -18,18 +18,18 @@ def kept(*runs):
     return facts | {"runs": [vars(each) for each in runs]}
 
 
-def test_sizes_that_were_not_measured_follow_from_a_line_through_those_that_were():
+def test_sizes_that_were_not_measured_are_on_a_line_through_the_measured_ones():
     text = scale.page(kept(run("records", 1.0, 7.0), run("records", 8.0, 21.0)))
     assert "| records | **7 s** | 25 s | 205 s | 5.0 s + 2.00 s × GB |" in text
 
 
-def test_growth_of_memory_is_from_the_smallest_tape_to_the_largest():
+def test_growth_of_memory_is_from_the_smallest_log_to_the_largest():
     runs = [run("refine", 8.0, 9.0, 220_000_000), run("refine", 1.0, 1.0, 200_000_000)]
     assert scale.bounded(runs)["refine"] == pytest.approx(0.1)
     assert "refine +10%" in scale.page(kept(*runs))
 
 
-def test_a_tape_is_one_that_replay_trusts_to_its_end(tmp):
+def test_a_generated_log_is_trusted_by_a_replay_to_its_end(tmp):
     made = tape.write_books(tmp / "archive", 3_000_000)
     log = tmp / "archive" / "v1" / tape.VENUE / "S0" / "2026-01-30" / "book"
     with tw.open_log(log) as reader:
@@ -39,7 +39,7 @@ def test_a_tape_is_one_that_replay_trusts_to_its_end(tmp):
     assert rows["mid"].null_count == 0
 
 
-def test_a_raw_tape_has_all_its_symbols_in_turn(tmp):
+def test_a_generated_raw_log_has_all_its_symbols_in_turn(tmp):
     made = tape.write_raw(tmp / "archive", 3_000_000, symbols=3)
     (log,) = (tmp / "archive" / "raw").glob("v1/*/*/raw")
     for symbol in made.symbols:
