@@ -1,9 +1,9 @@
 """From a capture to an order book: imports it, replays the book, prints the ladder.
 
-    python examples/rebuild_book.py /tmp/archive capture.gz    # of Binance's USD-M futures
-    python examples/rebuild_book.py /tmp/archive               # a few lines made up
+    python examples/rebuild_book.py /tmp/archive capture.gz    # from Binance's USD-M futures
+    python examples/rebuild_book.py /tmp/archive               # a short simulated capture
 
-The archive stays: run it again, and nothing is imported twice.
+The archive remains; another run does not import the capture again.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from tapewire.protocol.market import unscaled
 NOON_NS = 1_700_049_600 * 10**9
 
 
-def made_up(path):
-    """A snapshot and a few diffs, as a capture has them: `<time> <json>` a line."""
+def simulated_capture(path):
+    """Write a snapshot and a few diffs as a capture has them: one `<time> <json>` per line."""
     bids = [[f"{30_000 - i * 0.1:.1f}", f"{1 + i / 10:.3f}"] for i in range(20)]
     asks = [[f"{30_000.1 + i * 0.1:.1f}", f"{2 + i / 10:.3f}"] for i in range(20)]
     lines = [{"lastUpdateId": 100, "symbol": "BTCUSDT", "bids": bids, "asks": asks}]
@@ -35,7 +35,7 @@ def made_up(path):
 
 
 def show(book, levels):
-    """Asks above bids, as traders like it."""
+    """Print the book, asks above bids."""
     print(f"{'price':>14}  {'size':>14}")
     for name, side in (("ask", book.asks(levels)[::-1]), ("bid", book.bids(levels))):
         for price, size in side[["price", "size"]].tolist():
@@ -45,18 +45,18 @@ def show(book, levels):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("archive", type=Path, help="folder to import into; made when not there")
+    parser.add_argument("archive", type=Path, help="archive; created if it does not exist")
     parser.add_argument("captures", nargs="*", type=Path)
     parser.add_argument("--levels", type=int, default=5)
     arguments = parser.parse_args()
 
     arguments.archive.mkdir(parents=True, exist_ok=True)
-    captures = arguments.captures or [made_up(arguments.archive / "made-up.txt")]
+    captures = arguments.captures or [simulated_capture(arguments.archive / "simulated.txt")]
     summary = ingest.run("binance-usdm", captures, arguments.archive)
     print("imported before" if summary.already else f"{summary.records} records imported")
 
     instruments = Instruments.load(arguments.archive)
-    books = {}  # by symbol: a symbol's log goes on in that of the next day
+    books = {}  # by symbol: a symbol's book continues in the log of the next day
     for log in sorted(name for name in summary.logs if name.endswith("/book")):
         symbol = log.split("/")[-3]
         with tw.open_log(arguments.archive / log) as reader:
@@ -65,7 +65,7 @@ def main():
             while len(batch := reader.read_batch(1_000)):
                 book.apply_batch(batch)
     for symbol, book in books.items():
-        state = "to be believed" if book.trusted else f"not to be believed: {book.distrust_reason}"
+        state = "trusted" if book.trusted else f"not trusted: {book.distrust_reason}"
         print(f"\n{symbol}: {state}, hash {book.hash()}")
         show(book, arguments.levels)
 

@@ -1,4 +1,4 @@
-"""Debian's chromium, driven by playwright, and a bus with a writer of its own."""
+"""Debian's chromium, driven by playwright, and a bus with a writer process."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def browser():
 
 @pytest.fixture
 def open_page(browser):
-    """`open_page(url, color_scheme=…, viewport=…)`; the console must stay free of errors."""
+    """`open_page(url, color_scheme=…, viewport=…)`; fails if the console has errors."""
     contexts = []
     errors = []
 
@@ -48,7 +48,7 @@ def open_page(browser):
 
 @pytest.fixture
 def writer(tmp):
-    """A writer process on `tmp/bus/md`; each line it is told is a number of records to append."""
+    """A writer process on `tmp/bus/md`; each line sent to it is a number of records to append."""
     with Child(WRITER, tmp / "bus" / "md", 1 << 20) as writer:
         writer.expect("ready")
         yield writer

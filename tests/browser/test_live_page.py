@@ -24,7 +24,7 @@ PHONE = {"width": 390, "height": 844}
 
 @pytest.fixture
 def serve(tmp):
-    """The page of `tmp/bus`, looking often."""
+    """The page of `tmp/bus`, with frequent samples."""
     with LivePage(Watch(tmp / "bus", limits=Limits(lag_records=500)), interval=0.1) as page:
         yield page
 
@@ -33,7 +33,7 @@ def row(page, name):
     return page.locator("#queue-table tbody tr").filter(has_text=name)
 
 
-def test_it_shows_the_queues_of_a_live_bus_and_the_numbers_move(writer, serve, open_page):
+def test_it_shows_the_queues_of_a_live_bus_and_updates_them(writer, serve, open_page):
     page = open_page(serve.url)
     expect(page.locator("#link")).to_have_text("live · every 100 ms")
     expect(row(page, "md").locator(".state")).to_have_text("live")
@@ -65,7 +65,7 @@ def test_readers_are_shown_with_their_lag_and_its_history(writer, serve, tmp, op
         expect(page.locator("#lag-plot > svg")).to_have_attribute("aria-label", re.compile("KiB"))
 
 
-def test_a_killed_writer_raises_an_alert_that_says_what_to_do(writer, serve, open_page):
+def test_a_killed_writer_raises_an_alert_with_a_remedy(writer, serve, open_page):
     page = open_page(serve.url)
     expect(page.locator("#all-well")).to_be_visible()
     writer.kill()
@@ -77,7 +77,7 @@ def test_a_killed_writer_raises_an_alert_that_says_what_to_do(writer, serve, ope
     expect(page).to_have_title("(1) tapewire")
 
 
-def test_a_queue_that_appears_is_shown_and_one_that_goes_is_not(writer, serve, tmp, open_page):
+def test_new_queues_are_shown_and_removed_ones_are_not(writer, serve, tmp, open_page):
     page = open_page(serve.url)
     expect(row(page, "md")).to_be_visible()
     tw.open_publisher(tmp / "bus" / "orders", segment_bytes=8192).close()
@@ -88,7 +88,7 @@ def test_a_queue_that_appears_is_shown_and_one_that_goes_is_not(writer, serve, t
 
 
 def start(bus, port="0"):
-    """`tapewire monitor --web` in a process of its own, and where it is."""
+    """`tapewire monitor --web` in a separate process; returns it and its URL."""
     command = [sys.executable, "-m", "tapewire.cli", "monitor", bus, "--web", "--json"]
     process = subprocess.Popen(
         [*command, "--port", port, "--interval", "0.1"], stdout=subprocess.PIPE
@@ -101,7 +101,7 @@ def stop(process):
     process.communicate()
 
 
-def test_a_lost_connection_is_visible_and_mends_itself(writer, tmp, open_page):
+def test_a_lost_connection_is_visible_and_restored(writer, tmp, open_page):
     process, url = start(tmp / "bus")
     try:
         page = open_page(url, expected_errors=True)
@@ -118,7 +118,7 @@ def test_a_lost_connection_is_visible_and_mends_itself(writer, tmp, open_page):
         stop(process)
 
 
-@pytest.mark.long  # it waits for the page to lose patience
+@pytest.mark.long  # it waits for a timeout of the page
 def test_a_monitor_that_hangs_is_visible_too(writer, tmp, open_page):
     process, url = start(tmp / "bus")
     try:
@@ -158,7 +158,7 @@ def serve_hostile(tmp):
 
 @pytest.fixture
 def several(tmp):
-    """A bus with something of everything, for looking at."""
+    """A bus with one of everything, for screenshots."""
     names = ["streams/raw/binance_spot/queue", "orders/queue/alpha/orders_out", "orders/x"]
     writers = [tw.open_publisher(tmp / "bus" / name, segment_bytes=1 << 20) for name in names]
     writers[0].append_batch(1, [bytes(100)] * 900)
@@ -171,7 +171,7 @@ def several(tmp):
 
 
 @pytest.mark.usefixtures("several")
-def test_an_address_that_is_no_name_chooses_the_first_queue(serve, open_page):
+def test_an_address_without_a_valid_name_selects_the_first_queue(serve, open_page):
     page = open_page(serve.url + "#%E0%A4%A")
     expect(page.locator("#detail-title")).to_have_text("orders/queue/alpha/orders_out")
 
@@ -230,7 +230,7 @@ CONTRAST = """() => {
 
 @pytest.mark.usefixtures("several")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_themes_have_contrast_and_are_looked_at(serve, open_page, scheme):
+def test_both_themes_have_contrast(serve, open_page, scheme):
     page = open_page(serve.url, color_scheme=scheme)
     expect(page.locator("#reader-table tbody tr, #no-readers")).not_to_have_count(0)
     row(page, "raw").click()
@@ -245,7 +245,7 @@ def test_both_themes_have_contrast_and_are_looked_at(serve, open_page, scheme):
 
 
 @pytest.mark.usefixtures("several")
-def test_the_theme_can_be_chosen_and_is_remembered(serve, open_page):
+def test_the_selected_theme_is_remembered(serve, open_page):
     page = open_page(serve.url, color_scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(ground)

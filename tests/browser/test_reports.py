@@ -1,4 +1,4 @@
-"""The reports of jobs in a real browser: on a desk and on a phone, light and dark."""
+"""The reports of jobs in a real browser: on a desktop and on a phone, light and dark."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ from tapewire.quality.report import quality_page
 from tests.unit.page.test_reports import START, day_report, facts, picture_of
 
 PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1200, "height": 900}
+DESKTOP = {"width": 1200, "height": 900}
 
 
 @pytest.fixture
 def report(tmp):
-    """A page with findings, long words and plots, as a file."""
+    """A page with findings, long text and plots, as a file."""
     what = "1 gap in a stream with a long name, " + "x" * 60
     times = [
         {"stream": "book", "timestamp_ns": START + i * 300 * 10**9, "records": 5}
@@ -35,18 +35,18 @@ def report(tmp):
     return write_file(tmp / "report.html", text).as_uri()
 
 
-@pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
-def test_a_report_fits_its_screen_and_fetches_nothing(report, open_page, size):
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_a_report_fits_the_screen_and_fetches_nothing(report, open_page, size):
     page = open_page("about:blank", viewport=size)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(report)
     assert asked == [report]
-    # Wide tables and plots scroll by themselves; the page as a whole does not.
+    # Wide tables and plots scroll; the page itself does not.
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     assert page.locator("svg").count() == 4
-    words = page.locator("svg text.tick").first.bounding_box()
-    assert words["height"] >= 10, "labels can be read"
+    text = page.locator("svg text.tick").first.bounding_box()
+    assert text["height"] >= 10, "labels are legible"
 
 
 def luminance(colour):
@@ -57,11 +57,11 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_their_ground_in_both_schemes(report, open_page, scheme):
-    page = open_page(report, color_scheme=scheme, viewport=DESK)
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (luminance(ground) > 0.5) == (scheme == "light")
+def test_text_has_contrast_in_both_schemes(report, open_page, scheme):
+    page = open_page(report, color_scheme=scheme, viewport=DESKTOP)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (luminance(background) > 0.5) == (scheme == "light")
     for selector, key in (("p", "color"), ("td", "color"), ("svg .tick", "fill")):
-        words = page.locator(selector).first.evaluate(f"e => getComputedStyle(e).{key}")
-        light, dark = sorted([luminance(ground), luminance(words)], reverse=True)
+        text = page.locator(selector).first.evaluate(f"e => getComputedStyle(e).{key}")
+        light, dark = sorted([luminance(background), luminance(text)], reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, selector

@@ -78,7 +78,7 @@ def test_a_day_without_faults_has_no_findings(spark, tmp):
     faultless(tmp / "clean")
     summary = tws.jobs.quality(spark, tmp / "clean", tmp / "out")
     assert (summary.exit_code, summary.findings) == (0, [])
-    assert "Nothing was found" in (tmp / "out" / "_report.html").read_text(encoding="utf-8")
+    assert "No findings" in (tmp / "out" / "_report.html").read_text(encoding="utf-8")
 
 
 def test_finished_days_are_skipped_with_their_findings_and_measured_again_with_other_limits(

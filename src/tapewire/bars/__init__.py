@@ -1,8 +1,8 @@
 """Bars of trades: time, tick, volume and dollar bars, in exact scaled integers.
 
-`from_log` reads a log of trades, `from_trades` takes them as a table, `BarBuilder` as numpy columns
-as they arrive. Nothing here needs Spark; the job `tapewire etl bars` runs the same code for every
-symbol's day.
+`from_log` reads a log of trades, `from_trades` takes a table of trades, and `BarBuilder` takes
+numpy columns as they arrive. None of them needs Spark; the job `tapewire etl bars` runs the same
+code for every symbol's day.
 """
 
 from tapewire.bars.builder import KINDS, Bar, BarBuilder, BarSpec

@@ -1,4 +1,4 @@
-"""Bars out of trades, batch after batch, in exact integers and bounded memory."""
+"""Builds bars from batches of trades, in exact integers and bounded memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["KINDS", "Bar", "BarBuilder", "BarSpec"]
 
 KINDS = ("time", "tick", "volume", "dollar")
 _INT64 = 2**63
-_MOST_DIGITS = 60
+_MAX_DIGITS = 60
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +29,7 @@ class BarSpec:
 
     Attributes:
         kind: "time", "tick", "volume" or "dollar".
-        size: Nanoseconds, trades, size traded, or money (price times size) of a bar.
+        size: Size of a bar: nanoseconds, trades, volume, or money (price times size).
 
     Example:
         >>> BarSpec.parse("time", "1m").size, BarSpec.parse("volume", "2.5").size
@@ -41,35 +41,37 @@ class BarSpec:
 
     @classmethod
     def parse(cls, kind: str, size: str | int | float | Decimal) -> BarSpec:
-        """The same from what people write: a span, a count, a number.
+        """Parse a kind and a size, which is a span, a count or a number.
 
         Raises:
-            InvalidOption: Such bars are not known, or a size that is none.
+            InvalidOption: The kind is unknown, or the size is invalid.
         """
         if kind not in KINDS:
-            raise InvalidOption(f"no such bars: kind={kind!r}", hint=f"one of {', '.join(KINDS)}")
+            raise InvalidOption(
+                f"unknown kind of bar: kind={kind!r}", hint=f"give one of {', '.join(KINDS)}"
+            )
         if kind == "time":
             span = parse_span(str(size))
             if DAY_NS % span:
                 raise InvalidOption(
-                    f"time bars must divide a day: size={size!r}",
-                    hint="bars begin anew with each UTC day; give 1s, 5m, 1h, 1d, …",
+                    f"invalid size of a time bar: size={size!r}, must divide a day",
+                    hint="bars start again with each UTC day; give 1s, 5m, 1h, 1d, …",
                 )
             return cls(kind, Fraction(span))
         try:
-            # Of a float, what it shows: 0.1 is a tenth.
+            # A float as it is printed: 0.1 is a tenth.
             given = Decimal(str(size))
-            # Far beyond what a bar can hold; as a fraction it might not even fit into memory.
-            number = Fraction(given) if abs(given.adjusted()) < _MOST_DIGITS else Fraction(0)
+            # A number with more digits is invalid, and might not fit into memory as a fraction.
+            number = Fraction(given) if abs(given.adjusted()) < _MAX_DIGITS else Fraction(0)
         except (InvalidOperation, ValueError, OverflowError):
             number = Fraction(0)
         if number <= 0 or (kind == "tick" and number.denominator != 1):
-            wanted = "a whole number above 0" if kind == "tick" else "a number above 0"
-            raise InvalidOption(f"the size of a {kind} bar must be {wanted}: size={size!r}")
+            wanted = "a positive integer" if kind == "tick" else "a positive number"
+            raise InvalidOption(f"invalid size of a {kind} bar: size={size!r}, must be {wanted}")
         return cls(kind, number)
 
     def threshold(self, price_scale: int, size_scale: int) -> int:
-        """What a bar must reach to be complete, in scaled integers."""
+        """The size at which a bar is complete, as a scaled integer."""
         digits = {"volume": size_scale, "dollar": price_scale + size_scale}.get(self.kind, 0)
         scaled: Fraction = self.size * 10**digits
         return math.ceil(scaled)
@@ -80,10 +82,10 @@ class Bar:
     """One bar; prices, volumes and notional are scaled integers.
 
     Attributes:
-        start_ns: Of time bars the beginning of their span; of others, their first trade.
-        end_ns: Of time bars the end of their span (exclusive); of others, their last trade.
-        notional: Sum of price times size: scaled by both scales.
-        complete: False of the last bar of a day, where the size was not reached.
+        start_ns: Time bars: the start of their span. Others: their first trade.
+        end_ns: Time bars: the end of their span (exclusive). Others: their last trade.
+        notional: Sum of price times size, scaled by both scales.
+        complete: False for the last bar of a day if it did not reach its size.
     """
 
     start_ns: int
@@ -99,25 +101,25 @@ class Bar:
     complete: bool = True
 
     def vwap(self, price_scale: int) -> float | None:
-        """Mean price weighted by size: rounded once; None where nothing but zeros was traded."""
+        """Mean price weighted by size, rounded once; None if the volume is 0."""
         return self.notional / (self.volume * 10**price_scale) if self.volume else None
 
 
 def _exact(values: Array, reach: int) -> Array:
-    """Values whose sums stay exact: int64 where `reach` fits, Python's integers otherwise."""
+    """Values with exact sums: int64 if `reach` fits, otherwise Python integers."""
     return values.astype(np.int64) if reach < _INT64 else values.astype(object)
 
 
 class BarBuilder:
-    """The bars of one instrument's day. Trades come in the order of the tape, in any portions.
+    """Builds the bars of one instrument's day from batches of trades, in the order of the log.
 
     A trade is never split: a bar ends with the trade that brings it to its size or beyond, and the
-    next begins at nothing. Spans without a trade have no bar.
+    next one starts at zero. Spans without a trade have no bar.
 
     Args:
         spec: When a bar ends.
-        price_scale: Of the trades.
-        size_scale: Of the trades.
+        price_scale: Price scale of the trades.
+        size_scale: Size scale of the trades.
 
     Example:
         >>> import numpy as np
@@ -134,25 +136,25 @@ class BarBuilder:
         self._spec = spec
         self._threshold = spec.threshold(price_scale, size_scale)
         self._open: Bar | None = None
-        self._reached = 0  # by the open one, of what volume and dollar bars count
+        self._reached = 0  # volume or money of the open bar
 
     def add(self, times_ns: Array, prices: Array, sizes: Array, is_buy: Array) -> list[Bar]:
-        """Take more trades; the bars that they end.
+        """Add trades; return the bars that they complete.
 
         Raises:
-            TapewireError: A trade has a size below zero.
+            TapewireError: A trade has a negative size.
         """
         count = len(times_ns)
         if not count:
             return []
         if int(sizes.min()) < 0:
-            raise TapewireError(f"a trade has a size below zero: size={int(sizes.min())}")
+            raise TapewireError(f"a trade has a negative size: size={int(sizes.min())}")
         largest_price = max(abs(int(prices.max())), abs(int(prices.min())))
         volumes = _exact(sizes, int(sizes.max()) * count)
         reach = largest_price * int(sizes.max()) * count
         notionals = _exact(prices, reach) * _exact(sizes, reach)
         ends = self._ends(times_ns, volumes, notionals)
-        # Where the open bar ends before the first of these trades, it has none of them.
+        # If the open bar ends before the first of these trades, it has none of them.
         closed = []
         if self._open is not None and ends and ends[0] == 0:
             closed.append(self._open)
@@ -196,7 +198,7 @@ class BarBuilder:
         return closed
 
     def finish(self) -> Bar | None:
-        """The bar under way, which no trade has ended; None where there is none."""
+        """Return the open bar, which no trade has completed; None if there is none."""
         bar, self._open = self._open, None
         return bar
 
@@ -207,7 +209,7 @@ class BarBuilder:
         return start, start + self._threshold
 
     def _ends(self, times_ns: Array, volumes: Array, notionals: Array) -> list[int]:
-        """Positions behind the last trade of each bar that ends here; 0: the open one has ended."""
+        """Index after the last trade of each bar that ends here; 0: the open one has ended."""
         before = self._open
         if self._spec.kind == "time":
             spans = times_ns // self._threshold
@@ -218,7 +220,7 @@ class BarBuilder:
         if self._spec.kind == "tick":
             first = self._threshold - (before.trades if before else 0)
             return list(range(first, len(times_ns) + 1, self._threshold))
-        # Prices may be below zero; the money that changes hands is not.
+        # Prices may be negative; the money of a trade is not.
         totals = np.add.accumulate(volumes if self._spec.kind == "volume" else abs(notionals))
         ends, base = [], -self._reached
         while (place := int(np.searchsorted(totals, base + self._threshold))) < len(totals):

@@ -1,4 +1,4 @@
-"""Bars as Arrow tables, from trades as Arrow tables."""
+"""Bars as Arrow tables, built from logs and from Arrow tables of trades."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def from_log(
     Six numbers of each trade are held in memory.
 
     Args:
-        where: The log: whatever `open_log` takes.
-        kind: As of `from_trades`.
-        size: As of `from_trades`.
-        venue: What the column `venue` says.
-        symbol: What the column `symbol` says.
+        where: The log, as for `open_log`.
+        kind: As for `from_trades`.
+        size: As for `from_trades`.
+        venue: Value of the column `venue`.
+        symbol: Value of the column `symbol`.
 
     Raises:
         TapewireError: The log has trades of several instruments.
@@ -95,9 +95,9 @@ def from_log(
     batches = [_columns(ticks, markets) for ticks in _ticks(where)]
     if len(markets) > 1:
         raise TapewireError(
-            f"a log of several instruments: market_id={', '.join(map(str, sorted(markets)))}",
+            f"the log has several instruments: market_id={', '.join(map(str, sorted(markets)))}",
             path=os.fspath(where),
-            hint="give the log of one symbol, or a table with its symbols to from_trades",
+            hint="give the log of one symbol, or a table with a column `symbol` to from_trades",
         )
     if not batches:
         return SCHEMA.empty_table()
@@ -114,7 +114,7 @@ def _ticks(where: str | os.PathLike[str]) -> Iterator[Any]:
 def _columns(ticks: Any, markets: set[int]) -> pa.RecordBatch:
     markets.update(np.unique(ticks["market_id"]).tolist())
     names = ("price", "size", "price_scale", "size_scale")
-    # The aggressor is the one who did not rest in the book; unknown is neither.
+    # The aggressor is the side that did not rest in the book; it may be unknown.
     buys = ticks["is_buyer_maker"] == Maker.SELLER
     columns = {
         "timestamp_ns": ticks["timestamp_ns"].astype(np.int64),
@@ -127,7 +127,7 @@ def _columns(ticks: Any, markets: set[int]) -> pa.RecordBatch:
 
 
 def _by_day(table: pa.Table, spec: BarSpec, names: dict[str, str]) -> pa.Table:
-    """The bars of each venue, UTC day and symbol; `names` are for trades that do not have them."""
+    """The bars of each venue, UTC day and symbol; `names` are defaults of missing columns."""
     table = _with_keys(table, names)
     made: list[pa.RecordBatch] = []
     for key in (
@@ -141,7 +141,7 @@ def _by_day(table: pa.Table, spec: BarSpec, names: dict[str, str]) -> pa.Table:
 
 def _with_keys(table: pa.Table, names: dict[str, str]) -> pa.Table:
     for name in ("venue", "symbol", "side"):
-        if name in table.column_names:  # Polars hands out string views, which filters do not take
+        if name in table.column_names:  # Polars exports string views, which filters do not support
             at = table.schema.get_field_index(name)
             table = table.set_column(at, name, table[name].cast(pa.string()))
         elif name in names:
@@ -156,10 +156,10 @@ def _with_keys(table: pa.Table, names: dict[str, str]) -> pa.Table:
 def day_bars(
     names: Sequence[str], batches: Iterable[pa.RecordBatch], spec: BarSpec
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the bars of one symbol's day, a batch for each batch of trades that ends any.
+    """Yield the bars of one symbol's day, a batch for each batch of trades that completes any.
 
     Args:
-        names: Venue, date and symbol, as the bars have them.
+        names: Venue, date and symbol of the bars.
         batches: The day's trades in the order of the log, with the columns of `from_trades`.
         spec: When a bar ends.
 
@@ -195,7 +195,7 @@ def day_bars(
 
 
 def _scales(batch: pa.RecordBatch) -> list[tuple[int, int]]:
-    """Every pair of scales there is in a batch."""
+    """Every pair of scales in a batch."""
     pairs = np.column_stack([batch[name].to_numpy() for name in ("price_scale", "size_scale")])
     return [(int(a), int(b)) for a, b in np.unique(pairs, axis=0).tolist()]
 
@@ -217,4 +217,4 @@ def _batch(
     try:
         return pa.RecordBatch.from_pydict(columns, SCHEMA)
     except pa.ArrowInvalid as error:
-        raise TapewireError(f"a bar of {'/'.join(names)} is beyond 38 digits: {error}") from None
+        raise TapewireError(f"a bar has more than 38 digits: {'/'.join(names)}: {error}") from None

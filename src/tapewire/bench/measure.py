@@ -114,15 +114,15 @@ def _best(values: list[float], highest: bool = False) -> dict[str, float]:
     return {"best": _round(best), "p50": _round(float(np.median(values)))}
 
 
-def measure_append(folder: Path, scale: float) -> list[Measured]:
+def measure_append(directory: Path, scale: float) -> list[Measured]:
     """`append`, each call timed, and its mean compared with an empty native call."""
     samples, rounds, n = _many(500_000, scale), _many(20, scale), 5_000
-    with open_prefaulted(folder / "append", samples + samples // 10) as writer, quiet():
+    with open_prefaulted(directory / "append", samples + samples // 10) as writer, quiet():
         pin(0)
         each_append_ns(writer.append, samples // 10)
         each = each_append_ns(writer.append, samples)
     unpin()
-    with open_prefaulted(folder / "mean", n * (rounds + 1)) as writer:
+    with open_prefaulted(directory / "mean", n * (rounds + 1)) as writer:
         pin(0)
         append_ns(writer, n)
         pairs = [(append_ns(writer, n), append_call_ns(n)) for _ in range(rounds)]
@@ -160,13 +160,13 @@ def _timer_ns(n: int = 20_000) -> float:
     return float(np.median(took))
 
 
-def measure_batch(folder: Path, scale: float) -> list[Measured]:
+def measure_batch(directory: Path, scale: float) -> list[Measured]:
     """`append_batch` of numpy rows, compared with a memcpy of as many bytes to the same pages."""
     rows = rows_of(BATCH)
     ours: list[float] = []
     copies: list[float] = []
     for i in range(_many(4, scale)):
-        appended, copied = batch_round(folder / f"batch{i}", rows, 4, True)
+        appended, copied = batch_round(directory / f"batch{i}", rows, 4, True)
         ours += (ns / BATCH for ns in appended)
         copies += (ns / BATCH for ns in copied)
     return [
@@ -182,10 +182,10 @@ def measure_batch(folder: Path, scale: float) -> list[Measured]:
     ]
 
 
-def measure_reading(folder: Path, scale: float) -> list[Measured]:
+def measure_reading(directory: Path, scale: float) -> list[Measured]:
     """`next` and `read_batch` of one log, compared with an empty call and a memcpy."""
     records, rounds, n = 4 * BATCH, _many(20, scale), 5_000
-    path = folder / "read"
+    path = directory / "read"
     with open_prefaulted(path, records) as writer:
         writer.append_batch(TYPE_ID, rows_of(records))
     pin(0)
@@ -226,9 +226,9 @@ def measure_reading(folder: Path, scale: float) -> list[Measured]:
     ]
 
 
-def measure_roll(folder: Path, scale: float) -> list[Measured]:
+def measure_roll(directory: Path, scale: float) -> list[Measured]:
     """The append that rolls to the next segment, which the pre-allocator has ready."""
-    took, _, late = rolls(folder / "roll", _many(100, scale))
+    took, _, late = rolls(directory / "roll", _many(100, scale))
     if not took:
         return [
             Measured("roll", "append that rolls", "µs", {}, 0, note="no segment was ready in time")
@@ -245,7 +245,7 @@ def measure_roll(folder: Path, scale: float) -> list[Measured]:
     ]
 
 
-def measure_spinning(folder: Path, scale: float) -> list[Measured]:
+def measure_spinning(directory: Path, scale: float) -> list[Measured]:
     """One-way trips between two processes that both spin."""
     if len(ALL_CPUS) < 2:
         return [
@@ -260,12 +260,12 @@ def measure_spinning(folder: Path, scale: float) -> list[Measured]:
             count, SPIN_GAP_NS, lambda: sender(path, count), lambda s: receive_by_next(path, s)
         )
 
-    trips = _least_disturbed(one_run, folder / "spin", scale)
+    trips = _least_disturbed(one_run, directory / "spin", scale)
 
     def one_bare_run(_: Path) -> np.ndarray[Any, Any]:
         return _pair(count // 3, SPIN_GAP_NS, *_word(_receive_by_spinning, wake=False))
 
-    bare = _least_disturbed(one_bare_run, folder, scale)
+    bare = _least_disturbed(one_bare_run, directory, scale)
     return [
         Measured(
             "one_way_spinning",
@@ -279,7 +279,7 @@ def measure_spinning(folder: Path, scale: float) -> list[Measured]:
     ]
 
 
-def measure_parked(folder: Path, scale: float) -> list[Measured]:
+def measure_parked(directory: Path, scale: float) -> list[Measured]:
     """One-way trips to a process that sleeps."""
     count = _many(3_000, scale)
 
@@ -289,12 +289,12 @@ def measure_parked(folder: Path, scale: float) -> list[Measured]:
 
         return _pair(count, PARK_GAP_NS, lambda: sender(path, count), receive)
 
-    trips = _least_disturbed(one_run, folder / "park", scale)
+    trips = _least_disturbed(one_run, directory / "park", scale)
 
     def one_bare_run(_: Path) -> np.ndarray[Any, Any]:
         return _pair(count // 3, PARK_GAP_NS, *_word(_receive_by_futex, wake=True))
 
-    bare = _least_disturbed(one_bare_run, folder, scale)
+    bare = _least_disturbed(one_bare_run, directory, scale)
     return [
         Measured(
             "one_way_sleeping",
@@ -308,14 +308,14 @@ def measure_parked(folder: Path, scale: float) -> list[Measured]:
     ]
 
 
-def measure_flush(folder: Path, scale: float) -> list[Measured]:
+def measure_flush(directory: Path, scale: float) -> list[Measured]:
     """`flush_sync` after one append, compared with fdatasync of a file in the same directory."""
     ours: list[int] = []
     bare: list[int] = []
     now = time.perf_counter_ns
-    plain = os.open(folder / "plain", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    plain = os.open(directory / "plain", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        with tw.open_publisher(folder / "flush", segment_bytes=1 << 20) as writer:
+        with tw.open_publisher(directory / "flush", segment_bytes=1 << 20) as writer:
             deadline = time.monotonic() + 0.6 * scale
             while len(ours) < 3 or (time.monotonic() < deadline and len(ours) < 1_000):
                 writer.append(TYPE_ID, PAYLOAD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.arguments import ArchiveOption
 from tapewire.cli.output import (
     Exit,
     JsonOption,
@@ -19,6 +19,7 @@ from tapewire.cli.output import (
     interruptible,
     print_json,
     say,
+    signals_call,
     warn,
 )
 from tapewire.cli.terminal_text import print_columns
@@ -47,14 +48,7 @@ def tap(
         list[Path],
         typer.Argument(metavar="SOURCES", help="Directories of queues, or the root of a bus."),
     ],
-    to: Annotated[
-        Path,
-        typer.Option(
-            "--to",
-            metavar="ARCHIVE",
-            help="Directory of the archive; created if it does not exist.",
-        ),
-    ],
+    to: ArchiveOption,
     name: Annotated[
         str, typer.Option(metavar="NAME", help="Name of the pinned reader in each queue.")
     ] = "archive-tap",
@@ -135,18 +129,13 @@ def tap(
         close_after=close_after,
         on_disk_full="raise" if raise_when_full else "wait",
     )
-    before = {
-        number: signal.signal(number, lambda *_: tapping.stop())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
     shown = _TapProgress(as_json)
     _allow_many_files()
-    try:
-        report = tapping.run(follow=not once, on_look=shown)
-    finally:
-        shown.warn(tapping.report)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with signals_call(tapping.stop):
+        try:
+            report = tapping.run(follow=not once, on_look=shown)
+        finally:
+            shown.warn(tapping.report)
     if as_json:
         print_json({"what": "done", **report.to_dict()})
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.arguments import BusArgument
 from tapewire.cli.output import Exit, JsonOption, answer, fail, say
 from tapewire.errors import NotALog, TapewireError
 from tapewire.text import counted
@@ -22,9 +23,7 @@ _CHECK_PERMISSIONS = "check its owner and permissions"
 
 
 def doctor(
-    bus: Annotated[
-        Path, typer.Argument(metavar="BUS", help="Directory of a bus, or of one queue.")
-    ],
+    bus: BusArgument,
     reader_ttl: Annotated[
         float,
         typer.Option(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.arguments import SymbolOption
+from tapewire.cli.import_files import FormatOption, check_format, own_options
 from tapewire.cli.output import Exit, JsonOption, answer, errors, fail, interruptible, say
 
 if TYPE_CHECKING:
@@ -69,16 +71,8 @@ def import_(
             metavar="UNIT", help="Files of one task: day, symbol, file or all; default by format."
         ),
     ] = None,
-    symbols: Annotated[
-        list[str] | None,
-        typer.Option("--symbol", metavar="SYMBOL", help="Only this symbol; may be repeated."),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", metavar="NAME=VALUE", help="Option of this format; may be repeated."
-        ),
-    ] = None,
+    symbols: SymbolOption = None,
+    option: FormatOption = None,
     master: MasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
     as_json: JsonOption = False,
@@ -92,7 +86,6 @@ def import_(
     Exits 1 if there were bad rows or gaps, 3 if a unit failed.
     """
     from tapewire import ingest
-    from tapewire.cli.import_files import check_format, own_options
 
     check_format(format_)
     options = own_options(ingest.importer_class(format_).Options, option or [])
@@ -126,7 +119,9 @@ def refine(
     lateness: Annotated[
         float,
         typer.Option(
-            min=0, metavar="S", help="A record is late if it is this many seconds behind the log."
+            min=0,
+            metavar="S",
+            help="A record is late if its time is more than S seconds before the highest so far.",
         ),
     ] = 1.0,
     snapshot_seconds: Annotated[

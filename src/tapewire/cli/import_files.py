@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.arguments import ArchiveOption, SymbolOption
 from tapewire.cli.output import Exit, JsonOption, answer, console, errors, fail, interruptible, say
 from tapewire.cli.terminal_text import print_columns
 from tapewire.text import count_text
@@ -15,7 +16,12 @@ from tapewire.text import count_text
 if TYPE_CHECKING:
     from tapewire.ingest import ImportProgress, ImportSummary
 
-__all__ = ["check_format", "import_files", "own_options"]
+__all__ = ["FormatOption", "check_format", "import_files", "own_options"]
+
+FormatOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="Option of this format; may be repeated."),
+]
 
 
 def import_files(
@@ -24,18 +30,8 @@ def import_files(
         list[str],
         typer.Argument(metavar="FILES", help="Files in the order of capture; also .gz and .zip."),
     ],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="ARCHIVE",
-            help="Directory of the archive; created if it does not exist.",
-        ),
-    ],
-    symbols: Annotated[
-        list[str] | None,
-        typer.Option("--symbol", metavar="SYMBOL", help="Only this symbol; may be repeated."),
-    ] = None,
+    to: ArchiveOption,
+    symbols: SymbolOption = None,
     price_scale: Annotated[
         int | None,
         typer.Option(
@@ -51,12 +47,7 @@ def import_files(
     keep_wire: Annotated[
         bool, typer.Option("--keep-wire", help="Also store the venue's own bytes, in stream raw.")
     ] = False,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", metavar="NAME=VALUE", help="Option of this format; may be repeated."
-        ),
-    ] = None,
+    option: FormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Import captures or files of a venue into an archive: a log per symbol, day and stream.

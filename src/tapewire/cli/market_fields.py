@@ -34,9 +34,9 @@ class MarketFields:
     Prices and sizes are exact decimal text with all decimals of the scale: ``"101.50"``.
     """
 
-    def __init__(self, folder: str, report: Callable[[str], None]) -> None:
+    def __init__(self, directory: str, report: Callable[[str], None]) -> None:
         try:
-            self._instruments = Instruments.load(folder)
+            self._instruments = Instruments.load(directory)
         except (TapewireError, OSError) as error:
             report(f"{error} (instruments are shown by their ids)")
             self._instruments = Instruments()

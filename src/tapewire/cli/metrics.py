@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tapewire.cli.arguments import BusArgument
 from tapewire.cli.http_serving import AllowHostOption, BindOption, serve_until_interrupted
 from tapewire.cli.output import JsonOption, needing, print_json
 
@@ -15,9 +15,7 @@ __all__ = ["metrics"]
 
 
 def metrics(
-    bus: Annotated[
-        Path, typer.Argument(metavar="BUS", help="Directory of a bus, or of one queue.")
-    ],
+    bus: BusArgument,
     port: Annotated[
         int,
         typer.Option(

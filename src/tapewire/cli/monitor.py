@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tapewire.cli.arguments import BusArgument
 from tapewire.cli.http_serving import AllowHostOption, BindOption, serve_until_interrupted
 from tapewire.cli.output import Exit, JsonOption, answer, console, fail, needing, print_json
 
@@ -19,9 +19,7 @@ __all__ = ["monitor"]
 
 
 def monitor(
-    bus: Annotated[
-        Path, typer.Argument(metavar="BUS", help="Directory of a bus, or of one queue.")
-    ],
+    bus: BusArgument,
     interval: Annotated[
         float,
         typer.Option(

@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -35,6 +36,7 @@ __all__ = [
     "needing",
     "print_json",
     "say",
+    "signals_call",
     "warn",
 ]
 
@@ -106,16 +108,28 @@ def interruptible() -> Iterator[None]:
         code = 128 + signum
         raise SystemExit(code)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    with _handling(end):
+        try:
+            yield
+        except Exception:
+            if code is not None:
+                raise SystemExit(code) from None
+            raise
+
+
+def signals_call(stop: Callable[[], object]) -> AbstractContextManager[None]:
+    """Let Ctrl-C and SIGTERM call `stop`, which ends the work of the block regularly."""
+    return _handling(lambda signum, frame: stop())
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, object], object]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
-    except Exception:
-        if code is not None:
-            raise SystemExit(code) from None
-        raise
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 @contextlib.contextmanager

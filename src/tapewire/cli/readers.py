@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tapewire.cli.arguments import QueueArgument
 from tapewire.cli.output import Exit, JsonOption, answer, fail, say
 
 __all__ = ["readers"]
@@ -15,8 +15,6 @@ __all__ = ["readers"]
 readers = typer.Typer(
     no_args_is_help=True, help="The named readers of a queue: list them, remove one."
 )
-
-QueueArgument = Annotated[Path, typer.Argument(metavar="QUEUE", help="Directory of a queue.")]
 
 
 @readers.command()

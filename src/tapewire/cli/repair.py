@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tapewire.cli.arguments import QueueArgument
 from tapewire.cli.output import Exit, JsonOption, answer, interruptible, say
 
 __all__ = ["repair"]
 
 
 def repair(
-    queue: Annotated[Path, typer.Argument(metavar="QUEUE", help="Directory of a queue.")],
+    queue: QueueArgument,
     yes: Annotated[
         bool, typer.Option("--yes", help="Repair the queue itself.", show_default=False)
     ] = False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.arguments import FollowOption
 from tapewire.cli.ledger import gap_text
 from tapewire.cli.output import Exit, JsonOption, console, errors, print_json, say, warn
 from tapewire.cli.times import iso, parse_time
@@ -65,10 +66,7 @@ def replay(
             help="1: as recorded, 10: ten times as fast; default: as fast as possible.",
         ),
     ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option("-f", "--follow", help="Wait for more; end with Ctrl-C, exit code 0."),
-    ] = False,
+    follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Replay the books of one or more logs.

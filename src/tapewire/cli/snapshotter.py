@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tapewire.cli.output import Exit, JsonOption, print_json, say, warn
+from tapewire.cli.output import Exit, JsonOption, print_json, say, signals_call, warn
 from tapewire.cli.times import iso
 from tapewire.text import count_text
 
@@ -66,15 +65,8 @@ def snapshotter(
         seconds, records = 10.0, 10_000
     every = Every(seconds, records, every_bytes, roll)
     saver = Snapshotter(log, every, keep or None, max_bytes, max_age, name=name)
-    before = {
-        number: signal.signal(number, lambda *_: saver.stop())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
+    with signals_call(saver.stop):
         done = saver.run(follow=not once, on_round=_RoundPrinter(as_json))
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     for finding in saver.findings:
         warn(f"skipped: {finding.why}")
     _show("done", done, as_json)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 import tapewire as tw
+from tapewire.cli.arguments import FollowOption, FromTimeOption, LogArgument, TypesOption
 from tapewire.cli.log_walk import last_records, seek_near, walk
 from tapewire.cli.output import Exit, JsonOption, console, fail, warn
 from tapewire.cli.records import Messages, Show, fields_text, hexdump, record_line
@@ -25,9 +26,7 @@ HEADINGS = f"{'seq':>14}  {'time (UTC)':<30}  {'type':<6}  {'flags':<6}  {'size'
 
 
 def tail(
-    log: Annotated[
-        str, typer.Argument(metavar="LOG", help="A log, such as the directory of a queue.")
-    ],
+    log: LogArgument,
     count: Annotated[
         int | None,
         typer.Option(
@@ -40,28 +39,12 @@ def tail(
             show_default=False,
         ),
     ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option("-f", "--follow", help="Wait for more; end with Ctrl-C, exit code 0."),
-    ] = False,
+    follow: FollowOption = False,
     from_seq: Annotated[
         int | None, typer.Option(min=0, metavar="SEQ", help="Start at this sequence number.")
     ] = None,
-    from_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Start at this time: ISO 8601 with a zone, nanoseconds, or -5m (5 minutes ago).",
-        ),
-    ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--type",
-            metavar="TYPE",
-            help="Only this type, 8193, 0x2001 or a message name; may be repeated.",
-        ),
-    ] = None,
+    from_time: FromTimeOption = None,
+    types: TypesOption = None,
     grep: Annotated[
         str | None,
         typer.Option(

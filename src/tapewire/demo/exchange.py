@@ -289,7 +289,7 @@ class _Inputs:
         choose = random.Random(settings.seed)
         due = time.monotonic()
         while True:
-            # After a delay of more than 20 ms, inputs that were missed are not made up for.
+            # After a delay of more than 20 ms, the missed inputs are dropped.
             due = max(due + choose.expovariate(settings.rate), time.monotonic() - 0.02)
             yield due, participants.next(exchange.engine, exchange.next_market_seq)
 

@@ -78,7 +78,7 @@ def _cards(result: dict[str, Any]) -> str:
         ("0", "lost"),
         ("0", "duplicated"),
         (f"{len(killed)}", "processes killed"),
-        (duration(max(recovered) * 1e9), "to read its logs, the slowest"),
+        (duration(max(recovered) * 1e9), "longest time to read its logs"),
         (duration(total["p50_ns"] or float("nan")), "median tick to fill"),
     ]
     return cards(pairs)

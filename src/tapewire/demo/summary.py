@@ -189,7 +189,7 @@ def show(console: Console, result: dict[str, Any]) -> None:
         recoveries.add_row(recovery["victim"], *cells, read, recovery["found"])
     joiner = result["joiner"]
     read = duration(joiner["seconds"] * 1e9)
-    recoveries.add_row("joiner", "–", "–", "–", read, joiner_found(joiner))
+    recoveries.add_row("late joiner", "–", "–", "–", read, joiner_found(joiner))
     console.print(Padding(recoveries, (1, 0, 1, 0)))
     delayed = max(hop["interrupted"] for hop in result["hops"])
     console.print(

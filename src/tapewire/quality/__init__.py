@@ -1,6 +1,6 @@
-"""What a tape is worth: measures of one symbol's day, in one pass and bounded memory.
+"""The quality of logs: measures of one symbol's day, in one pass and bounded memory.
 
-Nothing here knows Spark; the job `quality` runs `measure` for every part, on any machine.
+It does not need Spark; the job `quality` runs `measure` for every part.
 """
 
 from tapewire.quality.limits import QualityLimits

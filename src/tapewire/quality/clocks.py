@@ -1,7 +1,7 @@
-"""How long records were on their way: receive time less exchange time, as a histogram.
+"""The delay of records, receive time minus exchange time, as a histogram.
 
-A part may have any number of records, so they are counted in buckets: exact below 256 ns, less
-than a percent wide above. Least and greatest are exact.
+A part may have any number of records, so delays are counted in buckets: exact below 256 ns, less
+than one percent wide above. Least and greatest are exact.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tapewire.quality.limits import QualityLimits
 __all__ = ["BIN_NS", "ClockMeasure", "bucket_of", "value_of"]
 
 Array = np.ndarray[Any, Any]
-BIN_NS = 300 * 10**9  # five minutes: of the table over time
+BIN_NS = 300 * 10**9  # five minutes, a row of the table over time
 _HOUR_BINS = 3600 * 10**9 // BIN_NS
 _BITS = 7
 _STEPS = 1 << _BITS  # buckets for each power of two
 
 
 def bucket_of(values: Array) -> Array:
-    """The bucket of each value; of negative ones the mirrored bucket."""
+    """The bucket of each value; negative values have negative buckets."""
     fraction, power = np.frexp(np.abs(values).astype(np.float64))
     bucket = np.where(
         np.abs(values) < 2 * _STEPS,
@@ -50,15 +50,15 @@ def value_of(bucket: int) -> int:
 
 
 class ClockMeasure:
-    """The clocks of one stream's day."""
+    """Measures the clocks of one stream's day."""
 
     def __init__(self, limits: QualityLimits) -> None:
         self._limits = limits
         self.records = 0
         self.timed = 0  # with an exchange time
-        self.early = 0  # came before their exchange time
+        self.early = 0  # received before their exchange time
         self.late = 0
-        self.behind = 0  # bear a time before one that was on the tape already
+        self.behind = 0  # with a time before that of an earlier record in the log
         self.worst_behind_ns = 0
         self.least_ns: int | None = None
         self.greatest_ns: int | None = None
@@ -68,7 +68,7 @@ class ClockMeasure:
         self._clock_ns = -(2**63)
 
     def add(self, received_ns: Array, exchange_ns: Array) -> None:
-        """Records in the order of the tape; an exchange time of 0 is none."""
+        """Add records in the order of the log; an exchange time of 0 means none."""
         if not len(received_ns):
             return
         received_ns = received_ns.astype(np.int64)
@@ -107,7 +107,7 @@ class ClockMeasure:
         return count
 
     def percentile(self, percent: float, place: int | None = None) -> int | None:
-        """The value at or below which so many are, to a percent; None without records."""
+        """A percentile of the delays, accurate to one percent; None without records."""
         if self.least_ns is None or self.greatest_ns is None:
             return None
         counts: Counter[int] = Counter()
@@ -126,9 +126,9 @@ class ClockMeasure:
 
     @property
     def drift_ns(self) -> int:
-        """How far the shortest ways of any two hours are apart: a clock that runs away shows here.
+        """The largest difference between the shortest delays of two hours: the drift of a clock.
 
-        The shortest way of an hour hardly depends on load; one hour alone says nothing.
+        The shortest delay of an hour hardly depends on load. With one hour, it is 0.
         """
         hours: dict[int, int] = {}
         for place, low in self._least.items():
@@ -137,7 +137,7 @@ class ClockMeasure:
         return max(hours.values()) - min(hours.values()) if hours else 0
 
     def by_time(self) -> list[dict[str, Any]]:
-        """A row for each five minutes with records."""
+        """One row for each five minutes that have records."""
         return [
             {
                 "timestamp_ns": place * BIN_NS,

@@ -1,15 +1,15 @@
-"""The book that diffs have made, held against what the venue says it is.
+"""Compares the book built from diffs with the venue's own snapshots.
 
-A venue says so by a snapshot on the tape, or by a stream of snapshots of N levels beside it
+A venue sends snapshots in the log of the book, or as a separate stream of snapshots of N levels
 (``book_snapshot_N``). Each is compared with the book of the same moment:
 
-- a snapshot on the tape with the book just before it, when that stands at the same update id, or
-  the venue has no ids;
-- one of a stream of price levels with the book after the last event of the same two times, or of
-  the same receive time or before it;
-- one of a stream beside single orders by how many trades the venue had counted: such a snapshot is
-  right when one of the books between that trade and the next equals it. Outside continuous trading
-  there is nothing to compare.
+- A snapshot in the log is compared with the book just before it, if that has the same update id or
+  the venue has no ids.
+- A snapshot of a separate stream of price levels is compared with the book after the last event
+  with the same receive and exchange time, otherwise after the last event up to its receive time.
+- A snapshot of a separate stream next to single orders is matched by the venue's count of trades:
+  it is valid if one of the books between that trade and the next equals it. It is compared only
+  during continuous trading.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Levels = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class VenueBook:
-    """What the venue says, best levels first."""
+    """A snapshot of the venue, best levels first."""
 
     seq: int
     timestamp_ns: int
@@ -45,17 +45,17 @@ class VenueBook:
 
 @dataclass(frozen=True)
 class Difference:
-    """A snapshot that the book did not equal.
+    """A snapshot that differs from the book.
 
     Attributes:
-        stream: Where the snapshot is.
-        seq: Its record's number there.
+        stream: The stream of the snapshot.
+        seq: The sequence number of its record.
         timestamp_ns: Its time.
-        levels: How many levels were compared.
-        differing: How many prices have another size, or are on one side of the comparison alone.
-        price: The first of those from the best price on, scaled.
-        venue_size: The venue's size there; 0: it has no such level.
-        book_size: The book's.
+        levels: Number of levels compared.
+        differing: Number of prices with different sizes, or in one of the two books only.
+        price: The first of those, from the best price on, scaled.
+        venue_size: The venue's size at this price; 0 if it has no such level.
+        book_size: The book's size at this price; 0 if it has no such level.
     """
 
     stream: str
@@ -69,7 +69,7 @@ class Difference:
 
 
 class Drift:
-    """Compares, counts, and keeps what differs."""
+    """Compares snapshots, counts them, and keeps the differences."""
 
     def __init__(self) -> None:
         self.compared = 0
@@ -78,13 +78,13 @@ class Drift:
         self.differences: list[Difference] = []
 
     def compare(self, stream: str, venue: VenueBook, book: Any) -> bool:
-        """Compare and count."""
+        """Compare a snapshot with a book, and count it; return whether they are equal."""
         found = self.difference(stream, venue, book)
         self.count(found)
         return found is None
 
     def count(self, found: Difference | None) -> None:
-        """A comparison; None: equal."""
+        """Count a comparison; None means equal."""
         self.compared += 1
         if found is not None:
             self.differing += 1
@@ -92,12 +92,12 @@ class Drift:
                 self.differences.append(found)
 
     def difference(self, stream: str, venue: VenueBook, book: Any) -> Difference | None:
-        """None where the best levels are the same."""
+        """The difference of the best levels; None if they are equal."""
         return difference(stream, venue, levels_of(book, len(venue.bids), len(venue.asks)))
 
 
 def levels_of(book: Any, bids: int, asks: int) -> tuple[Levels, Levels]:
-    """So many of the best levels of a book."""
+    """The best levels of a book, as many as given."""
     sides = (book.bids(bids), book.asks(asks))
     first, second = (
         list(zip(side["price"].tolist(), side["size"].tolist(), strict=True)) for side in sides
@@ -105,18 +105,18 @@ def levels_of(book: Any, bids: int, asks: int) -> tuple[Levels, Levels]:
     return first, second
 
 
-def difference(stream: str, venue: VenueBook, made: tuple[Levels, Levels]) -> Difference | None:
-    """What tells a venue's book from as many levels of ours."""
+def difference(stream: str, venue: VenueBook, book: tuple[Levels, Levels]) -> Difference | None:
+    """The difference between a venue's book and as many levels of our book; None if equal."""
     differing = 0
     first: tuple[int, int, int] | None = None
-    for said, ours in zip((venue.bids, venue.asks), made, strict=True):
-        if said == ours:
+    for theirs, ours in zip((venue.bids, venue.asks), book, strict=True):
+        if theirs == ours:
             continue
-        by_price, own = dict(said), dict(ours)
-        wrong = [p for p in by_price | own if own.get(p, 0) != by_price.get(p, 0)]
-        differing += len(wrong)
-        if first is None and wrong:
-            first = (wrong[0], by_price.get(wrong[0], 0), own.get(wrong[0], 0))
+        by_price, own = dict(theirs), dict(ours)
+        unequal = [p for p in by_price | own if own.get(p, 0) != by_price.get(p, 0)]
+        differing += len(unequal)
+        if first is None and unequal:
+            first = (unequal[0], by_price.get(unequal[0], 0), own.get(unequal[0], 0))
     if first is None:
         return None
     levels = len(venue.bids) + len(venue.asks)
@@ -147,10 +147,7 @@ def _snapshots(path: str, levels: int) -> Iterator[VenueBook]:
         while True:
             try:
                 record = log.next()
-            except (
-                CorruptRecord,
-                CorruptMetadata,
-            ):  # who reads the stream for its clocks tells of it
+            except (CorruptRecord, CorruptMetadata):  # reported by the measure of the clocks
                 if not log.skip_damaged().bytes:
                     return
                 continue
@@ -160,7 +157,7 @@ def _snapshots(path: str, levels: int) -> Iterator[VenueBook]:
 
 
 class ByTime:
-    """Where in a batch of events the snapshots of a stream belong, by receive and exchange time."""
+    """Finds the position of a stream's snapshots among the events, by receive and exchange time."""
 
     def __init__(self, stream: str, path: str, levels: int) -> None:
         self.stream = stream
@@ -169,9 +166,10 @@ class ByTime:
         self._clock_ns = -(2**63)
 
     def due(self, headers: Array, times_ns: Array, last: bool) -> list[tuple[int, VenueBook]]:
-        """``(events of this batch to apply first, snapshot)``, in that order.
+        """``(number of events of this batch to apply first, snapshot)``, sorted by that number.
 
-        A snapshot of the batch's last moment waits for the next batch, unless this is the last.
+        A snapshot with the time of the batch's last event waits for the next batch, unless this is
+        the last batch.
         """
         clock = np.maximum.accumulate(np.maximum(times_ns, self._clock_ns))
         end_ns = int(clock[-1]) if len(clock) else self._clock_ns
@@ -196,32 +194,32 @@ class ByTime:
         return sorted(found, key=lambda pair: pair[0])
 
     def finish(self, drift: Drift) -> None:
-        """The day is over; snapshots after its last event are not comparable."""
+        """End the day; snapshots after its last event are not comparable."""
         drift.not_comparable += len(self._waiting) + sum(1 for _ in self._next)
         self._waiting = []
 
 
 class ByTrades:
-    """The snapshots of a stream beside orders, by how many trades had been."""
+    """Compares the snapshots of a stream next to orders, by the number of trades so far."""
 
     def __init__(self, stream: str, path: str, levels: int) -> None:
         self.stream = stream
         self._next = _snapshots(path, levels)
         self._ahead: VenueBook | None = next(self._next, None)
         self._open: list[VenueBook] = []
-        self._last: dict[int, Difference] = {}  # by the snapshot's number
+        self._last: dict[int, Difference] = {}  # by the snapshot's `seq`
         self._began_ns: int | None = None  # of continuous trading, by the venue's clock
         self._ended_ns: int | None = None
         self._trades = 0
 
     def wanted(self, trades: int) -> bool:
-        """Whether a snapshot speaks of the books between this many trades and one more."""
+        """Whether a snapshot is of the books between this trade and the next one."""
         return bool(self._open) or (self._ahead is not None and self._ahead.native_seq <= trades)
 
-    def look(
+    def compare(
         self, trades: int, exchange_ns: int, continuous: bool, book: Any, drift: Drift
     ) -> None:
-        """The book after an event, `trades` being counted so far."""
+        """Compare the open snapshots with the book after an event, with `trades` so far."""
         if continuous and self._began_ns is None:
             self._began_ns = exchange_ns
         if not continuous and self._began_ns is not None and self._ended_ns is None:
@@ -239,13 +237,13 @@ class ByTrades:
             if one.native_seq != trades:
                 drift.not_comparable += 1
                 continue
-            made = (bids[: len(one.bids)], asks[: len(one.asks)])
-            if made == (one.bids, one.asks) and self._in_session(one):
+            ours = (bids[: len(one.bids)], asks[: len(one.asks)])
+            if ours == (one.bids, one.asks) and self._in_session(one):
                 drift.count(None)
                 self._last.pop(one.seq, None)
                 continue
             if self._in_session(one):
-                found = difference(self.stream, one, made)
+                found = difference(self.stream, one, ours)
                 if found is not None:
                     self._last[one.seq] = found
             left.append(one)
@@ -257,7 +255,7 @@ class ByTrades:
 
     def _give_up(self, drift: Drift) -> None:
         for one in self._open:
-            # Only now it is known whether trading had ended before it.
+            # Only now is it known whether trading had ended before it.
             if one.seq in self._last and self._in_session(one):
                 drift.count(self._last[one.seq])
             else:
@@ -266,7 +264,7 @@ class ByTrades:
         self._last.clear()
 
     def finish(self, drift: Drift) -> None:
-        """The day is over; snapshots after its last event are not comparable."""
+        """End the day; snapshots after its last event are not comparable."""
         self._give_up(drift)
         if self._ahead is not None:
             drift.not_comparable += 1 + sum(1 for _ in self._next)

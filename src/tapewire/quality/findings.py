@@ -1,4 +1,4 @@
-"""Measures of a day as rows of tables, and what of them a person should know."""
+"""The findings of a day's measures, and the measures as rows of tables."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ TABLES: dict[str, pa.Schema] = {
 
 
 def findings_of(day: DayMeasures, gaps: list[Gap], limits: QualityLimits) -> list[dict[str, Any]]:
-    """What a person should know, the worst first; none of a day as it should be."""
+    """The findings of a day, worst first; none if nothing is beyond the limits."""
     found: list[dict[str, Any]] = []
 
     def add(kind: str, stream: str, count: int, first_ns: int | None, what: str) -> None:
@@ -100,14 +100,14 @@ def findings_of(day: DayMeasures, gaps: list[Gap], limits: QualityLimits) -> lis
             found.append({**row, "what": what})
 
     for one in day.damage:
-        add("damage", one.stream, 1, None, f"{counted(one.bytes, 'byte')} not readable: {one.what}")
+        add("damage", one.stream, 1, None, f"{counted(one.bytes, 'byte')} unreadable: {one.what}")
     missing = sum(min(gap.missing, 2**62) for gap in gaps)
     add(
         "gaps",
         gaps[0].stream if gaps else "",
         len(gaps),
         min((gap.timestamp_ns for gap in gaps), default=None),
-        f"{counted(len(gaps), 'gap')}, {counted(missing, 'number')} missing",
+        f"{counted(len(gaps), 'gap')}, {counted(missing, 'sequence number')} missing",
     )
     if day.book is not None:
         for state in ("untrusted", "crossed", "locked"):
@@ -117,30 +117,30 @@ def findings_of(day: DayMeasures, gaps: list[Gap], limits: QualityLimits) -> lis
             what = f"book {state} for {duration(ns)} ({share:.3%} of the time), "
             what += f"after {counted(events, 'event')}"
             first = min((span.begin_ns for span in spans), default=None)
-            # Between records of one moment a book may be in any state: that is none.
+            # Between records of the same time a book may be in any state.
             lasted = ns > 0 or state == "untrusted"
             add(state, "book", events if lasted else 0, first, what)
     if day.drift is not None:
-        wrong = day.drift.differences
-        what = f"the book is not what {day.drift.differing:,} of {day.drift.compared:,} "
-        what += "snapshots of the venue say"
-        if wrong:
-            what += f"; first {counted(wrong[0].differing, 'level')} at record {wrong[0].seq}"
-        first = wrong[0].timestamp_ns if wrong else None
-        add("drift", wrong[0].stream if wrong else "", day.drift.differing, first, what)
+        kept = day.drift.differences
+        what = f"the book differs from {day.drift.differing:,} of {day.drift.compared:,} "
+        what += "snapshots of the venue"
+        if kept:
+            what += f"; first in {counted(kept[0].differing, 'level')} at record {kept[0].seq}"
+        first = kept[0].timestamp_ns if kept else None
+        add("drift", kept[0].stream if kept else "", day.drift.differing, first, what)
     for stream, clock in day.clocks.items():
         flaws = clock.first_flaw_ns
         early, late = clock.least_ns or 0, clock.greatest_ns or 0
-        what = f"{counted(clock.early, 'record')} of {stream} came before their exchange time, "
+        what = f"{counted(clock.early, 'record')} of {stream} arrived before their exchange time, "
         add("early", stream, clock.early, flaws.get("early"), f"{what}by up to {duration(-early)}")
-        what = f"{counted(clock.late, 'record')} of {stream} came more than "
+        what = f"{counted(clock.late, 'record')} of {stream} arrived more than "
         what += f"{duration(limits.late_ns)} after their exchange time, by up to {duration(late)}"
         add("late", stream, clock.late, flaws.get("late"), what)
-        what = f"{counted(clock.behind, 'record')} of {stream} bear a time before one already on "
-        what += f"the tape, by up to {duration(clock.worst_behind_ns)}"
+        what = f"{counted(clock.behind, 'record')} of {stream} with a time before that of an "
+        what += f"earlier record in the log, by up to {duration(clock.worst_behind_ns)}"
         add("behind", stream, clock.behind, flaws.get("behind"), what)
         if clock.drift_ns > limits.clock_drift_ns:
-            what = f"the clocks of {stream} drift: the shortest way differs by "
+            what = f"the clocks of {stream} drift: the shortest delay differs by "
             add("clock-drift", stream, 1, None, f"{what}{duration(clock.drift_ns)} between hours")
     return found
 
@@ -148,7 +148,7 @@ def findings_of(day: DayMeasures, gaps: list[Gap], limits: QualityLimits) -> lis
 def rows_of(
     day: DayMeasures, gaps: list[Gap], findings: list[dict[str, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each table, without venue, date and symbol: the folders have those."""
+    """The rows of each table, without venue, date and symbol, which the directories have."""
     book, drift = day.book, day.drift
     counts: dict[str, int] = {}
     for state in ("crossed", "locked", "untrusted", "start"):
@@ -172,7 +172,10 @@ def rows_of(
     clocks = [
         {
             "stream": stream,
-            **{name: getattr(clock, name) for name in ("records", "timed", "early", "late")},
+            "records": clock.records,
+            "timed": clock.timed,
+            "early": clock.early,
+            "late": clock.late,
             "behind": clock.behind,
             "worst_behind_ns": clock.worst_behind_ns,
             "least_ns": clock.least_ns,
@@ -199,5 +202,5 @@ def rows_of(
 
 
 def _fits(value: Any) -> Any:
-    """Numbers of a venue beyond 63 bits are null in the table; the ledger has them."""
+    """The value, or None for a venue's number beyond 63 bits, which only the ledger has."""
     return None if isinstance(value, int) and value >= 2**63 else value

@@ -1,4 +1,4 @@
-"""What is let pass, and what is a finding."""
+"""The limits beyond which something is a finding."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["QualityLimits"]
 
 @dataclass(frozen=True)
 class QualityLimits:
-    """What is let pass; everything beyond is a finding.
+    """The limits beyond which something is a finding.
 
     Attributes:
-        late_ns: A record that came longer after its exchange time is late.
-        behind_ns: A record may bear a time so much before one that is on the tape already.
-        early_ns: A record may come so much before its exchange time.
-        clock_drift_ns: So far may the shortest way of an hour be from that of another hour.
-        levels: How many levels of a snapshot are compared.
+        late_ns: A record that arrives later than this after its exchange time is late.
+        behind_ns: How much earlier a record's time may be than that of a record before it.
+        early_ns: How much earlier than its exchange time a record may arrive.
+        clock_drift_ns: How far the shortest delays of two hours may differ.
+        levels: Number of levels of a snapshot to compare.
 
     Example:
         >>> QualityLimits.parse(late="2s").late_ns, QualityLimits.parse(early="0").early_ns
@@ -44,7 +44,11 @@ class QualityLimits:
         clock_drift: str | None = None,
         levels: int | None = None,
     ) -> Self:
-        """The same from spans as people write them; None: the default."""
+        """Parse spans such as "10s"; None selects the default.
+
+        Raises:
+            InvalidOption: A span or the number of levels is invalid.
+        """
         spans = {
             "late_ns": late,
             "behind_ns": behind,
@@ -56,15 +60,15 @@ class QualityLimits:
         }
         if levels is not None:
             if not 1 <= levels <= 1_000:
-                raise InvalidOption(f"levels must be from 1 to 1000: levels={levels!r}")
+                raise InvalidOption(f"invalid number of levels: {levels=}, must be from 1 to 1000")
             given["levels"] = levels
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: they decide what a part becomes."""
+        """Plain values, stored as the options of a part."""
         return asdict(self)
 
 
 def _span(text: str) -> int:
-    # Nothing at all is no span for a grid, and the strictest limit here.
+    # `parse_span` rejects 0, which is the strictest limit here.
     return 0 if re.fullmatch(r"0(us|ms|s|m|h|d)?", text) else parse_span(text)

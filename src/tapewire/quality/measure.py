@@ -1,4 +1,4 @@
-"""All measures of one symbol's day: each of its logs is read once, from the first to the last."""
+"""All measures of one symbol's day: reads each of its logs once, from start to end."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _TIMED: dict[int, Any] = {TRADE_TICK: TradeTick, QUOTE: Quote}
 
 @dataclass(frozen=True)
 class DayLogs:
-    """Where one symbol's day is.
+    """The logs of one symbol's day.
 
     Attributes:
         venue: The venue.
         symbol: The symbol.
         streams: Path of each stream's log: "book", "trades", "book_snapshot_25", …
-        before: Book logs of the days before, in order: the book they leave is the one that this
-            day begins with.
+        before: Book logs of the days before, in order, whose final book is the one at the start of
+            this day.
         instruments: Path of an `instruments.json`; None takes the one nearest to the log.
     """
 
@@ -66,7 +66,7 @@ class DayLogs:
 
 @dataclass(frozen=True)
 class UnreadableSpan:
-    """Bytes that no record could be read from."""
+    """Bytes from which no record could be read."""
 
     stream: str
     path: str
@@ -77,7 +77,7 @@ class UnreadableSpan:
 
 @dataclass
 class DayMeasures:
-    """What was found; `book` and `drift` are None where there is no book."""
+    """The measures of a day; `book` and `drift` are None if there is no book."""
 
     clocks: dict[str, ClockMeasure] = field(default_factory=dict)
     book: BookSpans | None = None
@@ -89,7 +89,7 @@ class DayMeasures:
 
     @property
     def records(self) -> int:
-        """Of all streams."""
+        """Number of records of all streams."""
         return sum(clock.records for clock in self.clocks.values())
 
 
@@ -97,14 +97,14 @@ def measure(day: DayLogs, limits: QualityLimits | None = None) -> DayMeasures:
     """Read a day and measure it.
 
     Raises:
-        InvalidOption: No file tells the scales of its book.
+        InvalidOption: No instruments file has the scales of its book.
     """
     limits = limits or QualityLimits()
     found = DayMeasures()
     for stream, path in sorted(day.streams.items()):
         clock = found.clocks[stream] = ClockMeasure(limits)
         if stream == "book":
-            _Book(day, path, limits, found, clock).run()
+            _BookPass(day, path, limits, found, clock).run()
         else:
             for batch, _ in _batches(path, stream, found):
                 _add_times(batch, clock)
@@ -112,7 +112,7 @@ def measure(day: DayLogs, limits: QualityLimits | None = None) -> DayMeasures:
 
 
 def _batches(path: str, stream: str, found: DayMeasures) -> Iterator[tuple[Batch, Any]]:
-    """``(batch, what was skipped before it)``; damage is passed over and noted."""
+    """Yield ``(batch, what was skipped before it)``; damage is skipped and recorded."""
     with open_log(path) as log:
         skipped = None
         while True:
@@ -139,7 +139,7 @@ def _batches(path: str, stream: str, found: DayMeasures) -> Iterator[tuple[Batch
 
 
 def _add_times(batch: Batch, clock: ClockMeasure) -> None:
-    """Receive and exchange times of whatever market data a batch has."""
+    """Add the receive and exchange times of the market data in a batch."""
     received, types = batch.timestamp_ns, batch.type_id
     exchange = np.zeros(len(batch), np.int64)
     if (types == BOOK_EVENT).any():
@@ -153,7 +153,7 @@ def _add_times(batch: Batch, clock: ClockMeasure) -> None:
     clock.add(received, exchange)
 
 
-class _Book:
+class _BookPass:
     """One pass over the log of a book."""
 
     def __init__(
@@ -174,8 +174,8 @@ class _Book:
         self._known_gaps = len(self._book.gaps)
         self._levels = limits.levels
         self._trades = 0
-        self._tops: list[Array] = []  # of the batch under way
-        self._causes: dict[int, str] = {}  # why there is no book from a record on
+        self._tops: list[Array] = []  # of the current batch
+        self._causes: dict[int, str] = {}  # by `seq`: why there is no book from this record on
         self._by_time: list[ByTime] = []
         self._by_trades: list[ByTrades] = []
         for stream, where in day.streams.items():
@@ -186,7 +186,7 @@ class _Book:
                     self._by_time.append(ByTime(stream, where, limits.levels))
 
     def run(self) -> None:
-        """Read it."""
+        """Read the log and measure it."""
         before: Batch | None = None
         for batch, skipped in _batches(self._path, "book", self._found):
             if before is not None:
@@ -213,7 +213,7 @@ class _Book:
         types = batch.type_id
         if (types != BOOK_EVENT).any():
             at = np.flatnonzero(types == BOOK_EVENT)
-            for i in at.tolist():  # other messages between: seldom, and not worth a faster way
+            for i in at.tolist():  # other messages in between are rare, so this need not be fast
                 self._events(batch[i : i + 1], last and i == at[-1])
             return
         self._events(batch, last)
@@ -248,7 +248,7 @@ class _Book:
                 if one is not None:
                     self._compare(name, one)
                 elif not self._is_l3:
-                    self._compare_with_tape(batch[at])
+                    self._compare_snapshot(batch[at])
         self._apply(batch[done:])
 
     def _orders(self, batch: Batch, headers: Array, auction: Array) -> None:
@@ -262,7 +262,7 @@ class _Book:
                 done = i + 1
                 exchange = int(headers["exchange_ts_ns"][i])
                 for stream in self._by_trades:
-                    stream.look(count, exchange, not auction[i], self._book, self._drift)
+                    stream.compare(count, exchange, not auction[i], self._book, self._drift)
         self._apply(batch[done:])
         self._trades = int(counted[-1])
 
@@ -283,9 +283,9 @@ class _Book:
         else:
             self._drift.not_comparable += 1
 
-    def _compare_with_tape(self, record: Any) -> None:
+    def _compare_snapshot(self, record: Any) -> None:
         if not self._has_book:
-            return  # it is what the book begins with
+            return  # the book starts with this snapshot
         one = venue_book(record, self._levels)
         if one.native_seq in (0, self._book.last_update):
             self._drift.compare("book", one, self._book)
@@ -298,27 +298,27 @@ def _instrument(day: DayLogs, path: str) -> Instrument:
     one = known.get(day.venue, day.symbol)
     if one is None:
         raise InvalidOption(
-            f"no file tells the scales of this book: venue={day.venue}, symbol={day.symbol}",
+            f"unknown instrument: venue={day.venue}, symbol={day.symbol}",
             path=path,
-            hint="put an instruments.json above the log, or name one",
+            hint="put an instruments.json with its scales above the log, or give the path of one",
         )
     return one
 
 
 def _first_book(day: DayLogs, instrument: Instrument) -> tuple[L2Book | L3Book, bool]:
-    """The book that the days before have left, and whether there is one."""
+    """The final book of the days before, and whether there is one."""
     if day.before:
         instruments = Instruments([instrument])
-        # Behind the latest snapshot of all those days; damage there is not this day's to tell.
+        # From the latest snapshot of those days on; their damage is not reported for this day.
         with Replay(
             list(day.before),
             [instrument],
             time_from=_NEVER,
             instruments=instruments,
             skip_damaged=True,
-        ) as tape:
-            tape.run()
-            book = tape.books.get((day.venue, day.symbol))
+        ) as earlier:
+            earlier.run()
+            book = earlier.books.get((day.venue, day.symbol))
         if book is not None and book.trusted and (book.best_bid or book.best_ask):
             return type(book).load(book.save(), on_gap="resync"), True
     return empty_book(instrument, "resync"), False

@@ -1,4 +1,4 @@
-"""The report on the quality of an archive's days, as an HTML page."""
+"""The quality report as an HTML page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tapewire.page import cards, count, document, legend, plots, section, table
 from tapewire.page.picture import BookPicture
 from tapewire.page.plots import PlotMark
-from tapewire.text import duration
+from tapewire.text import counted, duration
 
 if TYPE_CHECKING:
     from tapewire.quality import QualityLimits
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["DayReport", "quality_page"]
 
 Rows = list[dict[str, Any]]
-_LEAST_TIMES = 4  # pieces of five minutes: fewer are no picture
-_MOST_LANES = 40
-_MOST_ROWS = 200  # of a table on the page; the Parquet tables have all
+_MIN_CLOCK_ROWS = 4  # rows of five minutes; fewer are not plotted
+_MAX_LANES = 40
+_MAX_ROWS = 200  # of a table on the page; the Parquet tables have all
 
 
 @dataclass(frozen=True)
 class DayReport:
-    """Rows of the tables, of one symbol's day; a picture of its book where one is drawn."""
+    """The tables of one symbol's day, and a picture of its book if one is drawn."""
 
     venue: str
     symbol: str
@@ -41,19 +41,13 @@ class DayReport:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name shown on the page."""
         return f"{self.symbol} · {self.venue} · {self.date}"
 
     def marks(self) -> list[PlotMark]:
-        """What was wrong when."""
-        wrong = [
-            PlotMark(
-                span["begin_ns"], span["end_ns"], "dim" if span["state"] == "start" else "flaw"
-            )
-            for span in self.spans
-            if _is_wrong(span)
-        ]
-        return wrong + [
+        """Marks of the gaps, and of the spans in which the book was not fine."""
+        marks = [_mark(span) for span in self.spans if _is_flaw(span)]
+        return marks + [
             PlotMark(gap["timestamp_ns"], gap["timestamp_ns"])
             for gap in self.gaps
             if gap["timestamp_ns"]
@@ -61,11 +55,11 @@ class DayReport:
 
 
 def _mark(span: dict[str, Any]) -> PlotMark:
-    look = "dim" if span["state"] == "start" else "flaw"
-    return PlotMark(span["begin_ns"], span["end_ns"], look)
+    css = "dim" if span["state"] == "start" else "flaw"
+    return PlotMark(span["begin_ns"], span["end_ns"], css)
 
 
-def _is_wrong(span: dict[str, Any]) -> bool:
+def _is_flaw(span: dict[str, Any]) -> bool:
     lasted = span["end_ns"] > span["begin_ns"]
     return span["state"] in ("start", "untrusted") or (span["state"] != "empty" and lasted)
 
@@ -87,20 +81,20 @@ def quality_page(
     """
     found = [(day, one) for day in days for one in day.findings]
     parts = [
-        "<header><h1>Quality of the tape</h1>",
+        "<header><h1>Quality report</h1>",
         f'<p class="lead"><code>{html.escape(source)}</code></p></header>',
         _verdict(days, found, len(failed)),
         _cards(days),
     ]
     if failed:
-        parts.append("<h2>What could not be measured</h2>" + _text_table(["part", "why"], failed))
+        parts.append("<h2>Failed parts</h2>" + _text_table(["part", "reason"], failed))
     parts += [_findings(found), _lanes(days)]
     for day in days:
         if day.picture is not None:
             parts.append(_drawn(day))
     parts += [_gaps(days), _books(days), _clocks(days), _limits(limits)]
     parts.append("<footer>Written by <code>tapewire etl quality</code>.</footer>")
-    return document("Quality of the tape", "".join(parts))
+    return document("Quality report", "".join(parts))
 
 
 def _when(time_ns: int | None) -> str:
@@ -114,13 +108,12 @@ def _when(time_ns: int | None) -> str:
 def _verdict(days: Sequence[DayReport], found: Sequence[Any], failed: int) -> str:
     with_any = sum(1 for day in days if day.findings)
     if not found and not failed and not _total(days, "records"):
-        return '<p class="verdict bad">There are no records: nothing could be looked at.</p>'
+        return '<p class="verdict bad">There are no records to measure.</p>'
     if not found and not failed:
-        return '<p class="verdict">Nothing was found: every day is as it should be.</p>'
-    findings = "1 finding" if len(found) == 1 else f"{len(found):,} findings"
-    text = f"{findings} in {with_any:,} of {len(days):,} symbols' days."
+        return '<p class="verdict">No findings: every day is within the limits.</p>'
+    text = f"{counted(len(found), 'finding')} in {with_any:,} of {len(days):,} symbols' days."
     if failed:
-        text += f" {failed:,} could not be measured."
+        text += f" {counted(failed, 'part')} failed."
     return f'<p class="verdict bad">{html.escape(text)}</p>'
 
 
@@ -132,7 +125,7 @@ def _cards(days: Sequence[DayReport]) -> str:
     ns = _total(days, "book_ns")
     known = ns - _total(days, "start_ns")
     crossed = _total(days, "crossed_events")
-    compared, wrong = _total(days, "snapshots_compared"), _total(days, "snapshots_differing")
+    compared, differing = _total(days, "snapshots_compared"), _total(days, "snapshots_differing")
     trusted = f"{1 - _total(days, 'untrusted_ns') / known:.4%}" if known else "–"
     never = "never" if _total(days, "book_events") else "–"
     return cards(
@@ -143,7 +136,7 @@ def _cards(days: Sequence[DayReport]) -> str:
             (trusted.replace("100.0000%", "100%"), "of the time with a trusted book"),
             (duration(_total(days, "crossed_ns")) if crossed else never, "crossed"),
             (
-                f"{compared - wrong:,} of {compared:,}" if compared else "–",
+                f"{compared - differing:,} of {compared:,}" if compared else "–",
                 "venue snapshots equal the book",
             ),
         ]
@@ -155,7 +148,7 @@ def _text_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _more(rows: Sequence[Any]) -> str:
-    left = len(rows) - _MOST_ROWS
+    left = len(rows) - _MAX_ROWS
     return f"<p>… and {left:,} more in the tables.</p>" if left > 0 else ""
 
 
@@ -164,14 +157,14 @@ def _findings(found: Sequence[tuple[DayReport, dict[str, Any]]]) -> str:
         return ""
     rows = [
         [day.symbol, day.venue, day.date, _when(one["first_ns"]), one["what"]]
-        for day, one in found[:_MOST_ROWS]
+        for day, one in found[:_MAX_ROWS]
     ]
     heads = ["symbol", "venue", "day", "first at, UTC", "what"]
     return f"<h2>Findings</h2>{_text_table(heads, rows)}{_more(found)}"
 
 
 def _lanes(days: Sequence[DayReport]) -> str:
-    """When what was recorded, a lane for each symbol."""
+    """The recorded times and their flaws, a lane for each symbol."""
     by_symbol: dict[str, list[DayReport]] = {}
     for day in days:
         if day.facts["book_events"]:
@@ -179,7 +172,7 @@ def _lanes(days: Sequence[DayReport]) -> str:
     if not by_symbol:
         return ""
     rows = []
-    for name, own in sorted(by_symbol.items())[:_MOST_LANES]:
+    for name, own in sorted(by_symbol.items())[:_MAX_LANES]:
         marks = [mark for day in own for mark in day.marks()]
         rows.append((name, [_recorded(day) for day in own], marks))
     times = [time for _, recorded, _ in rows for span in recorded for time in span]
@@ -189,9 +182,9 @@ def _lanes(days: Sequence[DayReport]) -> str:
         ("gap, untrusted, crossed or locked", "flaw"),
         ("before the first snapshot", "dim"),
     ]
-    text = "Each day of a symbol, from its first book event to its last, in UTC. Red: it was wrong."
-    if len(by_symbol) > _MOST_LANES:
-        text += f" Here are the first {_MOST_LANES} of {len(by_symbol):,} symbols."
+    text = "Each day of a symbol, from its first book event to its last, in UTC. Red: a flaw."
+    if len(by_symbol) > _MAX_LANES:
+        text += f" The first {_MAX_LANES} of {len(by_symbol):,} symbols are shown."
     return section("Over time", plots.flaws_over_time(rows, begin, end), text, keys)
 
 
@@ -210,11 +203,11 @@ def _drawn(day: DayReport) -> str:
     streams: dict[str, Rows] = {}
     for row in day.clock_times:
         streams.setdefault(row["stream"], []).append(row)
-    if max((len(rows) for rows in streams.values()), default=0) < _LEAST_TIMES:
-        streams = {}  # the table of clocks says it all
+    if max((len(rows) for rows in streams.values()), default=0) < _MIN_CLOCK_ROWS:
+        streams = {}  # the table of clocks is enough
     parts = [
         f"<h2>{html.escape(day.name)}</h2>",
-        "<p>The book over the day, in UTC: the stronger, the more rests at a price.</p>",
+        "<p>The book over the day, in UTC. The stronger the colour, the larger the size.</p>",
         legend(keys),
         f"<figure>{plots.book(day.picture, marks)}</figure>",
         f"<figure>{plots.spread(day.picture, marks)}</figure>",
@@ -239,14 +232,14 @@ def _gaps(days: Sequence[DayReport]) -> str:
             "–" if gap["first"] is None else f"{gap['first']} … {gap['last']}",
             gap["cause"] + (f" ({gap['action']})" if gap["action"] else ""),
         ]
-        for day, gap in rows[:_MOST_ROWS]
+        for day, gap in rows[:_MAX_ROWS]
     ]
-    heads = ["symbol", "seen at, UTC", "stream", "kind", "missing", "cause"]
+    heads = ["symbol", "found at, UTC", "stream", "kind", "missing", "cause"]
     return f"<h2>Gaps</h2>{_text_table(heads, lines)}{_more(rows)}"
 
 
-def _share(part: int, whole: int) -> str:
-    return "–" if not part else f"{part / whole:.4%}" if whole else "0"
+def _share(part: int, total: int) -> str:
+    return "–" if not part else f"{part / total:.4%}" if total else "0"
 
 
 def _books(days: Sequence[DayReport]) -> str:
@@ -254,7 +247,7 @@ def _books(days: Sequence[DayReport]) -> str:
     if not own:
         return ""
     rows = []
-    for day in own[:_MOST_ROWS]:
+    for day in own[:_MAX_ROWS]:
         facts = day.facts
         rows.append(
             [
@@ -288,21 +281,23 @@ def _clocks(days: Sequence[DayReport]) -> str:
             *(time(clock[key]) for key in ("least_ns", "p50_ns", "p99_ns", "greatest_ns")),
             *(f"{clock[key]:,}" for key in ("early", "late", "behind")),
         ]
-        for day, clock in own[:_MOST_ROWS]
+        for day, clock in own[:_MAX_ROWS]
     ]
     heads = ["stream", "records", "least", "median", "p99", "greatest", "early", "late", "behind"]
     text = (
-        "Receive time less exchange time. Below zero a record came before it was sent: the clocks "
-        "disagree. Behind: it bears a time before one that is on the tape already."
+        "Receive time minus exchange time. Negative: the record arrived before its exchange time, "
+        "so the clocks disagree. Behind: records with a time before that of an earlier record in "
+        "the log."
     )
     return f"<h2>Clocks</h2><p>{text}</p>{table(heads, rows)}{_more(own)}"
 
 
 def _limits(limits: QualityLimits) -> str:
     text = (
-        f"Late: more than {duration(limits.late_ns)} after the exchange time. Let pass: "
-        f"{duration(limits.early_ns)} before it, {duration(limits.behind_ns)} behind the tape, "
-        f"{duration(limits.clock_drift_ns)} between the shortest ways of two hours. Snapshots of "
-        f"the venue are compared to {limits.levels} levels."
+        f"Late: more than {duration(limits.late_ns)} after the exchange time. Early: more than "
+        f"{duration(limits.early_ns)} before it. Behind: more than {duration(limits.behind_ns)} "
+        "before the time of an earlier record. Clock drift: more than "
+        f"{duration(limits.clock_drift_ns)} between the shortest delays of two hours. "
+        f"Levels compared of each venue snapshot: {limits.levels}."
     )
-    return f"<h2>QualityLimits</h2><p>{html.escape(text)}</p>"
+    return f"<h2>Limits</h2><p>{html.escape(text)}</p>"

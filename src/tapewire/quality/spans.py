@@ -1,4 +1,4 @@
-"""What state a book was in, event by event, and for how long."""
+"""The states of a book, event by event, and their durations."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Array = np.ndarray[Any, Any]
 # "start": before the first book; "auction": prices may cross until it is matched.
 STATES = ("fine", "one-sided", "locked", "crossed", "none", "auction")
 FINE, ONE_SIDED, LOCKED, CROSSED, NONE, AUCTION = range(6)
-MAX_SPANS = 10_000  # kept; of the others, events and time alone
+MAX_SPANS = 10_000  # kept; of the others only events and time are counted
 
 
 @dataclass(frozen=True)
 class Span:
-    """A while in which a book was in one state.
+    """A span of time in which a book was in one state.
 
     Attributes:
         state: "locked", "crossed", "start", "untrusted" or "empty".
         begin_ns: Time of the event that began it.
-        end_ns: Time of the event that ended it, or of the last of the day.
-        events: How many events left the book in it.
-        cause: Of an untrusted one: what the book says.
-        worst: Of a crossed one: the most that the bid was above the ask, scaled.
+        end_ns: Time of the event that ended it, or of the last event of the day.
+        events: Number of events after which the book was in this state.
+        cause: If untrusted: the book's reason.
+        worst: If crossed: the largest excess of the bid over the ask, scaled.
     """
 
     state: str
@@ -43,7 +43,7 @@ class BookSpans:
     """Counts events and time by state, and keeps the spans that are not fine.
 
     Args:
-        known: Whether there is a book at the beginning: it came from the day before.
+        known: Whether the day starts with a book, from the day before.
     """
 
     def __init__(self, known: bool = False) -> None:
@@ -58,13 +58,13 @@ class BookSpans:
         self._open: Span | None = None
 
     def add(self, tops: Array, seqs: Array, auction: Array, causes: Mapping[int, str]) -> None:
-        """Rows of `Book.tops`, the numbers of their records, which are in an auction.
+        """Add rows of `Book.tops`.
 
         Args:
-            tops: The best prices after each event; zeros where there is no trusted book.
-            seqs: Of the records.
+            tops: The best prices after each event; zeros if there is no trusted book.
+            seqs: Sequence numbers of the records.
             auction: Whether the venue is collecting orders.
-            causes: By the number of a record: why the book cannot be trusted from there on.
+            causes: By `seq` of a record: why the book is untrusted from there on.
         """
         if not len(tops):
             return
@@ -98,11 +98,11 @@ class BookSpans:
             return "untrusted"
         if not self._known:
             return "start"
-        # Of the events after the first one, the state tells which it is.
+        # Events after the first one keep its state.
         return self._state if self._state in ("untrusted", "start") else "empty"
 
     def _run(self, state: str, cause: str, begin_ns: int, last_ns: int, events: int) -> None:
-        """Events that leave one state; the state before lasted up to the first of them."""
+        """Add events with the same state; the state before lasted up to the first of them."""
         self.ns_of[self._state] += begin_ns - self._clock_ns
         self.ns_of[state] += last_ns - begin_ns
         self.events_of[state] += events
@@ -122,12 +122,12 @@ class BookSpans:
             self.spans.append(span)
 
     def finish(self) -> None:
-        """The day is over."""
+        """End the day."""
         if self._open is not None:
             self._keep(self._open)
             self._open = None
 
     @property
     def ns(self) -> int:
-        """From the first event to the last."""
+        """Nanoseconds from the first event to the last."""
         return 0 if self.begin_ns is None else self._clock_ns - self.begin_ns

@@ -1,4 +1,4 @@
-"""Bars in portions of any size equal those made one trade at a time, to the last digit."""
+"""Bars of batches of any size equal those built one trade at a time, to the last digit."""
 
 import random
 from dataclasses import asdict
@@ -51,7 +51,7 @@ def built(trades, spec, scales, portions):
 
 @pytest.mark.parametrize("market", MARKETS)
 @pytest.mark.parametrize(("kind", "size", "plain_size"), CASES)
-def test_any_portions_give_the_plain_bars(kind, size, plain_size, market):
+def test_batches_of_any_size_give_the_plain_bars(kind, size, plain_size, market):
     trades, scales = random_trades(f"{kind} {size}", market), MARKETS[market][:2]
     want = plain_bars(trades, kind, plain_size, *scales)
     spec = BarSpec.parse(kind, size)
@@ -82,25 +82,25 @@ def test_the_mean_price_is_rounded_once():
 
 def test_a_trade_of_negative_size_is_refused():
     builder = BarBuilder(BarSpec.parse("tick", 2), 2, 0)
-    with pytest.raises(TapewireError, match="below zero: size=-4"):
+    with pytest.raises(TapewireError, match="a negative size: size=-4"):
         builder.add(np.arange(2), np.ones(2, int), np.array([1, -4]), np.ones(2, bool))
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "says"),
+    ("kind", "size", "message"),
     [
-        ("tock", 1, "no such bars: kind='tock'"),
+        ("tock", 1, "unknown kind of bar: kind='tock'"),
         ("tick", 0, "size=0"),
-        ("tick", 1.5, "a whole number above 0: size=1.5"),
+        ("tick", 1.5, "size=1.5, must be a positive integer"),
         ("volume", "-1", "size='-1'"),
         ("volume", "nan", "size='nan'"),
         ("dollar", "much", "size='much'"),
         ("dollar", float("inf"), "size=inf"),
         ("dollar", "1e999999999", "size='1e999999999'"),
-        ("volume", "1e-999999999", "a number above 0"),
-        ("time", "7h", "must divide a day: size='7h'"),
+        ("volume", "1e-999999999", "must be a positive number"),
+        ("time", "7h", "size='7h', must divide a day"),
     ],
 )
-def test_a_size_that_makes_no_sense_is_refused(kind, size, says):
-    with pytest.raises(InvalidOption, match=says):
+def test_an_invalid_size_is_refused(kind, size, message):
+    with pytest.raises(InvalidOption, match=message):
         BarSpec.parse(kind, size)

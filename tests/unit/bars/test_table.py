@@ -37,7 +37,7 @@ def trades_of(seed, count=500, **columns):
 
 
 def plain(table):
-    """The columns that `plain_bars` has, as it has them."""
+    """The columns of `plain_bars`, in its form."""
     names = [name for name in table.column_names if name not in ("venue", "date", "symbol", "bar")]
     rows = table.select([n for n in names if n not in ("vwap", "price_scale", "size_scale")])
     exact = ("volume", "buy_volume", "notional")
@@ -56,7 +56,7 @@ def test_bars_of_a_table_are_those_of_one_trade_at_a_time(kind, size, plain_size
     assert made.schema == bars.SCHEMA
 
 
-def test_symbols_and_days_have_bars_of_their_own():
+def test_symbols_and_days_have_separate_bars():
     first, _ = trades_of(2, venue="v", symbol="A")
     second, _ = trades_of(3, venue="v", symbol="B")
     mixed = pa.concat_tables([first, second]).sort_by("timestamp_ns")
@@ -69,7 +69,7 @@ def test_symbols_and_days_have_bars_of_their_own():
 
 
 @pytest.mark.parametrize("frame", [pa.Table.to_pandas, pl.from_arrow], ids=["pandas", "polars"])
-def test_frames_are_taken_as_they_are(frame):
+def test_frames_are_accepted(frame):
     table, _ = trades_of(4)
     given = frame(table)
     assert isinstance(given, pd.DataFrame | pl.DataFrame)

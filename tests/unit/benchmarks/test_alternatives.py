@@ -40,7 +40,7 @@ def test_a_package_or_a_server_that_is_not_there_is_named(monkeypatch):
     )
 
 
-def test_a_alternative_that_fails_is_reported_with_the_reason(monkeypatch, capsys):
+def test_an_alternative_that_fails_is_reported_with_the_reason(monkeypatch, capsys):
     def broken(*_):
         raise ValueError("not today\nand more")
 
@@ -51,7 +51,7 @@ def test_a_alternative_that_fails_is_reported_with_the_reason(monkeypatch, capsy
     assert tables.absent([result]) == [("pyzmq ipc://", "ValueError: not today")]
 
 
-def test_a_alternative_that_hangs_is_stopped():
+def test_an_alternative_that_hangs_is_stopped():
     with pytest.raises(TimeoutError, match="not done within"), measure.time_limit(0.05):
         signal.pause()
 

@@ -91,7 +91,7 @@ def test_ours_ends_as_the_plainest_book(market, expected, tmp):
 
 
 @pytest.mark.parametrize("book", [compare.HFT[1], compare.NAUTILUS], ids=lambda book: book.package)
-def test_a_alternative_ends_as_the_plainest_book(market, expected, tmp, book):
+def test_an_alternative_ends_as_the_plainest_book(market, expected, tmp, book):
     if book.missing is not None:
         pytest.skip(book.missing)
     job = compare.prepared(tmp, market, 1)
@@ -115,7 +115,7 @@ def test_best_prices_on_the_way_are_compared_where_nothing_crosses():
     assert compare.differing(found, same_tops=False) == []
 
 
-def test_the_bar_is_held_against_the_faster_form_of_a_alternative_by_processor_time():
+def test_the_bar_is_held_against_the_faster_form_of_an_alternative_by_processor_time():
     ending = Ending([], [], 0, 0)
     seconds = {"Tapewire": 1.0, compare.HFT[0].title: 4.0, compare.HFT[1].title: 3.0}
     found = {name: Replayed(6, [100.0], [s], ending) for name, s in seconds.items()}
@@ -124,7 +124,7 @@ def test_the_bar_is_held_against_the_faster_form_of_a_alternative_by_processor_t
     assert judged == [(compare.HFT[1].title, 3.0, "pass")]
 
 
-def test_a_alternative_that_is_not_installed_is_named_with_the_remedy(monkeypatch):
+def test_an_alternative_that_is_not_installed_is_named_with_the_remedy(monkeypatch):
     monkeypatch.setattr(alternatives, "installed", lambda: {"found": {}, "include": ""})
     assert [one["missing"] for one in alternatives.who_is_who()] == [
         "the package hftbacktest is not installed: make book-alternatives",

@@ -77,7 +77,7 @@ def test_of_two_rounds_the_lower_median_and_the_higher_throughput_are_kept():
         assert sorted(kept["throughput"]["of_each_run"]) == [8, 10]
 
 
-def test_a_alternative_that_fails_in_any_round_has_failed():
+def test_an_alternative_that_fails_in_any_round_has_failed():
     good, broken = alternative("it", 9, 10), alternative("it", failed="it hung")
     assert measure.better(good, broken) == broken
     assert measure.better(broken, good) == broken

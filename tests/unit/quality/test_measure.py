@@ -1,4 +1,4 @@
-"""Faults planted in a tape are found, each where it is; a tape without faults has none."""
+"""Faults planted in a log are found at their place; a log without faults has no findings."""
 
 import random
 from dataclasses import replace
@@ -37,7 +37,7 @@ def flip(path, seq):
     """Damage one record."""
     with tw.open_log(path) as log:
         payload = bytes(next(record for record in log if record.seq == seq).payload)
-    segment = min(Path(path).glob("*.q"))  # the next one is there beforehand
+    segment = min(Path(path).glob("*.q"))  # the next one is prepared in advance
     data = bytearray(segment.read_bytes())
     data[data.index(payload) + 3] ^= 0xFF
     segment.write_bytes(data)
@@ -75,7 +75,7 @@ def test_a_lost_diff_leaves_the_book_untrusted_until_the_next_snapshot(day):
     assert kinds(found) == ["untrusted"]
 
 
-def test_time_before_the_first_snapshot_is_no_fault(tmp):
+def test_time_before_the_first_snapshot_is_not_a_finding(tmp):
     day = Day(tmp)
     day.diffs(5)
     day.snapshot()
@@ -107,7 +107,7 @@ def test_a_bid_at_or_above_the_ask_is_found_with_its_time(day, over, state):
     assert kinds(found) == [state]
 
 
-def test_a_book_that_differs_from_a_snapshot_on_the_tape_is_found(day):
+def test_a_book_that_differs_from_a_snapshot_in_the_log_is_found(day):
     best = max(day.feed.bids)
     wrong = {**day.feed.bids, best: day.feed.bids[best] + 7}
     sides = {"bids": sorted(wrong.items(), reverse=True), "asks": sorted(day.feed.asks.items())}
@@ -147,7 +147,7 @@ def test_a_stream_of_snapshots_is_compared_with_the_book_of_its_moment(tmp):
     assert {one.differing for one in found.drift.differences} == {1}
 
 
-def test_records_early_late_and_behind_are_counted_apart(day):
+def test_records_early_late_and_behind_are_counted_separately(day):
     day.own_diff(way=-2 * MS)
     day.own_diff(way=11_000 * MS)
     day.own_diff(after=-40 * MS)
@@ -161,7 +161,7 @@ def test_records_early_late_and_behind_are_counted_apart(day):
     assert kinds(measure(logs(day), loose), limits=loose) == []
 
 
-def test_a_clock_that_runs_away_is_found_by_the_shortest_ways_of_hours(tmp):
+def test_a_drifting_clock_is_found_by_the_shortest_delays_of_hours(tmp):
     day = Day(tmp)
     day.snapshot()
     for hour in range(3):
@@ -173,7 +173,7 @@ def test_a_clock_that_runs_away_is_found_by_the_shortest_ways_of_hours(tmp):
     assert kinds(found) == ["clock-drift"]
 
 
-def test_damage_is_told_of_and_the_book_is_not_trusted_after_it(day):
+def test_damage_is_reported_and_the_book_is_untrusted_after_it(day):
     day.diffs(400)
     day.snapshot()
     where = logs(day)
@@ -184,7 +184,7 @@ def test_damage_is_told_of_and_the_book_is_not_trusted_after_it(day):
     assert kinds(found)[:2] == ["damage", "untrusted"]
 
 
-def test_damage_is_distrusted_where_the_venue_has_no_numbers_to_tell_of_it(tmp):
+def test_a_book_is_untrusted_after_damage_if_the_venue_has_no_sequence_numbers(tmp):
     day = Day(tmp)
     day.event(l2_snapshot(BTC, day.time, bids=[(10_000, 1)], asks=[(10_010, 1)], native_seq=0))
     for size in range(1, 20):
@@ -197,7 +197,7 @@ def test_damage_is_distrusted_where_the_venue_has_no_numbers_to_tell_of_it(tmp):
     assert found.book.events_of == {"fine": 10, "untrusted": 9}
 
 
-def test_a_day_begins_with_the_book_of_the_day_before(tmp):
+def test_a_day_starts_with_the_book_of_the_day_before(tmp):
     first = Day(tmp)
     first.snapshot()
     first.diffs(50)
@@ -238,7 +238,7 @@ def test_rows_fit_their_tables(day):
     assert rows["gaps"][0]["last"] is None
 
 
-def test_a_book_crossed_between_records_of_one_moment_is_counted_and_no_finding(day):
+def test_a_book_crossed_between_records_of_the_same_time_is_counted_but_not_a_finding(day):
     best = min(day.feed.asks)
     day.own_diff(bids=[(best + 2, 1)])
     day.own_diff(bids=[(best + 2, 0)], after=0)
@@ -255,7 +255,7 @@ def test_snapshots_after_the_last_event_are_counted_as_not_comparable(day):
     assert (found.drift.compared, found.drift.not_comparable) == (0, 3)
 
 
-def test_damage_in_a_stream_of_snapshots_is_told_of_and_the_others_are_compared(day):
+def test_damage_in_a_stream_of_snapshots_is_reported_and_the_others_are_compared(day):
     for n in range(3):
         payload = l2_snapshot(
             BTC,
@@ -286,7 +286,7 @@ def test_damage_of_the_day_before_does_not_stop_a_day(tmp):
     assert found.book.events_of == {"start": 10, "fine": 1}
 
 
-def test_a_day_begins_behind_the_latest_snapshot_of_the_days_before(tmp):
+def test_a_day_starts_from_the_latest_snapshot_of_the_days_before(tmp):
     first = Day(tmp)
     first.snapshot()
     first.diffs(500)
@@ -294,6 +294,6 @@ def test_a_day_begins_behind_the_latest_snapshot_of_the_days_before(tmp):
     second.diffs(50)
     before, after = logs(first), logs(second)
     Snapshotter(before.streams["book"], every=Every(records=100)).run(follow=False)
-    flip(before.streams["book"], 20)  # who reads it from its start has no book at its end
+    flip(before.streams["book"], 20)  # read from its start, it has no book at its end
     found = measure(replace(after, before=(before.streams["book"],)))
     assert found.book.events_of == {"fine": 50}

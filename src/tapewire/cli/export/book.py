@@ -81,7 +81,7 @@ class BookColumns:
 
         return pa.schema(
             [
-                pa.field(name, getattr(pa, kind)(), nullable=not all_)
+                pa.field(name, pa.type_for_alias(kind), nullable=not all_)
                 for name, kind, all_ in _COLUMNS
             ]
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tapewire.cli.arguments import FromTimeOption, LogArgument, TypesOption
 from tapewire.cli.output import (
     Exit,
     JsonOption,
@@ -43,9 +44,7 @@ STANDARD_OUTPUT = "-"
 
 
 def export(
-    log: Annotated[
-        str, typer.Argument(metavar="LOG", help="A log, such as the directory of a queue.")
-    ],
+    log: LogArgument,
     file: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help="File to write; - or none: text to standard output."),
@@ -74,24 +73,11 @@ def export(
     to_seq: Annotated[
         int | None, typer.Option(min=0, metavar="SEQ", help="Last sequence number.")
     ] = None,
-    from_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Start at this time: ISO 8601 with a zone, nanoseconds, or -5m (5 minutes ago).",
-        ),
-    ] = None,
+    from_time: FromTimeOption = None,
     to_time: Annotated[
         str | None, typer.Option(metavar="TIME", help="End before this time.")
     ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--type",
-            metavar="TYPE",
-            help="Only this type, 8193, 0x2001 or a message name; may be repeated.",
-        ),
-    ] = None,
+    types: TypesOption = None,
     decode: Annotated[
         str | None,
         typer.Option(metavar="TYPE", help="Only this message type; its fields become columns."),
