@@ -1,8 +1,8 @@
-"""A feed: makes up prices and appends them to a queue.
+"""A feed: generates random prices and appends them to a queue.
 
     python examples/feed.py /tmp/prices --seconds 5
 
-Run examples/strategy.py on the same folder, in another terminal, before, during or after.
+Run examples/strategy.py on the same directory, in another terminal, before, during or after.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import numpy as np
 
 import tapewire as tw
 
-PRICE = 0x0100  # our own type of message: its number, and its bytes
+PRICE = 0x0100  # a message type: its id, and its layout
 PRICE_DTYPE = np.dtype(
     [("symbol", "S8"), ("bid", "<i8"), ("ask", "<i8"), ("bid_size", "<i8"), ("ask_size", "<i8")]
 )
@@ -21,7 +21,7 @@ SYMBOLS = (b"BTC-USD", b"ETH-USD", b"SOL-USD")
 
 
 def prices(seed=None):
-    """An endless walk of prices, in cents: exact, as money should be."""
+    """An endless random walk of prices, in integer cents."""
     choose = random.Random(seed)
     middle = dict.fromkeys(SYMBOLS, 1_000_000)
     row = np.zeros(1, PRICE_DTYPE)
@@ -35,13 +35,13 @@ def prices(seed=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("queue", help="folder of the queue; made when it is not there")
+    parser.add_argument("queue", help="directory of the queue; created if missing")
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--rate", type=float, default=1_000.0, help="prices a second")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="prices per second")
     arguments = parser.parse_args()
 
     with tw.open_publisher(arguments.queue) as writer:
-        print(f"feed: appending to {arguments.queue} from number {writer.next_seq}", flush=True)
+        print(f"feed: appending to {arguments.queue} from seq {writer.next_seq}", flush=True)
         first = writer.next_seq
         end = time.monotonic() + arguments.seconds
         for payload in prices():

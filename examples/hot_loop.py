@@ -1,9 +1,9 @@
-"""A hot loop: answers every price of examples/feed.py, and asks nothing of the kernel meanwhile.
+"""A hot loop: answers every price of examples/feed.py without a system call.
 
     python examples/feed.py /tmp/prices --seconds 60 &
     strace -f -o calls.txt python examples/hot_loop.py /tmp/prices /tmp/orders
 
-Between pinning itself to a core and its last answer the thread makes no system call.
+The thread makes no system call between pinning itself to a core and its last answer.
 """
 
 import argparse
@@ -19,9 +19,9 @@ ORDER = 0x3001
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("prices", help="folder of the queue to follow")
-    parser.add_argument("orders", help="folder of the queue to answer into")
-    parser.add_argument("--records", type=int, default=10_000, help="stop after so many")
+    parser.add_argument("prices", help="directory of the queue to follow")
+    parser.add_argument("orders", help="directory of the queue for the answers")
+    parser.add_argument("--records", type=int, default=10_000, help="stop after so many prices")
     parser.add_argument("--core", type=int, help="run on this core; default: the last")
     arguments = parser.parse_args()
 
@@ -29,7 +29,7 @@ def main():
         tw.open_subscriber(
             arguments.prices, "hot", types={PRICE}, wait=tw.BusySpin(), create_timeout=10.0
         ) as reader,
-        # `live` has the next segment ready before it returns; memlock needs a limit raised.
+        # `live` prepares the next segment before it returns; memlock needs a higher limit.
         tw.open_publisher(arguments.orders, tw.WriterConfig.live(memlock=False)) as writer,
     ):
         look, answer = reader.next, writer.append
@@ -37,7 +37,7 @@ def main():
         gc.collect()
         gc.freeze()
         gc.disable()
-        # After opening: the native threads would inherit the core.
+        # After opening, so that the native threads do not inherit the core.
         core = max(os.sched_getaffinity(0)) if arguments.core is None else arguments.core
         os.sched_setaffinity(0, {core})
         while left:

@@ -1,9 +1,9 @@
-"""A passive subscriber: waits for a feed, follows it, and says when its writer goes and comes back.
+"""A passive subscriber: waits for a feed, follows it, and reports when its writer ends or returns.
 
     python examples/passive_subscriber.py /tmp/bus/streams/raw/demo/queue
 
-It may be started first. Whether a lost feed means "cancel all" or "wait" is for you to say: here it
-is only printed.
+It may be started first. Your program decides what a lost feed means, "cancel all" or "wait"; this
+one only prints it.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from tapewire import bus
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("queue", help="folder of the queue; need not be there yet")
-    parser.add_argument("--name", default="passive", help="the position is kept under this name")
-    parser.add_argument("--idle", type=float, default=None, help="stop after so many quiet seconds")
+    parser.add_argument("queue", help="directory of the queue; may be created later")
+    parser.add_argument("--name", default="passive", help="name of the reader")
+    parser.add_argument("--idle", type=float, default=None, help="stop after so many idle seconds")
     arguments = parser.parse_args()
 
     records = 0
@@ -39,7 +39,7 @@ def main():
                 if records % 1_000 == 0:
                     late = (time.time_ns() - record.timestamp_ns) / 1e3
                     print(f"{arguments.name}: {records} records, the last {late:.0f} µs old")
-                    break  # look at the discovery again
+                    break  # poll the discovery again
             discovery.reader.commit()
     print(f"{arguments.name}: {records} records")
 

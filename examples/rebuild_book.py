@@ -1,9 +1,9 @@
-"""From a capture to an order book: imports it, replays the book, prints the ladder.
+"""From a capture to an order book: import it, replay the book, print its levels.
 
     python examples/rebuild_book.py /tmp/archive capture.gz    # of Binance's USD-M futures
-    python examples/rebuild_book.py /tmp/archive               # a few lines made up
+    python examples/rebuild_book.py /tmp/archive               # a few generated lines
 
-The archive stays: run it again, and nothing is imported twice.
+The archive is kept: if you run it again, nothing is imported again.
 """
 
 import argparse
@@ -20,13 +20,13 @@ NOON_NS = 1_700_049_600 * 10**9
 
 
 def made_up(path):
-    """A snapshot and a few diffs, as a capture has them: `<time> <json>` a line."""
+    """A snapshot and a few diffs, as in a capture: one `<time> <json>` per line."""
     bids = [[f"{30_000 - i * 0.1:.1f}", f"{1 + i / 10:.3f}"] for i in range(20)]
     asks = [[f"{30_000.1 + i * 0.1:.1f}", f"{2 + i / 10:.3f}"] for i in range(20)]
     lines = [{"lastUpdateId": 100, "symbol": "BTCUSDT", "bids": bids, "asks": asks}]
     for number in range(101, 111):
         diff = {"e": "depthUpdate", "s": "BTCUSDT", "T": NOON_NS // 10**6, "E": NOON_NS // 10**6}
-        diff |= {"U": number, "u": number, "pu": number - 1}  # each names the one before it
+        diff |= {"U": number, "u": number, "pu": number - 1}  # each names the previous one
         diff |= {"b": [[bids[number % 7][0], f"{number / 10:.3f}"]], "a": [[asks[0][0], "0"]]}
         lines.append({"stream": "btcusdt@depth", "data": diff})
     text = "".join(f"{NOON_NS + i} {json.dumps(line)}\n" for i, line in enumerate(lines))
@@ -35,7 +35,7 @@ def made_up(path):
 
 
 def show(book, levels):
-    """Asks above bids, as traders like it."""
+    """Print asks above bids, as on a trading screen."""
     print(f"{'price':>14}  {'size':>14}")
     for name, side in (("ask", book.asks(levels)[::-1]), ("bid", book.bids(levels))):
         for price, size in side[["price", "size"]].tolist():
@@ -45,7 +45,7 @@ def show(book, levels):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("archive", type=Path, help="folder to import into; made when not there")
+    parser.add_argument("archive", type=Path, help="directory of the archive; created if missing")
     parser.add_argument("captures", nargs="*", type=Path)
     parser.add_argument("--levels", type=int, default=5)
     arguments = parser.parse_args()
@@ -56,7 +56,7 @@ def main():
     print("imported before" if summary.already else f"{summary.records} records imported")
 
     instruments = Instruments.load(arguments.archive)
-    books = {}  # by symbol: a symbol's log goes on in that of the next day
+    books = {}  # by symbol: the log of the next day continues the book
     for log in sorted(name for name in summary.logs if name.endswith("/book")):
         symbol = log.split("/")[-3]
         with tw.open_log(arguments.archive / log) as reader:
@@ -65,7 +65,7 @@ def main():
             while len(batch := reader.read_batch(1_000)):
                 book.apply_batch(batch)
     for symbol, book in books.items():
-        state = "to be believed" if book.trusted else f"not to be believed: {book.distrust_reason}"
+        state = "trusted" if book.trusted else f"untrusted: {book.distrust_reason}"
         print(f"\n{symbol}: {state}, hash {book.hash()}")
         show(book, arguments.levels)
 

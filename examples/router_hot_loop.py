@@ -1,4 +1,4 @@
-"""A router whose hot loop asks nothing of the kernel: what may wait is done by a sidecar thread.
+"""A router whose hot loop makes no system call: a sidecar thread does what may wait.
 
     python examples/router_hot_loop.py /tmp/bus --strategies 1 --orders 1000 &
     python - <<END
@@ -9,12 +9,12 @@
         bus.mark_ready(alpha.orders_out)
         for n in range(1000):
             orders.append(0x3001, b"buy 1 BTCUSDT")
-        input("the router answers into " + str(alpha.orders_in))
+        input("the router writes its answers to " + str(alpha.orders_in))
     END
 
-The sidecar discovers strategies, opens and closes their queues. The hot thread, pinned to a core,
-takes what is open, merges the orders and answers each. Between pinning itself and its last answer
-it makes no system call while the sidecar sleeps; when that wakes up, it takes the GIL for a moment.
+The sidecar discovers strategies, opens and closes their queues. The hot thread takes the open
+queues, merges the orders and answers each. Between pinning itself to a core and its last answer, it
+makes no system call, unless the sidecar wakes up, which takes the GIL for a moment.
 """
 
 import argparse
@@ -30,12 +30,12 @@ import tapewire as tw
 from tapewire import bus
 
 FILL = 0x3002
-# memlock needs a limit raised. Each strategy costs two such segments of memory or disk.
+# memlock needs a higher limit. Each strategy takes two such segments of memory or disk.
 FILLS = tw.WriterConfig.live(memlock=False, segment_bytes=4 << 20)
 
 
 class Lane:
-    """A strategy's two queues, opened."""
+    """The two open queues of a strategy."""
 
     def __init__(self, strategy, endpoints):
         self.strategy = strategy
@@ -50,7 +50,7 @@ class Sidecar(threading.Thread):
 
     def __init__(self, layout):
         super().__init__(name="sidecar")
-        self.changed = bus.Handover(1024)  # to the hot thread: lanes to take in, or to give up
+        self.changed = bus.Handover(1024)  # to the hot thread: lanes to add or remove
         self.given_up = bus.Handover(1024)  # and back
         self._layout = layout
         self._lanes = {}
@@ -58,7 +58,7 @@ class Sidecar(threading.Thread):
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
 
     def run(self):
-        # Strategies come seldom, and inotify tells: a long sleep leaves the hot thread alone.
+        # Strategies are rare, and inotify reports them: a long sleep spares the hot thread.
         with (
             bus.RouterDiscovery(self._layout.orders, rescan=30.0) as discovery,
             selectors.DefaultSelector() as selector,
@@ -76,7 +76,7 @@ class Sidecar(threading.Thread):
             lane.close()
 
     def stop(self):
-        """Close all queues; the hot thread uses them no more."""
+        """Close all queues, which the hot thread no longer uses."""
         self._over = True
         os.eventfd_write(self._wake, 1)
         self.join()
@@ -86,25 +86,25 @@ class Sidecar(threading.Thread):
         try:
             lane = Lane(strategy, self._layout.orders.strategy(strategy))
         except (tw.TapewireError, OSError) as error:
-            print(f"router: {strategy} is left out: {error}", file=sys.stderr)
+            print(f"router: {strategy} is skipped: {error}", file=sys.stderr)
             return
         self._lanes[strategy] = lane
-        self._tell(lane)
+        self._pass(lane)
 
     def _leave(self, lane):
-        self._tell(lane)
-        # Not closed before the hot thread lets go of it, and closed before the strategy comes back.
+        self._pass(lane)
+        # Closed after the hot thread has returned it, and before the strategy returns.
         while self.given_up.take() is not lane and not self._over:
             time.sleep(0.001)
         lane.close()
 
-    def _tell(self, lane):
+    def _pass(self, lane):
         while not self.changed.offer(lane) and not self._over:
             time.sleep(0.001)
 
 
 class HotLoop:
-    """The hot path: all orders, in the order of time, each answered to whom it came from."""
+    """The hot path: reads all orders by time and answers each to its strategy."""
 
     def __init__(self, sidecar):
         self._changed, self._give_up = sidecar.changed.take, sidecar.given_up.offer
@@ -112,7 +112,7 @@ class HotLoop:
         self.lanes = {}
 
     def join(self, count):
-        """Wait until so many strategies are there."""
+        """Wait for so many strategies."""
         while len(self.lanes) < count:
             if (lane := self._changed()) is not None:
                 self._change(lane)
@@ -130,7 +130,7 @@ class HotLoop:
                 count -= 1
 
     def close(self):
-        """Give the readers back to who opened them."""
+        """Return the readers to the sidecar."""
         self._fan.close()
 
     def _change(self, lane):
@@ -144,9 +144,9 @@ class HotLoop:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("bus", help="root folder of the bus")
-    parser.add_argument("--strategies", type=int, default=1, help="begin when so many are there")
-    parser.add_argument("--orders", type=int, default=10_000, help="stop after so many")
+    parser.add_argument("bus", help="root directory of the bus")
+    parser.add_argument("--strategies", type=int, default=1, help="start with so many strategies")
+    parser.add_argument("--orders", type=int, default=10_000, help="stop after so many orders")
     parser.add_argument("--core", type=int, help="run on this core; default: the last")
     arguments = parser.parse_args()
 
@@ -158,7 +158,7 @@ def main():
         gc.collect()
         gc.freeze()
         gc.disable()
-        # After opening: the native threads would inherit the core.
+        # After opening, so that the native threads do not inherit the core.
         core = max(os.sched_getaffinity(0)) if arguments.core is None else arguments.core
         bus.pin_to_core(core)
         hot.answer(arguments.orders)

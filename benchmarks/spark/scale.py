@@ -4,7 +4,7 @@
     python -m benchmarks.spark.scale --page              # scale.json into docs/internals/
     python -m benchmarks.spark.scale --gb 1 8 --page     # both
 
-Logs are written below --folder and removed after each run; that takes the size twice, because
+Logs are written below --directory and removed after each run; that takes the size twice, because
 `refine` writes as much again. Every run has its own Spark with two cores and a heap of 1 GiB.
 """
 
@@ -172,7 +172,7 @@ def main() -> None:
     )
     parser.add_argument("--work", nargs="+", choices=WORK, default=list(WORK))
     parser.add_argument(
-        "--folder", type=Path, default=Path("/var/tmp"), help="directory of the logs"
+        "--directory", type=Path, default=Path("/var/tmp"), help="directory of the logs"
     )
     parser.add_argument("--page", action="store_true", help="write the tables of the page")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
@@ -184,7 +184,7 @@ def main() -> None:
     runs = []
     for name in arguments.work:
         for size in sorted(arguments.gb):
-            runs.append(measure(name, int(size * GB), arguments.folder))
+            runs.append(measure(name, int(size * GB), arguments.directory))
             print(runs[-1], flush=True)
     if runs:
         facts = machine.facts()

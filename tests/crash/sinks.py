@@ -1,4 +1,4 @@
-"""Writes of the Spark sink, without Spark, in processes of their own, to be killed."""
+"""Writes of the Spark sink, without Spark, in separate processes, to be killed."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from tests.support.staged import LOG, Job, rows
 
 
 def job_of(root, batch, *, overwrite=False):
-    """A batch of two tasks: a log that goes on, and one that is new with each batch."""
-    first = 7 if overwrite else batch * 100  # what replaces a log is seen to be another
+    """A batch of two tasks: one log that continues, and one that is new with each batch."""
+    first = 7 if overwrite else batch * 100  # so that a replaced log differs
     job = Job(root, batch=batch, overwrite=overwrite, segment_bytes="8192")
     job.task(rows(range(first, first + 60), payload=b"%060d"))
     job.task(
@@ -21,16 +21,16 @@ def job_of(root, batch, *, overwrite=False):
 
 
 def has_rows_of(log, batch, overwrite=False):
-    """Whether a log of `job_of` that goes on has the rows of this batch, all of them."""
+    """Whether the continued log of `job_of` has all rows of this batch."""
     numbers = [seq for seq, *_ in stored(log)] if log.is_dir() else []
     return numbers == list(range(7, 107) if overwrite else range(batch * 100 + 100))
 
 
 def commit_until(line, step, root, batch, overwrite=False, published=False):
-    """Commits a batch, and kills itself at the `step`-th step that leaves a trace on disk.
+    """Commit a batch, and kill this process at the `step`-th step that changes the disk.
 
-    Steps are before and after each sync of a file or folder, each rename, and each append;
-    with `published` from where the first log has the rows of this batch.
+    Steps are before and after each sync of a file or directory, each rename, and each append;
+    with `published`, only those after the first log has the rows of this batch.
     """
     job = job_of(root, batch, overwrite=overwrite)
     log = Path(root) / LOG

@@ -1,4 +1,4 @@
-"""All jobs in one driver of Spark's, to be killed: ``python -m tests.crash.spark_jobs FOLDER``."""
+"""All jobs in one Spark driver, to be killed: ``python -m tests.crash.spark_jobs DIRECTORY``."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from tapewire import spark as tws
 
 
 def run_all(spark, root):
-    """Files to an archive, raw logs to clean ones, both to Parquet, and back to logs."""
+    """Import files, refine raw logs, convert both to Parquet and back to logs."""
     told = [
         tws.jobs.import_files(spark, root / "captures", root / "archive", format="binance-usdm"),
         tws.jobs.refine(spark, root / "raw", root / "clean", late="separate", snapshot_seconds=20),

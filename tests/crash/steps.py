@@ -1,14 +1,14 @@
-"""Processes that kill themselves at a chosen step of what leaves a trace on disk."""
+"""Processes that kill themselves at a chosen step among those that change the disk."""
 
 import os
 import signal
 
 
 class Steps:
-    """Counts steps, and kills this process with SIGKILL at the `last`-th.
+    """Count steps, and kill this process with SIGKILL at the `last`-th.
 
-    Steps are before and after each sync, each rename, and each call of what else is given; they
-    count from where `begun` is true.
+    Steps are before and after each sync, each rename, and each call of the other given functions;
+    they count from the moment that `begun` is true.
     """
 
     def __init__(self, last, *others, begun=lambda: True):

@@ -1,4 +1,4 @@
-"""Live feeds and taps in processes of their own, to be killed and stopped."""
+"""Live feeds and taps in separate processes, to be killed and stopped."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ SEGMENT = 32 << 10
 
 
 def feed(line, queue, step_ns, burst=20, limit=None):
-    """Appends a burst every millisecond, rolling and retiring, until told to end or at a limit."""
+    """Append a burst every millisecond, with rolls and retention, until stopped or at a limit."""
     retention = tw.Retention(reader_ttl=0.0)
     with tw.open_publisher(queue, segment_bytes=SEGMENT, retention=retention) as writer:
         line.say("started")
@@ -31,7 +31,7 @@ def feed(line, queue, step_ns, burst=20, limit=None):
 
 
 def measured_feed(line, queue, records):
-    """On each order appends so many records and says how long the slowest append took."""
+    """On each command, append so many records and send the time of the slowest append."""
     retention = tw.Retention(reader_ttl=0.0)
     with tw.open_publisher(queue, segment_bytes=SEGMENT, retention=retention) as writer:
         line.say("started")
@@ -45,7 +45,7 @@ def measured_feed(line, queue, records):
 
 
 def run_tap(line, source, root, follow=True, flush_seconds=0.005, **options):
-    """Says "started", and "done" with what it did."""
+    """Send "started", and "done" with the result."""
     tap = archive.tap(source, root, flush=archive.Flush(seconds=flush_seconds), **options)
     signal.signal(signal.SIGTERM, lambda *_: tap.stop())
     line.say("started")
@@ -71,7 +71,7 @@ def tap_until(line, step, source, root, **options):
 
 
 def disk_full(line, where, bus):
-    """The archive's disk is full: the tap waits, the queue keeps everything, and it goes on."""
+    """On a full disk, the tap waits, the queue keeps everything, and the tap continues later."""
     disk = small_disk_or_say_why(line, where)
     root = os.path.join(disk.folder, "archive")
     queue = clean_queue(bus)
@@ -89,7 +89,7 @@ def disk_full(line, where, bus):
             freed.append(True)
 
     report = tap.run(follow=False, on_look=look)
-    assert freed, "it had room"
+    assert freed, "it had space"
     assert report.waiting is None
     assert report.clean, report.findings
     assert (report.records, report.sources["okx/BTCUSDT/trades"].already) == (3000, 0)
@@ -99,7 +99,7 @@ def disk_full(line, where, bus):
 
 
 def disk_full_raised(line, where, bus):
-    """Asked to, it raises instead; nothing is committed that is not archived."""
+    """On request it raises instead; nothing is committed that is not archived."""
     disk = small_disk_or_say_why(line, where)
     root = os.path.join(disk.folder, "archive")
     queue = clean_queue(bus)
@@ -110,7 +110,7 @@ def disk_full_raised(line, where, bus):
     except tw.DiskFull:
         pass
     else:
-        raise AssertionError("it had room")
+        raise AssertionError("it had space")
     disk.free()
     report = archive.tap(queue, root).run(follow=False)
     assert report.sources["okx/BTCUSDT/trades"].already > 0

@@ -1,7 +1,7 @@
 """A strategy, the router, the exchange and the snapshotter of the demo, each killed once, by seed.
 
-Afterwards every tape is held against every other: the fills that each strategy was given and has
-counted are, by id, those of the exchange's ledger; none is lost, none is there twice.
+Afterwards the logs are compared: the fills that each strategy has received and counted are, by id,
+those of the exchange's ledger; none is lost, none is duplicated.
 """
 
 import pytest

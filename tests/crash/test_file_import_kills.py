@@ -1,4 +1,4 @@
-"""Imports of files, killed and run again, leave what an uninterrupted one leaves."""
+"""Imports of files, killed and run again, leave the same archive as an uninterrupted one."""
 
 import random
 
@@ -12,7 +12,7 @@ FIRST_STEPS = 24  # every import has more of them: syncs, renames and appends, b
 
 
 def killed_at(crew, step, format, files, archive, options):
-    """Whether the import died at that step; else it came to its end."""
+    """Whether the import was killed at that step; otherwise it has completed."""
     child = crew.start(
         "importers.import_until",
         step=step,
@@ -26,7 +26,7 @@ def killed_at(crew, step, format, files, archive, options):
 
 
 def survives_kills(crew, tmp, format, rows, steps):
-    """Killed at these steps one after the other, in one archive, then run to its end."""
+    """Kill at these steps one after the other, in one archive, then run to the end."""
     files, options = MAKERS[format](tmp, rows)
     summary = ingest.run(format, files, tmp / "whole", **options)
     assert summary.bad, "there are bad rows: they are compared too"

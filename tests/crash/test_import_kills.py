@@ -1,4 +1,4 @@
-"""An import that is killed and run again leaves what an uninterrupted one leaves."""
+"""An import that is killed and run again leaves the same archive as an uninterrupted one."""
 
 import random
 import shutil
@@ -17,13 +17,13 @@ def uninterrupted(folder, capture):
     content = content_of(folder)
     assert summary.gaps == 1, "the capture has a gap: ledgers are compared too"
     assert summary.bad, "and bad rows"
-    assert any("/2023-11-14/" in name for name in summary.logs), "and goes over midnight"
+    assert any("/2023-11-14/" in name for name in summary.logs), "and spans midnight"
     assert any("/2023-11-15/" in name for name in summary.logs)
     return content
 
 
 def run_to_its_end(crew, capture, archive):
-    """What the import said, and how many chunks it wrote."""
+    """The output of the import, and the number of chunks."""
     child = crew.start("importers.run_import", format=FORMAT, files=[str(capture)], to=str(archive))
     child.expect("started")
     chunks = 0
@@ -66,7 +66,7 @@ def test_ten_kills_at_random_change_nothing(crew, tmp, seed):
 
 
 def killed_at_each_step(crew, tmp, every):
-    """Killed at one step, run again to its end; for each `every`-th step there is."""
+    """Kill at one step, then run to the end; for every `every`-th step."""
     lines = futures_lines(120, symbols=["AAA"], bad_every=29, gap_at=40)
     capture = write_capture(tmp / "capture.gz", lines)
     want = uninterrupted(tmp / "whole", capture)

@@ -1,4 +1,4 @@
-"""Jobs whose driver is killed anywhere, and run again, leave what an undisturbed run leaves."""
+"""Jobs whose driver is killed anywhere, and run again, leave the output of an undisturbed run."""
 
 import glob
 import gzip
@@ -17,10 +17,10 @@ from tests.support.captures import content_of, futures_lines
 from tests.support.raw_tapes import archive_raw, clean_logs, plain_split, raw_rows
 
 RAW = raw_rows(6_000, late_every=60)
-PATIENCE = 400.0  # a driver takes seconds to start, and more where others are at work
+PATIENCE = 400.0  # a driver takes seconds to start, more on a busy machine
 
 DONE = ' holding "pending": null'
-# What is there first when a job has come so far: the driver is killed when it sees the light.
+# The first file of each stage of a job: the driver is killed when it appears.
 POINTS = [
     "archive/imports/*.json",
     "archive/_tapewire/done/import/*/*.json",
@@ -56,23 +56,23 @@ def driver(root):
 
 
 def reached(root, point):
-    """Whether a file fits the point: by its name, and where the point says so by its text."""
+    """Whether a file matches the point, by its name and, if given, its text."""
     pattern, _, text = point.partition(" holding ")
     found = glob.glob(str(root / pattern))
     return any(text in Path(path).read_text() for path in found) if text else bool(found)
 
 
 def killed_at(root, point):
-    """Run until something fits the point, then kill; whether this run had come so far itself.
+    """Run until a file matches the point, then kill; whether this run itself got so far.
 
-    A killed driver's JVM works on for a moment: what fits may be there before the next one starts,
-    which is then killed in mid-start.
+    A killed driver's JVM works on for a moment: a match may exist before the next driver starts,
+    which is then killed while starting.
     """
     reached_before = reached(root, point)
     with driver(root) as process:
         deadline = time.monotonic() + PATIENCE
         while process.poll() is None and not reached(root, point):
-            assert time.monotonic() < deadline, f"nothing there: {point}"
+            assert time.monotonic() < deadline, f"no such file: {point}"
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         said = process.stdout.read()
@@ -81,7 +81,7 @@ def killed_at(root, point):
 
 
 def survives(root, points):
-    """Kill at each point, run to the end, compare; the points where a kill met work under way."""
+    """Kill at each point, run to the end, compare; the points at which work was in progress."""
     met = [point for point in points if killed_at(root, point)]
     with driver(root) as process:
         said = process.stdout.read()
@@ -96,11 +96,11 @@ def survives(root, points):
     for target in ("clean", "parquet", "again"):
         left = glob.glob(str(root / target / "_tapewire" / "compact" / "*"))
         left += glob.glob(str(root / target / "_tapewire" / "staging" / "*" / "task-*"))
-        assert left == [], "what killed runs left is swept"
+        assert left == [], "files of killed runs are removed"
     return met
 
 
-@pytest.mark.timeout(600)  # three drivers of Spark's, one after the other
+@pytest.mark.timeout(600)  # three Spark drivers, one after the other
 def test_two_kills_of_the_driver_change_nothing(sources):
     points = [POINTS[1], POINTS[4]]
     assert survives(sources, points) == points

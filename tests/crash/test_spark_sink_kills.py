@@ -1,4 +1,4 @@
-"""The Spark sink, killed at any step: nothing lost, nothing twice, nothing torn."""
+"""The Spark sink, killed at any step: nothing lost, duplicated or torn."""
 
 import os
 import random
@@ -19,7 +19,7 @@ from tests.support.staged import LOG, rows
 
 FIRST_STEPS = 30  # every batch has more
 AGE = 1_700_000_000
-PATIENCE = 200.0  # a child imports Spark's Python: long, where others are at work
+PATIENCE = 200.0  # a child imports Spark's Python, which is slow on a busy machine
 
 
 def content(archive):
@@ -41,7 +41,7 @@ def whole(folder, batches, **options):
 
 
 def killed_at(crew, step, archive, batch, **options):
-    """Whether it died at that step; else it came to its end."""
+    """Whether it was killed at that step; otherwise it has completed."""
     child = crew.start("sinks.commit_until", step=step, root=str(archive), batch=batch, **options)
     return child.wait(PATIENCE) != 0
 
@@ -51,20 +51,20 @@ def is_clean(archive):
 
 
 def is_decided(archive):
-    """Whether a batch was decided and is not, or not wholly, published."""
+    """Whether a batch was decided but not completely published."""
     return any(Archive(archive).manifests.decided())
 
 
 def ends_at(died):
-    """The steps killed at reach to the end: each has ended a commit, until one came to its own."""
+    """Check that the steps cover the commit: each killed it, until one was beyond its end."""
     return died[0] and not died[-1] and died == sorted(died, reverse=True)
 
 
 def survives_kills(crew, tmp, steps, half=False):
-    """Each batch is killed at one step, seen to be whole or not there, then done again.
+    """Kill each batch at one step, check that it is complete or absent, then run it again.
 
-    With `half`, steps count from where the first log has its rows; the second one has not.
-    The result tells for each step whether there was one.
+    With `half`, steps count from where the first log has its rows and the second one has not.
+    Returns for each step whether it existed.
     """
     expected = whole(tmp / "whole", len(steps))
     archive = tmp / "archive"
@@ -151,7 +151,7 @@ def drive(folder, batch="never"):
 
 
 def queries_survive(tmp, kills):
-    """A driver's three queries, killed at once: before deciding, in mid-publish, and behind it."""
+    """Three queries of a driver, killed at once: before, during and after publication."""
     folder = tmp / "in"
     folder.mkdir()
     batches = kills + 1
@@ -164,7 +164,7 @@ def queries_survive(tmp, kills):
         )
         pq.write_table(table, folder / f"{number}.parquet")
         os.utime(folder / f"{number}.parquet", (AGE + number, AGE + number))
-    # What a reader sees of batch n behind a kill at it: BTC-USDT comes before NEW-n.
+    # What a reader sees of batch n after a kill at it: BTC-USDT comes before NEW-n.
     seen = {"staged": 0, "half": 100, "published": 100}
     for batch in range(kills):
         assert not drive(tmp, batch), f"batch {batch} was not killed"
@@ -172,7 +172,7 @@ def queries_survive(tmp, kills):
             archive = tmp / place
             there = (archive / LOG).exists()
             found = [entry.seq for entry in stored(archive / LOG)] if there else []
-            # A new log is made, not appended to: in batch 0 its making is where "half" ends.
+            # A new log is created, not appended to: in batch 0, "half" ends with its creation.
             expected = batch * 100 + (0 if (batch, place) == (0, "half") else more)
             assert found == list(range(expected)), f"batch {batch} killed where it is {place}"
             new = archive / LOG.replace("BTC-USDT", f"NEW-{batch}")
@@ -189,7 +189,7 @@ def queries_survive(tmp, kills):
     assert (tmp / "worker-killed").exists(), "a worker was killed, too"
 
 
-@pytest.mark.timeout(900)  # three starts of a driver, each some seconds where nobody else works
+@pytest.mark.timeout(900)  # three starts of a driver, each some seconds on an idle machine
 def test_a_driver_killed_twice_before_in_and_behind_publishing_writes_each_row_once(tmp):
     queries_survive(tmp, 2)
 

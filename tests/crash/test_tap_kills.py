@@ -1,4 +1,4 @@
-"""A tap killed, stopped or out of room: nothing is lost, nothing is there twice, nobody waits."""
+"""A tap killed, stopped or on a full disk: nothing is lost or duplicated, no process waits."""
 
 import os
 import random
@@ -29,7 +29,7 @@ STEP_NS = DAY_NS // 3000
 
 
 def survives_kills(crew, tmp, eventually, kills, seed):
-    """The live queue is written, rolls and retires all the while."""
+    """The live queue is written, rolls and retires segments meanwhile."""
     queue = clean_queue(tmp / "bus")
     rng = random.Random(seed)
     feed = crew.start("tappers.feed", queue=str(queue), step_ns=STEP_NS)
@@ -37,7 +37,7 @@ def survives_kills(crew, tmp, eventually, kills, seed):
     for kill in range(kills):
         tap = crew.start("tappers.run_tap", source=str(tmp / "bus"), root=str(tmp / "archive"))
         tap.expect("started")
-        if kill == kills // 2:  # on a busy machine the others may not get as far
+        if kill == kills // 2:  # on a busy machine, the others may not get as far
             eventually(lambda: tw.queue.status(queue).first_available_seq > 0, timeout=60)
         time.sleep(rng.uniform(0, 0.08))  # anywhere in its work
         assert tap.kill() == -9
@@ -137,11 +137,11 @@ def test_a_stopped_tap_delays_retention_and_nothing_else(crew, tmp, eventually):
     with tw.open_subscriber(queue, "strategy", start="latest") as other:
         feed.say("go")
         count, _, more = feed.expect("wrote")
-        assert more > rolls + 10, "the writer rolls on"
+        assert more > rolls + 10, "the writer continues to roll"
         seen = 0
         while len(batch := other.read_batch()):
             seen += len(batch)
-        assert seen == 5000, "other readers read on"
+        assert seen == 5000, "other readers continue"
     stopped = next(r for r in tw.queue.status(queue).readers if r.name == "archive-tap")
     assert stopped.next_seq == before.next_seq
     assert tw.queue.status(queue).first_available_seq <= before.next_seq, "kept for the tap"
@@ -161,7 +161,9 @@ def test_two_taps_at_once_are_one_too_many(crew, tmp, eventually):
     tap.expect("started")
     feed.expect("wrote")
     feed.wait()
-    eventually(lambda: tw.queue.status(queue).readers)  # it has the name, and nobody else gets it
+    eventually(
+        lambda: tw.queue.status(queue).readers
+    )  # it holds the name, and no other process can open it
     with pytest.raises(tw.ReaderAlreadyActive):
         run_once(tmp / "bus", tmp / "archive")
     tap.kill(signal.SIGTERM)

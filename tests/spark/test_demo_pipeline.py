@@ -1,4 +1,4 @@
-"""The demo's way from the archive to tables, by Spark."""
+"""The demo's path from the archive to tables, with Spark."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tapewire.demo.computing import FEATURES
 from tapewire.demo.pipeline import Computed, finish
 from tests.unit.demo.small_bus import play
 
-pytestmark = pytest.mark.timeout(300)  # three jobs, and the first is charged for Spark's start
+pytestmark = pytest.mark.timeout(300)  # three jobs, the first of which includes Spark's start
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_features_by_spark_are_those_of_the_live_queue(session, tmp):
 
 
 def test_other_features_than_the_live_queues_are_a_disagreement(session, tmp, monkeypatch):
-    """What the jobs have made is there, and the live queue tells another story."""
+    """The output of the jobs exists, but the live queue differs."""
     real = pipeline.replay.features
     monkeypatch.setattr(
         pipeline.replay, "features", lambda log, names, sample: real(log, names, "2ms")

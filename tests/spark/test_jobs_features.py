@@ -1,4 +1,4 @@
-"""The job `features`: every value by its definition, each day once, in its place."""
+"""The job `features`: every value by its definition, each day once, in order."""
 
 import struct
 from dataclasses import replace
@@ -29,7 +29,7 @@ def write_archive(root, symbols=("AAA", "BBB"), count=400):
         known.append(one)
         tape = random_tape(seed, count, start=MIDNIGHT - 30 * SECOND)
         clock, even = 0, []
-        for event in tape:  # an archive is cut by time: none goes back in here
+        for event in tape:  # an archive is cut by time: no time goes back here
             clock = max(clock, event.time)
             even.append(replace(event, time=clock))
         # Of one moment, the book's log goes before that of the trades.
@@ -129,7 +129,7 @@ def test_what_is_done_is_not_done_again_and_what_has_changed_is(spark, tmp):
     again = tws.jobs.features(spark, tmp / "clean", tmp / "out", **options)
     assert (first.done, again.done, again.skipped, again.rows) == (2, 0, 2, 0)
     assert {file: file.stat().st_mtime_ns for file in files_of(tmp / "out")} == before
-    # One more trade on the second day: that day is made again, and replaces what was there.
+    # One more trade on the second day: that day is computed again and replaced.
     one = Instruments.load(tmp / "clean").find("AAA")
     end = tapes["AAA"][-1].time + 3 * SECOND
     late = replace(next(e for e in tapes["AAA"] if e.kind == "trade"), time=end)
@@ -224,7 +224,7 @@ def test_a_day_behind_missing_ones_begins_without_the_book_of_long_ago(spark, tm
     write_archive(tmp_path / "archive")
     old = tmp_path / "archive/v1/venue/AAA"
     (old / DAYS[0]).rename(old / "2022-01-01")
-    # Its records have the times of another day; what counts is that they are read by nobody.
+    # Its records have times of another day, but no task reads them.
     tws.jobs.features(
         spark, tmp_path / "archive", tmp_path / "made", names=["mid"], dates=[DAYS[1]], plots=0
     )
@@ -236,7 +236,7 @@ def test_a_day_behind_missing_ones_begins_without_the_book_of_long_ago(spark, tm
 
     made, want = (
         sorted(
-            pair  # a time comes once
+            pair  # each time occurs once
             for file in files_of(tmp_path / table, "AAA", DAYS[1])
             for pair in zip(
                 *pq.ParquetFile(file).read(["timestamp_ns", "mid"]).to_pydict().values(),

@@ -1,4 +1,4 @@
-"""Importing files by Spark gives what importing them one after the other gives."""
+"""Importing files with Spark gives the same archive as importing them one after the other."""
 
 import gzip
 import os
@@ -58,7 +58,7 @@ def test_the_next_day_is_imported_behind_what_is_there(spark, captures, tmp_path
     shutil.move(later, tmp_path / "later.gz")
     jobs.import_files(spark, captures, tmp_path / "archive", format="binance-usdm")
     shutil.move(tmp_path / "later.gz", later)
-    os.utime(captures / "aaabbb_20231114.gz")  # touched, and yet the same
+    os.utime(captures / "aaabbb_20231114.gz")  # touched, but unchanged
     summary = jobs.import_files(spark, captures, tmp_path / "archive", format="binance-usdm")
 
     for file in sorted(captures.glob("aaabbb_*")):
@@ -96,7 +96,7 @@ def test_a_file_that_changed_after_its_import_is_refused(spark, captures, tmp_pa
 
 
 def test_units_that_meet_in_a_log_are_told(spark, captures, tmp_path):
-    """Cut in the middle of a day: whichever comes second is refused, or told of."""
+    """Cut in the middle of a day: the second part is refused, or reported."""
     summary = jobs.import_files(
         spark, captures / "aaabbb_*", tmp_path / "archive", format="binance-usdm", unit="file"
     )

@@ -1,4 +1,4 @@
-"""The job `quality`: every fault that was planted, and of real captures what is there."""
+"""The job `quality`: every planted fault, and the findings of real captures."""
 
 import re
 
@@ -22,7 +22,7 @@ def faultless(root, instrument=ETH):
 
 
 def faulty(root):
-    """A lost diff, a crossed book, a wrong snapshot, records early, late and behind."""
+    """A lost diff, a crossed book, an incorrect snapshot, early, late and out-of-order records."""
     day = Day(root, feed=L2Feed(BTC, seed=3))
     day.snapshot()
     day.diffs(50)

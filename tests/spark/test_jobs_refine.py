@@ -1,4 +1,4 @@
-"""Refined logs equal a plain split in one pass, to the byte; nothing twice, nothing unsaid."""
+"""Refined logs equal a simple split in one pass, byte for byte; all gaps are reported."""
 
 import importlib
 import itertools
@@ -131,7 +131,7 @@ def test_another_policy_that_is_killed_before_it_publishes_is_carried_out_by_the
 
 
 def test_raw_logs_that_grew_behind_a_kill_lose_no_record(spark, tmp_path, monkeypatch):
-    """The second log has what the first one lacks, with numbers that were passed by then."""
+    """The second log has records that the first one lacks, with earlier sequence numbers."""
     rows = raw_rows(1_000)
     Instruments(INSTRUMENTS).save(tmp_path)
     holed = [None if 300 <= i < 400 else row for i, row in enumerate(rows)]
@@ -161,7 +161,7 @@ def test_the_ledger_of_a_raw_queue_is_told_once_however_often_it_is_refined(spar
 
 
 def test_a_record_of_two_raw_logs_is_written_once(spark, tmp_path):
-    """By its number; and, in a log that numbers otherwise, by its venue's."""
+    """By its sequence number, and in a log with other numbers by the venue's."""
     rows = raw_rows(1_500)
     Instruments(INSTRUMENTS).save(tmp_path)
     root = tmp_path / "bus" / "streams" / "raw"
@@ -250,7 +250,7 @@ def test_damage_fails_its_day_alone_or_is_passed_over_and_told(spark, tmp_path):
     assert clean_logs(tmp_path / "clean") == {k: v for k, v in want.items() if "01-02" in k}
 
     skipped = jobs.refine(spark, tmp_path / "raw", tmp_path / "skipped", on_damage="skip")
-    assert clean_logs(tmp_path / "skipped") == want  # the wire's bytes go nowhere anyway
+    assert clean_logs(tmp_path / "skipped") == want  # raw wire messages are not refined
     assert (skipped.failed, skipped.exit_code) == (0, 3)
 
 

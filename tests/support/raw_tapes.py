@@ -1,4 +1,4 @@
-"""Raw multiplexed logs made up by seed, and their split in one plain pass."""
+"""Seeded raw multiplexed logs, and their split in one simple pass."""
 
 import random
 
@@ -60,7 +60,7 @@ def raw_rows(count, *, seed=1, late_every=0, stranger_every=0):
 
 
 def write_raw(path, rows, *, first_seq=0, **options):
-    """A raw log of these rows; `rows` may leave out some, as None: their numbers are missing."""
+    """A raw log of these rows; a None in `rows` leaves out its sequence number."""
     config = WriterConfig.archive(segment_bytes=1 << 16, sparse=True, index_stride=32, **options)
     with tw.open_publisher(path, config=config) as writer:
         for seq, row in enumerate(rows, first_seq):
@@ -108,7 +108,7 @@ def plain_split(rows, *, late=None, lateness_ns=SECOND, day=None):
 
 
 def clean_logs(root):
-    """The same of an archive."""
+    """The same for an archive."""
     found = {}
     for path in sorted((root / "v1").glob("*/*/*/*/control.meta")):
         with tw.open_log(path.parent) as log:

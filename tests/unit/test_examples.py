@@ -46,8 +46,8 @@ def test_the_strategy_reads_every_price(queue, tmp):
 
 
 def test_the_strategy_goes_on_where_it_stopped(queue, tmp):
-    assert "starting at number 0" in run("strategy", queue, "--records", 30, cwd=tmp)
-    assert "starting at number 30" in run("strategy", queue, "--idle", 0, cwd=tmp)
+    assert "starting at seq 0" in run("strategy", queue, "--records", 30, cwd=tmp)
+    assert "starting at seq 30" in run("strategy", queue, "--idle", 0, cwd=tmp)
 
 
 def test_a_killed_strategy_goes_on_behind_its_last_commit(queue, tmp, eventually):
@@ -55,7 +55,7 @@ def test_a_killed_strategy_goes_on_behind_its_last_commit(queue, tmp, eventually
         count = sum(1 for _ in reader)
     process = subprocess.Popen(command("strategy", queue, "--idle", 60), stdout=subprocess.PIPE)
     try:
-        assert b"starting at number 0" in process.stdout.readline()
+        assert b"starting at seq 0" in process.stdout.readline()
 
         def committed_what_it_could():
             with tw.open_log(queue) as reader:
@@ -67,9 +67,7 @@ def test_a_killed_strategy_goes_on_behind_its_last_commit(queue, tmp, eventually
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    assert f"starting at number {count // 100 * 100}\n" in run(
-        "strategy", queue, "--idle", 0, cwd=tmp
-    )
+    assert f"starting at seq {count // 100 * 100}\n" in run("strategy", queue, "--idle", 0, cwd=tmp)
 
 
 def orders_of(root, name="strategy"):
@@ -143,7 +141,7 @@ def test_the_passive_subscriber_tells_when_the_feed_comes_and_goes(tmp):
 def test_a_book_is_rebuilt_from_a_capture_which_is_imported_once(tmp):
     first = run("rebuild_book", tmp / "archive", "--levels", 2, cwd=tmp)
     assert first.startswith("11 records imported\n")
-    assert "BTCUSDT: to be believed" in first
+    assert "BTCUSDT: trusted" in first
     assert [line.split() for line in first.splitlines()[-4:]] == [
         ["30000.30000000", "2.20000000", "ask"],
         ["30000.20000000", "2.10000000", "ask"],  # the one below was removed

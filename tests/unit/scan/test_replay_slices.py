@@ -107,7 +107,7 @@ def test_orders_that_live_on_into_the_next_day_are_in_its_slices(tmp, span_ns):
 
 @pytest.mark.parametrize("every", [25, None], ids=["with snapshots", "without"])
 def test_a_day_of_orders_that_begins_anew_stands_alone(tmp, every):
-    write_orders(tmp, 39, 800, days=4, anew=(1, 3), snapshots_every=every)
+    write_orders(tmp, 39, 800, days=4, resets=(1, 3), snapshots_every=every)
     asked = Query(tmp, "book", partitions=8)
     want = asked.one_pass(orders=True)
     for parts in (asked.parts(8), asked.parts(span_ns=SECOND)):
