@@ -116,7 +116,7 @@ def page(kept: dict[str, Any]) -> str:
         f"Measured with {kept['cores']} cores ({kept['cpu']}), a heap of {HEAP}, commit "
         f"`{kept['commit'][:12]}`.",
         "",
-        "| job | tape | records | seconds | records/s | largest worker | of it its own | JVM |",
+        "| job | log | records | seconds | records/s | largest worker | private part | JVM |",
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
@@ -127,7 +127,7 @@ def page(kept: dict[str, Any]) -> str:
         for run in runs
     ]
     growth = ", ".join(f"{name} {share:+.0%}" for name, share in bounded(runs).items())
-    lines += ["", f"A worker's memory from the smallest to the largest tape: {growth}.", ""]
+    lines += ["", f"A worker's memory from the smallest to the largest log: {growth}.", ""]
     lines += [
         "| job | " + " | ".join(f"{size} GB" for size in SHOWN_GB) + " | arithmetic |",
         "|---|" + "---|" * (len(SHOWN_GB) + 1),
@@ -197,7 +197,7 @@ def main() -> None:
         }
         RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
         for name, share in bounded(runs).items():
-            print(f"{name}: a worker's memory {share:+.1%} from the smallest to the largest tape")
+            print(f"{name}: a worker's memory {share:+.1%} from the smallest to the largest log")
     if arguments.page:
         if not RESULTS.exists():
             sys.exit("measure first: --gb 1 8")
