@@ -56,10 +56,10 @@ def main():
     spark.stop()
 
 
-def pausing(spark, folder, numbers):
+def pausing(spark, base, numbers):
     """The source of this session; a task that has read one of these records waits, once.
 
-    It reports that, with its process id, in a file ``<folder>.reading-<number>``.
+    It reports that, with its process id, in a file ``<base>.reading-<number>``.
     """
     from tapewire.spark.source import source_for
 
@@ -67,7 +67,7 @@ def pausing(spark, folder, numbers):
     made = source.streamReader
 
     def pause(number):
-        path = f"{folder}.reading-{number}"
+        path = f"{base}.reading-{number}"
         if os.path.exists(path):
             return
         with open(f"{path}.{os.getpid()}", "w") as file:
@@ -99,20 +99,20 @@ class Query:
     """The test's side: start the query, read its steps, kill it, and read its output.
 
     Args:
-        folder: Directory of its output.
+        base: Directory of its output.
         path: The source.
         runs: How often it will be started: the next process warms up while one is running.
         options: Of the source.
     """
 
-    def __init__(self, folder, path, *, runs=1, **options):
+    def __init__(self, base, path, *, runs=1, **options):
         self.order = {
             "path": str(path),
             "options": {name: str(value) for name, value in options.items()},
-            "target": str(folder / "out"),
-            "checkpoint": str(folder / "checkpoint"),
+            "target": str(base / "out"),
+            "checkpoint": str(base / "checkpoint"),
         }
-        self._folder = folder
+        self._base = base
         self._left = runs
         self._process = None
         self._warm = None
@@ -128,7 +128,7 @@ class Query:
 
     def _spawn(self):
         self._left -= 1
-        self._errors = self._folder / "errors"
+        self._errors = self._base / "errors"
         with open(self._errors, "a") as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.crash.spark_query"],

@@ -65,14 +65,14 @@ with tw.open_publisher(live, segment_bytes=1 << 20) as writer:
 """
 JOBS = """
 from pathlib import Path
-folder = Path(args[0])
+base = Path(args[0])
 for name, job in {
     "import": lambda: tws.jobs.import_files(
-        spark, folder / "captures", folder / "imported", format="binance-usdm"
+        spark, base / "captures", base / "imported", format="binance-usdm"
     ),
-    "refine": lambda: tws.jobs.refine(spark, folder / "raw", folder / "clean"),
+    "refine": lambda: tws.jobs.refine(spark, base / "raw", base / "clean"),
     "features": lambda: tws.jobs.features(
-        spark, folder / "clean", folder / "features", names=["mid", "ofi"], sample="100ms"
+        spark, base / "clean", base / "features", names=["mid", "ofi"], sample="100ms"
     ),
 }.items():
     summary = job()
