@@ -1,4 +1,4 @@
-"""What all tests share: a fast scratch folder, and patience without sleeping."""
+"""Fixtures of all tests: a fast scratch directory, and waiting without fixed sleeps."""
 
 import os
 import shutil
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-# Java that starts fast, for each Spark that a test starts; a user's own setting stays.
+# Options for a quick start of Java, unless the user has set their own.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "tests/support/spark"))
 
 
 def pytest_collection_modifyitems(config, items):
-    """The longest first, so that no core is left alone with one at the end of a run.
+    """Order test files by their longest time limit, so that no long file runs alone at the end.
 
-    A file as a whole: its tests share what is dear to start. What takes long has a time limit of
-    its own, and is how files are told apart.
+    The tests of a file stay together, because they share fixtures that are slow to start. A long
+    test has a time limit of its own, by which files are ordered.
     """
     usual = float(config.getini("timeout"))
     only_long = config.option.markexpr == "long"
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config, items):
 
 def _scratch_root():
     shm = Path("/dev/shm")
-    # A container's is often 64 MiB: too small.
+    # In a container it is often 64 MiB, which is too small.
     if shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 1 << 30:
         return shm
     return Path(tempfile.gettempdir())
@@ -48,13 +48,13 @@ def _scratch():
 
 @pytest.fixture
 def tmp():
-    """An empty folder, in memory where there is one: tests sync often, and a disk is slow."""
+    """An empty directory, in memory if possible: tests sync often, and a disk is slow."""
     yield from _scratch()
 
 
 @pytest.fixture(scope="module")
 def module_tmp():
-    """The same, for what several tests of a module share."""
+    """The same for the tests of a module."""
     yield from _scratch()
 
 
@@ -74,7 +74,7 @@ def _end_spark():
 
 @pytest.fixture
 def no_spark():
-    """No Spark is under way in this process: not before the test, and not after it."""
+    """No Spark is running in this process before and after the test."""
     _end_spark()
     yield
     _end_spark()
@@ -82,7 +82,7 @@ def no_spark():
 
 @pytest.fixture
 def own_messages():
-    """Messages that the test defines are forgotten when it ends."""
+    """Unregister the messages that the test has defined."""
     from tapewire import log
     from tapewire.protocol import registry
 
@@ -95,7 +95,7 @@ def own_messages():
 
 
 def wait_until(predicate, timeout=10.0):
-    """Until `predicate()` is true; what it returned. Fails after `timeout` seconds."""
+    """Wait until `predicate()` is true and return its value; fail after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
         result = predicate()
@@ -108,5 +108,5 @@ def wait_until(predicate, timeout=10.0):
 
 @pytest.fixture
 def eventually():
-    """`eventually(predicate, timeout=10)`: for what another thread or process must do first."""
+    """`eventually(predicate, timeout=10)` waits for another thread or process."""
     return wait_until

@@ -1,7 +1,7 @@
 """Runs under callgrind: every operation for N records and for 2 N, in the order of OPERATIONS.
 
 A separate script without the rest of the benchmarks: each import takes seconds under valgrind.
-Usage: python benchmarks/counted.py LIBRARY FOLDER, where LIBRARY is native/counted.cpp compiled.
+Usage: python benchmarks/counted.py LIBRARY DIRECTORY, where LIBRARY is native/counted.cpp compiled.
 """
 
 import ctypes

@@ -3,7 +3,7 @@
     python examples/feed.py /tmp/prices --seconds 60 &
     strace -f -o calls.txt python examples/hot_loop.py /tmp/prices /tmp/orders
 
-Between pinning itself to a core and its last answer the thread makes no system call.
+The thread makes no system call between pinning itself to a core and its last answer.
 """
 
 import argparse

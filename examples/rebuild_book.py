@@ -1,4 +1,4 @@
-"""From a capture to an order book: imports it, replays the book, prints the ladder.
+"""From a capture to an order book: import it, replay the book, print its levels.
 
     python examples/rebuild_book.py /tmp/archive capture.gz    # from Binance's USD-M futures
     python examples/rebuild_book.py /tmp/archive               # a short simulated capture
@@ -26,7 +26,7 @@ def simulated_capture(path):
     lines = [{"lastUpdateId": 100, "symbol": "BTCUSDT", "bids": bids, "asks": asks}]
     for number in range(101, 111):
         diff = {"e": "depthUpdate", "s": "BTCUSDT", "T": NOON_NS // 10**6, "E": NOON_NS // 10**6}
-        diff |= {"U": number, "u": number, "pu": number - 1}  # each names the one before it
+        diff |= {"U": number, "u": number, "pu": number - 1}  # each names the previous one
         diff |= {"b": [[bids[number % 7][0], f"{number / 10:.3f}"]], "a": [[asks[0][0], "0"]]}
         lines.append({"stream": "btcusdt@depth", "data": diff})
     text = "".join(f"{NOON_NS + i} {json.dumps(line)}\n" for i, line in enumerate(lines))

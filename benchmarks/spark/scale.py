@@ -4,7 +4,7 @@
     python -m benchmarks.spark.scale --page              # scale.json into docs/internals/
     python -m benchmarks.spark.scale --gb 1 8 --page     # both
 
-Logs are written below --folder and removed after each run; that takes the size twice, because
+Logs are written below --directory and removed after each run; that takes the size twice, because
 `refine` writes as much again. Every run has its own Spark with two cores and a heap of 1 GiB.
 """
 
@@ -116,7 +116,7 @@ def page(kept: dict[str, Any]) -> str:
         f"Measured with {kept['cores']} cores ({kept['cpu']}), a heap of {HEAP}, commit "
         f"`{kept['commit'][:12]}`.",
         "",
-        "| job | tape | records | seconds | records/s | largest worker | of it its own | JVM |",
+        "| job | log | records | seconds | records/s | largest worker | private part | JVM |",
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
@@ -127,7 +127,7 @@ def page(kept: dict[str, Any]) -> str:
         for run in runs
     ]
     growth = ", ".join(f"{name} {share:+.0%}" for name, share in bounded(runs).items())
-    lines += ["", f"A worker's memory from the smallest to the largest tape: {growth}.", ""]
+    lines += ["", f"A worker's memory from the smallest to the largest log: {growth}.", ""]
     lines += [
         "| job | " + " | ".join(f"{size} GB" for size in SHOWN_GB) + " | arithmetic |",
         "|---|" + "---|" * (len(SHOWN_GB) + 1),
@@ -172,7 +172,7 @@ def main() -> None:
     )
     parser.add_argument("--work", nargs="+", choices=WORK, default=list(WORK))
     parser.add_argument(
-        "--folder", type=Path, default=Path("/var/tmp"), help="directory of the logs"
+        "--directory", type=Path, default=Path("/var/tmp"), help="directory of the logs"
     )
     parser.add_argument("--page", action="store_true", help="write the tables of the page")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
@@ -184,7 +184,7 @@ def main() -> None:
     runs = []
     for name in arguments.work:
         for size in sorted(arguments.gb):
-            runs.append(measure(name, int(size * GB), arguments.folder))
+            runs.append(measure(name, int(size * GB), arguments.directory))
             print(runs[-1], flush=True)
     if runs:
         facts = machine.facts()
@@ -197,7 +197,7 @@ def main() -> None:
         }
         RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
         for name, share in bounded(runs).items():
-            print(f"{name}: a worker's memory {share:+.1%} from the smallest to the largest tape")
+            print(f"{name}: a worker's memory {share:+.1%} from the smallest to the largest log")
     if arguments.page:
         if not RESULTS.exists():
             sys.exit("measure first: --gb 1 8")

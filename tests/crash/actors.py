@@ -1,4 +1,4 @@
-"""What the children of the crash tests do, each in a process of its own, until it is killed."""
+"""The child processes of the crash tests, each of which runs until it is killed."""
 
 import contextlib
 import ctypes
@@ -16,9 +16,9 @@ import numpy as np
 import tapewire as tw
 from tests.crash.tape import LONGEST, TYPE, Board, Tape, payload_of
 
-# Words of the board. A reader has a row of its own behind the writer's words.
+# Words of the board. Each reader has its own row after the writer's words.
 ACKED = 0  # one more than the number of the last append that returned
-FLUSHED = 1  # what next_seq was when the last flush_sync was called that returned
+FLUSHED = 1  # next_seq at the call of the last flush_sync that returned
 OPENED = 2  # how often the writer was opened
 OPENED_AT = 3  # next_seq right after opening
 FULL = 4  # how often the queue was full
@@ -29,7 +29,7 @@ WAITERS = 388 // 4  # waiters_pending, as a word of control.meta
 
 
 def options_of(episode):
-    """The writer's options from plain values, as they cross the pipe."""
+    """The writer's options from the plain values sent through the pipe."""
     options = dict(episode)
     if "retention" in options:
         options["retention"] = tw.Retention(**options["retention"])
@@ -50,7 +50,7 @@ def append_some(writer, rng):
 
 
 def append_rows(writer, rng):
-    """A batch of one numpy row: only a number whose payload is not empty can be one."""
+    """A batch of one numpy row, for a sequence number whose payload is not empty."""
     payload = payload_of(writer.next_seq)
     if payload:
         writer.append_batch(TYPE, np.frombuffer(payload, np.uint8).reshape(1, -1))
@@ -80,7 +80,7 @@ OPERATIONS = (
 
 
 def writer(line, queue, board, seed, episode):
-    """Appends for ever in every way there is, and notes what returned."""
+    """Append indefinitely through all calls, and record each return."""
     rng = random.Random(seed)
     words = Board(board).words
     with tw.open_publisher(queue, **options_of(episode)) as w:
@@ -101,7 +101,7 @@ def writer(line, queue, board, seed, episode):
 
 
 def reader(line, queue, board, row, name, seed, pinned):
-    """Reads for ever, commits now and then, and checks that it began behind its last commit."""
+    """Read indefinitely, commit now and then, and check that it resumed after its last commit."""
     rng = random.Random(seed)
     words = Board(board).words[READER_ROW + 8 * row : READER_ROW + 8 * row + 8]
     reader = None
@@ -150,7 +150,7 @@ def reader(line, queue, board, row, name, seed, pinned):
 
 
 def appender(line, queue, **options):
-    """Appends what it is told to: ["append", n], ["close"], … and says the next number."""
+    """Execute commands, ["append", n], ["close"], …, and send the next sequence number."""
     with tw.open_publisher(queue, **options_of(options)) as w:
         line.say("open", w.next_seq)
         while (order := line.hear(timeout=300)) is not None:
@@ -171,7 +171,7 @@ def appender(line, queue, **options):
 
 
 def parker(line, queue, name=None, start="earliest", spin_us=0.0, checked=True):
-    """Reads to the end, says so, waits; says each number it reads."""
+    """Read to the end and report it, then wait; send each sequence number read."""
     with tw.open_subscriber(
         queue, name or "parker", start=start, wait=tw.SpinThenPark(spin_us), create_timeout=10.0
     ) as reader:
@@ -184,7 +184,7 @@ def parker(line, queue, name=None, start="earliest", spin_us=0.0, checked=True):
 
 
 def ticker(line, queue, pause_s):
-    """Appends a number every so often until it is told to stop; says how many."""
+    """Append records periodically until asked to stop; send their count."""
     with tw.open_publisher(queue, segment_bytes=64 << 10) as writer:
         line.say("open")
         while not select.select([line], [], [], pause_s)[0]:
@@ -193,7 +193,7 @@ def ticker(line, queue, pause_s):
 
 
 def roller(line, queue, rolls):
-    """Each append leaves 64 bytes of its segment, then 0; each finds the reader about to sleep."""
+    """Each append leaves 64 bytes of its segment, then 0, while the reader is about to sleep."""
     with open(Path(queue) / "control.meta", "rb") as file:
         words = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)).cast("I")
     room = 8192 - 64
@@ -214,7 +214,7 @@ def roller(line, queue, rolls):
 
 
 def counter(line, queue, expected):
-    """Reads so many records, always parking as soon as there is none."""
+    """Read so many records, parking whenever there is none."""
     with tw.open_subscriber(queue, "counter", wait=tw.SpinThenPark(0)) as reader:
         line.say("open")
         for seq in range(expected):
@@ -226,10 +226,10 @@ def counter(line, queue, expected):
 
 
 def faulter(line, queue, segment_bytes, rolls):
-    """Appends through so many rolls, each prepared; this thread's page faults, by stretches."""
+    """Append over so many prepared rolls; the page faults of this thread, per stretch."""
     payload = bytes(64)
     path = Path(queue)
-    # All of a segment before it is needed, not what the writer's rate asks for.
+    # The complete segment in advance, not in steps by the writer's rate.
     options = {"require_prealloc": True, "prealloc_wait": 1.0}
     with tw.open_publisher(queue, segment_bytes=segment_bytes, **options) as w:
 
@@ -247,9 +247,7 @@ def faulter(line, queue, segment_bytes, rolls):
 
         await_prepared()
         per_segment = (segment_bytes - 64) // 128
-        measured(
-            per_segment // 4
-        )  # a forked interpreter copies its own pages as it first writes them
+        measured(per_segment // 4)  # a forked interpreter copies its own pages on first write
         stretches = []
         while w.metrics()["rolls"] < rolls or not stretches:
             await_prepared()
@@ -260,7 +258,7 @@ def faulter(line, queue, segment_bytes, rolls):
 
 
 def nothing(line):
-    """A pid that is soon free."""
+    """A pid that is free soon."""
 
 
 def renamed_appender(line, queue, name):
@@ -279,9 +277,9 @@ def left_behind(queue):
 
 
 def opener(line, queue, times):
-    """Opens, uses and closes writers and readers, through rolls, with every kind of worker.
+    """Open, use and close writers and readers, over rolls, with every kind of worker.
 
-    Batches are exported to Arrow: taken by a consumer, and left in capsules that nobody takes.
+    Batches are exported to Arrow: some are consumed, others left in unused capsules.
     """
     import pyarrow as pa  # has a thread of its own
 
@@ -307,7 +305,7 @@ def opener(line, queue, times):
 
 
 def failing_opener(line, queue, times):
-    """Openings that are refused half-way."""
+    """Calls of open that fail in the middle."""
     holder = tw.open_publisher(queue, segment_bytes=8192)
     holder.append(TYPE, b"x")
     holder.close()
@@ -334,7 +332,7 @@ def failing_opener(line, queue, times):
 
 
 def hurried_roller(line, queue, rolls):
-    """Rolls with every record and reads each one back; retention clears up behind it."""
+    """Roll with every record and read each one back; retention deletes old segments."""
     options = {"segment_bytes": 8192, "retention": tw.Retention(), "prealloc_wait": 0.00002}
     with (
         tw.open_publisher(queue, **options) as w,
@@ -356,14 +354,14 @@ def hurried_roller(line, queue, rolls):
 
 
 def burner(line):
-    """Keeps a core busy, so that others lose theirs at any instruction."""
+    """Keep a core busy, so that other processes are preempted at any instruction."""
     line.say("burning")
     while True:
         pass
 
 
 def reopener(line, queue, times):
-    """Opens with the next segment required, rolls at once and twice more, and so on."""
+    """Repeatedly open a writer that requires the next segment, and roll three times."""
     for _ in range(times):
         with tw.open_publisher(queue, segment_bytes=8192, require_prealloc=True) as w:
             goal = w.next_seq + 90

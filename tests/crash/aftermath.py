@@ -1,4 +1,4 @@
-"""Opens what a loss of power left, by readers and by writers, and holds it against the model."""
+"""Open the image of a power failure with readers and writers, and compare it with the model."""
 
 import contextlib
 import shutil
@@ -7,13 +7,13 @@ import tapewire as tw
 from tests.support import queue_format as qf
 from tests.support.entries import BASE_NS, Entry, entry, first_at_or_after
 
-STEPS = 100_000  # more than any image can ask for: a reader that needs them goes round in circles
+STEPS = 100_000  # more than any image needs: a reader that exceeds it is in a loop
 NEW_TYPE = 0x7777
-NEW_NS = BASE_NS + 10**10  # later than all that was there: an index left from before does not know
+NEW_NS = BASE_NS + 10**10  # later than all records, so that an old index does not have it
 
 
 class Story:
-    """What a reader showed and said from some place to the end: entries and typed errors."""
+    """The output of a reader from some place to the end: entries and typed errors."""
 
     def __init__(self):
         self.events = []
@@ -34,7 +34,7 @@ class Story:
 
 
 def follow(reader, most=STEPS):
-    """Reads to the end as a careful program would: goes on behind gaps and damage."""
+    """Read to the end as a careful program does: continue after gaps and damage."""
     story = Story()
     for _ in range(most):
         try:
@@ -63,7 +63,7 @@ def read_log(folder):
 
 
 def check_shown(story, begun, dense, expected=None):
-    """Only what was appended, in rising order, and no hole without a word."""
+    """Check that only appended records are shown, in order, and that each hole is reported."""
     warned = False
     for event in story.events:
         if not isinstance(event, Entry):
@@ -73,7 +73,7 @@ def check_shown(story, begun, dense, expected=None):
         if expected is not None:
             assert event.seq >= expected, f"expected {expected} or more, got {event.seq}"
             silent = dense and event.seq > expected and not warned
-            assert not silent, f"{expected} to {event.seq - 1} are passed over in silence"
+            assert not silent, f"{expected} to {event.seq - 1} are skipped without an error"
         expected = event.seq + 1
         warned = False
 
@@ -83,7 +83,7 @@ def segments_of(folder):
 
 
 class Aftermath:
-    """One image, looked at from all sides. `kept`: what must be there, by number."""
+    """Check one image in all ways. `kept`: the records that must exist, by sequence number."""
 
     def __init__(self, folder, begun, kept, sparse):
         self.folder = folder
@@ -105,10 +105,10 @@ class Aftermath:
             known = [*before.numbers, *self.kept]
             assert next_seq > max(known, default=-1), f"{next_seq} and more are used again"
             end = self.end_of_log()
-            # Some readers come before the first new record, one comes later.
+            # Some readers open before the first new record, one opens later.
             readers = [stack.enter_context(self.resume(name)) for name in {*committed} - {"two"}]
             new = self.go_on(writer)
-            # Before a thread has written new indexes: those from before the loss must do no harm.
+            # Before a thread has written new indexes: the old ones must do no harm.
             killed = shutil.copytree(self.folder, self.folder / "killed")
             after = read_log(self.folder)
             self.check_log(after, before, new)
@@ -118,7 +118,7 @@ class Aftermath:
                 self.check_resumed(reader, committed[reader.name], end, after)
 
     def begin_anew(self):
-        """Without control.meta there is no queue yet; nothing may stand in the way of making it."""
+        """Without control.meta there is no queue; creating one must work."""
         assert not self.kept, "the queue is gone"
         with tw.open_publisher(self.folder, segment_bytes=8192, preallocate=False) as writer:
             new = self.go_on(writer)
@@ -128,12 +128,12 @@ class Aftermath:
         return tw.open_subscriber(self.folder, name)
 
     def end_of_log(self):
-        """Where the writer will go on, before it does."""
+        """Where the writer will continue."""
         control = qf.unpack("ControlBlock", (self.folder / "control.meta").read_bytes())
         return control["current_segment"], control["write_offset"]
 
     def before_recovery(self):
-        """A reader that comes before any writer may be refused, but is never shown a wrong byte."""
+        """A reader before any writer may get an error, but never an invalid byte."""
         try:
             with tw.open_log(self.folder) as reader:
                 story = follow(reader)
@@ -155,7 +155,7 @@ class Aftermath:
         assert not changed, f"a second recovery changed {changed}"
 
     def go_on(self, writer):
-        """Appends through a roll, into whatever lies ahead."""
+        """Append over a roll, into whatever is stored there."""
         payload = bytes(range(256)) * 4
         first = writer.next_seq
         new = [
@@ -165,9 +165,9 @@ class Aftermath:
         self.begun.update(new)
         for record in new:
             assert writer.append(NEW_TYPE, payload, timestamp_ns=record.timestamp_ns) == record.seq
-            if record is new[0]:  # before it is overwritten: nothing old may lie behind the end
+            if record is new[0]:  # before it is overwritten: no old record may follow the end
                 last = read_log(self.folder).events[-1]
-                assert last == record, f"behind the first new record: {last!r}"
+                assert last == record, f"after the first new record: {last!r}"
         return new
 
     def check_log(self, after, before, new):
@@ -184,7 +184,7 @@ class Aftermath:
         assert not lost, f"shown before recovery, not after: {lost}"
 
     def check_seeks(self, folder, shown):
-        """By number and by time, from one end of the log to the other, whatever the indexes say."""
+        """Seek by sequence number and time over the complete log, whatever the indexes contain."""
         times = [record.timestamp_ns for record in shown]
         with tw.open_log(folder) as reader:
             for wanted in shown[:: max(1, len(shown) // 8)]:
@@ -200,7 +200,7 @@ class Aftermath:
         assert damaged or story.events == [wanted], f"sought {wanted}, found {story.events}"
 
     def committed(self):
-        """By reader: the place that its file holds, the beginning where it holds none."""
+        """By reader: the position in its file, or the beginning."""
         places = {}
         for path in self.folder.glob("readers/*.meta"):
             slot = qf.parse_reader_meta(path.read_bytes().ljust(80, b"\0"))
@@ -208,7 +208,7 @@ class Aftermath:
         return places
 
     def check_resumed(self, reader, committed, end, after):
-        """From its committed place on it is shown all there is; of a lost place, from the end."""
+        """A reader sees all records after its commit, or after the end if that is lost."""
         place = min(committed, end)
         both = zip(after.places, after.numbers, strict=True)
         wanted = [seq for at, seq in both if at >= place]

@@ -14,6 +14,6 @@ def _server():
 
 @pytest.fixture
 def crew(_server):
-    """`crew.start("actors.writer", ...)`: processes that can be talked to and killed."""
+    """`crew.start("actors.writer", ...)`: processes to communicate with and to kill."""
     yield _server
     _server.dismiss()

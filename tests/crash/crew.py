@@ -1,7 +1,7 @@
-"""Processes to be killed, forked from a server that has imported everything already.
+"""Processes to kill, forked from a server that has already imported everything.
 
 A fresh interpreter with Tapewire takes 100 ms; a fork of one takes 2. The server holds no queue and
-runs no thread, so its children start as clean as a new process would.
+runs no thread, so its children start as clean as a new process.
 """
 
 import array
@@ -35,7 +35,7 @@ class Line:
         self._sock.sendall((json.dumps(words) + "\n").encode())
 
     def hear(self, timeout=PATIENCE):
-        """The next message as a list; None when the other end is gone."""
+        """The next message as a list; None if the other end is closed."""
         deadline = time.monotonic() + timeout
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
@@ -52,7 +52,7 @@ class Line:
         """The rest of the next message, which must begin with `word`."""
         message = self.hear(timeout)
         assert message is not None, f"the child ended where {word!r} was expected"
-        assert message[0] == word, f"expected {word!r}, heard: {' '.join(map(str, message))}"
+        assert message[0] == word, f"expected {word!r}, received: {' '.join(map(str, message))}"
         return message[1:]
 
     def close(self):
@@ -60,13 +60,13 @@ class Line:
 
 
 class Child:
-    """A running child: to talk to, to kill, to wait for."""
+    """A running child process."""
 
     def __init__(self, crew, pid, line):
         self._crew = crew
         self._pidfd = os.pidfd_open(
             pid
-        )  # its zombie stays until we ask, so the pid is still its own
+        )  # it remains a zombie until it is waited for, so the pid is still its own
         self.pid = pid
         self.line = line
         self.status = None
@@ -78,13 +78,13 @@ class Child:
         return self.line.expect(word, timeout)
 
     def kill(self, signum=signal.SIGKILL):
-        """Ends it and returns how it ended: -9, unless it had ended by itself before."""
+        """Kill it and return its exit code: -9, unless it had ended by itself."""
         if self.status is None:
             os.kill(self.pid, signum)
         return self.wait()
 
     def wait(self, timeout=PATIENCE):
-        """Its exit code; negative: the signal that ended it."""
+        """Its exit code, or the negative signal number."""
         if self.status is None:
             if not select.select([self._pidfd], [], [], timeout)[0]:
                 raise TimeoutError(f"process {self.pid} did not end within {timeout} s")
@@ -93,7 +93,7 @@ class Child:
         return self.status
 
     def last_words(self):
-        """What a child said that ended by itself; its traceback, if it failed."""
+        """The output of a child that ended by itself; its traceback if it failed."""
         words = []
         try:
             while (message := self.line.hear(timeout=0.1)) is not None:
@@ -120,7 +120,7 @@ class Crew:
         self._children = []
 
     def start(self, actor, **arguments):
-        """Runs `actor` ("module.function" of this folder) in a process of its own."""
+        """Run `actor` ("module.function" of this directory) in a new process."""
         ours, theirs = socket.socketpair()
         request = json.dumps(["start", actor, arguments]).encode()
         socket.send_fds(self._sock, [request], [theirs.fileno()])
@@ -134,7 +134,7 @@ class Crew:
         return json.loads(self._sock.recv(65536))
 
     def dismiss(self):
-        """Kills whoever is left; between two tests."""
+        """Kill the remaining children, between two tests."""
         for child in self._children:
             if child.status is None:
                 child.kill()
@@ -190,5 +190,5 @@ def _serve(sock):
 
 
 if __name__ == "__main__":
-    # The module's second life under its own name is what actors import.
+    # Actors import the module under its own name, not as __main__.
     _serve(socket.socket(fileno=int(sys.argv[1])))

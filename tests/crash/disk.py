@@ -1,4 +1,4 @@
-"""A queue's files as bytes: to look at, and to put into states that only a crash leaves behind."""
+"""The files of a queue as bytes: read them, or put them into states that only a crash leaves."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ DATA = 64  # where the records of a segment begin
 SEALED = 1
 PAD = 0xFFFF
 
-# control.meta: offset and format of the words that tests look at or change.
+# control.meta: offset and format of the words that tests read or change.
 SEGMENT_GEN = (128, "<I")
 CURRENT_SEGMENT = (132, "<I")
 WRITE_OFFSET = (256, "<Q")
@@ -35,13 +35,13 @@ def peek(path, offset, size):
 
 
 def poke(path, offset, data):
-    """Overwrites bytes in place: the mappings of others see it."""
+    """Overwrite bytes in place, visible in other mappings."""
     with open(path, "r+b") as file:
         assert os.pwrite(file.fileno(), data, offset) == len(data)
 
 
 def replace(path):
-    """Another file of the same content under its name, as an editor or rsync puts it there."""
+    """Replace a file by a copy, as an editor or rsync does."""
     shutil.copyfile(path, path.with_name("copy"))
     os.rename(path.with_name("copy"), path)
 
@@ -58,9 +58,9 @@ def set_control(queue, word, value):
 
 
 def await_beats(queue, count=3):
-    """Waits until the writer has looked at its lock files and, while nothing is appended, will not.
+    """Wait until the writer has checked its lock files and, without appends, will not soon again.
 
-    It does so at its first heartbeat and at the next one after an append, then every ten seconds.
+    It checks at its first heartbeat and at the next one after an append, then every ten seconds.
     """
     deadline = time.monotonic() + 20
     for _ in range(count):
@@ -84,7 +84,7 @@ def set_flags(queue, number, value):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a record lies, and what its header says."""
+    """The place and header of a record."""
 
     offset: int
     length: int  # of the payload
@@ -97,7 +97,7 @@ class Place:
 
 
 def places(queue, number):
-    """Every committed record of a segment, PADs included, as the commit words chain them."""
+    """Every committed record of a segment, PADs included, following the commit words."""
     data = segment(queue, number).read_bytes()
     found = []
     offset = DATA

@@ -1,4 +1,4 @@
-"""Children whose disk fails to write; each says "ok" when everything was as it should be."""
+"""Child processes whose disk fails to write; each sends "ok" if all checks passed."""
 
 import errno
 
@@ -18,7 +18,7 @@ def _append(writer, records):
 
 
 def _fail(writer, disk):
-    """Appends what the disk cannot take; flush_sync says so, and says so again."""
+    """Append more than the disk can store; flush_sync raises, and raises again."""
     disk.starve()
     _append(writer, RECORDS)
     with raises(tw.StorageError) as caught:
@@ -26,7 +26,7 @@ def _fail(writer, disk):
     assert caught[0].errno in (errno.EIO, errno.ENOSPC), caught[0]
     disk.feed()
     with raises(tw.StorageError):
-        writer.flush_sync()  # the kernel calls the pages clean now; this writer does not
+        writer.flush_sync()  # the kernel treats the pages as clean now; this writer does not
 
 
 def write_back_fails(line, where, rolls):
@@ -52,7 +52,7 @@ def write_back_fails(line, where, rolls):
 
 
 def leave_unsynced(line, queue, records):
-    """Says where the flushed records end and where all of them end; then waits to be killed."""
+    """Send the end of the flushed records and the end of all; then wait to be killed."""
     writer = tw.open_publisher(queue, segment_bytes=1 << 20, preallocate=False)
     _append(writer, 100)
     writer.flush_sync()

@@ -1,4 +1,4 @@
-"""Children that meet a fault of the storage; each says "ok" when everything was as it should be."""
+"""Child processes with a storage fault; each sends "ok" if all checks passed."""
 
 import contextlib
 import errno
@@ -18,7 +18,7 @@ SEGMENT = 64 << 10
 
 @contextlib.contextmanager
 def raises(*kinds):
-    """As pytest's, for processes that must start quickly."""
+    """Like pytest's, for processes that must start quickly."""
     caught = []
     try:
         yield caught
@@ -39,9 +39,7 @@ def eventually(predicate, timeout=10.0):
 def append_until_full(writer):
     with raises(tw.DiskFull) as caught:
         for _ in range(1_000_000):
-            with contextlib.suppress(
-                tw.SegmentNotReady
-            ):  # quicker than the worker: it may yet fail
+            with contextlib.suppress(tw.SegmentNotReady):  # before the worker: that may still fail
                 writer.append(TYPE, payload_of(writer.next_seq))
     return caught[0]
 
@@ -64,12 +62,12 @@ def disk_full_and_free_again(line, where, options):
         assert tape.to_end() == count, "readers see everything up to it"
         reader.commit()
 
-        append_until_full(writer)  # again, and still nothing half-written
+        append_until_full(writer)  # again, and still no partial record
         assert writer.next_seq == count
         assert tape.to_end() == count
         assert reader.next() is None
         assert writer.metrics()["disk_full"] >= 2
-        # The worker tries again now and then: what it begins it takes away again.
+        # The worker tries again periodically, and removes what it could not complete.
         eventually(lambda: not any(name.endswith(".q.tmp") for name in os.listdir(disk.queue)))
         with tw.open_log(disk.queue) as other:
             assert Tape(other).to_end() == count
@@ -77,7 +75,7 @@ def disk_full_and_free_again(line, where, options):
         disk.free()
 
         def goes_on():
-            # The worker looks for room now and then; until it has found some, this is refused.
+            # The worker checks for space periodically; until there is some, this raises.
             with contextlib.suppress(tw.DiskFull, tw.SegmentNotReady):
                 return writer.append(TYPE, payload_of(writer.next_seq)) == count
 
@@ -112,7 +110,7 @@ def disk_full_in_a_batch(line, where, options):
             while done < 4000:
                 try:
                     writer.append_batch(TYPE, rows[done:])
-                except tw.SegmentNotReady as error:  # quicker than the worker: it may yet fail
+                except tw.SegmentNotReady as error:  # before the worker: that may still fail
                     done += error.appended
         done += caught[0].appended
         assert 0 < done < 4000, done
@@ -143,7 +141,7 @@ def disk_full_in_a_reservation(line, where):
 
 
 def disk_full_at_creating(line, where):
-    """What a full disk refuses is not half-made: it works once there is room."""
+    """What fails on a full disk leaves nothing partial, and works once there is space."""
     disk = small_disk_or_say_why(line, where)
     disk.fill()
     with raises(tw.DiskFull):
@@ -155,7 +153,7 @@ def disk_full_at_creating(line, where):
 
 
 def disk_full_at_flushing(line, where):
-    """What was appended has its room: neither syncing nor closing needs more."""
+    """Appended records have their blocks: neither syncing nor closing needs more."""
     disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False) as writer:
         disk.fill()
@@ -168,7 +166,7 @@ def disk_full_at_flushing(line, where):
 
 
 def disk_full_and_mounted_again(line, where, options):
-    """Every append that returned is in the blocks of the disk: none rested on a promise of room."""
+    """Every append that returned has allocated blocks on the disk, not only reserved ones."""
     disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, **options) as writer:
         disk.fill(leave=4 * SEGMENT)
@@ -189,11 +187,11 @@ def disk_full_and_mounted_again(line, where, options):
 
 
 def disk_full_at_sealing(line, where):
-    """The worker that seals finds no room for its checkpoint; later there is some."""
+    """The worker that seals has no space for its checkpoint at first."""
     disk = small_disk_or_say_why(line, where)
     with tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False) as writer:
         writer.append(TYPE, payload_of(0))
-        # What the writer's threads make beside the segments has its blocks before the disk is full.
+        # The other files of the writer's threads get their blocks before the disk is full.
         for name in ("000000000.idx", "stats.meta"):
             path = os.path.join(disk.queue, name)
             eventually(lambda path=path: os.path.exists(path) and os.path.getsize(path))
@@ -201,7 +199,7 @@ def disk_full_at_sealing(line, where):
         while writer.metrics()["rolls"] == 0:
             try:
                 writer.append(TYPE, payload_of(writer.next_seq))
-            except tw.DiskFull:  # a thread of the writer's took a block in between
+            except tw.DiskFull:  # a thread of the writer has taken a block meanwhile
                 disk.free()
                 disk.fill(leave=SEGMENT)
         eventually(lambda: writer.metrics()["seals"] + writer.metrics()["seal_errors"])
@@ -215,7 +213,7 @@ def disk_full_at_sealing(line, where):
 
 
 def disk_full_at_registering(line, where):
-    """A new reader needs a file of its own; one without a name needs nothing."""
+    """A new named reader needs a file; an anonymous one needs nothing."""
     disk = small_disk_or_say_why(line, where)
     writer = tw.open_publisher(disk.queue, segment_bytes=SEGMENT, preallocate=False)
     writer.append(TYPE, payload_of(0))
@@ -284,7 +282,7 @@ def cut_under_the_writer(line, queue, size):
         with raises(tw.MappingLost):
             call()
     writer.metrics()
-    with contextlib.suppress(tw.TapewireError):  # what it could not sync, it says
+    with contextlib.suppress(tw.TapewireError):  # it reports what it could not sync
         writer.close()
     assert writer.closed
     line.say("ok")
@@ -321,7 +319,7 @@ def cut_under_a_reader(line, queue, how):
     view = held.payload
     assert any(view)
     os.truncate(_active(queue), 0)
-    # The call under way raises, or the next one. A seek may open the file anew: then the length is
+    # The current call raises, or the next one. A seek may open the file again: then the length is
     # what is wrong.
     with raises(tw.MappingLost, tw.CorruptMetadata) as caught:
         match how:
@@ -355,7 +353,7 @@ def cut_under_a_reader(line, queue, how):
 
 
 def cut_under_a_parked_reader(line, queue):
-    """The reader waits in another thread while the file goes."""
+    """The reader waits in another thread while the file is removed."""
     import threading
 
     writer = _queue_with(queue, records=1)
@@ -401,7 +399,7 @@ def cut_reader_meta(line, queue):
     os.truncate(os.path.join(queue, "readers", "reader.meta"), 0)
     with raises(tw.MappingLost):
         reader.commit()
-    assert Tape(reader).to_end() == 20, "reading goes on; only the commit is refused"
+    assert Tape(reader).to_end() == 20, "reading continues; only the commit fails"
     reader.close()
     writer.close()
     line.say("ok")
@@ -432,14 +430,14 @@ def cut_prepared(line, queue):
     line.say("ok")
 
 
-# ---- the folder goes ----------------------------------------------------------------------------
+# ---- the directory is removed -------------------------------------------------------------------
 
 
 def folder_unlinked(line, queue, preallocate):
     writer = _queue_with(queue, preallocate=preallocate, retention=tw.Retention(reader_ttl=0.01))
     reader = tw.open_subscriber(queue, "reader")
     disk.await_beats(queue)
-    os.rename(queue, queue + "-gone")  # at one blow: its threads would fill the folder again
+    os.rename(queue, queue + "-gone")  # at once: its threads would create files again
     shutil.rmtree(queue + "-gone")
     assert reader.detect_disconnect() is tw.DisconnectReason.SEGMENT_MISSING
     assert Tape(reader).to_end() == 20, "what is mapped can be read"

@@ -1,4 +1,4 @@
-"""Children that fork with queues open; each says "ok" when everything was as it should be."""
+"""Child processes that fork with open queues; each sends "ok" if all checks passed."""
 
 import contextlib
 import importlib.machinery
@@ -14,7 +14,7 @@ from tests.crash.tape import TYPE, Tape, payload_of
 
 
 def in_child(action):
-    """Runs `action` in a forked child; its exit status. A child that hangs is killed."""
+    """Run `action` in a forked child and return its exit status. A child that hangs is killed."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -99,7 +99,7 @@ def handles_in_the_child(line, queue):
             handle.close()
 
     assert in_child(child) == 0
-    # The child's end and its closes have not disturbed the parent's.
+    # The end of the child and its closes have not affected the parent's handles.
     for _ in range(100):
         writer.append(TYPE, payload_of(writer.next_seq))
     assert tape.to_end() == 110
@@ -178,13 +178,13 @@ def _heartbeat(queue):
 
 
 def grandchild_outlives(line, queue):
-    """Forks a process that lives on, then waits to be killed."""
+    """Fork a process that keeps running, then wait to be killed."""
     writer = tw.open_publisher(queue, segment_bytes=8192)
     writer.append(TYPE, payload_of(0))
     reader = tw.open_subscriber(queue, "reader")
     pid = os.fork()
     if pid == 0:
-        # Holds nothing of the queue; ends when the test closes its end of the line.
+        # Holds nothing of the queue; ends when the test closes its end of the pipe.
         line.say("forked", os.getpid())
         while line.hear(timeout=60) is not None:
             pass
@@ -194,9 +194,9 @@ def grandchild_outlives(line, queue):
 
 
 def fork_while_threads_work(line, queue, forks):
-    """Forks again and again while another thread rolls and the native threads work.
+    """Fork repeatedly while another thread rolls and the native threads work.
 
-    A lock held by a thread that does not exist in the child must stop nobody there.
+    A lock held by a thread that does not exist in the child must not block the child.
     """
     writer = tw.open_publisher(
         queue,
@@ -241,7 +241,7 @@ def fork_while_threads_work(line, queue, forks):
 
 
 class SlowImport:
-    """Finds one module, whose import takes until `go_on` is set."""
+    """Finds one module, whose import waits until `go_on` is set."""
 
     def __init__(self, name):
         self.name = name
@@ -289,6 +289,6 @@ def fork_in_an_import(line, queue, module):
     slow.go_on.set()
     thread.join()
     assert outcome == 0, outcome
-    assert writer.append_batch(TYPE, [b"x"]) == range(1), "the parent goes on"
+    assert writer.append_batch(TYPE, [b"x"]) == range(1), "the parent continues"
     writer.close()
     line.say("ok")

@@ -1,8 +1,8 @@
-"""What a loss of power can leave of a recorded run: any mixture of old and new since the last sync.
+"""The states that a power failure can leave of a recorded run: any mix of old and new since a sync.
 
-A page holds what it held at the beginning of its file's last sync, or anything it held later. A
-length likewise. Of the changes to a folder since its last sync each may have reached the disk or
-not. Which of these it is, is an adversary's choice.
+A page has its content at the beginning of its file's last sync, or any later content; a length
+likewise. Each change to a directory since its last sync may have reached the disk or not. An
+adversary chooses.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class Doubt:
 
 
 class Crash:
-    """A recorded run that ends at some moment."""
+    """A recorded run, cut at some moment."""
 
     def __init__(self, recording, time):
         self.recording = recording
@@ -77,12 +77,12 @@ class Crash:
                 self.doubts.append(Doubt("page", path, (file, number), states))
 
     def image(self, chosen):
-        """``{path: bytes}``, and ``{path: None}`` for a folder, of what each doubt came to be."""
+        """``{path: bytes}``, or ``{path: None}`` for a directory, in the chosen states."""
         state = {doubt.key: value for doubt, value in zip(self.doubts, chosen, strict=True)}
         image = {}
         for path, folder in self.recording.folders.items():
             if path and path not in image:
-                continue  # the folder itself has no name
+                continue  # the directory itself has no name
             names = dict(self._durable_names[path])
             for naming in folder.namings:
                 if state.get((path, naming)):
@@ -105,21 +105,21 @@ class Crash:
 
     @functools.cached_property
     def whole(self):
-        """The image of which nothing is lost: what a kill of the process leaves."""
+        """The image without any loss, as left by a kill of the process."""
         return self.image(newest(self.doubts))
 
     @functools.cached_property
     def kept(self):
-        """By number: what a flush has acknowledged, and so must be there whatever is lost."""
+        """By sequence number: acknowledged by a flush, so it must exist whatever is lost."""
         kept = self.told.kept
         if not self.told.options.get("retention"):
             return kept
-        # What retention had removed by then may be gone; the rest may not.
+        # Records that retention had removed may be missing; the others may not.
         first = min((record.seq for _, record in stored_records(self.whole)), default=0)
         return {seq: entry for seq, entry in kept.items() if seq >= first}
 
     def before_checkpoint(self, image):
-        """By number: of the segments that are there, what the checkpoint says was on disk."""
+        """By sequence number: records of existing segments that the checkpoint covers."""
         checkpoint = image.get("index.meta", b"")
         end = qf.parse_checkpoint(checkpoint) if len(checkpoint) in (24, 40) else None
         return {
@@ -130,9 +130,9 @@ class Crash:
 
 
 def stored_records(image):
-    """``(name of the segment, Stored)``, of the segments that are right from end to end.
+    """``(name of the segment, Stored)`` of the segments that are valid from end to end.
 
-    A run that begins with what an earlier loss has left begins with damage.
+    A run that begins with the image of an earlier failure begins with damage.
     """
     for name in sorted(name for name in image if name.endswith(".q")):
         with contextlib.suppress(ValueError):
@@ -196,7 +196,7 @@ def names_lost(rng, doubts):
 
 
 def names_kept(rng, doubts):
-    """Folders are written at once, contents hardly: journals of metadata do that."""
+    """Directories are written at once, contents rarely, as with a journal of metadata."""
     kept = rng.random() * 0.5
     return [d.states[-1 if d.kind == "naming" or rng.random() < kept else 0] for d in doubts]
 
@@ -206,13 +206,13 @@ def metadata_lost(rng, doubts):
 
 
 def metadata_kept(rng, doubts):
-    """Hints and positions are of now, the log is not."""
+    """Hints and positions are new, the log is old."""
     kept = rng.random() * 0.7
     return [d.states[-1 if d.is_metadata or rng.random() < kept else 0] for d in doubts]
 
 
 def some_in_order(rng, doubts):
-    """A disk that got through a part of the list, from the front or from the back."""
+    """A disk that has written a part of the list, from the front or from the back."""
     place = {d: i for i, d in enumerate(sorted(doubts, key=lambda d: (d.path, d.kind)))}
     cut = rng.randrange(len(doubts) + 1)
     kept = rng.choice([lambda i: i < cut, lambda i: i >= cut])
@@ -226,7 +226,7 @@ def torn(rng, doubts):
     for i, doubt in enumerate(doubts):
         if doubt.kind == "page":
             among = doubt.states
-            if grain == LINE:  # only what was stored last can be under way
+            if grain == LINE:  # only the last store can be in progress
                 newer = rng.randrange(1, len(among))
                 among = among[newer - 1 : newer + 1]
             states[i] = b"".join(rng.choice(among)[at : at + grain] for at in range(0, PAGE, grain))
@@ -251,7 +251,7 @@ ADVERSARIES = (
 
 
 def write_image(image, folder):
-    """Puts the files there, as they would be found at the next start of the machine."""
+    """Write the files as they would be after the next start of the machine."""
     folder.mkdir(parents=True)
     for path, content in image.items():
         if content is None:

@@ -1,6 +1,6 @@
-"""Recorded runs and seeded cases: power is cut, what is left is judged, a failing case is kept.
+"""Recorded runs and seeded cases: cut the power, check the image, keep a failing case.
 
-`python -m tests.crash.power_cuts FOLDER` judges a case again that a failing test has kept.
+`python -m tests.crash.power_cuts DIRECTORY` checks a kept case again.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ MOST_KEPT = 10
 
 
 def record_runs(folder, seed):
-    """Every run once, and after them those that begin with what a cut of one of these has left."""
+    """Every run once, then those that begin with the image of a cut of one of these."""
 
     def first(run):
         queue, log = folder / run, folder / f"{run}.log"
@@ -43,7 +43,7 @@ def record_runs(folder, seed):
         record(queue, log, "recorded_runs", run, seed, 0)
         return Recording(log, replace(crash.told, log={}, kept=crash.kept))
 
-    recorder()  # made once, before two threads ask for it
+    recorder()  # created once, before two threads need it
     with ThreadPoolExecutor(2) as pool:
         recordings = dict(zip(RUNS, pool.map(first, RUNS), strict=True))
         recordings |= dict(zip(AGAIN, pool.map(again, AGAIN), strict=True))
@@ -51,7 +51,7 @@ def record_runs(folder, seed):
 
 
 def can_be_opened(queue):
-    """By a writer, and read to its end; what cannot is a failing case of its own."""
+    """Open by a writer and read to the end; if that fails, it is a failing case by itself."""
     trial = queue.with_name(f"{queue.name} on trial")
     shutil.copytree(queue, trial)
     try:
@@ -65,7 +65,7 @@ def can_be_opened(queue):
 
 @contextlib.contextmanager
 def threads_kept(folder):
-    """Service threads end with the last handle: so thousands of openings start them only once."""
+    """Keep a handle open: service threads would end with the last one and start again."""
     with (
         tw.open_publisher(folder / "keeper", segment_bytes=8192, preallocate=False),
         tw.open_log(folder / "keeper"),
@@ -74,7 +74,7 @@ def threads_kept(folder):
 
 
 def run_cases(recordings, seeds, folder):
-    """Judges the cases of these numbers. Says which have failed, and where the first are kept."""
+    """Check the cases with these numbers; report the failed ones and where the first are kept."""
     failed = []
     with threads_kept(folder):
         for seed in seeds:
@@ -101,7 +101,7 @@ def choose(recordings, seed):
 
 
 class Case:
-    """An image and what the model knows of it; can be written down and judged elsewhere."""
+    """An image and the model's knowledge of it; can be saved and checked elsewhere."""
 
     def __init__(self, image, begun, kept, sparse):
         self.image = image

@@ -1,4 +1,4 @@
-"""What is recorded: writers of every kind, which say at each step what they are about to do.
+"""The recorded programs: writers of every kind, which announce each step.
 
 Run as a program under the recorder: `python -m tests.crash.recorded_runs QUEUE RUN SEED PART`.
 """
@@ -18,7 +18,7 @@ from tests.support.entries import BASE_NS
 
 SEGMENT = 16384
 
-# Options of the writer; what the run does beside appending.
+# Options of the writer; what the run does besides appending.
 RUNS = {
     "plain": {},
     "sealed in step": {"defer_seal_sync": False},
@@ -38,7 +38,7 @@ RUNS = {
     "killed": {"parts": 3},
     "killed, made when needed": {"parts": 3, "preallocate": False, "segment_bytes": 8192},
 }
-# Not in RUNS: they begin with what an earlier loss of power left.
+# Not in RUNS: they begin with the image of an earlier power failure.
 AGAIN = {"again": {}, "again, made when needed": {"preallocate": False}}
 
 
@@ -62,7 +62,7 @@ def note(**what):
 
 
 class Script:
-    """One writer's life: random steps, each announced before, and the files looked at behind it."""
+    """One writer's life: random steps, announced before, and the files recorded after."""
 
     def __init__(self, queue, options, rng):
         self.queue = queue
@@ -89,7 +89,7 @@ class Script:
         return self.rng.randrange(self.largest if kind < 0.4 else 200)
 
     def announce(self, count, seq=None, size=None):
-        """The fields of the next records, said before any of them is stored."""
+        """The fields of the next records, announced before any of them is stored."""
         first = self.writer.next_seq if seq is None else seq
         type_id, flags = self.rng.randrange(1, 0xFFFF), self.rng.randrange(256) << 8
         fields = [
@@ -114,7 +114,7 @@ class Script:
         times = np.array([f[1] for f in fields], np.int64)
         first, (*_, type_id, flags) = self.writer.next_seq, fields[0]
 
-        def rest():  # a batch that finds no segment half-way has appended what went before
+        def rest():  # a batch that has no next segment has appended a part
             done = self.writer.next_seq - first
             self.writer.append_batch(
                 type_id, payloads[done:], timestamps_ns=times[done:], flags=flags
@@ -153,7 +153,7 @@ class Script:
             note(acked=upto)
 
     def insist(self, step):
-        """A roll that waits for its sync acknowledges what was there before it."""
+        """A roll that waits for its sync acknowledges the records before it."""
         rolls, upto = self.writer.metrics()["rolls"], self.writer.next_seq
         while True:
             try:
@@ -207,14 +207,14 @@ def main(queue, run, seed, part):
             stack.enter_context(tw.open_subscriber(queue, name, pinned=pinned)) for name in names
         ]
         if part:
-            script.flush()  # of what the killed one has left, too
+            script.flush()  # also of records of the killed writer
         for _ in script.run(rng.randrange(60, 100) if parts == 1 else rng.randrange(15, 40)):
             read_and_commit(readers, rng)
             if run == "reopened" and rng.random() < 0.06:
                 script.close()
                 script.open()
         if part + 1 < parts:
-            for _ in range(8):  # through rolls whose segments nobody has time to sync
+            for _ in range(8):  # over rolls whose segments no thread has time to sync
                 script.append(3000)
             if rng.random() < 0.5:
                 slot = script.writer.reserve(9, 200)

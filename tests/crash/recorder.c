@@ -1,9 +1,9 @@
 // Preloaded into a process that writes a queue: records, in order, every call that makes something
-// durable or changes a folder below $TAPEWIRE_RECORD_ROOT, and what the files held at that moment.
+// durable or changes a directory below $TAPEWIRE_RECORD_ROOT, and the content of the files then.
 //
-// Stores into mapped pages are no system calls. But a mapped page is seen through its file, so at every
-// recorded call, and at every note of the program, all files are read and each page that has changed
-// since is logged: the log holds every version of a page that could have reached a disk at one of these
+// Stores to mapped pages are not system calls. But they are visible through the file, so at every
+// recorded call, and at every note of the program, all files are read and each changed page is
+// logged: the log has every version of a page that could have reached a disk at one of these
 // moments. It is appended to $TAPEWIRE_RECORD_LOG; tests/crash/recording.py reads it.
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -50,7 +50,7 @@ static size_t root_length;
 static int out = -1;
 static uint64_t syncs;
 
-// A recorder that has lost its way must not be mistaken for a queue that has lost nothing.
+// A failed recorder must not be mistaken for a queue that has lost nothing.
 static void die(const char* what) {
     fprintf(stderr, "recorder: %s: %s\n", what, strerror(errno));
     _exit(86);
@@ -80,13 +80,13 @@ static const char* below_root(const char* path) {
 static void look_at(struct file* file) {
     static char now[kLargestFile];
     struct stat st;
-    if (fstat(file->fd, &st) != 0 || st.st_size > kLargestFile) die("cannot look at a file");
+    if (fstat(file->fd, &st) != 0 || st.st_size > kLargestFile) die("cannot stat a file");
     const ssize_t got = pread(file->fd, now, (size_t)st.st_size, 0);
     if (got != st.st_size) die("cannot read a file");
     if (st.st_size != file->size) put('S', file->ino, (uint64_t)st.st_size, NULL, 0);
     file->copy =
         realloc(file->copy, (size_t)(st.st_size > file->size ? st.st_size : file->size) + 1);
-    if (st.st_size > file->size)  // grown: what is new was zeros
+    if (st.st_size > file->size)  // grown: the new part was zeros
         memset(file->copy + file->size, 0, (size_t)(st.st_size - file->size));
     file->size = st.st_size;
     for (off_t at = 0; at < st.st_size; at += kPage) {
@@ -109,13 +109,13 @@ static struct file* find(ino_t ino) {
 
 static void watch(const char* path, char kind) {
     struct stat st;
-    if (lstat(path, &st) != 0) die("cannot stat what was made");
+    if (lstat(path, &st) != 0) die("cannot stat a new file");
     put(kind, st.st_ino, S_ISDIR(st.st_mode), below_root(path), strlen(below_root(path)));
     if (S_ISDIR(st.st_mode)) {
         folders[folder_count++] = st;
         return;
     }
-    if (find(st.st_ino) != NULL) die("a file is made twice");
+    if (find(st.st_ino) != NULL) die("a file is created twice");
     const int fd = REAL(open)(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file_count == kMostFiles) die("too many files");
     if (fd < 0) die(path);
@@ -132,7 +132,7 @@ static void forget(ino_t ino) {
 
 static void watch_what_is_there(const char* path) {
     DIR* dir = opendir(path);
-    if (dir == NULL) return;  // not made yet
+    if (dir == NULL) return;  // not created yet
     watch(path, 'F');
     for (struct dirent* entry; (entry = readdir(dir)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
@@ -158,10 +158,10 @@ __attribute__((constructor)) static void begin(void) {
     out = fd;
     watch_what_is_there(root);
     look_at_all();
-    put('A', 0, 0, NULL, 0);  // all that was there before has been said
+    put('A', 0, 0, NULL, 0);  // all existing files have been logged
 }
 
-// ---- what the recorded program says -----------------------------------------------------------------
+// ---- notes of the recorded program -----------------------------------------------------------------
 
 EXPORT void recorder_note(const char* text) {
     pthread_mutex_lock(&mutex);
@@ -192,7 +192,7 @@ static int is_watched(int fd, ino_t* ino) {
     return found;
 }
 
-// What was stored before the call is durable after it; what is stored meanwhile may be.
+// Stores before the call are durable after it; stores during the call may be.
 static int synced(int (*call)(int), const char* name, int fd) {
     ino_t ino;
     if (!is_watched(fd, &ino)) return call(fd);
@@ -201,7 +201,7 @@ static int synced(int (*call)(int), const char* name, int fd) {
     const uint64_t number = syncs++;
     put('B', ino, number, name, strlen(name));
     pthread_mutex_unlock(&mutex);
-    usleep(kSyncUs);  // a disk's time, in which others go on
+    usleep(kSyncUs);  // the time of a disk, in which other threads continue
     const int rc = call(fd);
     const int err = errno;
     pthread_mutex_lock(&mutex);
@@ -215,7 +215,7 @@ static int synced(int (*call)(int), const char* name, int fd) {
 EXPORT int fsync(int fd) { return synced(REAL(fsync), "fsync", fd); }
 EXPORT int fdatasync(int fd) { return synced(REAL(fdatasync), "fdatasync", fd); }
 
-// Starts writing and promises nothing: a moment like any other.
+// Starts writing without a guarantee: nothing is durable.
 EXPORT int sync_file_range(int fd, off_t from, off_t bytes, unsigned flags) {
     ino_t ino;
     if (is_watched(fd, &ino)) {
@@ -287,7 +287,7 @@ EXPORT int fallocate64(int fd, int how, off64_t from, off64_t bytes) {
     return sized(fd, "fallocate", REAL(fallocate64)(fd, how, from, bytes));
 }
 
-// Called with the mutex held, before a name changes its meaning: a file that is replaced goes.
+// Called with the mutex held, before a name changes: the replaced file is removed.
 static ino_t inode_at(const char* path) {
     struct stat st;
     look_at_all();

@@ -1,7 +1,7 @@
-"""Runs a program under `recorder.c` and reads its log: what was stored, named and synced, when.
+"""Run a program under `recorder.c` and read its log: what was stored, named and synced, and when.
 
-Times are places in the log. A file that was synced holds, at any later crash, each of its pages as
-at the *beginning* of that sync or later; a folder that was synced holds its entries likewise.
+Times are places in the log. At any crash after a sync of a file, each page has its content at the
+*beginning* of that sync or later; the same holds for the entries of a directory.
 """
 
 import atexit
@@ -28,7 +28,7 @@ ENTRY = struct.Struct("<IIQQ")
 
 
 class Versions:
-    """What something was, from when on; before the first it was `unborn`."""
+    """The values of something over time; `unborn` before the first."""
 
     def __init__(self, unborn):
         self._times = [-1]
@@ -40,19 +40,19 @@ class Versions:
             self._values.append(value)
 
     def between(self, durable, crash):
-        """Its value at `durable`, and all that it became up to `crash`."""
+        """Its value at `durable`, and all later values up to `crash`."""
         first = bisect.bisect_right(self._times, durable) - 1
         return self._values[max(first, 0) : bisect.bisect_right(self._times, crash)]
 
 
 @dataclass(eq=False)
 class Synced:
-    """Something that can be synced: begin and end of each time."""
+    """Something that can be synced, with begin and end of each sync."""
 
     syncs: list = field(default_factory=list)
 
     def durable(self, crash):
-        """The time up to which nothing of it can be lost by a crash at `crash`."""
+        """The time before which nothing can be lost by a crash at `crash`."""
         return max((begin for begin, end in self.syncs if end <= crash), default=-1)
 
 
@@ -69,7 +69,7 @@ class File(Synced):
 
 @dataclass(frozen=True)
 class Naming:
-    """A change to a folder: `name` becomes `file`'s (None: nobody's), and `old` nobody's."""
+    """A change to a directory: `name` refers to `file` (None: removed), and `old` is removed."""
 
     time: int
     name: str
@@ -85,7 +85,7 @@ class Naming:
 
 @dataclass(eq=False)
 class Folder(Synced):
-    """A folder: the changes to its names, in order."""
+    """A directory: the changes to its names, in order."""
 
     namings: list = field(default_factory=list)
 
@@ -94,13 +94,13 @@ class Recording:
     """One recorded run, of one or more processes one after the other."""
 
     def __init__(self, log, before=None):
-        """`before`: what had been told of the queue that the run begins with."""
+        """`before`: the notes about the queue that the run begins with."""
         self.log = Path(log)
         self.before = before or Told()
         self.folders = {"": Folder()}
-        self.notes = []  # (time, what the program said)
+        self.notes = []  # (time, note of the program)
         self.calls = collections.Counter()  # by name, of those that succeeded
-        self.moments = []  # times at which a crash is looked at
+        self.moments = []  # times at which a crash is checked
         self._by_inode = {}
         self._begun = {}
         self._found = []
@@ -122,11 +122,11 @@ class Recording:
             case "S":
                 self._by_inode[inode].size.add(time, number)
                 return
-            case "F":  # there at the start of a process; at that of the first one it is on disk
+            case "F":  # exists at the start of a process; at the first one's start, it is on disk
                 if inode not in self._by_inode:
                     self._found.append(self._make(inode, number, payload.decode(), time))
                 return
-            case "A":  # all that is there has been said
+            case "A":  # all existing files have been logged
                 for found in self._found:
                     found.syncs.append((time, time))
                 self._found.clear()
@@ -189,11 +189,13 @@ class Recording:
 
 @dataclass(frozen=True)
 class Told:
-    """What the recorded program had said up to some moment."""
+    """The notes of the recorded program up to some moment."""
 
     begun: frozenset = frozenset()  # every record whose append was begun
-    log: dict = field(default_factory=dict)  # by number: what the log should hold
-    kept: dict = field(default_factory=dict)  # by number: what a returned flush has acknowledged
+    log: dict = field(default_factory=dict)  # by sequence number: the expected log
+    kept: dict = field(
+        default_factory=dict
+    )  # by sequence number: acknowledged by a flush that returned
     options: dict = field(default_factory=dict)
 
     def then(self, note):
@@ -232,7 +234,7 @@ def recorder():
 
 
 def record(queue, log, program, *arguments, before=()):
-    """Appends what `program` (a module of this folder, with its arguments) does to the log."""
+    """Record `program` (a module of this directory, with its arguments) at the end of the log."""
     env = dict(
         os.environ,
         PYTHONPATH=str(ROOT),

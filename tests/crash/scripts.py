@@ -1,4 +1,4 @@
-"""Small programs in interpreters of their own: under strace, or where a whole process must end."""
+"""Small programs in new interpreters: under strace, or when a complete process must end."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.crash.crew import ROOT
 
 
 def python(code, *arguments, before=(), check=True, **options):
-    """Runs `code` with `sys.argv[1:] == arguments`; `before` is a command that runs it."""
+    """Run `code` with `sys.argv[1:] == arguments`; `before` is a command that runs it."""
     env = dict(os.environ, PYTHONPATH=str(ROOT), OPENBLAS_NUM_THREADS="1")
     done = subprocess.run(
         [*before, sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
@@ -29,7 +29,7 @@ def python(code, *arguments, before=(), check=True, **options):
 
 
 def calls_between_markers(code, *arguments, log, trace=None):
-    """The system calls of the thread that wrote BEGIN, from there to its END, one line each."""
+    """The system calls of the thread that wrote BEGIN, up to its END, one line each."""
     if shutil.which("strace") is None:
         pytest.skip("needs strace")
     only = ["-e", f"trace=write,{trace}"] if trace else []

@@ -1,4 +1,4 @@
-"""A small filesystem that a child of the crash tests mounts for itself, and that goes with it."""
+"""A small file system that a child of the crash tests mounts for itself; it ends with the child."""
 
 import ctypes
 import os
@@ -26,7 +26,7 @@ def _run(*command):
 
 
 def _own_mounts():
-    """From here on this process mounts for itself alone; its end, of whatever kind, unmounts."""
+    """Give this process its own mounts, which end with it."""
     libc = ctypes.CDLL(None, use_errno=True)
     uid, gid = os.getuid(), os.getgid()
     if uid == 0:
@@ -45,10 +45,10 @@ def _own_mounts():
 
 
 class SmallDisk:
-    """A filesystem of a few segments, with ballast that can be taken off again.
+    """A file system of a few segments, with ballast that can be removed.
 
-    ext4 lies in a file behind a loop device, which the kernel frees with the mount. Unlike tmpfs it
-    promises blocks before it has them (delayed allocation) and needs some for its own tables.
+    ext4 is in a file behind a loop device, which the kernel frees with the mount. Unlike tmpfs, it
+    reserves blocks before it allocates them (delayed allocation) and needs some for its tables.
     """
 
     def __init__(self, filesystem, folder):
@@ -75,14 +75,14 @@ class SmallDisk:
         self._mount_image()
 
     def fill(self, leave=0):
-        """Takes all the room but `leave` bytes."""
+        """Use up all space but `leave` bytes."""
         block = os.statvfs(self.folder).f_frsize
         with open(self._ballast, "wb") as file:
             size = 0
             piece = self._room()
             while (more := min(piece, self._room() - leave)) >= block:
-                # The writer's threads take pages too, and ext4's tables: what was free a moment ago
-                # may not be.
+                # The writer's threads and ext4's tables also take pages, so space that was free may
+                # be gone.
                 try:
                     os.posix_fallocate(file.fileno(), size, more)
                     size += more
@@ -98,9 +98,9 @@ class SmallDisk:
 
 
 class ThinDisk:
-    """ext4 whose blocks are promised but not there: a write to a new one fails while it is starved.
+    """ext4 on overcommitted blocks: while it is starved, a write to a new block fails.
 
-    The image is a sparse file on a small tmpfs. Without a journal, whose failure would stop ext4.
+    The image is a sparse file on a small tmpfs. No journal: its failure would stop ext4.
     """
 
     TMPFS_BYTES = 64 << 20
@@ -125,7 +125,7 @@ class ThinDisk:
         _run("mount", "-o", "loop,errors=continue", self._image, self.folder)
 
     def starve(self):
-        """From here on a write-back to a block that was never written fails."""
+        """Make each write-back to a block that was never written fail."""
         with open(self._ballast, "wb") as file:
             for step in (1 << 20, 64 << 10, 4 << 10):
                 try:
@@ -144,7 +144,7 @@ class ThinDisk:
 
 
 def small_disk_or_say_why(line, where, kind=SmallDisk):
-    """`where`: what `kind` takes. Says "unable" and ends the child where it may not mount."""
+    """`where`: the arguments of `kind`. If mounting is not permitted, send "unable" and exit."""
     try:
         return kind(**where)
     except OSError as error:

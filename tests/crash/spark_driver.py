@@ -1,9 +1,9 @@
-"""Streaming queries into the sink, whose driver ends by kill -9 when each is where it shall die.
+"""Streaming queries into the sink, whose driver is killed when each query is at its place.
 
-Arguments: a folder, with everything in it, and the batch at which to die, or "never". There is a
-query for each of `PLACES`, with an archive of its name: at that batch it waits at its place until
-the others are at theirs, so that one end of a driver is a kill at each place. A worker of the
-first query is killed in mid-task, once.
+Arguments: a directory with everything, and the batch at which to die, or "never". There is one
+query per `PLACES`, with an archive of its name: at that batch it waits at its place until the
+others are at theirs, so that one kill of the driver is a kill at each place. A worker of the first
+query is killed once, in the middle of a task.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from tapewire.spark.sink import writers as sink
 from tapewire.spark.source import source_for
 
 PLACES = ("staged", "half", "published")
-PATIENCE = 300.0  # for the others: a first batch takes seconds, and more where others are at work
+PATIENCE = 300.0  # for the others: a first batch takes seconds, more on a busy machine
 SCHEMA = (
     "timestamp_ns bigint, type_id int, flags int, payload binary, seq bigint, "
     "venue string, symbol string, stream string"
@@ -27,7 +27,7 @@ me = os.getpid()
 
 
 def end(place, driver=me):
-    """Of the driver: its Python, its JVM, and the worker that commits for it."""
+    """Processes of the driver: its Python, its JVM, and the worker that commits."""
     from tapewire.archive.transaction.job_directories import _driver
 
     jvm = _driver().pid
@@ -44,7 +44,7 @@ def end(place, driver=me):
 
 
 class Doomed(sink.StreamWriter):
-    """Ends the driver while it commits one batch."""
+    """Kill the driver while it commits one batch."""
 
     def commit(self, messages, batchId):
         from tapewire.archive.transaction import publish
@@ -61,7 +61,7 @@ class Doomed(sink.StreamWriter):
 
 
 def lose_a_worker(batches):
-    """A task that dies in its middle, once."""
+    """A task that is killed in the middle, once."""
     marker = os.path.join(folder, "worker-killed")
     for number, rows in enumerate(batches):
         yield rows

@@ -1,10 +1,10 @@
-"""A streaming query in a process of its own, to be killed: `python -m tests.crash.spark_query`.
+"""A streaming query in a separate process, to be killed: `python -m tests.crash.spark_query`.
 
 It starts Spark, then reads its order, a line of JSON: where to read, with which options, and where
-to write. So the next one can be started while the one before it is still to be killed. It says each
-step on a line of standard output and, where it is told to hold there, waits to be killed.
+to write. So the next process can be started before the previous one is killed. It prints each step
+as a line of standard output and waits to be killed at the step named in the order.
 
-What it writes is exactly once by construction: a batch that is run again overwrites its own folder.
+Its output is exactly once by construction: a batch that is run again overwrites its own directory.
 """
 
 import json
@@ -17,9 +17,9 @@ import time
 from tests.crash.crew import ROOT
 
 PATIENCE = 90.0
-# A task that fails is run again: so many times in all.
+# Attempts of a task.
 MASTER = "local[2,8]"
-# It lives for seconds: what takes long to start is left out.
+# It runs for seconds: without the parts that start slowly.
 QUICK = {
     "spark.ui.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -32,7 +32,7 @@ def main():
     spark = tws.session("query", master=MASTER, conf=QUICK)
     order = json.loads(sys.stdin.readline() or "null")
     if order is None:
-        return  # nobody needs it
+        return  # not needed
     spark.dataSource.register(pausing(spark, order["target"], order.get("pause_at", [])))
     hold_at = order.get("hold_at")
 
@@ -43,7 +43,7 @@ def main():
 
     def write(batch, number):
         say("begun", number)
-        # The rows are read by executors while this goes on.
+        # Executors read the rows meanwhile.
         batch.write.mode("overwrite").parquet(f"{order['target']}/batch={number}")
         say("written", number)
 
@@ -56,10 +56,10 @@ def main():
     spark.stop()
 
 
-def pausing(spark, folder, numbers):
+def pausing(spark, base, numbers):
     """The source of this session; a task that has read one of these records waits, once.
 
-    It says so, with the process that runs it, by a file ``<folder>.reading-<number>``.
+    It reports that, with its process id, in a file ``<base>.reading-<number>``.
     """
     from tapewire.spark.source import source_for
 
@@ -67,7 +67,7 @@ def pausing(spark, folder, numbers):
     made = source.streamReader
 
     def pause(number):
-        path = f"{folder}.reading-{number}"
+        path = f"{base}.reading-{number}"
         if os.path.exists(path):
             return
         with open(f"{path}.{os.getpid()}", "w") as file:
@@ -96,23 +96,23 @@ def pausing(spark, folder, numbers):
 
 
 class Query:
-    """The test's side: start it, hear it, kill it, and look at what it has written.
+    """The test's side: start the query, read its steps, kill it, and read its output.
 
     Args:
-        folder: For all it writes.
-        path: What it reads.
-        runs: How often it will be started: one is warmed up while another is running.
+        base: Directory of its output.
+        path: The source.
+        runs: How often it will be started: the next process warms up while one is running.
         options: Of the source.
     """
 
-    def __init__(self, folder, path, *, runs=1, **options):
+    def __init__(self, base, path, *, runs=1, **options):
         self.order = {
             "path": str(path),
             "options": {name: str(value) for name, value in options.items()},
-            "target": str(folder / "out"),
-            "checkpoint": str(folder / "checkpoint"),
+            "target": str(base / "out"),
+            "checkpoint": str(base / "checkpoint"),
         }
-        self._folder = folder
+        self._base = base
         self._left = runs
         self._process = None
         self._warm = None
@@ -128,7 +128,7 @@ class Query:
 
     def _spawn(self):
         self._left -= 1
-        self._errors = self._folder / "errors"
+        self._errors = self._base / "errors"
         with open(self._errors, "a") as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.crash.spark_query"],
@@ -142,17 +142,17 @@ class Query:
             )
 
     def hear(self):
-        """What it says next; None: it has ended."""
+        """Its next step; None: it has ended."""
         line = self._process.stdout.readline()
         return json.loads(line) if line else None
 
     def await_step(self, *step):
-        """Until it says this."""
+        """Wait for this step."""
         while (heard := self.hear()) != list(step):
             assert heard is not None, f"it ended before {step}:\n{self._errors.read_text()[-4000:]}"
 
     def await_task(self, number):
-        """Until a task has read this record and waits; the process that runs it."""
+        """Wait until a task has read this record and waits; the process that runs it."""
         path = f"{self.order['target']}.reading-{number}"
         deadline = time.monotonic() + PATIENCE
         while not os.path.exists(path):
@@ -168,7 +168,7 @@ class Query:
         self._process.stdout.close()
 
     def kill(self):
-        """The driver, at once: Python, the JVM, and with it everything."""
+        """Kill the driver at once: Python and the JVM, and with it everything."""
         _kill(self._process)
 
     def __enter__(self):

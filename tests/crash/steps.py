@@ -5,7 +5,7 @@ import signal
 
 
 class Steps:
-    """Counts steps, and kills this process with SIGKILL at the `last`-th.
+    """Count steps, and kill this process with SIGKILL at the `last`-th.
 
     Steps are before and after each sync, each rename, and each call of the other functions given;
     they count from where `begun` is true.

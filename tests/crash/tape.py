@@ -1,4 +1,4 @@
-"""Records whose bytes follow from their number: whoever reads one can tell whether it is whole."""
+"""Records whose bytes follow from their sequence number, so that a reader can check them."""
 
 import mmap
 import os
@@ -24,13 +24,13 @@ def payload_of(seq):
 
 
 def check(record):
-    """The record is exactly what was appended under its number."""
+    """Check that a record is exactly the one appended under its sequence number."""
     assert record.type_id == TYPE, f"type of {record!r}"
     assert record.payload == payload_of(record.seq), f"torn: {record!r}"
 
 
 class Tape:
-    """Follows a reader: contiguous numbers, right bytes, none twice."""
+    """Check the records of a reader: contiguous, with the expected bytes, none duplicated."""
 
     def __init__(self, reader, expected=None):
         self.reader = reader
@@ -43,14 +43,14 @@ class Tape:
         self.expected = record.seq + 1
 
     def to_end(self):
-        """Reads what is there; the number behind the last record, or None before the first."""
+        """Read to the end; the sequence number after the last record, or None."""
         for record in self.reader:
             self.take(record)
         return self.expected
 
 
 class Board:
-    """Numbers that outlive whoever wrote them: u64 words in a shared file."""
+    """Numbers that survive their writer: u64 words in a shared file."""
 
     def __init__(self, path, create=False):
         fd = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)

@@ -1,4 +1,4 @@
-"""A full disk: said by `DiskFull`, nothing half-written, and over when there is room again."""
+"""A full disk: raises `DiskFull`, leaves no partial record, and ends when there is space again."""
 
 import pytest
 
@@ -19,7 +19,7 @@ MODES = {
     ]
 )
 def run(tmp, crew, request):
-    """Runs a child of tests/crash/faults.py on a filesystem of a few segments."""
+    """Run a child of tests/crash/faults.py on a file system of a few segments."""
     folder = tmp / "small"
     folder.mkdir()
 

@@ -151,7 +151,7 @@ def test_a_sync_of_the_directory_that_a_service_thread_saw_fail_is_not_forgotten
 
 
 def dirty_bytes(path):
-    """Of this process's mappings of a file: what the kernel would write to disk."""
+    """The dirty pages of this process's mappings of a file."""
     with open("/proc/self/smaps") as file:
         mappings = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", file.read())
     kilobytes = 0
@@ -162,7 +162,7 @@ def dirty_bytes(path):
 
 
 def test_what_a_killed_writer_left_unsynced_is_dirty_again_at_the_next_opening(tmp_path, crew):
-    """The kernel may call it clean: of a file system with write-back, so not in memory."""
+    """The kernel may treat them as clean; needs a file system with write-back, not tmpfs."""
     queue, segment = tmp_path / "queue", tmp_path / "queue" / "000000000.q"
     child = crew.start("failed_syncs.leave_unsynced", queue=str(queue), records=500)
     (flushed, written) = child.expect("left")
@@ -180,7 +180,7 @@ def test_what_a_killed_writer_left_unsynced_is_dirty_again_at_the_next_opening(t
 @pytest.mark.root
 @pytest.mark.parametrize("rolls", [False, True], ids=["in the active segment", "in a sealed one"])
 def test_what_is_acknowledged_after_a_failed_write_back_is_on_the_disk(tmp, crew, rolls):
-    """By a disk that really fails to write, and what it holds when it is mounted again."""
+    """With a disk that fails to write, and its content when it is mounted again."""
     folder = tmp / "thin"
     folder.mkdir()
     child = crew.start("failed_syncs.write_back_fails", where={"folder": str(folder)}, rolls=rolls)

@@ -20,7 +20,7 @@ def open_fan(tmp, max_skew):
 
 
 def replay(tmp):
-    """A digest of all that a replay gives, and how many records that is."""
+    """A digest and the number of all records of a replay."""
     digest, count = hashlib.sha256(), 0
     with open_fan(tmp, None) as fan:
         for record in fan:
@@ -53,7 +53,7 @@ def test_one_of_eight_sources_stops_and_the_other_seven_arrive(tmp, tickers, end
         others = {name: 0 for name in NAMES if name != ended}
         delays = []
         while min(others.values()) < 100:
-            assert fan.wait(10), "the seven go on"
+            assert fan.wait(10), "the seven continue"
             batch = fan.read_batch()
             now = time.time_ns()
             for record in batch:

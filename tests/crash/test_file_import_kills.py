@@ -1,4 +1,4 @@
-"""Imports of files, killed and run again, leave what an uninterrupted one leaves."""
+"""Imports of files, killed and run again, leave the same archive as an uninterrupted one."""
 
 import random
 

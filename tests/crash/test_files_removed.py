@@ -47,7 +47,7 @@ def test_what_is_in_a_removed_file_is_not_acknowledged(writer, queue, name, chan
 @pytest.mark.parametrize("change", [remove, replace])
 @pytest.mark.parametrize("call", ["flush_sync", "close"])
 def test_a_removed_control_file_is_not_acknowledged(writer, queue, change, call):
-    """By the missing file, or by the lock on it, which a heartbeat may find lost before."""
+    """Because of the missing file, or of its lock, if a heartbeat notices that first."""
     change(queue / "control.meta")
     with pytest.raises((tw.SegmentMissing, tw.LockLost), match=str(queue / "control.meta")):
         getattr(writer, call)()
@@ -96,11 +96,11 @@ def test_a_sealed_segment_removed_before_its_sync_is_not_acknowledged(queue):
 
 
 def test_a_sealed_segment_cut_short_before_its_sync_is_not_acknowledged(queue, eventually):
-    """Nor does the thread that syncs sealed segments store a checkpoint past it."""
+    """The thread that syncs sealed segments does not store a checkpoint past it either."""
     writer = tw.open_publisher(queue, segment_bytes=64 << 10, preallocate=False)
     writer.append(TYPE, bytes(20_000))
     checkpoint = (queue / "index.meta").read_bytes()
-    os.truncate(queue / "000000000.q", 32 << 10)  # where nothing is written any more
+    os.truncate(queue / "000000000.q", 32 << 10)  # to which nothing is written any more
     writer.append(TYPE, bytes(50_000))
     assert writer.metrics()["rolls"] == 1
     eventually(lambda: writer.metrics()["seal_errors"] == 1)
@@ -118,7 +118,7 @@ def test_the_seal_thread_stores_no_checkpoint_past_a_removed_segment(queue, even
     os.unlink(queue / "000000000.q")
     for _ in range(3):
         writer.append(TYPE, bytes(5000))
-    eventually(lambda: writer.metrics()["seals"] == 2)  # of the two that are there
+    eventually(lambda: writer.metrics()["seals"] == 2)  # of the two that exist
     assert writer.metrics()["seal_errors"] == 1
     assert (queue / "index.meta").read_bytes() == checkpoint
     with pytest.raises(tw.SegmentMissing):

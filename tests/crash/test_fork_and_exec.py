@@ -1,4 +1,4 @@
-"""After `fork` the parent's queues stay the parent's; after `exec` nothing of them is left."""
+"""After `fork`, the parent's queues stay the parent's; after `exec`, no handle remains."""
 
 import os
 
@@ -62,7 +62,7 @@ def test_a_child_that_lives_on_keeps_neither_the_writers_lock_nor_a_readers_name
 
 
 def test_a_forked_child_that_exits_normally_disturbs_nobody(tmp):
-    # Through the whole of the interpreter's shutdown, with the parent's handles still referenced.
+    # The complete shutdown of the interpreter, with the parent's handles still referenced.
     done = python(
         """
         import os, sys

@@ -1,4 +1,4 @@
-"""Opening and closing leaves nothing behind in the process, and rolling takes little of it."""
+"""Opening and closing leaves no handle in the process, and rolling needs few."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ ROLLS = """
 
 
 def slow_disk(milliseconds=1):
-    """The command before one whose syncs take so long."""
+    """The command prefix that makes syncs take so long."""
     slow = f"inject=fdatasync:delay_enter={1000 * milliseconds}"
     options = ["-f", "-qq", "-o", "/dev/null", "--seccomp-bpf"]
     return ["strace", *options, "-e", "trace=fdatasync", "-e", slow]
@@ -71,7 +71,7 @@ MANY_WRITERS = """
 
 
 def test_many_writers_on_a_slow_disk_share_a_quarter_of_the_descriptors(tmp):
-    """Each may hold 32 sealed segments, which for twelve of them would be more than there are."""
+    """Each may hold 32 sealed segments, which for twelve exceeds the limit."""
     if shutil.which("strace") is None:
         pytest.skip("needs strace")
     said = json.loads(python(MANY_WRITERS, tmp / "queue", before=slow_disk(milliseconds=3)).stdout)
@@ -128,7 +128,7 @@ BACKLOG = """
     ],
 )
 def test_work_that_fails_again_and_again_does_not_cost_all_descriptors(tmp, trouble, raised):
-    """What cannot be indexed or synced is let go; what is not on disk is not acknowledged."""
+    """Files that cannot be indexed or synced are closed, and not acknowledged."""
     queue = tmp / "queue"
     crafted.write_log(queue, [bytes(5000)] * 6, killed=True)
     (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))

@@ -1,4 +1,4 @@
-"""An import that is killed and run again leaves what an uninterrupted one leaves."""
+"""An import that is killed and run again leaves the same archive as an uninterrupted one."""
 
 import random
 import shutil

@@ -44,7 +44,7 @@ def test_a_kill_in_a_large_append_forges_nothing(tmp, eventually, sparse, restar
         begun = 64 + 128 * RECORDS + kill * ((64 << 20) + 128)
 
         def copying():
-            """Bytes of the payload after `kill` complete ones are there."""
+            """Whether bytes of the payload after `kill` complete ones are stored."""
             with open(qf.segment_path(queue, 0), "rb") as file:
                 file.seek(begun + 64)
                 return any(file.read(64))
@@ -65,7 +65,7 @@ def test_a_kill_in_a_large_append_forges_nothing(tmp, eventually, sparse, restar
 
 
 def read(queue):
-    """The small records, and the numbers of the large ones; nothing may be raised."""
+    """The small records, and the sequence numbers of the large ones; nothing may raise."""
     small, large = [], []
     with tw.open_log(queue) as reader:
         for record in reader:

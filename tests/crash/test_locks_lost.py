@@ -1,4 +1,4 @@
-"""Lock files removed or replaced under a writer: no second one gets in, and the first one stops."""
+"""Lock files removed or replaced under a writer: no second one opens, the first one stops."""
 
 import contextlib
 import os
@@ -83,7 +83,7 @@ def test_a_writer_whose_lock_file_is_replaced_stops(writer, queue, name, eventua
 
 def knows(writer):
     try:
-        writer.flush_async()  # only asks what the heartbeat has found
+        writer.flush_async()  # only checks the result of the heartbeat
     except tw.LockLost:
         return True
     return False
@@ -102,7 +102,7 @@ def test_an_idle_writer_stops_within_ten_seconds(writer, queue, eventually):
 def test_an_idle_writer_acknowledges_nothing_once_its_lock_files_are_removed(
     writer, queue, names, call
 ):
-    """It does not wait for its heartbeat, which looks every ten seconds while nothing happens."""
+    """It does not wait for its heartbeat, which checks every ten seconds on an idle queue."""
     for name in names:
         os.unlink(queue / name)
     with pytest.raises(tw.LockLost):
@@ -254,7 +254,7 @@ def test_a_writer_that_lost_its_lock_stores_no_checkpoint_at_a_roll_either(tmp, 
 
 
 def await_the_seal_thread(queue, eventually):
-    """There is one in a process: what it was doing is over when it has sealed for another queue."""
+    """A process has one such thread: when it has sealed for another queue, it is done here."""
     with tw.open_publisher(queue, segment_bytes=8192, preallocate=False) as writer:
         for _ in range(3):
             writer.append(TYPE, bytes(3000))
@@ -262,7 +262,7 @@ def await_the_seal_thread(queue, eventually):
 
 
 def test_what_both_writers_acknowledged_is_in_the_log(writer, queue, eventually):
-    """The first loses all its lock files; the second comes when the first one has stopped."""
+    """The first loses all its lock files; the second opens when the first one has stopped."""
     for name in REMOVED["both"]:
         os.unlink(queue / name)
     flushed = 20

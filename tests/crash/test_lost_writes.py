@@ -1,10 +1,10 @@
-"""What a loss of power can leave: pages, lengths and names of different ages in one folder.
+"""States after a power failure: pages, lengths and names of different ages in one directory.
 
 Writers of every kind are recorded (`recorder.c`, `recorded_runs.py`), power is cut at any moment of
 the record, and any subset of what was not synced is lost (`lost_writes.py`). Readers and writers
-then open what is left (`aftermath.py`): all that `flush_sync` acknowledged is there, no byte is
-wrong, no hole goes untold. A case that fails is kept, and can be judged again by
-`python -m tests.crash.power_cuts FOLDER`.
+then open the image (`aftermath.py`): all records that `flush_sync` acknowledged exist, no byte is
+invalid, each hole is reported. A failing case is kept, and can be checked again by
+`python -m tests.crash.power_cuts DIRECTORY`.
 """
 
 import collections
@@ -73,7 +73,7 @@ def test_an_acknowledged_record_that_is_missing_is_found_out(recordings, tmp):
         Case(image, crash.told.begun, crash.kept, sparse=False).judge(tmp / "q")
 
 
-# Every call that syncs a file or changes a folder: one that the recorder does not know is traced
+# Every call that syncs a file or changes a directory: one that the recorder does not know is traced
 # here and not there.
 TRACED = (
     "sync,fsync,fdatasync,syncfs,msync,sync_file_range,"

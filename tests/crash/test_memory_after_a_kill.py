@@ -1,4 +1,4 @@
-"""A killed writer's queue in memory: looking at it takes no more memory than its records."""
+"""A killed writer's queue on tmpfs: opening it takes no more memory than its records."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
-"""What a loss of power can leave, put together by hand: pages and files of different ages.
+"""States after a power failure, constructed: pages and files of different ages.
 
-Each of these is a state that `test_lost_writes.py` comes upon by chance, alone and small.
+Each is a state that `test_lost_writes.py` finds by chance, here small and by itself.
 """
 
 import re
@@ -149,7 +149,7 @@ def test_a_segment_of_which_only_the_name_is_left_stops_no_writer(tmp, left):
 
 
 def test_a_log_that_ends_in_a_pad_goes_on_behind_its_last_number(tmp):
-    # Recovery gives a PAD its header and leaves what lies under it: here a record.
+    # Recovery writes only the header of a PAD; the bytes under it remain, here a record.
     pad = bytearray(qf.pad(crafted.BYTES - 64))
     pad[512:640] = qf.record(40, bytes(64))
     queue = crafted.write(tmp, crafted.numbered(0, 26), [bytes(pad)], [])
@@ -204,5 +204,5 @@ def test_the_folder_is_synced_before_the_checkpoint_speaks_for_it(tmp):
         trace="fsync,pwrite64",
     )
     names = [re.match(r"\w+", call)[0] for call in calls]
-    assert sorted(names) == ["fsync", "pwrite64"]  # the folder, and the checkpoint's text
+    assert sorted(names) == ["fsync", "pwrite64"]  # the directory, and the checkpoint's text
     assert names == ["fsync", "pwrite64"]

@@ -1,7 +1,7 @@
-"""`kill -9` of writer and readers at random moments: nothing lost, nothing torn, nothing twice.
+"""`kill -9` of writer and readers at random moments: nothing lost, torn or duplicated.
 
-Each episode is one queue with options of its own, all from one seed. A writer counts its appends in
-shared memory after each has returned; a reader notes there what it commits, before and after.
+Each episode is one queue with its own options, all from one seed. A writer counts its appends in
+shared memory after each has returned; a reader records its commits there, before and after.
 """
 
 import random
@@ -41,7 +41,7 @@ READERS = {"pinned": (0, True), "loose": (1, False)}
 
 
 class Episode:
-    """One queue, one writer, two readers, and the hand that kills them."""
+    """One queue, one writer, two readers, and the loop that kills them."""
 
     def __init__(self, tmp, crew, seed):
         self.rng = random.Random(seed)
@@ -82,7 +82,7 @@ class Episode:
         assert status == -9, f"{role} ended by itself: {child.last_words()}"
 
     def check_after_death_of_writer(self):
-        """With nobody writing: everything that was acknowledged is there, exactly once."""
+        """Without a writer: everything that was acknowledged exists, exactly once."""
         if not self.queue.exists() or not list(self.queue.glob("*.q")):
             assert self.board[ACKED] == 0
             return None
@@ -100,7 +100,7 @@ class Episode:
         return end
 
     def register(self):
-        """Makes the pinned reader known before retention starts: from then on it misses nothing."""
+        """Register the pinned reader before retention starts, so that it misses nothing."""
         with tw.open_publisher(self.queue, segment_bytes=self.options["segment_bytes"]):
             tw.open_subscriber(self.queue, "pinned", pinned=True).close()
 
@@ -133,7 +133,7 @@ class Episode:
         self.finish()
 
     def await_work(self, role, records, end):
-        """Until `role` is open and the writer has appended so many records more."""
+        """Wait until `role` is open and the writer has appended so many more records."""
         goal = self.board[ACKED] + records
         deadline = time.monotonic() + 20
         while self.beginnings(role) == self.before[role] or self.board[ACKED] < goal:
@@ -141,7 +141,7 @@ class Episode:
             assert time.monotonic() < deadline, f"no progress: {self.options}"
             time.sleep(0.0005)
         if role == "writer" and end is not None:
-            assert self.board[OPENED_AT] == end, "the sequence goes on right behind the last record"
+            assert self.board[OPENED_AT] == end, "the sequence continues after the last record"
 
     def check_alive(self):
         for role, child in self.running.items():
@@ -150,7 +150,7 @@ class Episode:
                 pytest.fail(f"{role} failed in {self.options}: {words}")
 
     def strike(self, victims, delay):
-        # The moment of death is what is varied here; nothing waits for it.
+        # The moment of the kill is varied; nothing waits for it.
         until = time.perf_counter() + delay
         while time.perf_counter() < until:
             pass

@@ -1,4 +1,4 @@
-"""Pages that cannot be had far ahead of a reader: the records before them are read all the same."""
+"""Pages that cannot be mapped far ahead of a reader: the records before them are still read."""
 
 import os
 import time
@@ -20,7 +20,7 @@ def test_records_before_the_end_of_a_file_cut_short_are_read(tmp, batch):
         assert reader.next() is not None
         os.truncate(tmp / "q" / "000000000.q", CUT_BYTES)
         seen = 1
-        expected = (CUT_BYTES - 64) // 1024 - 4  # those of the last page may be gone
+        expected = (CUT_BYTES - 64) // 1024 - 4  # records of the last page may be gone
         while seen < expected:
             if batch:
                 seen += len(reader.read_batch(min(1000, expected - seen)))
@@ -28,6 +28,6 @@ def test_records_before_the_end_of_a_file_cut_short_are_read(tmp, batch):
                 assert reader.next().seq == seen
                 seen += 1
             if seen % 4000 == 0:
-                time.sleep(0.01)  # pages are asked for up to 8 MiB ahead: let that come first
+                time.sleep(0.01)  # pages are requested up to 8 MiB ahead: wait for that
         with pytest.raises(tw.MappingLost):
             list(reader)

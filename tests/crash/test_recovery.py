@@ -1,4 +1,4 @@
-"""What opening a writer makes of the files that a crash has left behind."""
+"""Opening a writer on the files of a crash."""
 
 import logging
 import struct
@@ -37,7 +37,7 @@ def crashed(queue, crew, eventually):
 
 
 def numbers(queue):
-    """What a fresh reader sees, with each gap as the pair of its ends."""
+    """The records of a new reader, with each gap as the pair of its ends."""
     seen = []
     with tw.open_log(queue) as reader:
         while True:
@@ -99,7 +99,7 @@ def test_damage_in_two_places_of_one_segment_is_fenced_off_twice(crashed):
     for index in (3, 11):
         disk.poke(
             disk.segment(queue, 0), disk.places(queue, 0)[index].offset + 8, b"\xff" * 8
-        )  # the number: the chain of lengths stays whole, so that `places` finds both
+        )  # the sequence number: the chain of lengths stays intact, so that `places` finds both
     with tw.open_publisher(queue) as writer:
         assert writer.metrics()["damaged_spans"] == 2
     assert numbers(queue) == [0, 1, 2, (3, 3), *range(4, 11), (11, 11), *range(12, 20)]

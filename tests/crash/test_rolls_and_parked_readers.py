@@ -17,7 +17,7 @@ def queue(tmp):
 
 
 def parked(queue, child):
-    """Whether the child sleeps in the kernel with its flag up."""
+    """Whether the child sleeps in the kernel with its flag set."""
     with open(f"/proc/{child.pid}/stat") as file:
         state = file.read().rpartition(")")[2].split()[0]
     return state == "S" and disk.control(queue, disk.WAITERS_PENDING) == 1
@@ -84,7 +84,7 @@ def test_a_reader_that_starts_at_the_end_of_a_half_done_roll_misses_nothing(
 
 
 def test_a_parked_reader_goes_on_when_the_data_is_in_the_next_segment_only(queue, crew, eventually):
-    # Segment 0 is full but for 64 bytes: the record that wakes the reader lies in segment 1.
+    # Segment 0 is full but for 64 bytes: the record that wakes the reader is in segment 1.
     writer = crew.start("actors.appender", queue=str(queue), segment_bytes=SEGMENT)
     writer.expect("open")
     writer.say("append", 1, SEGMENT - 64 - 64 - 64)
@@ -134,7 +134,7 @@ def test_the_first_append_of_a_restarted_writer_wakes_a_parked_reader(queue, cre
     rung = disk.control(queue, disk.NOTIFY_SEQ)
     heir = crew.start("actors.appender", queue=str(queue))
     heir.expect("open")
-    assert disk.control(queue, disk.NOTIFY_SEQ) == rung + 1, "opening a writer always rings"
+    assert disk.control(queue, disk.NOTIFY_SEQ) == rung + 1, "opening a writer always wakes readers"
     eventually(lambda: parked(queue, reader))
     heir.say("append", 1)
     assert heir.expect("done")[1]["wakes"] == 1
@@ -184,7 +184,7 @@ def test_ten_thousand_rolls_at_64_and_0_bytes_left_under_a_parking_reader(queue,
     writer.say("go")
     count, seen_parked, metrics = writer.expect("done", timeout=100)
     assert count == rolls
-    assert reader.expect("done", timeout=30) == [True], "the record behind the last one"
+    assert reader.expect("done", timeout=30) == [True], "the record after the last one"
     assert metrics["rolls"] == rolls - 1
     assert metrics["wakes"] >= seen_parked > rolls // 2, "each raised flag is answered by a wake"
 
@@ -206,7 +206,7 @@ def test_a_reservation_of_a_killed_writer_never_becomes_a_record(queue, crew, fi
         with tw.open_publisher(queue) as heir:
             assert heir.next_seq == 4
             assert tape.to_end() == 4
-            # A reservation of zeros leaves no trace; of any other it cannot be known what it was.
+            # A reservation of zeros leaves no trace; the content of any other is unknown.
             assert heir.metrics()["recovered_pads"] == (1 if any(filling) else 0)
             for _ in range(40):
                 heir.append(TYPE, payload_of(heir.next_seq))

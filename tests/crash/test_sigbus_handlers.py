@@ -1,4 +1,4 @@
-"""The SIGBUS handler of mapped files beside those of faulthandler, ctypes and others."""
+"""The SIGBUS handler of mapped files together with those of faulthandler, ctypes and others."""
 
 import signal
 

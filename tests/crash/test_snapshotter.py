@@ -1,4 +1,4 @@
-"""A snapshotter killed at any moment: no torn file is ever shown, and its successor goes on."""
+"""A snapshotter killed at any moment: no torn file is ever visible, and the next one continues."""
 
 import random
 import signal
@@ -27,7 +27,7 @@ def start(log):
 
 
 def check_files(log, newest=None):
-    """Every file that has a snapshot's name is whole and holds the book it says; how many."""
+    """Check that each snapshot file is complete and has its book; returns their number."""
     count = 0
     for instrument in FEEDS:
         files = snapshots.files(log, instrument.venue_id, instrument.market_id)
@@ -82,7 +82,7 @@ def test_killed_thirty_times_it_ends_as_if_never(tmp):
 
 
 def test_the_writer_is_never_held_up_by_a_stopped_snapshotter(tmp, eventually):
-    """Stopped where it stands, it holds nothing that an append, a roll or retention waits for."""
+    """While stopped, it holds nothing that an append, a roll or retention waits for."""
     write_l2(tmp / "q", 50, segment_bytes=8192)
     command = [sys.executable, "-m", "tapewire.cli", "snapshotter", str(tmp / "q")]
     with subprocess.Popen([*command, "--records", "10"], stdout=subprocess.DEVNULL) as process:

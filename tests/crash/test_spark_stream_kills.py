@@ -1,4 +1,4 @@
-"""Streaming queries killed at the worst moments: nothing is lost, nothing comes twice."""
+"""Streaming queries killed at the worst moments: nothing is lost or duplicated."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from tests.crash.spark_query import Query
 
 pytestmark = pytest.mark.timeout(600)
 
-# Unless a reader holds it, all that has been read by nobody goes at once.
+# Segments that no reader holds are deleted at once.
 IMPATIENT = tw.Retention(reader_ttl=0.0, max_reader_lag_bytes=0)
 
 
@@ -28,14 +28,14 @@ def expected(count):
 def kill(tmp, rounds):
     """Each round: the driver in the middle of a task, then between a batch and its checkpoint.
 
-    In the run that comes to the end at last, as many workers in the middle of a task.
+    In the last run, which completes, as many workers in the middle of a task.
     """
     with (
         tw.open_publisher(tmp / "md", segment_bytes=65536, retention=IMPATIENT) as writer,
         Query(tmp, tmp / "md", runs=2 * rounds + 1, reader="q", max_rows=400) as query,
     ):
         append(writer, 1000)
-        batch = 1  # the first one has gone through when it is killed
+        batch = 1  # the first batch has completed when it is killed
         for _ in range(rounds):
             inside = 400 * batch + 100
             query.start(pause_at=[inside])
@@ -46,7 +46,7 @@ def kill(tmp, rounds):
             killed(query, writer, batch)
             batch += 1
         append(writer, 1000)
-        # Each of these is of a batch of its own.
+        # Each of these belongs to a different batch.
         places = [400 * (batch + n) + 100 for n in range(rounds)]
         append(writer, max(0, places[-1] + 400 - writer.next_seq))
         query.start(pause_at=places)
@@ -58,7 +58,7 @@ def kill(tmp, rounds):
 
 
 def killed(query, writer, batch):
-    """Kill the driver in this batch, while the queue goes on."""
+    """Kill the driver in this batch, while the queue grows."""
     append(writer, 300)
     query.kill()
     (reader,) = status(writer.path).readers

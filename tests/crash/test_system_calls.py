@@ -1,4 +1,4 @@
-"""What an append asks of the kernel: nothing."""
+"""An append makes no system call."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ def test_a_million_appends_without_a_roll_make_no_system_call(tmp):
 
 
 def test_on_a_disk_default_options_make_no_system_call_either(tmp_path):
-    """A segment has all its blocks there; in memory it gets them in steps."""
+    """On disk, a segment has all its blocks at once; on tmpfs, it gets them in steps."""
     look = ["stat", "-f", "-c", "%T", tmp_path]
     kind = subprocess.run(look, capture_output=True, text=True, check=True)
     if kind.stdout.strip() in ("tmpfs", "ramfs"):
@@ -105,7 +105,7 @@ PINNING = re.compile(r"sched_setaffinity\(")
 
 
 def traced(tmp, *command):
-    """What an example printed, and what each of its threads asked of the kernel: (time, call)."""
+    """The output of an example, and the system calls of each of its threads: (time, call)."""
     if shutil.which("strace") is None:
         pytest.skip("needs strace")
     # -ff, a file for each thread: in one file strace splits calls that other threads interrupt.
@@ -118,7 +118,7 @@ def traced(tmp, *command):
 
 
 def between(threads, first, last):
-    """The calls of one thread behind the one that matches `first` and before `last`."""
+    """The calls of one thread after the one that matches `first` and before `last`."""
     (calls,) = [calls for calls in threads if any(first.match(call) for _, call in calls)]
     (begin,) = [i for i, (_, call) in enumerate(calls) if first.match(call)]
     (end,) = [i for i, (_, call) in enumerate(calls) if last in call]
@@ -177,6 +177,6 @@ def test_the_hot_loop_of_the_router_makes_no_system_call_while_its_sidecar_sleep
     (sidecar,) = [t for t in threads if any("inotify_add_watch(" in call for _, call in t)]
     asleep = [time for time, call in sidecar if re.match(r"epoll_p?wait", call)][-1]
     calls = [c for c in between(threads, PINNING, "router: answered") if c[0] >= asleep]
-    # Falling asleep, the sidecar gives the GIL back: that may take the hot thread a few calls.
-    assert len(calls) <= 4, "one order in hundreds asked something of the kernel"
+    # When it goes to sleep, the sidecar releases the GIL, which may cost the hot thread some calls.
+    assert len(calls) <= 4, "one order in hundreds made a system call"
     assert all(call.startswith("futex(") for _, call in calls)

@@ -1,4 +1,4 @@
-"""`tapewire tail -f` beside a writer that rolls, is killed, and comes back."""
+"""`tapewire tail -f` of a writer that rolls, is killed, and starts again."""
 
 import itertools
 import json
@@ -60,7 +60,7 @@ def test_tail_follows_across_rolls_and_a_killed_writer_and_shows_what_export_wri
         upto, metrics = writer.expect("done")
         eventually(lambda upto=upto: lines_of(out) == upto)
     assert metrics["rolls"] >= 3
-    # Killed with a record begun and not committed: the next writer has something to mend.
+    # Killed with a record begun but not committed, which the next writer must repair.
     writer.say("reserve", 100, "aa")
     writer.expect("done")
     writer.kill()
@@ -84,7 +84,7 @@ def test_tail_follows_across_rolls_and_a_killed_writer_and_shows_what_export_wri
 
 
 def spoil(queue, seq):
-    """Turns a bit of a record's payload."""
+    """Flip a bit of a record's payload."""
     segment = queue / "000000000.q"
     place = segment.read_bytes().index(payload_of(seq))
     with segment.open("r+b") as file:
@@ -145,7 +145,7 @@ def test_a_follower_that_was_overtaken_tells_and_goes_on(crew, tmp, tail, eventu
     writer.say("append", 300)
     upto, metrics = writer.expect("done")
     assert metrics["rolls"] >= 4
-    for segment in (0, 1, 2):  # what retention does to a reader that it need not wait for
+    for segment in (0, 1, 2):  # as retention does if no reader holds it
         (queue / f"{segment:09d}.q").unlink()
     process.send_signal(signal.SIGCONT)
     eventually(lambda: f'{{"seq":{upto - 1},'.encode() in out.read_bytes())

@@ -137,11 +137,11 @@ def test_a_stopped_tap_delays_retention_and_nothing_else(crew, tmp, eventually):
     with tw.open_subscriber(queue, "strategy", start="latest") as other:
         feed.say("go")
         count, _, more = feed.expect("wrote")
-        assert more > rolls + 10, "the writer rolls on"
+        assert more > rolls + 10, "the writer continues to roll"
         seen = 0
         while len(batch := other.read_batch()):
             seen += len(batch)
-        assert seen == 5000, "other readers read on"
+        assert seen == 5000, "other readers continue"
     stopped = next(r for r in tw.queue.status(queue).readers if r.name == "archive-tap")
     assert stopped.next_seq == before.next_seq
     assert tw.queue.status(queue).first_available_seq <= before.next_seq, "kept for the tap"

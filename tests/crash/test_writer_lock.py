@@ -1,4 +1,4 @@
-"""Who holds the queue: the locks decide, the text beside them only names the holder."""
+"""The holder of a queue: the locks decide, the text next to them only names the holder."""
 
 import contextlib
 import fcntl
@@ -32,7 +32,7 @@ def queue(tmp):
 
 @pytest.fixture
 def earlier_queue(tmp):
-    """A queue of the earlier format, which has no key: its writers have writer.lock alone."""
+    """A queue of the earlier format, which has no key: its writers have only writer.lock."""
     return qf.write_queue(tmp / "earlier", [[qf.record(0, b"first")]])
 
 
@@ -42,7 +42,7 @@ def start_ticks(pid):
 
 
 def hold(queue, text):
-    """A holder of the flock, under a text of our choice; closing the descriptor lets go."""
+    """A holder of the flock, with a chosen text; closing the descriptor releases it."""
     fd = os.open(queue / "writer.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
     os.ftruncate(fd, 0)
@@ -97,7 +97,7 @@ def test_in_the_earlier_format_a_held_lock_without_a_readable_text_is_refused(ea
 
 @pytest.mark.parametrize("how", [fcntl.LOCK_SH, fcntl.LOCK_EX], ids=["shared", "exclusive"])
 def test_in_the_earlier_format_a_lock_held_by_whoever_may_only_read_is_refused(earlier_queue, how):
-    """Nothing tells such a process from a writer of an earlier release."""
+    """Such a process cannot be distinguished from a writer of an earlier release."""
     tw.open_publisher(earlier_queue).close()
     with locked(earlier_queue / "writer.lock", how), pytest.raises(tw.WriterAlreadyActive):
         tw.open_publisher(earlier_queue)
@@ -273,7 +273,7 @@ def test_a_writer_in_another_container_is_named_as_such(queue):
 
 @pytest.mark.root
 def test_a_writer_seen_from_another_pid_namespace_is_named_as_such(queue):
-    """In a container of its own even its pid may be that of another process."""
+    """In another container, even its pid may be that of a different process."""
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare (util-linux)")
     if subprocess.run(["unshare", "-p", "-f", "true"], check=False).returncode != 0:

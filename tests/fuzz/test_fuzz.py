@@ -33,7 +33,7 @@ def hexdump(path):
 
 @pytest.fixture(scope="module")
 def built():
-    """The folder with the targets."""
+    """The directory of the targets."""
     probe = "int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }"
     if shutil.which("clang++") is None:
         pytest.skip("needs clang++")

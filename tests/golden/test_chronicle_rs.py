@@ -1,4 +1,4 @@
-"""Queues that chronicle-rs wrote, held against what its own reader returned from them."""
+"""Queues that chronicle-rs wrote, compared with the records that its own reader returned."""
 
 import base64
 import bisect
@@ -67,7 +67,7 @@ def drain(reader):
 
 
 def fingerprint(folder):
-    """Names, contents, modes and times of all that a folder holds."""
+    """Names, contents, modes and times of all files of a directory."""
     found = {}
     for path in sorted([folder, *folder.rglob("*")]):
         stat = path.stat()
@@ -168,7 +168,7 @@ def test_a_resumed_reader_goes_on_in_its_file(tmp):
 
 
 def newest_run(rows):
-    """Index of the first record behind the last place where numbers fall."""
+    """Index of the first record after the last restart of the sequence."""
     return max((i for i in range(1, len(rows)) if rows[i].seq <= rows[i - 1].seq), default=0)
 
 
@@ -189,7 +189,7 @@ def test_seek_seq_looks_in_the_newest_run(name, queue):
 def test_seek_seq_beyond_the_newest_run_stands_at_the_end(name, queue):
     rows = manifest(name)
     with tw.open_log(queue) as reader:
-        # In `restart` and `torn` this number exists, but in an older run.
+        # In `restart` and `torn`, this sequence number exists, but in an earlier session.
         for wanted in (rows[-1].seq + 1, 2**63):
             assert reader.seek_seq(wanted) is False
             assert reader.next() is None
@@ -229,7 +229,9 @@ def test_index_files_parse_and_point_at_records(name, queue):
         assert header["segment_size"] == qf.segment_path(queue, segment).stat().st_size
         assert header["data_offset"] == 64
         assert header["entry_stride"] == 4096
-        assert not header["flags"] & 2  # times are plain, so a seek may only use min and max
+        assert (
+            not header["flags"] & 2
+        )  # the index has plain times, so a seek may only use min and max
         assert bool(header["flags"] & 1) == (name == "restart")
         for entry in entries:
             at = records[entry["offset"]]
@@ -249,7 +251,7 @@ import tapewire as tw
 with tw.open_log(sys.argv[1]) as warm:      # whatever is imported late is imported now
     warm.read_batch(1)
 if os.geteuid() == 0:
-    os.setegid(65534); os.seteuid(65534)    # root may write anywhere: be somebody who may not
+    os.setegid(65534); os.seteuid(65534)    # root may write anywhere: become a user who may not
 try:
     open(os.path.join(sys.argv[1], "control.meta"), "r+b")
 except PermissionError:

@@ -1,4 +1,4 @@
-"""Runs a model through Spin: translate, compile, search; what came out."""
+"""Run a model through Spin: translate, compile, search, and return the result."""
 
 import re
 import shutil
@@ -10,19 +10,19 @@ import pytest
 
 MODEL = Path(__file__).resolve().parents[2] / "native/tests/model/publish_wait_wake.pml"
 
-# NOREDUCE: nearly every step touches memory that others see, so partial-order reduction would gain
-# nothing, and the proof need not rely on it.
+# NOREDUCE: nearly every step accesses shared memory, so partial-order reduction would gain nothing,
+# and the proof does not depend on it.
 PAN_OPTIONS = ["-DSAFETY", "-DCOLLAPSE", "-DNOREDUCE", "-DMEMLIM=6000"]
 
 
 @dataclass
 class Search:
-    """What a search found."""
+    """The result of a search."""
 
     states: int
     depth: int
     violated: str | None  # the assertion, as pan prints it, or "invalid end state"
-    unreached: list[str]  # statements of the model that no run came to
+    unreached: list[str]  # statements of the model that were never executed
     output: str
 
 
@@ -38,9 +38,9 @@ def _checked(command, folder):
 
 
 def search(folder, *, large=False, timeout=100, depth=10_000, **defines):
-    """Searches all states of the model with these #defines; fails when it could not see them all.
+    """Search all states of the model with these #defines; fails if the search is incomplete.
 
-    `large`: millions of states, worth an optimising compiler and a wide hash table.
+    `large`: millions of states, for which to compile with optimisation and a wide hash table.
     """
     for tool in ("spin", "gcc"):
         if shutil.which(tool) is None:
@@ -53,9 +53,9 @@ def search(folder, *, large=False, timeout=100, depth=10_000, **defines):
 
 
 def judge(output):
-    """Reads pan's report; an end that is neither "all seen" nor "an error found" is a failure."""
+    """Read pan's report; any end but "all states searched" or "an error found" is a failure."""
     for cut_short in ("max search depth too small", "MEMLIM", "out of memory"):
-        assert cut_short not in output, f"the search was cut short:\n{output}"
+        assert cut_short not in output, f"the search is incomplete:\n{output}"
     found = re.search(r"depth reached (\d+), errors: (\d+)", output)
     assert found, f"no report:\n{output}"
     errors = int(found[2])

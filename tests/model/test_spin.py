@@ -30,7 +30,7 @@ FAULTS = {
     "END_BEFORE_COMMIT": CORRUPT,
     "END_WITHOUT_SECOND_LOOK": CORRUPT,
 }
-# What a fault needs beyond the small model to show.
+# Larger models, for faults that the small one does not show.
 NEEDED = {
     "PAD_WRITTEN_AGAIN": {"DEATHS": 2},
     "OFFSET_BEFORE_COMMIT": {"HINTS": 1},
@@ -41,7 +41,7 @@ NEEDED = {
 
 @pytest.fixture
 def verify(tmp, record_property):
-    """Searches the model; what it found, with its size among the test's properties."""
+    """Search the model and record its size among the test's properties."""
 
     def go(**options):
         result = search(tmp, **options)
@@ -54,7 +54,7 @@ def verify(tmp, record_property):
 
 def assert_right(result):
     assert result.violated is None, result.output
-    assert result.unreached == []  # a statement that never ran proves nothing
+    assert result.unreached == []  # a statement that was never executed proves nothing
 
 
 def test_one_reader_and_two_records_through_a_roll_and_a_kill(verify):

@@ -1,4 +1,4 @@
-"""Importers of captures, given whatever bytes: each line is a record, skipped, or a bad row."""
+"""Importers of captures with arbitrary bytes: each line is a record, skipped, or a bad row."""
 
 import json
 import re
@@ -63,7 +63,7 @@ SEEDS = (
 
 @st.composite
 def mutants(draw):
-    """A right message with one value changed, or some bytes."""
+    """A valid message with one value or some bytes changed."""
     document = json.loads(draw(st.sampled_from(SEEDS)))
     at = document
     while isinstance(at, dict | list) and at:
@@ -85,7 +85,7 @@ def mutants(draw):
 @given(lines=st.lists(st.one_of(LINES, mutants()), max_size=6))
 def test_arbitrary_lines_never_raise_and_are_all_accounted_for(tmp, format, lines):
     lines = [line.replace(b"\n", b" ") for line in lines]
-    # What begins like a compressed file is one, and a broken one is an error.
+    # Input that begins like a compressed file is read as one, and an invalid one is an error.
     assume(not lines or not lines[0].startswith(COMPRESSED))
     (tmp / "capture").write_bytes(b"".join(line + b"\n" for line in lines))
     cls = importer_class(format)

@@ -1,4 +1,4 @@
-"""An L2 book is what a dict a side would be, whatever comes, and by every policy."""
+"""An L2 book equals one dict per side, for any events and every policy."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def levels(size):
     return st.lists(st.tuples(prices, size), max_size=6)
 
 
-# Of a diff, where it stands against the ids of the book: see `Driver.diff`.
+# How the ids of a diff relate to those of the book: see `Driver.diff`.
 steps = st.one_of(
     st.tuples(st.just("diff"), levels(sizes), levels(sizes), st.just("next"), st.just(False)),
     st.tuples(
@@ -40,7 +40,7 @@ steps = st.one_of(
 
 
 class Driver:
-    """Gives one step to both books, and holds them against each other."""
+    """Apply one step to both books and compare them."""
 
     def __init__(self, on_gap: str) -> None:
         self.real = book.L2Book(1, 3, on_gap=on_gap)
@@ -111,7 +111,7 @@ class Driver:
         self.run(lambda: self.real.record_gap(7, 9), lambda: self.naive.record_gap(7, 9))
 
     def reload(self) -> None:
-        """The book that goes on is one that was saved and loaded."""
+        """Save the book, load it, and continue with the loaded one."""
         if self.real.trusted and not self.naive.gaps:
             payload = self.real.save()
             self.real = book.L2Book.load(payload, on_gap=self.real.on_gap)
@@ -146,7 +146,7 @@ def test_any_events_give_what_a_dict_gives(on_gap, steps):
 
 @pytest.mark.parametrize("tick", [1, 7, 10**7, 2**40])
 def test_a_price_that_wanders_gives_what_a_dict_gives(tick):
-    """Enough changes that the window of ticks is laid, left behind and laid anew."""
+    """Enough changes that the window of ticks is placed, left and placed again."""
     rng = np.random.default_rng(tick)
     driver = Driver("raise")
     driver.snapshot([], [], 0)
@@ -155,7 +155,7 @@ def test_a_price_that_wanders_gives_what_a_dict_gives(tick):
         middle += int(rng.integers(-300, 400))
         count = 400
         away = np.minimum(2.0 ** rng.normal(6, 3, count), 2.0**17).astype(np.int64)
-        size = rng.integers(0, 3, count)  # a third of them takes a level away
+        size = rng.integers(0, 3, count)  # a third of them removes a level
         odd = np.where(rng.random(count) < 0.01, 1, 0) if tick > 1 and round_ > 20 else 0
         bids = np.stack([(middle - away) * tick + odd, size], 1)
         asks = np.stack([(middle + 1 + away) * tick - odd, size[::-1]], 1)

@@ -1,4 +1,4 @@
-"""An L3 book is what a list a price would be, whatever comes, by every rule and policy."""
+"""An L3 book equals one list per price, for any events and every rule and policy."""
 
 import pytest
 from hypothesis import given, settings

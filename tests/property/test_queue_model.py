@@ -1,4 +1,4 @@
-"""A queue against a plain list: any order of verbs, tiny segments, several named readers."""
+"""A queue compared with a plain list: any order of calls, tiny segments, several named readers."""
 
 import shutil
 import tempfile
@@ -25,7 +25,7 @@ from tests.support.entries import BASE_NS, Entry, entries, entry, first_at_or_af
 SEGMENT = 8192
 SHM = Path("/dev/shm")
 
-# Sizes around the 64-byte grid and around a whole segment, where rolls go wrong first.
+# Sizes around the 64-byte grid and around a complete segment, where rolls fail first.
 sizes = st.one_of(
     st.integers(0, 200),
     st.sampled_from([0, 63, 64, 65, 127, 128, 3968, 4000, 7936, 8000, 8063, 8064]),
@@ -61,7 +61,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="tapewire-test-", dir=root))
         self.path = self.folder / "q"
         self.log = []
-        self.committed = {}  # name -> index of the record behind what it committed
+        self.committed = {}  # name -> index of the record after its commit
         self.open = {}
         self.writer = None
 
@@ -179,7 +179,7 @@ class QueueMachine(RuleBasedStateMachine):
             "time": self.index_of_time(time),
         }[start]
         handle = tw.open_subscriber(self.path, name, start=wanted, types=types)
-        # A new name is registered where it first stands.
+        # A new name is registered at its start position.
         self.committed.setdefault(name, at)
         reader = ReaderModel(name, handle, at, types)
         self.open[name] = reader
@@ -199,7 +199,7 @@ class QueueMachine(RuleBasedStateMachine):
         return first_at_or_after([e.timestamp_ns for e in self.log], time)
 
     def ahead(self, reader):
-        """``(index, entry)`` of what this reader has still to give."""
+        """``(index, entry)`` of the records that this reader has yet to return."""
         return [
             (i, e)
             for i, e in enumerate(self.log)
@@ -233,7 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
     def wait(self, reader):
         ahead = self.ahead(reader)
         assert reader.handle.wait(0) is bool(ahead)
-        # Looking for a wanted type goes past the others, and a commit may say so.
+        # A search for a wanted type skips the others, and a commit may include those.
         reader.at = ahead[0][0] if ahead else len(self.log)
 
     @rule(reader=readers)

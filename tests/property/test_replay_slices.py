@@ -1,4 +1,4 @@
-"""Slices at arbitrary places of arbitrary tapes, with snapshots lost and damaged: one pass."""
+"""Arbitrary slices of random logs, with lost and damaged snapshots, equal a single pass."""
 
 import random
 
@@ -15,7 +15,7 @@ NAMES = "mid,imbalance3,ofi,vwap_300ms,trade_flow_5s,volatility_3s"
 
 
 def hurt_snapshots(root, seed):
-    """Some go, some are cut, some have a wrong byte, most stay."""
+    """Delete some, truncate some, change a byte of some; most are unchanged."""
     rng = random.Random(seed)
     for file in sorted(root.rglob("snapshot_*.bin")):
         fate = rng.random()

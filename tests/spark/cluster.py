@@ -19,11 +19,13 @@ from tests.support.processes import ROOT
 SPARK_HOME = Path(pyspark.__file__).parent
 START_SECONDS = 150.0  # a busy machine
 EXECUTOR = "CoarseGrainedExecutorBackend"
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # as tests/support/spark has it for others
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # as tests/support/spark has it for other tests
+)
 
 
 class Daemon:
-    """A Spark class in a JVM of its own, in a process group of its own, its words in a file."""
+    """A Spark class in its own JVM and process group, with its output in a file."""
 
     def __init__(self, folder, name, main, *arguments, host="127.0.0.1", env=()):
         self.name = name
@@ -51,7 +53,7 @@ class Daemon:
             )
 
     def said(self, pattern):
-        """What the first group of `pattern` is in its log, once it is there."""
+        """The first group of `pattern` in its log, once it appears."""
 
         def found():
             text = self.log.read_text(errors="replace")
@@ -67,7 +69,7 @@ class Daemon:
 
 
 class Cluster:
-    """A master and workers with one core each; `close()` leaves no process."""
+    """A master and workers with one core each; `close()` ends all processes."""
 
     def __init__(self, folder, workers=2, memory="800m", host="127.0.0.1", env=()):
         self.folder = folder
@@ -115,14 +117,14 @@ class Cluster:
         return any(b"pyspark" in _command_line(pid) for pid in _children(executor))
 
     def logs(self):
-        """What executors wrote to their standard error: where a failed task's reason is."""
+        """The standard error of the executors, which has the reason of a failed task."""
         return "\n".join(p.read_text() for p in sorted(self.folder.glob("work-*/*/*/stderr")))
 
     def close(self):
         executors = self.executors() if hasattr(self, "workers") else []
         for daemon in reversed(self._daemons):
             daemon.kill()
-        for pid in executors:  # they end with their worker; surely, so
+        for pid in executors:  # they end with their worker; this makes sure
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -147,7 +149,7 @@ def _command_line(pid):
         return b""
 
 
-# What every driver program begins with: `spark`, on the master that is the first argument.
+# The beginning of every driver program: `spark`, on the master in the first argument.
 _DRIVER = """
 import json, sys
 from tapewire import spark as tws
@@ -166,7 +168,7 @@ CONF = {
 
 
 class Driver:
-    """A driver program: Python of its own, since a process has one Spark."""
+    """A driver program in a separate Python, since a process has one Spark."""
 
     def __init__(self, code, master, *arguments, conf=(), python=sys.executable, env=()):
         program = _DRIVER + textwrap.dedent(code)
@@ -187,7 +189,7 @@ class Driver:
         return self._process.poll() is not None
 
     def answer(self, timeout=400.0):
-        """The value given to `answer(…)`, once the program has ended well."""
+        """The value passed to `answer(…)`, once the program has ended with exit code 0."""
         out, err = self._process.communicate(timeout=timeout)
         assert self._process.returncode == 0, f"{out}\n{err}"
         (line,) = [line for line in out.splitlines() if line.startswith("ANSWER ")]

@@ -3,7 +3,7 @@
 import pytest
 from pyspark import SparkContext
 
-# Tests run for seconds: code that is compiled quickly is worth more than code that is fast.
+# Tests run for seconds: quick compilation matters more than fast code.
 QUICK = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
@@ -16,6 +16,6 @@ def spark():
     from tapewire import spark as tws
 
     yield tws.session("tests", master="local[2]", conf=QUICK)
-    # A test that needs none has ended it, and one after that may have started its own.
+    # A test that needs no Spark may have ended it, and a later one may have started its own.
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context.stop()

@@ -1,4 +1,4 @@
-"""Streaming queries for tests: run to the end of what is there, rows and all."""
+"""Streaming queries for tests: run to the current end, and collect the rows."""
 
 import contextlib
 
@@ -6,8 +6,8 @@ import contextlib
 class Query:
     """A streaming query over the source that can be run, stopped and run again.
 
-    Each run goes through what is there when it begins. The rows of each batch are kept by its id:
-    a batch that is run again replaces what it had given, as an exactly-once sink does.
+    Each run reads what exists when it starts. The rows of each batch are kept by its id: a batch
+    that is run again replaces its rows, as in an exactly-once sink.
     """
 
     def __init__(self, spark, path, checkpoint, **options):
@@ -33,7 +33,7 @@ class Query:
         )
 
     def run(self, on_batch=None):
-        """Through all that is there now."""
+        """Read up to the current end."""
         query = self.start(on_batch)
         try:
             query.awaitTermination()
@@ -43,7 +43,7 @@ class Query:
 
     @contextlib.contextmanager
     def running(self, interval="50 milliseconds"):
-        """Follows until the block is left."""
+        """Follow until the end of the block."""
         query = self.start(processingTime=interval)
         try:
             yield query
@@ -62,6 +62,6 @@ class Query:
 
 
 def batch_rows(spark, path, **options):
-    """What a batch reads of the same."""
+    """The rows that a batch read of the same source gives."""
     options = {key: str(value) for key, value in options.items()}
     return spark.read.format("tapewire").options(**options).load(str(path)).toArrow()

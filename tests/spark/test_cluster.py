@@ -1,4 +1,4 @@
-"""On a real standalone cluster: a master and two workers, tasks in processes that are not ours."""
+"""A real standalone cluster: a master and two workers, with tasks in other processes."""
 
 import contextlib
 import gzip
@@ -55,7 +55,7 @@ def read_live(master, **options):
 
 with tw.open_publisher(live, segment_bytes=1 << 20) as writer:
     writer.append(1, b"x")
-    told = {
+    found = {
         "digest": digest.hexdigest(),
         "count": len(rows),
         "live here": read_live(master),
@@ -65,24 +65,24 @@ with tw.open_publisher(live, segment_bytes=1 << 20) as writer:
 """
 JOBS = """
 from pathlib import Path
-folder = Path(args[0])
+base = Path(args[0])
 for name, job in {
     "import": lambda: tws.jobs.import_files(
-        spark, folder / "captures", folder / "imported", format="binance-usdm"
+        spark, base / "captures", base / "imported", format="binance-usdm"
     ),
-    "refine": lambda: tws.jobs.refine(spark, folder / "raw", folder / "clean"),
+    "refine": lambda: tws.jobs.refine(spark, base / "raw", base / "clean"),
     "features": lambda: tws.jobs.features(
-        spark, folder / "clean", folder / "features", names=["mid", "ofi"], sample="100ms"
+        spark, base / "clean", base / "features", names=["mid", "ofi"], sample="100ms"
     ),
 }.items():
     summary = job()
-    told[name] = [summary.done, summary.failed]
-answer(told)
+    found[name] = [summary.done, summary.failed]
+answer(found)
 """
 
 
 def prepare(folder):
-    """What the jobs begin with: files of captures, and a raw log of several symbols."""
+    """The input of the jobs: files of captures, and a raw log of several symbols."""
     (folder / "captures").mkdir()
     for seed, symbol in enumerate(("AAA", "BBB")):
         lines = futures_lines(1_000, seed=seed, symbols=(symbol,))
@@ -92,7 +92,7 @@ def prepare(folder):
 
 
 def plainly_imported(folder):
-    """What the importers make of the captures, one after the other in this process."""
+    """The output of the importers for the captures, one after the other in this process."""
     for file in sorted((folder / "captures").iterdir()):
         ingest.run("binance-usdm", [file], folder / "plain")
     return content_of(folder / "plain")
@@ -108,7 +108,7 @@ def values(table):
 
 
 def check_jobs(folder):
-    """Import, refine and features as plain Python makes them."""
+    """Import, refine and features, computed in plain Python."""
     import pyarrow.dataset as ds
 
     assert content_of(folder / "imported") == plainly_imported(folder)
@@ -160,22 +160,22 @@ def run(cluster, module_tmp):
         # As many marks again: the tasks are under way in executors that took their place.
         wait_until(lambda: len(list(marks.iterdir())) >= 4 or driver.ended, 150)
         go.touch()
-        told = driver.answer()
+        found = driver.answer()
     attempts = len(list(marks.iterdir()))
     return SimpleNamespace(
-        told=told, expected=expected, killed=killed, attempts=attempts, folder=module_tmp
+        found=found, expected=expected, killed=killed, attempts=attempts, folder=module_tmp
     )
 
 
 def test_records_are_what_a_reader_reads_though_both_executors_were_killed(run):
     assert len(run.killed) == 2
-    assert run.attempts == 4 + 2  # the tasks that were under way there were done again
-    assert run.told["count"] == ROWS
-    assert run.told["digest"] == run.expected
+    assert run.attempts == 4 + 2  # the running tasks were run again elsewhere
+    assert run.found["count"] == ROWS
+    assert run.found["digest"] == run.expected
 
 
 def test_a_live_queue_is_read_where_all_workers_are_on_this_machine(run):
-    assert run.told["live here"] == 1
+    assert run.found["live here"] == 1
 
 
 def test_a_live_queue_is_refused_with_the_remedy_where_workers_may_be_elsewhere(run):
@@ -186,12 +186,12 @@ def test_a_live_queue_is_refused_with_the_remedy_where_workers_may_be_elsewhere(
 
 
 def test_a_live_queue_is_read_anywhere_when_its_files_are_shared(run):
-    assert run.told["live shared"] == 1
+    assert run.found["live shared"] == 1
 
 
 def test_import_refine_and_features_make_what_plain_python_makes(run):
-    assert run.told["import"] == [2, 0]
-    assert run.told["refine"][1] == run.told["features"][1] == 0
+    assert run.found["import"] == [2, 0]
+    assert run.found["refine"][1] == run.found["features"][1] == 0
     check_jobs(run.folder)
 
 
@@ -201,10 +201,10 @@ def test_import_refine_and_features_survive_executors_killed_all_the_time(cluste
     prepare(tmp)
     conf = {"spark.task.maxFailures": "50", "spark.executor.maxNumFailures": "1000"}
     killed = set()
-    with Driver("told = {}\n" + JOBS, cluster.master, tmp, conf=conf) as driver:
+    with Driver("found = {}\n" + JOBS, cluster.master, tmp, conf=conf) as driver:
 
         def at_work():
-            """Executors that have started Python: they are at a task, or were."""
+            """Executors that have started Python, so they run or ran a task."""
             found = [pid for pid in cluster.executors() if cluster.has_worker(pid)]
             return set(found) - killed or driver.ended
 

@@ -13,19 +13,19 @@ from tapewire.errors import InvalidOption
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 log, target = args
-told = {"remote": type(spark).__module__, "zone": spark.conf.get("spark.sql.session.timeZone")}
-told["same"] = tws.session(master=master) is spark and tws.session() is spark
+found = {"remote": type(spark).__module__, "zone": spark.conf.get("spark.sql.session.timeZone")}
+found["same"] = tws.session(master=master) is spark and tws.session() is spark
 
 def read(path, session=spark, **options):
     frame = session.read.format("tapewire").options(**options).load(path)
     return list(frame.agg(F.count("*"), F.sum("seq"), F.sum(F.length("payload"))).first())
 
-told["read"] = read(log, partitions="4")
+found["read"] = read(log, partitions="4")
 rows = spark.read.format("tapewire").load(log).drop("queue", "timestamp")
 rows = rows.withColumns({"venue": F.lit("v"), "symbol": F.lit("s"), "stream": F.lit("raw")})
 rows.write.format("tapewire").mode("append").save(target)
-told["written"] = read(target)
-told["refused"] = []
+found["written"] = read(target)
+found["refused"] = []
 for other in (
     {"conf": {"spark.executor.memory": "1g"}},
     {"master": "local[1]"},
@@ -34,14 +34,14 @@ for other in (
     try:
         tws.session(**other)
     except InvalidOption as error:
-        told["refused"].append(str(error))
+        found["refused"].append(str(error))
 # A plain session after one import.
 spark.stop()
 plain = SparkSession.builder.remote(master).getOrCreate()
 tws.register(plain)
-told["plain"] = read(log, plain)
+found["plain"] = read(log, plain)
 plain.stop()
-answer(told)
+answer(found)
 """
 
 
@@ -54,7 +54,7 @@ def expected(module_tmp):
 
 
 @pytest.fixture(scope="module")
-def told(module_tmp, expected):
+def found(module_tmp, expected):
     folder = module_tmp / "server"
     folder.mkdir()
     server, address = connect_server(folder)
@@ -64,22 +64,22 @@ def told(module_tmp, expected):
         server.kill()
 
 
-def test_a_session_of_a_connect_address_is_a_remote_one_with_our_settings(told):
-    assert told["remote"] == "pyspark.sql.connect.session"
-    assert told["zone"] == "UTC"
-    assert told["same"]
+def test_a_session_of_a_connect_address_is_a_remote_one_with_our_settings(found):
+    assert found["remote"] == "pyspark.sql.connect.session"
+    assert found["zone"] == "UTC"
+    assert found["same"]
 
 
-def test_records_are_read_by_the_server(told, expected):
-    assert told["read"] == expected
+def test_records_are_read_by_the_server(found, expected):
+    assert found["read"] == expected
 
 
-def test_the_sink_writes_on_the_server(told, expected):
-    assert told["written"] == expected
+def test_the_sink_writes_on_the_server(found, expected):
+    assert found["written"] == expected
 
 
-def test_a_plain_remote_session_needs_one_import(told, expected):
-    assert told["plain"] == expected
+def test_a_plain_remote_session_needs_one_import(found, expected):
+    assert found["plain"] == expected
 
 
 def test_a_setting_of_the_servers_start_is_refused(told):

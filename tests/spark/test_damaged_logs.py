@@ -1,4 +1,4 @@
-"""A log whose first segment is damaged in its header, through Spark: an error, or passed over."""
+"""A log whose first segment is damaged in its header, through Spark: an error, or skipped."""
 
 import pytest
 from pyspark.errors import AnalysisException

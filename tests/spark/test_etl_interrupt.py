@@ -1,4 +1,4 @@
-"""Ctrl-C in the midst of a job, as a person types it."""
+"""Ctrl-C during a job, as typed in a terminal."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def test_ctrl_c_ends_a_job_without_a_traceback_and_leaves_nothing_half(tmp, even
         start_new_session=True,
     ) as job:
         eventually(lambda: shop.is_dir() and os.listdir(shop), timeout=200)
-        os.killpg(job.pid, signal.SIGINT)  # a terminal's goes to the workers as well
+        os.killpg(job.pid, signal.SIGINT)  # in a terminal, the workers get it too
         said, errors = job.communicate(timeout=120)
     assert (job.returncode, said) == (128 + signal.SIGINT, "")
     assert errors.endswith("run it again to continue: finished parts are kept\n")

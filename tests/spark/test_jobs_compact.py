@@ -28,7 +28,7 @@ def records(path):
 
 
 def tree(archive):
-    """Everything of an archive that must survive."""
+    """Everything in an archive that must be preserved."""
     found = {}
     for path in find_queues(archive):
         name = os.path.relpath(path, archive)
@@ -45,7 +45,7 @@ def tree(archive):
 
 @pytest.fixture
 def archive(tmp_path):
-    """An import with gaps and types, and beside it a sparse log, a short and an empty one."""
+    """An import with gaps and types, and a sparse, a short and an empty log."""
     root = tmp_path / "archive"
     write_capture(tmp_path / "capture", futures_lines(2_000, gap_at=1_000))
     ingest.run("binance-usdm", [tmp_path / "capture"], root)

@@ -236,7 +236,7 @@ def test_a_day_after_missing_ones_begins_without_an_old_book(spark, tmp_path):
 
     made, want = (
         sorted(
-            pair  # a time comes once
+            pair  # each time occurs once
             for file in files_of(tmp_path / table, "AAA", DAYS[1])
             for pair in zip(
                 *pq.ParquetFile(file).read(["timestamp_ns", "mid"]).to_pydict().values(),

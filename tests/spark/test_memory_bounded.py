@@ -1,4 +1,4 @@
-"""A worker's memory does not know how long a day is."""
+"""A worker's memory does not depend on the length of a day."""
 
 import shutil
 import tempfile
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.spark import scale
 
-SMALL, LARGE = 1, 8  # GB of tape
+SMALL, LARGE = 1, 8  # GB of log
 ALLOWED = 0.2
 
 
@@ -16,7 +16,7 @@ ALLOWED = 0.2
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("work", scale.WORK)
 def test_a_worker_takes_no_more_for_a_tape_eight_times_as_long(work, record_property):
-    folder = Path(tempfile.gettempdir())  # on a disk: not in what is measured
+    folder = Path(tempfile.gettempdir())  # on a disk, so that it is not measured
     needed = LARGE * scale.GB * (2 if work == "refine" else 1) * 1.2
     if shutil.disk_usage(folder).free < needed:
         pytest.skip(f"needs {needed / 1e9:.0f} GB of disk in {folder}")

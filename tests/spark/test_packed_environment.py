@@ -1,4 +1,4 @@
-"""A wheel of this tree, packed, on workers whose own Python has neither it nor what it needs."""
+"""A packed wheel of this tree on workers whose own Python has neither it nor its dependencies."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def bare_python():
-    """The interpreter below this virtual environment, without its packages."""
+    """The base interpreter of this virtual environment, without its packages."""
     python = Path(sys.base_prefix) / "bin" / VERSION
     has = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tapewire') is None)"
     if (
@@ -49,7 +49,7 @@ def driver(tmp_path_factory):
     (wheel,) = (folder / "wheel").glob("tapewire-*.whl")
     venv.create(folder / "venv", with_pip=True, symlinks=True)
     python = folder / "venv" / "bin" / VERSION
-    # From the same place and of the same versions as everything else here.
+    # From the same index and with the same versions as the rest of the environment.
     constraints = ("-c", ROOT / "constraints.txt")
     run(python, "-m", "pip", "install", "--quiet", *constraints, f"{wheel}[spark]")
     yield python

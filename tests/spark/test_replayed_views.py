@@ -1,4 +1,4 @@
-"""Books and features through Spark: the rows of `tapewire.replay`, cut however it likes."""
+"""Books and features through Spark: the rows of `tapewire.replay`, for any slices."""
 
 import pytest
 

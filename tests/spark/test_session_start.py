@@ -1,4 +1,4 @@
-"""A session in a process of its own: what a user sees of it, and what is left of it."""
+"""A session in a separate process: what a user sees, and what remains."""
 
 import json
 import os
@@ -57,7 +57,7 @@ print(SparkContext._jvm.Runtime.getRuntime().maxMemory() >> 20)
 
 @pytest.fixture(scope="module")
 def run(module_tmp):
-    """The program, run to its end without stop()."""
+    """Run the program to its end without stop()."""
     environ = {n: v for n, v in os.environ.items() if not n.startswith(("PYSPARK", "SPARK"))}
     environ |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(module_tmp / "tmp")}
     (module_tmp / "tmp").mkdir()
@@ -115,7 +115,9 @@ def test_a_second_call_refuses_what_a_session_cannot_become(run):
 
 
 def test_a_session_after_another_has_its_own_memory(run):
-    assert 450 < int(run.lines[2]) <= 500  # but for what the collector keeps free; 600 before
+    assert (
+        450 < int(run.lines[2]) <= 500
+    )  # except for memory that the collector keeps free; 600 before
 
 
 def test_no_process_outlives_it(run):

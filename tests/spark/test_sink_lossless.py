@@ -1,4 +1,4 @@
-"""import → archive → Parquet → archive: every record, number and time as it was."""
+"""import → archive → Parquet → archive: every record, sequence number and time is unchanged."""
 
 import os
 

@@ -18,7 +18,7 @@ AGE = 1_700_000_000
 
 
 def put(folder, number, batch):
-    """A file for the stream to come upon, whole when it is seen; Spark takes files by their age."""
+    """A file for the stream, complete when it becomes visible; Spark takes files by age."""
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_batches([batch]), folder / f".{number}")
     os.utime(folder / f".{number}", (AGE + number, AGE + number))

@@ -15,13 +15,13 @@ from tapewire.spark.source import source_for
 from tests.support import crafted
 from tests.support.spark_views import read_by_reader
 
-PAUSE = 0.005  # of a writer in the background, which is not to take a core for itself
+PAUSE = 0.005  # of a writer in the background, which must not use up a core
 NAMES = ("seq", "timestamp_ns", "type_id", "flags", "payload")
 
 
 @pytest.fixture
 def load(spark):
-    """A fresh DataFrame by options."""
+    """A new DataFrame with options."""
 
     def load(path, **options):
         return spark.read.format("tapewire").options(**options).load(str(path))
@@ -257,7 +257,7 @@ def test_a_live_queue_on_a_remote_master_is_refused_with_the_remedy(spark, load,
             with pytest.raises(AnalysisException) as caught:
                 load(tmp / "q").count()
             assert load(tmp / "q", shared="true").count() == 1
-        assert load(tmp / "q").count() == 1  # closed: anybody may read it
+        assert load(tmp / "q").count() == 1  # closed: any process may read it
     finally:
         tws.register(spark)
     assert "queue=q, master=spark://cluster:7077" in str(caught.value)
@@ -271,7 +271,7 @@ def test_a_plain_session_knows_the_format_after_register(spark, tmp):
 
 
 def test_a_plain_session_reads_with_the_python_that_registered(spark, load, tmp, monkeypatch):
-    """Spark's own choice is the first python3 on the path, which need not have Tapewire."""
+    """By default, Spark uses the first python3 on the path, which may not have Tapewire."""
     queue = write(tmp / "q", 10)
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")

@@ -5,7 +5,7 @@ from tests.support.spark_pages import options_of, run_page
 from tests.unit.test_docs import DOCS
 
 PAGE = DOCS / "reference" / "spark-source.md"
-# Of other views, and of streaming: on pages of their own.
+# Options of other views and of streaming, on other pages.
 ELSEWHERE = {"levels", "sample", "features", "on_gap", "flat", "reader", "state"}
 ELSEWHERE |= {"max_rows", "max_bytes", "max_skew"}
 

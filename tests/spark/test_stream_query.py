@@ -1,4 +1,4 @@
-"""Streaming queries in Spark itself: what Spark makes of the reader that other tests call."""
+"""Streaming queries in Spark itself: how Spark uses the reader that other tests call directly."""
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -24,7 +24,7 @@ def test_runs_go_on_where_the_last_one_ended_and_equal_a_batch(spark, tmp):
         append(writer, 500)
         query = Query(spark, tmp / "md", tmp / "checkpoint", reader="q", max_rows=300).run()
         assert [rows.num_rows for rows in query.batches.values()] == [300, 200]
-        assert status(tmp / "md").readers[0].next_seq == 300  # Spark tells of all but the last
+        assert status(tmp / "md").readers[0].next_seq == 300  # Spark reports all but the last
         append(writer, 300)
         query.run()
         assert query.column("seq") == list(range(800))

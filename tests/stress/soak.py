@@ -1,7 +1,7 @@
-"""The processes of the soak: one writer, and readers of every habit, a thread each.
+"""The processes of the soak test: one writer, and readers of many kinds, one thread each.
 
-Run as `main()` with a role and its arguments as JSON. A process says "ready", and at its end what
-it did; the writer begins with the next line of its input.
+Run as `main()` with a role and its arguments as JSON. A process prints "ready", and its result at
+the end; the writer starts at the next line of its input.
 """
 
 import json
@@ -19,7 +19,7 @@ from tests.crash.tape import Board
 TYPE = 0x1001
 SEGMENT = 16 << 20
 MAX_SEGMENTS = 100
-# Of 40 KiB on the average: 10 GB pass through 50 readers within minutes.
+# 40 KiB on average: 10 GB pass through 50 readers within minutes.
 SIZES = [100, 90_000, 4_096, 60_000, 12_345, 75_000, 64, 80_000]
 TABLE = random.Random(0x50AC).randbytes(256 << 10)
 NUMBER = struct.Struct("<Q")
@@ -35,7 +35,7 @@ def length_of(seq):
 
 
 def payload_of(seq):
-    """Its number, bytes that follow from it, its number again."""
+    """Its sequence number, bytes derived from it, and the sequence number again."""
     number = NUMBER.pack(seq)
     start = seq * 40503 % (len(TABLE) >> 1)
     return number + TABLE[start : start + length_of(seq) - 16] + number
@@ -71,7 +71,7 @@ def writer(queue, board, total_bytes):
 class Habit:
     """How a reader reads. It commits with every batch, or with every 256 single records."""
 
-    name: str | None  # None: anonymous; may be overtaken, and says so
+    name: str | None  # None: anonymous; may be overtaken, which it reports
     row: int
     wait: str = "park"
     batch: int = 256  # 0: one by one
@@ -87,7 +87,7 @@ class Habit:
 
 
 class Follower:
-    """Reads to the end of the log, through restarts, and checks everything it sees."""
+    """Read to the end of the log, across restarts, and check every record."""
 
     def __init__(self, queue, board, habit):
         self._queue = queue
@@ -95,7 +95,7 @@ class Follower:
         row = FIRST_ROW + ROW_WORDS * habit.row
         self._all = Board(board).words
         self._words = self._all[row : row + ROW_WORDS]
-        self._expected = None  # the next number; None: whatever the log resumes with
+        self._expected = None  # the next sequence number; None: any
         self._reader = habit.open(queue)
         self._words[LIVES] += 1
 
@@ -117,7 +117,7 @@ class Follower:
         self._reader.close()
 
     def _at_end(self):
-        # One that has just resumed stands behind what it committed.
+        # After resuming, a reader is at the record after its commit.
         position = self._words[COMMITTED] if self._expected is None else self._expected
         return position == self._all[END] != 0
 
@@ -159,7 +159,7 @@ class Follower:
                 assert low <= seq <= high, f"resumed at {seq}, committed {low} to {high}"
         else:
             assert seq == self._expected, f"expected {self._expected}, got {seq}"
-        # The reader has verified the checksum; the numbers show that it is of this record. Of every
+        # The reader has verified the checksum; the sequence numbers identify the record. Of every
         # 16th (another one for each reader) all bytes are compared.
         assert len(payload) == length_of(seq), f"{len(payload)} bytes in {seq}"
         assert NUMBER.unpack_from(payload)[0] == seq

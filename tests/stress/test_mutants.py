@@ -1,4 +1,4 @@
-"""A million mutants of small queues, by the native test that a usual run gives a few thousand."""
+"""A million mutants of small queues; a usual run of the native test has a few thousand."""
 
 import os
 import subprocess

@@ -19,7 +19,7 @@ DISK_BYTES = 2 << 30
 KILLS = 8
 PROGRAM = "from tests.stress.soak import main; main()"
 
-# A process each: readers that share an interpreter share its GIL, its mappings and its threads.
+# One process each: readers in one interpreter share its GIL, its mappings and its threads.
 CREWS = {
     "parked": [{"wait": "park"}] * 10 + [{"wait": "spin a little"}] * 4,
     "asleep": [{"wait": "sleep", "batch": 64}] * 6 + [{"wait": "sleep", "batch": 1000}] * 6,
@@ -33,7 +33,7 @@ LASTING = [name for name in CREWS if name != "killed"]
 
 
 def habits():
-    """The crews with a row of the board, and a name unless they want none, for each reader."""
+    """The crews, with a row of the board and, unless it is anonymous, a name for each reader."""
     row = 0
     crews = {}
     for crew, members in CREWS.items():
@@ -46,7 +46,7 @@ def habits():
 
 
 def sample(pid):
-    """What a process holds, None when it has just ended.
+    """The memory and descriptors of a process; None if it has just ended.
 
     Mapped segments count as file or shared memory, not as anonymous.
     """
@@ -61,13 +61,13 @@ def sample(pid):
     }
 
 
-# How much more the last third of the run may hold than the first, by its median. A reader stands in
-# one segment, and its batch may hold two more: that many mappings come and go.
+# How much more the last third of the run may hold than the first, by its median. A reader is in one
+# segment, and its batch may hold two more, so the number of mappings varies by that.
 GROWTH = {"anonymous KiB": 1024, "descriptors": 4, "threads": 0, "mappings": 16}
 
 
 def judge(name, samples):
-    """Compares the thirds of a process's life, without its first tenth, in which it warms up."""
+    """Compare the thirds of a process's lifetime, without its first tenth, the warm-up."""
     assert len(samples) >= 30, f"{name}: {len(samples)} samples are too few to judge"
     samples = samples[len(samples) // 10 :]
     third = len(samples) // 3
@@ -126,7 +126,7 @@ def test_ten_gigabytes_through_fifty_readers(scratch):
     assert wrote["bytes"] >= TOTAL_BYTES
     assert kills == KILLS
     assert max(segments) <= soak.MAX_SEGMENTS + 1, "one may be prepared ahead"
-    assert max(segments) >= soak.MAX_SEGMENTS // 2, "the slow readers were to keep many"
+    assert max(segments) >= soak.MAX_SEGMENTS // 2, "the slow readers should keep many"
     assert wrote["retired"] > 5 * soak.MAX_SEGMENTS
     rows = {member["row"]: member for members in crews.values() for member in members}
     for row, member in rows.items():

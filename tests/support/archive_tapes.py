@@ -1,4 +1,4 @@
-"""A random tape of one instrument as an archive: for each day a log of the book and of trades."""
+"""A random market of one instrument as an archive: per day a log of the book and one of trades."""
 
 import datetime as dt
 import random
@@ -18,10 +18,10 @@ FIRST_DAY, ONE_DAY = dt.date(2023, 11, 14), dt.timedelta(days=1)
 def write_archive(
     root, seed, count, *, days=3, gap_ns=5 * 10**9, snapshots_every=25, segment_bytes=1 << 20
 ):
-    """Events in `days` equal parts, each later than the one before; days go on without a snapshot.
+    """Events in `days` equal parts, in order; a new day does not begin with a snapshot.
 
     Returns:
-        The tape.
+        The events.
     """
     rng = random.Random(seed)
     writer = TapeWriter(root, instrument())
@@ -62,10 +62,10 @@ def _later(event, shift):
     return replace(event, time=event.time + shift)
 
 
-def write_orders(root, seed, count, *, days=2, snapshots_every=25, anew=()):
-    """The same of single orders, many of which live on from one day to the next.
+def write_orders(root, seed, count, *, days=2, snapshots_every=25, resets=()):
+    """The same for single orders, many of which rest over several days.
 
-    Days of `anew` begin with a reset.
+    Days in `resets` begin with a reset.
     """
     rng = random.Random(seed)
     live, time = [], START_NS
@@ -74,7 +74,7 @@ def write_orders(root, seed, count, *, days=2, snapshots_every=25, anew=()):
             ORDERS.venue, ORDERS.symbol, FIRST_DAY + day * ONE_DAY, "book"
         )
         with tw.open_publisher(path, segment_bytes=1 << 20) as writer:
-            if day in anew:
+            if day in resets:
                 time += 10**9
                 writer.append(0x1000, l3_event(ORDERS, time, type=5), timestamp_ns=time)
                 live = []

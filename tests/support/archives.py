@@ -1,4 +1,4 @@
-"""What lies in an archive after an import: its logs, and books that read them."""
+"""The content of an archive after an import: its logs, and books that read them."""
 
 import tapewire as tw
 from tapewire import book, bus

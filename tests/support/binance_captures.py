@@ -1,4 +1,4 @@
-"""The Binance captures, read by means of their own: nothing here is the importer's."""
+"""The Binance captures, read without any code of the importer."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ SPOT_BTC = ("spot_btcusdt_20240808.gz", "spot_btcusdt_20240809.gz")
 def messages(files, *words):
     """``(line, message)`` of each line; a message of a stream without its envelope.
 
-    With words, of the lines alone that have one of them: most of a capture is trades and tickers.
+    With words, only lines that contain one of them: most of a capture is trades and tickers.
     """
     for path in files:
         with gzip.open(path, "rb") as file:
@@ -34,12 +34,12 @@ def is_snapshot(message):
 
 
 def previous_id(diff):
-    """The last id before a diff: futures say it, spot counts on."""
+    """The last id before a diff: futures send it, spot ids are consecutive."""
     return diff.get("pu", diff["U"] - 1)
 
 
 def tickers(files):
-    """Update id → best bid, its size, best ask, its size; as the venue's own bookTicker says."""
+    """Update id → best bid, its size, best ask, its size, from the venue's bookTicker."""
     return {
         message["u"]: tuple(Decimal(message[key]) for key in ("b", "B", "a", "A"))
         for _, message in messages(files)

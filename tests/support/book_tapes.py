@@ -1,4 +1,4 @@
-"""Tapes of order books for tests: random but the same each time, with the naive book they make."""
+"""Logs of order books for tests: seeded, each with the naive book of its events."""
 
 import random
 
@@ -70,7 +70,7 @@ def trade(instrument, time, price, size, trade_id):
 def write_l2(path, events=300, *, seed=1, feeds=None, snapshot_every=None, lose=(), **options):
     """A queue with the events of one or more L2 books, one record a millisecond.
 
-    `lose`: diffs (by their place) that the venue sent and the tape never got.
+    `lose`: diffs (by their place) that the venue sent but the log does not have.
     """
     feeds = feeds or [L2Feed(seed=seed)]
     Instruments([feed.instrument for feed in feeds]).save(path.parent)
@@ -95,7 +95,7 @@ def append_l2(writer, feeds, events, *, start=0, snapshot_every=None, lose=()):
 
 
 def write_l3(path, events=300, seed=1, **options):
-    """A queue with the orders of one L3 book: adds, partial and whole cancels, trades."""
+    """A queue with the orders of one L3 book: adds, partial and complete cancels, trades."""
     chance = random.Random(seed)
     Instruments([ORDERS]).save(path.parent)
     live = []

@@ -1,4 +1,4 @@
-"""Captures made up by seed, and what an archive holds after an import, field by field."""
+"""Seeded captures, and the content of an archive after an import, field by field."""
 
 import gzip
 import json
@@ -85,20 +85,20 @@ def write_capture(path, lines):
 
 
 def logs_of(archive, stream=None):
-    """``{path below the archive: folder}`` of every log, sorted: a symbol's days in their order."""
+    """``{path below the archive: directory}`` of every log, sorted, a symbol's days in order."""
     folders = sorted(meta.parent for meta in archive.glob("v1/*/*/*/*/control.meta"))
     wanted = [folder for folder in folders if stream is None or folder.name == stream]
     return {folder.relative_to(archive).as_posix(): folder for folder in wanted}
 
 
 def book_logs(archive, venue, symbol):
-    """The folders of a symbol's books, day after day."""
+    """The directories of a symbol's books, in order of days."""
     layout = bus.ArchiveLayout(archive)
     return [layout.log(venue, symbol, day, "book") for day in layout.dates(venue, symbol)]
 
 
 def content_of(archive):
-    """Everything that an import makes: records, gaps, rejected rows, instruments."""
+    """Everything that an import writes: records, gaps, rejected rows, instruments."""
     content = {}
     for name, folder in logs_of(archive).items():
         with tw.open_log(folder) as log:

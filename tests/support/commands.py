@@ -1,4 +1,4 @@
-"""The command line inside the test's own process: a new interpreter takes a third of a second."""
+"""Run the command line in the test's own process: a new interpreter takes a third of a second."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ from tapewire.cli.app import main
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command said, and how it ended."""
+    """The output and exit code of a command."""
 
     code: int
     out: str
@@ -20,12 +20,12 @@ class Ran:
 
     @property
     def json(self):
-        """Its standard output, one JSON object a line."""
+        """Its standard output, one JSON object per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
 def tapewire(*arguments):
-    """Runs `tapewire ARGUMENTS`, errors made exit codes as the real command does."""
+    """Run `tapewire ARGUMENTS`; errors become exit codes as in the real command."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
     code = 0
     with (

@@ -1,4 +1,4 @@
-"""The libraries that take a batch as it is, each by the calls its users type."""
+"""Libraries that accept a batch directly, each through the calls that its users write."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Consumer:
 
     take: Callable[[Any], Any]
     columns: Callable[[Any], dict[str, list[Any]]]
-    in_place: bool  # the object refers to the mapped segments rather than to a copy
+    in_place: bool  # the object refers to the mapped segments, not to a copy
     any_thread: bool = True  # several threads may do this at once
 
 
@@ -68,7 +68,7 @@ CONSUMERS = {
         lambda batch: pl.scan_arrow_c_stream(batch).collect(), _polars, True
     ),
     "batch.to_polars": Consumer(lambda batch: batch.to_polars(), _polars, True),
-    # The module's own connection refuses a second thread instead of letting it wait.
+    # The module's own connection raises in a second thread instead of waiting.
     "duckdb.sql": Consumer(_sql, _relation, True, any_thread=False),
     "duckdb.connect": Consumer(_sql_by_a_connection, _relation, True),
     "duckdb to a table": Consumer(

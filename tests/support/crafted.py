@@ -1,4 +1,4 @@
-"""Queues built byte by byte, so that each rule of recovery is met alone."""
+"""Queues built byte by byte, so that each rule of recovery is tested by itself."""
 
 import shutil
 
@@ -42,7 +42,7 @@ def damage(queue, segment, offset, at=20):
 
 
 def poke_control(queue, **fields):
-    """Store fields of control.meta, and nothing else: a hint does not pass its check any more."""
+    """Store fields of control.meta without updating its check, so that a hint fails the check."""
     data = bytearray((queue / "control.meta").read_bytes())
     qf.poke(data, "ControlBlock", **fields)
     (queue / "control.meta").write_bytes(data)
@@ -56,7 +56,7 @@ def poke_position(queue, segment, offset):
 
 
 def reopen(queue, **options):
-    """Open and close a writer; its metrics, next number, and where its one new record went."""
+    """Open a writer, append one record, close; its metrics, next seq, and the record's place."""
     with tw.open_publisher(queue, preallocate=False, **options) as writer:
         metrics = writer.metrics()
         metrics["next_seq"] = writer.next_seq
@@ -71,7 +71,7 @@ def reopen(queue, **options):
 
 
 def shown(queue):
-    """``[(seq, payload), …]`` of a reader that goes on after gaps and damage; those are events."""
+    """``[(seq, payload), …]`` of a reader that continues after gaps and damage, as events."""
     records, events = [], []
     with tw.open_log(queue) as reader:
         while True:
@@ -92,7 +92,7 @@ def shown(queue):
 
 
 def read(queue):
-    """As `shown`, with the numbers alone, and of damage its place alone."""
+    """As `shown`, with only the sequence numbers, and only the place of damage."""
     records, events = shown(queue)
     places = [event[:2] if event[0] == "damage" else event for event in events]
     return [seq for seq, _ in records], places
@@ -113,13 +113,13 @@ def untouched(metrics):
 
 
 def break_header(path):
-    """Damage the header of a segment file; its records stay as they are."""
+    """Damage the header of a segment file, but not its records."""
     with open(path, "r+b") as file:
         file.write(b"\xff" * 64)
 
 
 def _copy_indexes(live, path):
-    """Again, until none was copied in the middle of a write."""
+    """Copy until no file was copied in the middle of a write."""
     key = qf.unpack("ControlBlock", (live / "control.meta").read_bytes())["key"]
     for index in live.glob("*.idx"):
         while True:
@@ -133,7 +133,7 @@ def _copy_indexes(live, path):
 
 
 def drop_torn_indexes(queue):
-    """A kill in the middle of writing a seek index leaves one that is damaged, and is no loss."""
+    """A damaged seek index, as left by a kill in the middle of writing it; nothing is lost."""
     key = qf.unpack("ControlBlock", (queue / "control.meta").read_bytes())["key"]
     for index in queue.glob("*.idx"):
         try:
@@ -143,9 +143,9 @@ def drop_torn_indexes(queue):
 
 
 def write_log(path, payloads, *, killed=False, restarted=False, **options):
-    """A queue of these payloads, closed or as a killed writer leaves it; record `n` has time `n`.
+    """A queue of these payloads, closed or left by a killed writer; record `n` has time `n`.
 
-    `restarted`: so is the machine, after the kill.
+    `restarted`: the machine was restarted after the kill.
     """
     other = path.with_name(path.name + ".live")
     options = {"segment_bytes": BYTES, "preallocate": False, **options}

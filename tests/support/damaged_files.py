@@ -1,4 +1,4 @@
-"""One whole queue, and ways to look at copies of it in which one file is damaged."""
+"""A complete queue, and functions that open copies of it in which one file is damaged."""
 
 import itertools
 import shutil
@@ -17,7 +17,7 @@ STATS = "stats.meta"
 SEALED, ACTIVE = "000000000.q", "000000002.q"
 INDEXES = ("000000000.idx", "000000001.idx", "000000002.idx")
 FILES = (CONTROL, READER, LOCK, TAIL, STATS, SEALED, ACTIVE, *INDEXES)
-# What can be wrong in any way without anybody being refused: it is made again.
+# Files that may be damaged in any way without an error: they are rebuilt.
 HINTS = (LOCK, TAIL, STATS, *INDEXES)
 
 
@@ -26,7 +26,7 @@ def key(record):
 
 
 class Original:
-    """A whole queue, kept in memory: its files, its records, and where reader `x` stood."""
+    """A complete queue in memory: its files, its records, and the position of reader `x`."""
 
     def __init__(self, folder):
         with tw.open_publisher(
@@ -57,7 +57,7 @@ class Original:
 
 
 def drain(reader):
-    """Every record that comes until the log ends; a wait that finds something wrong raises."""
+    """Every record up to the end of the log; a wait that finds damage raises."""
     records = [key(record) for record in reader]
     reader.wait(0)
     return records
@@ -80,7 +80,7 @@ def by_writer(folder):
 
 
 def assert_typed(error):
-    """Of a kind that users catch, naming the file, with a remedy where it is damage."""
+    """The error is of a public type, names the file, and has a remedy if it is damage."""
     assert isinstance(error, tw.TapewireError | OSError), repr(error)
     if isinstance(error, tw.TapewireError):
         assert error.path, repr(error)
@@ -101,13 +101,13 @@ def outcome(open_and_read, folder):
 
 
 def survey(original, folder, *, lenient_resume=False, must_open=False, wiped=False):
-    """Open the folder in every way; what came of it.
+    """Open the directory in every way; the results.
 
-    `wiped`: no byte of the last segment is left, and a power loss before the first sync leaves the
-    same; readers are told, and a writer goes on behind what there is.
+    `wiped`: the last segment is all zeros, as after a power failure before its first sync. Readers
+    get an error, and a writer continues after the records that exist.
     """
     whole = original.records
-    # A reader's file that says nothing is a new reader's: it begins at the earliest record.
+    # An empty file is that of a new reader, which starts at the earliest record.
     resumes = [*original.resumes, whole] if lenient_resume else original.resumes[:1]
     mended = [whole, original.without_last_segment] if wiped else [whole]
     found = [outcome(by_log, folder), outcome(by_name, folder), outcome(by_writer, folder)]
@@ -137,7 +137,7 @@ def flips(data, positions, patterns=PATTERNS):
 
 
 def lengths(name, data):
-    """Lengths to cut to: each of a small file, the telling ones of a large one."""
+    """Lengths to truncate to: all of a small file, selected ones of a large file."""
     if len(data) <= 160:
         return range(len(data))
     near = {0, 1, 4, 8, 63, 64, 65, 79, 80, 81, 127, 128, 129, 255, 256, 384, 511, 4095, 4096, 8191}

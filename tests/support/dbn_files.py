@@ -1,4 +1,4 @@
-"""Files of DBN: written by Databento's own library, and by hand where bytes must be wrong."""
+"""DBN files: written by Databento's own library, or byte by byte if they must be invalid."""
 
 import datetime as dt
 import random
@@ -81,7 +81,7 @@ def priced(kind, action="T", side="A", price=10, size=1, levels=None, **others):
     )
 
 
-# By hand, from the published layout: what the library would refuse to write.
+# From the published layout, for content that the library refuses to write.
 
 
 def plain_header(symbols=b"", version=3, schema=0, stypes=(1, 0), length=None):
@@ -114,7 +114,7 @@ def plain_mbo(action=b"A", order_id=1, side=b"B", price=10 * NANO, size=1, **oth
 
 
 def random_mbo(rows, seed):
-    """Orders of two instruments over midnight, with a bad record now and then."""
+    """Orders of two instruments over midnight, with some bad records."""
     rng = random.Random(seed)
     made = [plain_header()]
     for number in range(1, rows + 1):

@@ -1,10 +1,10 @@
-"""A book of Decimals in two dicts: slow, plain, and sharing nothing with the engine."""
+"""A book of Decimals in two dicts: slow, simple, and sharing no code with the engine."""
 
 from decimal import Decimal
 
 
 class DecimalBook:
-    """Absolute levels; a size of 0 takes one away."""
+    """Absolute levels; a size of 0 removes one."""
 
     def __init__(self):
         self.bids = {}

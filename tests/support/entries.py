@@ -1,4 +1,4 @@
-"""Records as plain values: what a model keeps and what a reader must give back."""
+"""Records as plain values, kept by a model and expected from a reader."""
 
 from typing import NamedTuple
 
@@ -32,5 +32,5 @@ def seqs(records):
 
 
 def first_at_or_after(times, wanted):
-    """Index of the first entry at which the tape had reached `wanted`; `len(times)` when never."""
+    """Index of the first entry whose highest time so far is at least `wanted`, or `len(times)`."""
     return next((i for i, time in enumerate(times) if time >= wanted), len(times))

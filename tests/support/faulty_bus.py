@@ -20,11 +20,11 @@ def add_dead_reader(queue, name="gone", pinned=False):
 
 
 def kill_writer(queue):
-    """Its name stays in writer.lock; nothing else is left, it has not appended."""
+    """Its name remains in writer.lock; it has appended nothing."""
     with Child(WRITER, queue, 8192) as child:
         child.expect("ready")
         child.kill()
-    for path in queue.glob("*.tmp"):  # it prepares segments, and may be killed at that
+    for path in queue.glob("*.tmp"):  # it prepares segments, and may be killed while doing so
         path.unlink()
     return child.pid
 

@@ -1,4 +1,4 @@
-"""An archive of days with faults planted in it, and one without: what `quality` must find."""
+"""Archives with and without planted faults, which `quality` must find."""
 
 import tapewire as tw
 from tapewire.bus import ArchiveLayout

@@ -1,4 +1,4 @@
-"""Random tapes of one instrument: books with gaps, resets and empty sides, and trades."""
+"""Random logs of one instrument: books with gaps, resets and empty sides, and trades."""
 
 import random
 
@@ -17,13 +17,13 @@ NAMES = [
     *("trade_flow_300ms", "trade_flow_5s", "volume_300ms", "volume_5s", "vwap_300ms", "vwap_5s"),
     *("volatility_1s", "volatility_3s"),
 ]
-# Those that look back less than an hour: of slices of these, snapshots shorten the reading.
+# Features that look back less than an hour: snapshots shorten the reading of their slices.
 LONG_MEMORY = ("trade_sign", "trade_price", "trade_size", "time_since_trade")
 SHORT_NAMES = [name for name in NAMES if name not in LONG_MEMORY]
 
 
 def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset=1000):
-    """A book that moves, loses and finds itself again; times repeat, stand still and jump."""
+    """A book that moves, becomes untrusted and recovers; times repeat and jump."""
     rng = random.Random(seed)
     time, middle = start + rng.randrange(SECOND), offset
     bids, asks, trusted = {}, {}, False
@@ -32,7 +32,7 @@ def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset
         time += rng.choice([0, 0, 1, 1000, 10**6, 7 * 10**6, 10**8, 3 * 10**8])
         if rng.random() < 0.004:
             time += rng.randrange(90 * SECOND)
-        # Now and then a clock went back; the tape's does not.
+        # Now and then the recorded clock goes back; the log's clock does not.
         stamp = time - rng.randrange(SECOND) if rng.random() < 0.02 else time
         if rng.random() < 0.35:
             tape.append(
@@ -60,7 +60,7 @@ def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset
         for side, way in ((bids, -1), (asks, 1)):
             prices = [middle + way * rng.randint(-1, 8) for _ in range(rng.randrange(3))]
             if side and rng.random() < 0.05:
-                prices = list(side)  # the whole side goes
+                prices = list(side)  # the complete side is removed
             levels = {}
             for price in prices:
                 size = 0 if price in side and rng.random() < 0.6 else rng.randint(1, largest)
@@ -120,7 +120,7 @@ class TapeWriter:
         return BOOK_EVENT, l2_diff(one, event.time, **levels, **ids)
 
     def write(self, tape, *, snapshots_every=None):
-        """Append all; then save books as snapshots, one for so many records."""
+        """Append all events, then save a book snapshot every so many records."""
         writers = {log: tw.open_publisher(log, segment_bytes=1 << 20) for log in self.logs}
         for event in tape:
             type_id, payload = self.payload(event)

@@ -1,4 +1,4 @@
-"""Days of LOBSTER made up by seed: messages, and the order book as plain Python keeps it."""
+"""Seeded days of LOBSTER: messages, and the order book kept in plain Python."""
 
 import random
 
@@ -6,7 +6,7 @@ NO_ASK, NO_BID = (9_999_999_999, 0), (-9_999_999_999, 0)
 
 
 class Day:
-    """Random orders from an empty book on, with the row of the order book behind each message."""
+    """Random orders from an empty book, with the row of the order book after each message."""
 
     def __init__(self, rows, seed=1, levels=3):
         self.levels = levels

@@ -1,4 +1,4 @@
-"""Market data messages by the words of docs/formats/messages.md alone, without Tapewire's code."""
+"""Market data messages encoded from docs/formats/messages.md only, without Tapewire's code."""
 
 import struct
 
@@ -38,7 +38,7 @@ L3_FIELDS = [
     "amt",
 ]
 
-# Each struct of the page: its size, and where which fields lie.
+# Each struct of the page: its size, and the offsets of its fields.
 STRUCTS = {
     "BookEventHeader": (HEADER, HEADER_FIELDS),
     "L2Diff": (

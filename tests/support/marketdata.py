@@ -1,4 +1,4 @@
-"""Where the real captures are that the tests of importers and books read, and how they count."""
+"""The real captures that tests of importers and books read."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def marketdata_folder():
-    """The folder of captures; the test is skipped, saying so, where there is none."""
+    """The directory of captures; the test is skipped, with a reason, if there is none."""
     given = os.environ.get("TAPEWIRE_MARKETDATA")
     folder = Path(given) if given else ROOT.parent / "shared" / "marketdata"
     if not folder.is_dir():
@@ -18,7 +18,7 @@ def marketdata_folder():
 
 
 def capture(name):
-    """One file of them, by its path below the folder."""
+    """One capture, by its path below that directory."""
     path = marketdata_folder() / name
     if not path.is_file():
         pytest.skip(f"needs the capture {name}, which is not in {path.parent}")
@@ -26,6 +26,6 @@ def capture(name):
 
 
 def report_count(name, got, want):
-    """Prints what a right book must reach, and fails where it did not."""
+    """Print the counts that a correct book must reach, and fail if it did not."""
     print(f"{name}: {got}/{want}")
     assert got == want, f"{name}: {got}/{want}"

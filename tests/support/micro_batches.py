@@ -1,7 +1,7 @@
-"""Micro-batches without Spark: the calls it makes of a stream reader, in its order, with its files.
+"""Micro-batches without Spark: the calls that Spark makes to a stream reader, in the same order.
 
-What is here was seen of PySpark 4.3.0 by a source that writes down how it is called. A checkpoint
-is a list of offsets, one a batch, and how many of them are committed; both survive `Killed`.
+The order was recorded from PySpark 4.3.0 by a source that logs its calls. A checkpoint is a list of
+offsets, one per batch, and the number of committed ones; both survive `Killed`.
 """
 
 import json
@@ -13,11 +13,11 @@ from tapewire.spark.source import TapewireSource
 
 
 class Killed(Exception):
-    """The driver ends here and now."""
+    """The driver is killed."""
 
 
 class LocalSource(TapewireSource):
-    """As a session on this machine has it registered."""
+    """The source as registered in a session on this machine."""
 
     master = "local[2]"
     parallelism = 2
@@ -31,7 +31,7 @@ class MicroBatches:
         options: As given to `readStream`.
 
     Attributes:
-        batches: Rows by the number of their batch: written again when a batch is run again.
+        batches: Rows by the number of their batch: replaced when a batch is run again.
         parts: How many tasks each batch had.
     """
 
@@ -52,7 +52,7 @@ class MicroBatches:
         return self.reader
 
     def run(self, kill=None, now=True, most=None):
-        """Until there is nothing more; `kill(point, batch)` is asked at each point for an end."""
+        """Run until there is no more data; `kill(point, batch)` is called at each point."""
         reader = self.open()
         ask = kill or (lambda point, batch: False)
 

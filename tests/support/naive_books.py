@@ -1,4 +1,4 @@
-"""Books as simple as can be, to hold the native ones against: a dict a side, a list a price."""
+"""Simple books to compare the native ones with: one dict per side, one list per price."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BUY, SELL = 1, 2
 
 
 class Raised(Exception):
-    """The policy `raise` has something to say: ``cause, first, last``."""
+    """Raised by the policy `raise`: ``cause, first, last``."""
 
 
 def ordered(side: int, prices):
@@ -21,7 +21,7 @@ def ordered(side: int, prices):
 
 @dataclass
 class Trust:
-    """What both books share: why they are not to be believed, and what follows by policy."""
+    """Shared by both books: why they are untrusted, and what the policy does then."""
 
     on_gap: str
     cause: str | None

@@ -1,4 +1,4 @@
-"""Bars the slow way: one trade at a time, in Python's integers and fractions."""
+"""A simple computation of bars: one trade at a time, in Python's integers and fractions."""
 
 from fractions import Fraction
 

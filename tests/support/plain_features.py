@@ -1,7 +1,7 @@
-"""The features by their definitions: plain Python, whole histories, Fractions.
+"""The features from their definitions: plain Python, complete histories, Fractions.
 
-Nothing here is incremental and nothing is shared with the engine: each value is computed anew from
-every record before the row, so that it cannot err in the same way.
+Nothing here is incremental and no code is shared with the engine: each value is computed from every
+record before the row, so that it cannot have the same bugs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def order_flow(before: State, now: State) -> int:
 
 
 class PlainFeatures:
-    """All rows of one instrument's tape."""
+    """All rows of one instrument's log."""
 
     def __init__(self, tape: list[Event], price_scale: int, size_scale: int) -> None:
         self.tape = tape
@@ -195,7 +195,7 @@ class PlainFeatures:
         return math.ldexp(math.sqrt(float(total)), -48)
 
     def _mid_at(self, second):
-        """Just before a whole second; None where the tape had not begun."""
+        """Just before a full second; None before the start of the log."""
         upto = sum(t < second * SECOND for t in self.clock)
         if self.clock[0] >= second * SECOND:
             return None

@@ -1,4 +1,4 @@
-"""Python programs in other processes, driven line by line."""
+"""Python programs in other processes, controlled line by line."""
 
 import os
 import select
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Child:
-    """A Python program with `argv[1:] = args`; it talks by lines on stdin and stdout."""
+    """A Python program with `argv[1:] = args`; it communicates by lines on stdin and stdout."""
 
     def __init__(self, program, *args):
         env = dict(os.environ, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1")
@@ -34,7 +34,7 @@ class Child:
         return self._process.poll() is None
 
     def line(self, timeout=30.0):
-        """The next line of its output; fails when it ends or stays silent."""
+        """The next line of its output; fails if it ends or prints nothing."""
         deadline = time.monotonic() + timeout
         out = self._process.stdout.fileno()
         while b"\n" not in self._pending:
@@ -67,7 +67,7 @@ class Child:
         self._process.wait()
 
     def finish(self, timeout=30.0):
-        """Wait for its end, which must be a good one."""
+        """Wait for its end; its exit code must be 0."""
         self._process.stdin.close()
         code = self._process.wait(timeout)
         assert code == 0, f"exit code {code}"

@@ -1,4 +1,4 @@
-"""A live queue's files, looked at by path; the layouts are those of `queue_format`."""
+"""The files of a live queue, read by path with the layouts of `queue_format`."""
 
 import struct
 
@@ -11,7 +11,7 @@ def control(queue):
 
 
 def reader_slot(queue, name):
-    """The slot that counts of a reader's file."""
+    """The valid slot of a reader's file."""
     return queue_format.parse_reader_meta((queue / "readers" / f"{name}.meta").read_bytes())
 
 
@@ -21,7 +21,7 @@ def segment_flags(queue, segment_id):
 
 
 def records(queue):
-    """Every record on file, PADs left out."""
+    """Every record on file, without PADs."""
     return [stored for _, stored in queue_format.stored_records(queue)]
 
 

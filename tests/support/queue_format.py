@@ -1,7 +1,7 @@
-"""The queue's files, parsed and built from their documented layouts alone.
+"""The queue's files, parsed and built only from their documented layouts.
 
-A second implementation, by `struct` and `zlib`, that shares nothing with the native core: what one
-of them writes, the other must read. `test_format_tables.py` holds these tables against the C++
+A second implementation, with `struct` and `zlib`, that shares no code with the native core: each
+must read the files of the other. `test_format_tables.py` compares these tables with the C++
 headers.
 """
 
@@ -32,7 +32,7 @@ def _crc32c_table():
 _CRC32C = _crc32c_table()
 
 
-ORDINARY = 0xFFFFFFFF  # the state that a CRC-32C starts from
+ORDINARY = 0xFFFFFFFF  # the initial state of a CRC-32C
 
 
 def crc32c(data, state=ORDINARY):
@@ -53,12 +53,12 @@ def mixed_key(key, segment_id):
 
 
 def segment_state(key, segment_id):
-    """The state that the checks of a keyed segment start from, before the offset."""
+    """The initial state of the checks of a keyed segment, before the offset."""
     return mixed_key(key, segment_id) & 0xFFFFFFFF
 
 
 def state_at(key, segment_id, offset):
-    """The state that the check of the record header at this place starts from."""
+    """The initial state of the check of the record header at this offset."""
     return segment_state(key, segment_id) ^ offset if key else ORDINARY
 
 
@@ -74,7 +74,7 @@ def unpack(layout, data, at=0):
 
 
 def pack(layout, **values):
-    """The bytes of `layout`; what is not given is zero."""
+    """The bytes of `layout`; fields that are not given are zero."""
     size, fields = LAYOUTS[layout]
     data = bytearray(size)
     for name, value in values.items():
@@ -84,7 +84,7 @@ def pack(layout, **values):
 
 
 def poke(data, layout, at=0, **values):
-    """Store fields of the `layout` that lies at `at` of a bytearray or mmap."""
+    """Store fields of the `layout` at offset `at` of a bytearray or mmap."""
     _, fields = LAYOUTS[layout]
     for name, value in values.items():
         offset, code = fields[name]
@@ -97,13 +97,13 @@ def align64(n):
 
 
 def record_bytes(payload_len):
-    """What a record of so many payload bytes takes in a segment."""
+    """The bytes that a record with such a payload takes in a segment."""
     return align64(64 + payload_len)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """One record as it lies in a segment; `offset` is its place there."""
+    """One record in a segment, at `offset`."""
 
     offset: int
     seq: int
@@ -221,7 +221,7 @@ def segment_header(
 
 
 def placed(data, key, segment_id, offset):
-    """A record's bytes with the header check of its place."""
+    """A record's bytes with the header check for its offset."""
     raw = bytearray(data)
     poke(raw, "RecordHeader", header_check=crc32c(raw[:32], state_at(key, segment_id, offset)))
     return bytes(raw)
@@ -230,7 +230,7 @@ def placed(data, key, segment_id, offset):
 def segment(segment_id, records, segment_bytes, *, key=0, **options):
     """A complete segment file; `records` are bytes, stored one after the other.
 
-    With a `key` each record gets the check of its place.
+    With a `key`, each record gets the check for its offset.
     """
     data = segment_header(segment_id, key=key, segment_bytes=segment_bytes, **options)
     for part in records:
@@ -241,7 +241,7 @@ def segment(segment_id, records, segment_bytes, *, key=0, **options):
 
 
 def control_check(data):
-    """The check of what never changes in a control.meta of version 4."""
+    """The check of the constant part of a control.meta of version 4."""
     return crc32c(data[:8] + data[24:48])
 
 
@@ -302,7 +302,7 @@ def reader_slot(segment_id, offset, generation, *, heartbeat_ns=1, flags=0):
 
 
 def reader_meta(*slots):
-    """A readers/NAME.meta of up to two slots, each in the half that its generation says."""
+    """A readers/NAME.meta of up to two slots, each in the half given by its generation."""
     data = bytearray(80)
     for slot in slots:
         half = unpack("ReaderMetaSlot", slot)["generation"] % 2
@@ -357,7 +357,7 @@ def seek_index_trailer(header, body, key=0):
 
 
 def parse_records(data, at=64, *, key=0, segment_id=0):
-    """The committed records of a segment, PADs included; ValueError where one is not right."""
+    """The committed records of a segment, PADs included; ValueError if one is invalid."""
     out = []
     while at + 64 <= len(data):
         header = unpack("RecordHeader", data, at)
@@ -417,7 +417,7 @@ def parse_segment(path):
 
 
 def parse_index(data, key=0):
-    """``(header fields, entries as dicts)``; raises ValueError when it is not right."""
+    """``(header fields, entries as dicts)``; raises ValueError if it is invalid."""
     header = unpack("SeekIndexHeader", data)
     if (header["magic"], header["version"], header["header_len"]) != (INDEX_MAGIC, 1, 80):
         raise ValueError(f"not a seek index: {header}")
@@ -433,7 +433,7 @@ def parse_index(data, key=0):
 
 
 def parse_reader_meta(data):
-    """The slot that counts, as a dict, or None."""
+    """The valid slot as a dict, or None."""
     best = None
     for half in (0, 1):
         slot = unpack("ReaderMetaSlot", data, half * 40)
@@ -465,7 +465,7 @@ def index_path(queue, segment_id):
 
 
 def segment_ids(queue):
-    """Numbers of the segments that a folder holds, ascending."""
+    """Numbers of the segments in a directory, ascending."""
     return sorted(int(p.stem) for p in Path(queue).glob("?????????.q"))
 
 
@@ -480,7 +480,7 @@ def stored_records(queue):
 
 
 def write_queue(queue, segments, *, segment_bytes=8192, sparse=False, first_seq=0, sealed=None):
-    """Build a queue folder out of lists of record bytes, one list for each segment.
+    """Build a queue from lists of record bytes, one list per segment.
 
     All but the last are sealed, unless `sealed` lists a truth for each.
     """
@@ -501,12 +501,12 @@ def write_queue(queue, segments, *, segment_bytes=8192, sparse=False, first_seq=
 
 
 def key_of(queue):
-    """The key of a queue; 0 where it has none."""
+    """The key of a queue; 0 if it has none."""
     return unpack("ControlBlock", (Path(queue) / "control.meta").read_bytes())["key"]
 
 
 def restart_machine(queue):
-    """As if the machine had been started again since: the page cache is not the writer's."""
+    """Make the queue look as if the machine was restarted, which empties the page cache."""
     path = Path(queue) / "control.meta"
     data = bytearray(path.read_bytes())
     poke(data, "ControlBlock", boot_id=bytes(16))

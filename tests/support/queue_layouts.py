@@ -1,6 +1,6 @@
 """The documented layouts and constants of a queue's files, as tables.
 
-`test_format_tables.py` holds them against the C++ headers.
+`test_format_tables.py` compares them with the C++ headers.
 """
 
 # Layout: name -> (size in bytes, {field: (offset, struct code)}). Reserved bytes are not listed.

@@ -108,7 +108,7 @@ def plain_split(rows, *, late=None, lateness_ns=SECOND, day=None):
 
 
 def clean_logs(root):
-    """The same of an archive."""
+    """The same for an archive."""
     found = {}
     for path in sorted((root / "v1").glob("*/*/*/*/control.meta")):
         with tw.open_log(path.parent) as log:

@@ -1,4 +1,4 @@
-"""What a queue holds, read through a fresh anonymous reader."""
+"""The records of a queue, read by a new anonymous reader."""
 
 import tapewire as tw
 from tests.support.entries import entries, payloads

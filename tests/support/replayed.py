@@ -1,4 +1,4 @@
-"""Replayed views in slices and in one pass, without a Spark: what a query reads, part by part."""
+"""Replayed views in slices and in one pass, without Spark, part by part."""
 
 import pyarrow as pa
 
@@ -45,7 +45,7 @@ class Query:
         )
 
     def one_pass(self, **options):
-        """The same rows by `tapewire.replay` alone: every log of a unit, from its start."""
+        """The same rows from `tapewire.replay` only: every log of a unit, from its start."""
         tables = []
         for unit in self.units:
             logs = {log.name: log.path for log in unit.logs}

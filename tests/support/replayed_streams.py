@@ -1,4 +1,4 @@
-"""Streaming queries over replayed views: what they ask for, archives that they read, their rows."""
+"""Streaming queries over replayed views: options, archives to read, and their rows."""
 
 import contextlib
 

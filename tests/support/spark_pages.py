@@ -1,4 +1,4 @@
-"""Pages of the reference about Spark: their code runs in one session, their tables have it all."""
+"""Pages of the reference about Spark: run their code in one session, read their tables."""
 
 import re
 
@@ -6,11 +6,11 @@ from tests.unit.test_docs import blocks_of, run_examples
 
 
 def run_page(page, tmp):
-    """The code of a page, in order, in the folder `tmp`, which the process is in."""
+    """Run the code of a page in order, in `tmp`, the current directory."""
     (tmp / "bus").mkdir()
     namespace = {"__name__": "__main__"}
     for language, _, line, text in blocks_of(page):
-        # Spark's workers began elsewhere, and take relative paths from there.
+        # Spark's workers have another current directory, so relative paths differ there.
         code = text.replace('"bus/', f'"{tmp}/bus/')
         if language == "pycon":
             run_examples(code, namespace, page, line)

@@ -32,7 +32,7 @@ def table(path, **options):
 
 
 def table_of(planned, partitions=None):
-    """All rows; of partitions that were planned before, where they are given."""
+    """All rows, or the rows of the given partitions."""
     partitions = planned.partitions() if partitions is None else partitions
     batches = [batch for part in partitions for batch in planned.read(part)]
     return pa.Table.from_batches(batches, schemas.arrow_schema(planned._columns))

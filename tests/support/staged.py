@@ -1,4 +1,4 @@
-"""FrameRows as a task of Spark's gets them, staged and committed without Spark."""
+"""FrameRows as a Spark task gets them, staged and committed without Spark."""
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ LOG = "v1/okx/BTC-USDT/1970-01-02/book"
 
 
 def rows(seqs, *, payload=b"%d", seq=True, times=None, **keys):
-    """A record batch; the payload says the number, the time is on the second day of 1970."""
+    """A record batch; the payload is the sequence number, the time is on the second day of 1970."""
     seqs = list(seqs)
     columns = {
         "timestamp_ns": pa.array(times or [DAY_NS + n for n in seqs], pa.int64()),

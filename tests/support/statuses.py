@@ -1,4 +1,4 @@
-"""Made-up looks at queues, for those who watch: no files, and a clock that goes when told to."""
+"""Made-up queue statuses for watchers: no files, and a clock that the test sets."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Live queues with days in them, and what an archive made of them holds."""
+"""Live queues that span days, and the content of an archive made from them."""
 
 import tapewire as tw
 from tapewire import archive, bus
@@ -13,17 +13,17 @@ def clean_queue(root, symbol="BTCUSDT", stream="trades", venue="okx"):
 
 
 def payload_of(seq):
-    """Told by its number alone, of many sizes."""
+    """Determined by its sequence number, of many sizes."""
     return b"%d|" % seq + bytes([seq % 251]) * (seq % 97)
 
 
 def late_time_of(seq, step_ns):
-    """Days that change, and now and then a record that comes a day late."""
+    """Changing days, and now and then a record that is a day late."""
     return MIDNIGHT_NS + DAY_NS + seq * step_ns - (DAY_NS if seq % 50 == 7 else 0)
 
 
 def write_late(writer, count, step_ns):
-    """Records whose every field `late_key` tells."""
+    """Records whose fields are all determined by `late_key`."""
     for seq in range(writer.next_seq, writer.next_seq + count):
         writer.append(
             TYPE, payload_of(seq), timestamp_ns=late_time_of(seq, step_ns), flags=(seq % 5) << 8
@@ -35,7 +35,7 @@ def late_key(seq, step_ns):
 
 
 def write_numbered(writer, count, *, start_ns=MIDNIGHT_NS, step_ns=1_000_000):
-    """Records that `payload_of` tells, `step_ns` apart."""
+    """Records with payloads of `payload_of`, `step_ns` apart."""
     for _ in range(count):
         seq = writer.next_seq
         writer.append(
@@ -74,7 +74,7 @@ def archived(root):
 
 
 def all_archived(root):
-    """Every record of an archive of one stream, in the order of its numbers."""
+    """Every record of one stream of an archive, by sequence number."""
     return sorted(record for log in archived(root).values() for record in log)
 
 

@@ -1,4 +1,4 @@
-"""Files of venues made up by seed, with bad rows among the good ones."""
+"""Seeded files of venues, with bad rows among the valid ones."""
 
 import gzip
 import random
@@ -7,7 +7,7 @@ import struct
 from tests.support.dbn_files import random_mbo
 from tests.support.lobster_files import Day
 
-T_US = 1_700_006_399_000_000  # 2023-11-14T23:59:59Z: the days change within the file
+T_US = 1_700_006_399_000_000  # 2023-11-14T23:59:59Z: the day changes within the file
 
 
 def tardis(folder, rows, seed=1):
