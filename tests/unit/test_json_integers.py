@@ -151,7 +151,7 @@ def test_a_long_integer_in_the_state_file_of_a_snapshotter_is_refused(digits):
     document = {"v": 1, "resume_seq": 1, "last_seq": 1, "timestamp_ns": 1}
     assert _parse_note(ledger_line(json.dumps(document).encode()))
     for place in places(document):
-        with pytest.raises(ValueError, match=r"integer too long|members must be|another release"):
+        with pytest.raises(ValueError, match=r"integer too long|members must be|another version"):
             _parse_note(ledger_line(with_digits(document, place, digits)))
 
 
