@@ -67,9 +67,7 @@ def test_a_killed_strategy_goes_on_behind_its_last_commit(queue, tmp, eventually
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    assert f"starting at seq={count // 100 * 100}\n" in run(
-        "strategy", queue, "--idle", 0, cwd=tmp
-    )
+    assert f"starting at seq={count // 100 * 100}\n" in run("strategy", queue, "--idle", 0, cwd=tmp)
 
 
 def orders_of(root, name="strategy"):
