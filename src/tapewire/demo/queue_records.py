@@ -60,7 +60,7 @@ def last_record(
 
 
 def _end(log: Reader) -> int:
-    """One more than the last `seq`. Invariant: a record has at least `low`, none has `high`."""
+    """One more than the last `seq`. Some record has at least `low`, and none at least `high`."""
     low, high = 0, 1
     while log.seek_seq(high):
         low, high = high, high * 2

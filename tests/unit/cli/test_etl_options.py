@@ -1,4 +1,4 @@
-"""`tapewire etl features | bars | quality`: arguments and options reach the job."""
+"""`tapewire etl JOB`: arguments and options reach the job."""
 
 import inspect
 
