@@ -9,6 +9,7 @@ import pytest
 
 from tapewire import bus, replay
 from tapewire.archive.job_marks import JobMarks
+from tapewire.archive.transaction import Archive
 from tapewire.book.gaps import Gap, GapLedger
 from tapewire.errors import InvalidOption, NotALog
 from tapewire.protocol.instruments import Instruments
@@ -28,6 +29,7 @@ from tests.support.raw_tapes import (
     table_logs,
     write_raw,
 )
+from tests.support.staged import Job
 
 ROWS = raw_rows(4_000)
 refine_job = importlib.import_module("tapewire.spark.jobs.refine")  # the function has the same name
@@ -228,6 +230,30 @@ def test_a_replacement_that_is_killed_is_carried_out_though_the_raw_log_has_grow
     write_raw(tmp_path / "raw", new)
     jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")
     assert clean_logs(tmp_path / "clean") == plain_split(new)
+
+
+def test_what_a_killed_run_had_decided_to_publish_does_not_outlive_a_change_of_policy(
+    spark, tmp_path, monkeypatch
+):
+    """The next write to the archive publishes it: that must not be after stale logs are listed."""
+    rows = raw_rows(600, late_every=40)
+    write_raw(tmp_path / "raw", rows)
+    Instruments(INSTRUMENTS).save(tmp_path)
+
+    def decide_and_die(frame, target, replace):
+        table = refined_table(tmp_path / "raw", RefineOptions(late="separate"))
+        staged = Job(target).task(*table.drop_columns(["late"]).to_batches())
+        with monkeypatch.context() as patched:
+            patched.setattr(Archive, "_publish", killed)
+            staged.commit()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(refine_job, "_save", decide_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", late="separate")
+    assert clean_logs(tmp_path / "clean") == {}
+    jobs.refine(spark, tmp_path / "raw", tmp_path / "clean", late="keep")
+    assert clean_logs(tmp_path / "clean") == plain_split(rows)
 
 
 def test_a_snapshot_interval_is_checked_before_anything_is_read(tmp_path):

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tapewire.archive.atomic_directories import AtomicDirectories
+from tapewire.archive.transaction import Archive
 from tapewire.errors import TapewireError
 from tapewire.queue.status import status
 from tapewire.refine import judge
@@ -102,6 +103,9 @@ def refine(
     progress = progress if progress is not None else Progress(JOB, quiet=True)
     run = _Run(spark, place, options, summary, progress, RefineLedger(place))
     with AtomicDirectories(place, JOB).exclusive():
+        # A batch that a killed run had decided on is published now, not by this run's first write:
+        # its logs must exist when this run looks for logs to replace.
+        Archive(place).recover()
         run.do(units_of(logs))
     summary.seconds = time.monotonic() - started
     return summary
