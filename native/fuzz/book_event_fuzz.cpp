@@ -1,5 +1,5 @@
-// A book event's payload: decoding gives an Error that names a field, or an event whose every level can
-// be read, and that written anew out of what was decoded is the same event.
+// A book event's payload: decoding gives an Error that names a field, or an event whose every level
+// can be read, and that written anew out of what was decoded is the same event.
 #include <algorithm>
 #include <cstring>
 #include <memory>

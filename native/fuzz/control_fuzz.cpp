@@ -1,5 +1,5 @@
-// control.meta: whatever it holds, it is refused by name, or the whole log is there to be read. Its hints
-// never decide whether a record exists.
+// control.meta: whatever it holds, it is refused by name, or the whole log is there to be read. Its
+// hints never decide whether a record exists.
 #include <cstring>
 
 #include "fuzz_kit.hpp"

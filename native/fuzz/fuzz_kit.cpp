@@ -29,7 +29,8 @@ std::string place(Position at) {
 
 namespace {
 
-// Keeps the service threads alive between inputs: starting and joining them costs more than all else.
+// Keeps the service threads alive between inputs: starting and joining them costs more than all
+// else.
 class Resident final : public tapewire::Service::Client {
     std::int64_t run(std::int64_t) noexcept override { return tapewire::kWhenPoked; }
 };
@@ -113,7 +114,8 @@ bool has_hole(const std::string& segment, std::uint64_t from, std::uint64_t to) 
     return false;
 }
 
-// Of records that are not shown, because their payload is damaged: their numbers count all the same.
+// Of records that are not shown, because their payload is damaged: their numbers count all the
+// same.
 void note_right_headers(Tape& tape, const std::string& segment,
                         const tapewire::queue::HeaderSeed& seed, std::uint64_t from,
                         std::uint64_t to) {
@@ -128,8 +130,8 @@ void note_right_headers(Tape& tape, const std::string& segment,
     }
 }
 
-// A reader at a damaged place says so each time, without moving, until it is told to skip. True when
-// the skip got it any further.
+// A reader at a damaged place says so each time, without moving, until it is told to skip. True
+// when the skip got it any further.
 bool skip(Reader& reader, const Error& error, bool waiting) {
     const Position at = reader.position();
     if (!waiting) {

@@ -1,5 +1,6 @@
-// What the fuzz targets share: claims that end the process when they do not hold, a folder for the files
-// of one input, and reading a queue to its end while checking all that can be checked of each record.
+// What the fuzz targets share: claims that end the process when they do not hold, a folder for the
+// files of one input, and reading a queue to its end while checking all that can be checked of each
+// record.
 #pragma once
 
 #include <cstddef>
@@ -69,8 +70,8 @@ struct Tape {
     bool stopped = false;  // by an error that cannot be skipped: a segment is gone or is not one
     Position end;          // where reading ended
     // What no claim is made about. A refused header without a check of its own may say anything. An
-    // uncommitted word inside of what was skipped is the log's end to everybody who comes by another way. Behind the
-    // highest numbers there is no next one.
+    // uncommitted word inside of what was skipped is the log's end to everybody who comes by
+    // another way. Behind the highest numbers there is no next one.
     bool unchecked_damage = false;
     bool hole_skipped = false;
     bool last_numbers = false;
@@ -92,8 +93,9 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most = kAll);
 // From the start; empty when the queue cannot be opened.
 std::optional<Tape> read_all(const Layout& layout);
 
-// Every seek ends where a linear reading of the whole queue says it must; where that reading met damage,
-// never behind a record that it showed. `seq` and `ns` are looked for beside what the tape holds.
+// Every seek ends where a linear reading of the whole queue says it must; where that reading met
+// damage, never behind a record that it showed. `seq` and `ns` are looked for beside what the tape
+// holds.
 void check_seeks(const Layout& layout, const Tape& tape, std::uint64_t seq, std::uint64_t ns);
 // The same, by number alone: a seek index may lie about times with checksums that are right.
 void check_seeks_by_number(const Layout& layout, const Tape& tape, std::uint64_t seq);

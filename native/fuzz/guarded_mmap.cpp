@@ -1,6 +1,7 @@
-// AddressSanitizer knows nothing of mapped files: a read behind a segment would hit the zeros that fill
-// its last page, or whatever is mapped next, and go unseen. In a fuzz target every file is therefore
-// mapped between two pages that nobody may touch, and the rest of its last page is poisoned.
+// AddressSanitizer knows nothing of mapped files: a read behind a segment would hit the zeros that
+// fill its last page, or whatever is mapped next, and go unseen. In a fuzz target every file is
+// therefore mapped between two pages that nobody may touch, and the rest of its last page is
+// poisoned.
 #include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

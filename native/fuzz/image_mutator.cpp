@@ -1,5 +1,5 @@
-// How a queue image is mutated. Bytes changed at random fail a checksum and reach nothing behind it; these
-// steps know what a record is.
+// How a queue image is mutated. Bytes changed at random fail a checksum and reach nothing behind
+// it; these steps know what a record is.
 #include <algorithm>
 #include <cstring>
 #include <random>

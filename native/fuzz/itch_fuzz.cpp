@@ -1,5 +1,5 @@
-// ITCH: whatever the bytes are, every message is counted once, as good or bad; cut into two pieces anywhere
-// they give the same events; and a file without its lengths gives what it gives with them.
+// ITCH: whatever the bytes are, every message is counted once, as good or bad; cut into two pieces
+// anywhere they give the same events; and a file without its lengths gives what it gives with them.
 #include <cstring>
 
 #include "fuzz_kit.hpp"

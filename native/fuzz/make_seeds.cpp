@@ -1,6 +1,6 @@
-// Usage: make_seeds FOLDER [SEGMENT...]
-// Writes first inputs into FOLDER/<target>/, from queues that the engine itself writes, and from the
-// beginning of each given segment file of a queue written elsewhere.
+// Usage: make_seeds FOLDER [SEGMENT...] Writes first inputs into FOLDER/<target>/, from queues that
+// the engine itself writes, and from the beginning of each given segment file of a queue written
+// elsewhere.
 #include <cstdio>
 #include <filesystem>
 

@@ -1,5 +1,5 @@
-// A whole queue as a user meets it: a reader, then a writer that recovers and appends, then readers again,
-// one of them with a name.
+// A whole queue as a user meets it: a reader, then a writer that recovers and appends, then readers
+// again, one of them with a name.
 #include "queue_image.hpp"
 
 namespace {

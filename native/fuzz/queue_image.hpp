@@ -1,5 +1,5 @@
-// A small queue in one run of bytes, the input of the targets that read whole queues: a head, then up to
-// four segment files one behind the other, raw. Whatever is missing at the end is zero.
+// A small queue in one run of bytes, the input of the targets that read whole queues: a head, then
+// up to four segment files one behind the other, raw. Whatever is missing at the end is zero.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,8 @@ class QueueImage {
     // Back to bytes, zeros at the end left out.
     std::vector<std::uint8_t> bytes() const;
 
-    // One random step that keeps or makes checksums right, so that what lies behind them is reached.
+    // One random step that keeps or makes checksums right, so that what lies behind them is
+    // reached.
     void mutate(std::uint32_t random);
     void make_checks_right();
 };

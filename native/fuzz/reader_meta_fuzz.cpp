@@ -1,5 +1,5 @@
-// readers/NAME.meta: of two slots the right one with the higher generation counts; a store always makes
-// the other slot the one that counts, whatever was there before.
+// readers/NAME.meta: of two slots the right one with the higher generation counts; a store always
+// makes the other slot the one that counts, whatever was there before.
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,6 @@
-// Runs a fuzz target over files, without libFuzzer: how a corpus is replayed by `make test`, and how a
-// single input is looked at in a debugger. Each file is run as it is, then as a few mutants of it, the
-// same ones every time.
+// Runs a fuzz target over files, without libFuzzer: how a corpus is replayed by `make test`, and
+// how a single input is looked at in a debugger. Each file is run as it is, then as a few mutants
+// of it, the same ones every time.
 //
 //     segment_replay [-mutants=N] FILE-OR-FOLDER...
 #include <algorithm>

@@ -101,7 +101,8 @@ class SeekCheck {
     std::uint64_t segments_;
     Reader reader_;
     bool exact_;
-    // Numbers name one place each: they rise, and nobody has begun them anew where reading did not come.
+    // Numbers name one place each: they rise, and nobody has begun them anew where reading did not
+    // come.
     bool comparable_;
 };
 

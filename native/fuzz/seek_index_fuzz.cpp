@@ -1,5 +1,5 @@
-// NNNNNNNNN.idx: an index helps a seek or is passed over; it never changes where a seek ends. A recovery
-// that goes on from one finds the same end as a recovery without.
+// NNNNNNNNN.idx: an index helps a seek or is passed over; it never changes where a seek ends. A
+// recovery that goes on from one finds the same end as a recovery without.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ struct Log {
     Tape tape;
 };
 
-// Two segments of records of 64 and 128 bytes, with times that fall now and then; the second is open.
+// Two segments of records of 64 and 128 bytes, with times that fall now and then; the second is
+// open.
 const Log& log() {
     static const Log made = [] {
         const Layout layout = fresh_queue();

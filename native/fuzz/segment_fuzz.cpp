@@ -1,4 +1,5 @@
-// Segments, records and the tail checkpoint: reading, seeking and recovery of whatever lies on disk.
+// Segments, records and the tail checkpoint: reading, seeking and recovery of whatever lies on
+// disk.
 #include <map>
 
 #include "queue_image.hpp"

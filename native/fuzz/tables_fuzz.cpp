@@ -1,5 +1,5 @@
-// Text tables: whatever the bytes are, every line is a row or a bad row, once; cut into two pieces anywhere
-// they give the same rows; and levels grouped from them are events that can be read back.
+// Text tables: whatever the bytes are, every line is a row or a bad row, once; cut into two pieces
+// anywhere they give the same rows; and levels grouped from them are events that can be read back.
 #include <algorithm>
 #include <string_view>
 

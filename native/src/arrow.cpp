@@ -176,7 +176,7 @@ void add_by_views(const ArrowArray& array, ArrowRows& rows) {
         if (view.length < 0 ||
             (!inlined &&
              (view.far.buffer < 0 || view.far.buffer >= far_buffers || view.far.offset < 0))) {
-            refuse("Arrow view points nowhere: row=" + std::to_string(rows.pointers.size()), "");
+            refuse("Arrow view is out of range: row=" + std::to_string(rows.pointers.size()), "");
         }
         rows.pointers.push_back(
             inlined ? reinterpret_cast<const std::byte*>(view.inlined)
@@ -212,8 +212,8 @@ void add_struct(const ArrowSchema& schema, const ArrowArray& array, ArrowRows& r
         rows.add(*schema.children[i], column);
         return;
     }
-    refuse("a struct of Arrow must have a column of payloads: name=payload",
-           "give one column of payloads, or a structured numpy array");
+    refuse("an Arrow struct must have a payload column: name=payload",
+           "pass one column of payloads, or a structured numpy array");
 }
 
 struct StreamMemory {
@@ -315,8 +315,8 @@ void ArrowRows::add(const ArrowSchema& schema, const ArrowArray& array) {
     } else if (format == "+s") {
         add_struct(schema, array, *this);
     } else {
-        refuse("rows of Arrow must be binary, binary view or fixed-size binary: format=" + format,
-               "give one column of payloads, or a structured numpy array");
+        refuse("Arrow rows must be binary, binary view or fixed-size binary: format=" + format,
+               "pass one column of payloads, or a structured numpy array");
     }
 }
 

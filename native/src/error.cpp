@@ -14,7 +14,8 @@ void throw_os_error(int err, const std::string& what, const std::string& path) {
     const bool full = err == ENOSPC || err == EDQUOT;
     Error e(full ? Errc::disk_full : Errc::os_error, what + ": " + std::strerror(err), path);
     e.os_errno = err;
-    if (full) e.hint = "free space on this filesystem and append again; nothing was half-written";
+    if (full)
+        e.hint = "free space on this filesystem and append again; no partial record was written";
     throw e;
 }
 

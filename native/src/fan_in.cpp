@@ -33,7 +33,8 @@ FanIn::~FanIn() {
 
 void FanIn::check_usable() const {
     if (forked()) {
-        throw Error(Errc::forked_handle, "this fan-in was made before fork, in the parent", {}, -1,
+        throw Error(Errc::forked_handle,
+                    "this fan-in was created before fork, in the parent process", {}, -1,
                     "open its readers in the process that uses them");
     }
 }
@@ -48,7 +49,7 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor,
     if (free == sources_.end()) {
         if (sources_.size() == kMostSources) {
             throw Error(Errc::invalid_option, "a fan-in has at most 65535 sources", {}, -1,
-                        "fan in to several, and those into one");
+                        "merge the readers in several fan-ins, and those in one");
         }
         // The calls that give records allocate nothing.
         heap_.reserve(sources_.size() + 1);
@@ -158,8 +159,8 @@ void FanIn::sift_down() noexcept {
 
 // ---- who shows what --------------------------------------------------------------------------------
 
-// With a limit no record counts as later than now: one stamped in the future, by a clock that was put
-// back since, would keep its source waiting for as long.
+// With a limit no record counts as later than now: one stamped in the future, by a clock that was
+// put back since, would keep its source waiting for as long.
 void FanIn::read_clock() noexcept {
     const std::int64_t now = wall_ns();
     const bool put_back = now < wall_ns_;
@@ -240,8 +241,8 @@ void FanIn::look_at_silent() {
 bool FanIn::choose(bool look) {
     if (top_consumed_) refill_top();
     if (!silent_.empty() && (look || heap_.empty())) {
-        // Not only when patience asks: a clock that was ahead for a while would end all patience until
-        // it comes there again.
+        // Not only when patience asks: a clock that was ahead for a while would end all patience
+        // until it comes there again.
         if (limited()) read_clock();
         look_at_silent();
     }
@@ -269,9 +270,9 @@ bool FanIn::skew_limit_passed() {
     return now - held_since() >= options_.max_skew_ns;
 }
 
-// Of the top of the heap, by the monotonic clock. Records that lie one behind the other and are stamped
-// later than now all become as old as now when they are shown: they are held back together, once, else a
-// long row of them would cost `max_skew` each.
+// Of the top of the heap, by the monotonic clock. Records that lie one behind the other and are
+// stamped later than now all become as old as now when they are shown: they are held back together,
+// once, else a long row of them would cost `max_skew` each.
 std::int64_t FanIn::held_since() const noexcept {
     assert(!heap_.empty() && held_since_ns_);
     return sources_[heap_[0].slot].ahead_since_ns.value_or(*held_since_ns_);
@@ -293,8 +294,8 @@ bool FanIn::all_shown() {
     return true;
 }
 
-// Past the top of the heap, whose source shows its next record when it is asked for the next time: what
-// was given stays in place until then.
+// Past the top of the heap, whose source shows its next record when it is asked for the next time:
+// what was given stays in place until then.
 void FanIn::give() noexcept {
     assert(!heap_.empty() && !top_consumed_);
     source_ = static_cast<Slot>(heap_[0].slot);
@@ -344,8 +345,8 @@ std::size_t FanIn::read_batch(BatchColumns& out, std::size_t max_records) {
             give();
         }
     } catch (const Error& e) {
-        // What was read before the fault is handed out first; the next call meets it again. A gap is
-        // told once, so it must not be swallowed here.
+        // What was read before the fault is handed out first; the next call meets it again. A gap
+        // is told once, so it must not be swallowed here.
         if (n == 0) throw;
         if (e.code == Errc::gap_detected) gap_ = std::current_exception();
     } catch (const std::bad_alloc&) {
@@ -355,7 +356,8 @@ std::size_t FanIn::read_batch(BatchColumns& out, std::size_t max_records) {
     return n;
 }
 
-// A log comes to each of its mappings once, a fan-in goes back and forth between those of its sources.
+// A log comes to each of its mappings once, a fan-in goes back and forth between those of its
+// sources.
 void FanIn::take_mapping(BatchColumns& out, Source& source) const {
     const MappingRef& mapping = *source.shown.owner;
     if (!source.merges ||
@@ -398,8 +400,8 @@ bool FanIn::seek_all(Seek seek) {
 
 bool FanIn::seek_seq(std::uint64_t seq) {
     throw Error(Errc::invalid_option,
-                "a fan-in has no numbers of its own to seek: seq=" + std::to_string(seq), {}, -1,
-                "seek_time() moves all sources; seek one by its number before it is added");
+                "a fan-in has no sequence numbers of its own: seq=" + std::to_string(seq), {}, -1,
+                "use seek_time(), or seek_seq() of a reader before it is added");
 }
 
 bool FanIn::seek_time(std::int64_t timestamp_ns) {

@@ -1,5 +1,6 @@
-// The descriptor of a fan-in, for event loops: an epoll of the descriptors of its silent sources, of a
-// clock for a record that is held back, and of an eventfd that is full except while all of that is armed.
+// The descriptor of a fan-in, for event loops: an epoll of the descriptors of its silent sources,
+// of a clock for a record that is held back, and of an eventfd that is full except while all of
+// that is armed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ class FanIn::Poller {
     int fd() const noexcept { return epoll_; }
     int wake_fd() const noexcept { return more_; }
 
-    // Nothing to give: readable when one of these has something, or at a time of the monotonic clock.
+    // Nothing to give: readable when one of these has something, or at a time of the monotonic
+    // clock.
     void watch(Slot slot, Cursor& cursor, bool silent);
     void arm(std::optional<std::int64_t> at_ns);
     void forget(Slot slot) noexcept;

@@ -68,8 +68,8 @@ bool FanIn::park(std::int64_t until_ns) {
         case FutexAny::unsupported:
             break;
     }
-    // A thread for each source rings the descriptor instead. It arms itself when the source is looked at,
-    // so where it is new it is readable, and this ends at once.
+    // A thread for each source rings the descriptor instead. It arms itself when the source is
+    // looked at, so where it is new it is readable, and this ends at once.
     pollfd ready{ready_fd(), POLLIN, 0};
     nothing_now();
     const std::int64_t left = std::max<std::int64_t>(until - mono_ns(), 0);
@@ -165,7 +165,7 @@ FanIn::Poller::Poller() {
         for (const int fd : {epoll_, more_, timer_}) {
             if (fd >= 0) close_descriptor(fd);
         }
-        throw_os_error(err, "cannot make a descriptor to wait by", "");
+        throw_os_error(err, "cannot create an epoll descriptor", "");
     }
     add(more_, EPOLLIN);
     add(timer_, EPOLLIN);

@@ -154,7 +154,7 @@ void File::allocate_holes(std::uint64_t bytes) const {
     if (rc != EOPNOTSUPP) throw_no_room(rc, bytes, path_);
     // To write to each block of a large file takes seconds: only where some are missing.
     struct stat found;
-    if (::fstat(fd_, &found) != 0) throw_errno("cannot look at file", path_);
+    if (::fstat(fd_, &found) != 0) throw_errno("cannot stat file", path_);
     if (static_cast<std::uint64_t>(found.st_blocks) * 512 < bytes) allocate(bytes);
 }
 
@@ -169,7 +169,7 @@ void File::free_zeros(std::uint64_t from, std::uint64_t to) const {
     const int rc =
         fallocate_patiently(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, to - from);
     if (rc != 0 && rc != EOPNOTSUPP) {
-        throw_os_error(rc, "cannot free the room behind the end", path_);
+        throw_os_error(rc, "cannot free the space after the end", path_);
     }
 }
 
@@ -209,8 +209,8 @@ void File::sync_data() const {
 void File::write_through(const std::byte* mapped, std::uint64_t from, std::uint64_t to) const {
     constexpr std::uint64_t kPage = 4096;
     const std::uint64_t begin = from / kPage * kPage;
-    // The last page of a file whose length is no multiple of a page cannot be written past the cache, and
-    // must not be made longer.
+    // The last page of a file whose length is no multiple of a page cannot be written past the
+    // cache, and must not be made longer.
     const std::uint64_t end = std::min((to + kPage - 1) / kPage * kPage, size() / kPage * kPage);
     if (const std::uint64_t rest = std::max(begin, end); to > rest)
         write_at(mapped + rest, to - rest, rest);
@@ -222,8 +222,8 @@ void File::write_through(const std::byte* mapped, std::uint64_t from, std::uint6
         if (e.os_errno == EINVAL) return;
         throw;
     }
-    // All of it is copied first: a write drops pages from the cache, neighbours in one folio included, and
-    // what is read again then are zeros.
+    // All of it is copied first: a write drops pages from the cache, neighbours in one folio
+    // included, and what is read again then are zeros.
     const std::unique_ptr<void, decltype(&std::free)> copy(std::aligned_alloc(kPage, end - begin),
                                                            &std::free);
     if (!copy) throw_os_error(ENOMEM, "cannot copy unsynced records", path_);
@@ -242,9 +242,9 @@ void File::write_through(const std::byte* mapped, std::uint64_t from, std::uint6
     }
 }
 
-// A direct write that fails may have dropped the cached pages all the same, and then the copy is the last.
-// Written as entire pages, so that nothing has to be read from the failing disk, as a store to a mapped page
-// would have to; the mapping shows the same pages.
+// A direct write that fails may have dropped the cached pages all the same, and then the copy is
+// the last. Written as entire pages, so that nothing has to be read from the failing disk, as a
+// store to a mapped page would have to; the mapping shows the same pages.
 void File::put_back(const std::byte* copy, std::uint64_t bytes,
                     std::uint64_t offset) const noexcept {
     try {
@@ -297,10 +297,10 @@ void File::unlock() const noexcept {
 
 bool File::is_still_at_its_path() const {
     struct stat held, named;
-    if (::fstat(fd_, &held) != 0) throw_errno("cannot look at file", path_);
+    if (::fstat(fd_, &held) != 0) throw_errno("cannot stat file", path_);
     if (::stat(path_.c_str(), &named) != 0) {
         if (errno == ENOENT || errno == ENOTDIR) return false;
-        throw_errno("cannot look at file", path_);  // it may well be there
+        throw_errno("cannot stat file", path_);  // it may well be there
     }
     return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
@@ -349,12 +349,12 @@ void make_directory(const std::string& path) {
     if (::mkdir(path.c_str(), 0700) != 0) {
         if (errno == EEXIST) {
             if (is_directory(path)) return;  // somebody else made it just now
-            throw_os_error(ENOTDIR, "cannot make directory", path);
+            throw_os_error(ENOTDIR, "cannot create directory", path);
         }
-        if (errno != ENOENT) throw_errno("cannot make directory", path);
+        if (errno != ENOENT) throw_errno("cannot create directory", path);
         make_directory(parent_of(path));
         if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-            throw_errno("cannot make directory", path);
+            throw_errno("cannot create directory", path);
     }
     sync_directory(parent_of(path));  // else a loss of power takes everything in it along
 }
@@ -367,7 +367,8 @@ Directory::Directory(const std::string& path)
 Directory::~Directory() { close_descriptor(fd_); }
 
 void Directory::sync() const {
-    // Some filesystems (overlay, network) cannot sync a directory and say so; that is not a lost write.
+    // Some filesystems (overlay, network) cannot sync a directory and say so; that is not a lost
+    // write.
     while (::fsync(fd_) != 0) {
         if (errno == EINVAL || errno == ENOTSUP) return;
         if (errno != EINTR) throw_errno("cannot sync directory", path_);

@@ -49,21 +49,22 @@ std::mutex& table_mutex() {
     return *mutex;
 }
 
-// What handled SIGBUS before us, or has replaced us since. Read by the handler: replaced whole, never freed.
+// What handled SIGBUS before us, or has replaced us since. Read by the handler: replaced whole,
+// never freed.
 std::atomic<const struct sigaction*> previous_action{nullptr};
-// A handler that returns has repaired the page or has done nothing, as faulthandler's after its disable():
-// then the fault comes back. After so many in a row at one address it ends the process.
+// A handler that returns has repaired the page or has done nothing, as faulthandler's after its
+// disable(): then the fault comes back. After so many in a row at one address it ends the process.
 constexpr int kReturnsMost = 64;
 
-// Of signals that are passed on. Each thread has its own faults: what another thread's handler is doing
-// says nothing about ours.
+// Of signals that are passed on. Each thread has its own faults: what another thread's handler is
+// doing says nothing about ours.
 struct PassedOn {
     bool under_way;
     int returned_times;
     std::uintptr_t returned_address;
 };
-// Initial-exec: the usual model of a library that is loaded late allocates at a thread's first access, which
-// a signal handler must not do. Volatile: the handler interrupts itself.
+// Initial-exec: the usual model of a library that is loaded late allocates at a thread's first
+// access, which a signal handler must not do. Volatile: the handler interrupts itself.
 __attribute__((tls_model("initial-exec"))) constinit thread_local volatile PassedOn passed_on{false,
                                                                                               0, 0};
 std::uintptr_t page_bytes = 4096;
@@ -96,7 +97,8 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
     const struct sigaction& previous = *previous_action.load(std::memory_order_acquire);
     const bool has_handler = (previous.sa_flags & SA_SIGINFO) != 0 ||
                              (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN);
-    // A handler that puts its predecessor back and raises again (faulthandler) comes back to us: the end.
+    // A handler that puts its predecessor back and raises again (faulthandler) comes back to us:
+    // the end.
     const bool stuck =
         fault && passed_on.returned_address == address && passed_on.returned_times >= kReturnsMost;
     const bool again = passed_on.under_way || stuck;
@@ -208,8 +210,8 @@ Mapping::~Mapping() {
 }
 
 void Mapping::throw_lost() const {
-    throw Error(Errc::mapping_lost, "the file was cut short under its mapping", path_, -1,
-                "somebody truncated the file; restore it, then open the log again");
+    throw Error(Errc::mapping_lost, "the file was truncated while it was mapped", path_, -1,
+                "restore the file, then open the log again");
 }
 
 bool Mapping::populate(std::size_t from, std::size_t bytes) const noexcept {
@@ -223,8 +225,8 @@ bool Mapping::populate(std::size_t from, std::size_t bytes) const noexcept {
             touch(begin, end);  // before Linux 5.14
             return true;
         }
-        // A page that cannot be had (a bad sector, a file cut short, a full tmpfs) is met by whoever comes
-        // to it. Touching it here would take the whole mapping for lost.
+        // A page that cannot be had (a bad sector, a file cut short, a full tmpfs) is met by
+        // whoever comes to it. Touching it here would take the whole mapping for lost.
         if (errno != EINTR && errno != EAGAIN) return false;
     }
     return true;

@@ -142,8 +142,8 @@ std::optional<std::uint64_t> process_start_ticks(std::int64_t pid) {
     const std::string line(text, static_cast<std::size_t>(n));
     std::size_t at = line.rfind(')');
     if (at == std::string::npos) return std::nullopt;
-    // `state` behind the name is field 3; start time is field 22. A zombie has ended: all that is left
-    // is its exit code, which its parent has not fetched yet.
+    // `state` behind the name is field 3; start time is field 22. A zombie has ended: all that is
+    // left is its exit code, which its parent has not fetched yet.
     if (line.compare(at, 3, ") Z") == 0 || line.compare(at, 3, ") X") == 0) return std::nullopt;
     for (int field = 2; field < 22; ++field) {
         at = line.find(' ', at);

@@ -36,7 +36,7 @@ bool changed(const ReadyFd::Watch& watch) noexcept {
 ReadyFd::ReadyFd(std::uint32_t* bell, MappingRef bell_owner)
     : bell_(bell), bell_owner_(std::move(bell_owner)) {
     fd_ = open_eventfd();
-    if (fd_ < 0) throw_os_error(errno, "cannot make an eventfd", "");
+    if (fd_ < 0) throw_os_error(errno, "cannot create an eventfd", "");
     fill();
     try {
         thread_ = start_thread("tw-ready", [this] { loop(); });

@@ -1,5 +1,6 @@
-// Books when there is no memory: each allocation of a day fails once. Whatever was going on, the book
-// is as it was or says that it is not to be trusted, and what ends distrust makes it right again.
+// Books when there is no memory: each allocation of a day fails once. Whatever was going on, the
+// book is as it was or says that it is not to be trusted, and what ends distrust makes it right
+// again.
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -17,7 +18,8 @@ std::size_t allocations_left = kNever;  // the next but so many fails, and those
 
 }  // namespace
 
-// Not inlined: the compiler would see malloc's memory given to free, and miss the pair that they are in.
+// Not inlined: the compiler would see malloc's memory given to free, and miss the pair that they
+// are in.
 [[gnu::noinline]] void* operator new(std::size_t size) {
     if (allocations_left == 0) throw std::bad_alloc();
     if (allocations_left != kNever) --allocations_left;
@@ -39,7 +41,8 @@ using kit::Side;
 
 namespace {
 
-// Of levels over a wide range, on even and odd ticks: both parts of a ladder, and windows laid anew.
+// Of levels over a wide range, on even and odd ticks: both parts of a ladder, and windows laid
+// anew.
 std::vector<BookEvent> day_of_levels() {
     std::mt19937_64 random(1);
     const auto levels = [&](std::int64_t sign) {

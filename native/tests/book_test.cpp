@@ -134,7 +134,8 @@ TEST(a_diff_that_cannot_be_changes_nothing) {
         Book book = l2(GapPolicy::resync);
         book.apply(snapshot({{10, 1}, {9, kMost}}, {{12, 1}}, 5), 1);
         const Hash128 before = book.hash();
-        // The last of them is below 0; as deltas the same price is changed twice, and one goes away.
+        // The last of them is below 0; as deltas the same price is changed twice, and one goes
+        // away.
         kit::BookEvent bad =
             diff({{10, 4}, {10, 1}, {8, 2}},
                  delta ? kit::Levels{{12, -1}, {13, -1}} : kit::Levels{{12, 3}, {13, -1}}, 5, 6);

@@ -1,5 +1,5 @@
-// Nothing of a record is looked at before its commit was seen: what reaches a header or a payload goes
-// through Commit, and ends the process where the word was 0.
+// Nothing of a record is looked at before its commit was seen: what reaches a header or a payload
+// goes through Commit, and ends the process where the word was 0.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// A segment whose header is damaged: told by whoever comes to it, passed over by whoever asks for that,
-// and never confused with a segment that a writer has only prepared.
+// A segment whose header is damaged: told by whoever comes to it, passed over by whoever asks for
+// that, and never confused with a segment that a writer has only prepared.
 #include "check.hpp"
 #include "queue_kit.hpp"
 #include "tapewire/fan_in.hpp"

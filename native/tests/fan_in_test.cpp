@@ -1,5 +1,6 @@
-// The fan-in, natively: its order against a sort, its sleep on several queues at once, and what a source
-// in trouble does to the others. Under the sanitizers this is also the test of who owns what.
+// The fan-in, natively: its order against a sort, its sleep on several queues at once, and what a
+// source in trouble does to the others. Under the sanitizers this is also the test of who owns
+// what.
 #include "tapewire/fan_in.hpp"
 
 #include <algorithm>
@@ -175,7 +176,8 @@ TEST(a_consumer_of_arrow_may_move_the_names_out) {
     names.release(&names);
 }
 
-// Of an inner fan-in, by whatever way its records come; those of two others change places all the time.
+// Of an inner fan-in, by whatever way its records come; those of two others change places all the
+// time.
 TEST(fan_ins_in_fan_ins_give_what_one_would) {
     const Scratch tmp;
     auto sources = make_sources(tmp, 6);
@@ -211,8 +213,8 @@ TEST(fan_ins_in_fan_ins_give_what_one_would) {
     CHECK(got == expected);
 }
 
-// Writers on threads of their own; the fan-in parks whenever it has nothing. A lost wake-up shows as a
-// sleep that only the fan-in's own look after a second ends.
+// Writers on threads of their own; the fan-in parks whenever it has nothing. A lost wake-up shows
+// as a sleep that only the fan-in's own look after a second ends.
 static void park_among(std::size_t count, bool old_kernel) {
     tapewire::futex_wait_any_is_unsupported(old_kernel);
     const Scratch tmp;

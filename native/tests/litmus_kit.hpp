@@ -1,10 +1,10 @@
-// What the litmus tests share: two threads that meet before every round and then race, each on a core
-// of its own, and a table of every outcome that was seen.
+// What the litmus tests share: two threads that meet before every round and then race, each on a
+// core of its own, and a table of every outcome that was seen.
 //
-// A forbidden outcome fails the test. A racing one must have been seen at least once, else the two were
-// never close enough for the forbidden one to happen and its zero means nothing. That fails too where the
-// race is known to show (unsanitised x86-64, two cores, as many rounds as an idle machine makes at once),
-// and is said in the table everywhere else.
+// A forbidden outcome fails the test. A racing one must have been seen at least once, else the two
+// were never close enough for the forbidden one to happen and its zero means nothing. That fails
+// too where the race is known to show (unsanitised x86-64, two cores, as many rounds as an idle
+// machine makes at once), and is said in the table everywhere else.
 #pragma once
 
 #include <sched.h>
@@ -43,7 +43,8 @@ inline std::vector<int> cores() {
     return ids;
 }
 
-// The calling thread, onto the n-th core that this process may use; not at all where there is but one.
+// The calling thread, onto the n-th core that this process may use; not at all where there is but
+// one.
 inline void pin(std::size_t n) {
     static const std::vector<int> ids = cores();
     if (ids.size() < 2) return;
@@ -53,12 +54,14 @@ inline void pin(std::size_t n) {
     ::sched_setaffinity(0, sizeof one, &one);
 }
 
-// A nanosecond or so per unit: shifts the two sides of a race against each other from round to round.
+// A nanosecond or so per unit: shifts the two sides of a race against each other from round to
+// round.
 inline void linger(std::uint64_t units) {
     for (; units != 0; --units) asm volatile("" ::: "memory");
 }
 
-// Brings the two stores of a race together: whoever was first is held back a little in the next round.
+// Brings the two stores of a race together: whoever was first is held back a little in the next
+// round.
 class Phase {
   public:
     void hold_left(std::uint64_t round) const { hold(ahead_, round); }
@@ -96,8 +99,9 @@ class Rendezvous {
     std::array<Side, 2> sides_;
 };
 
-// Rounds of `left` beside `right`, each called with the round's number; `judge` looks at what came of it
-// while both stand still, and ends the race by false. Nothing here may throw: the other side would wait.
+// Rounds of `left` beside `right`, each called with the round's number; `judge` looks at what came
+// of it while both stand still, and ends the race by false. Nothing here may throw: the other side
+// would wait.
 template <class Left, class Right, class Judge>
 void race(Left left, Right right, Judge judge) noexcept {
     Rendezvous gate;
@@ -135,7 +139,8 @@ struct Outcome {
 
 class Table {
   public:
-    // `enough` rounds without a racing outcome are a fault of the test; fewer, and the machine was busy.
+    // `enough` rounds without a racing outcome are a fault of the test; fewer, and the machine was
+    // busy.
     Table(std::string name, std::uint64_t enough, std::initializer_list<Outcome> outcomes)
         : name_(std::move(name)), enough_(enough), outcomes_(outcomes) {}
 
@@ -149,7 +154,8 @@ class Table {
         return true;
     }
 
-    // Whether another round is worth its time: a while in any case, longer until the race has shown.
+    // Whether another round is worth its time: a while in any case, longer until the race has
+    // shown.
     bool wants_more() {
         ++rounds_;
         if (rounds_ % 16 != 0) return true;

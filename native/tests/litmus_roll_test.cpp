@@ -1,5 +1,5 @@
-// Leaving a segment: every outcome that a reader can see beside a roll, counted. The writer's side is
-// the engine's own roll; each round has a segment of the smallest size to itself.
+// Leaving a segment: every outcome that a reader can see beside a roll, counted. The writer's side
+// is the engine's own roll; each round has a segment of the smallest size to itself.
 #include <memory>
 #include <optional>
 
@@ -149,7 +149,8 @@ TEST(a_roll_that_sees_no_waiter_and_a_waiter_that_sees_no_seal_never_meet) {
     roller.append();
     litmus::race([&](std::uint64_t) { roller.roll(); },
                  [&](std::uint64_t round) {
-                     // The seal comes at the end of a roll, at a time that varies: wait until it is near.
+                     // The seal comes at the end of a roll, at a time that varies: wait until it is
+                     // near.
                      const std::uint32_t next = roller.segment().id() + 1;
                      if (round % 8 != 0) {
                          while (roller.control().current_segment() != next) {

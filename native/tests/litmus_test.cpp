@@ -1,5 +1,5 @@
-// Publishing a record, and waking for it: every outcome that two threads can see, counted. The writer's
-// side is the engine's own, through each of its three ways to publish.
+// Publishing a record, and waking for it: every outcome that two threads can see, counted. The
+// writer's side is the engine's own, through each of its three ways to publish.
 #include <memory>
 
 #include "litmus_kit.hpp"
@@ -175,8 +175,8 @@ void bring_together(litmus::Phase& phase, Woken woken) {
     if (woken == reader_only) phase.left_was_first();
 }
 
-// Store, then load, on two words, with the orders that look sufficient and are not. Says whether this
-// machine lets both loads pass both stores.
+// Store, then load, on two words, with the orders that look sufficient and are not. Says whether
+// this machine lets both loads pass both stores.
 bool shows_store_buffering() {
     struct alignas(128) Word {
         std::uint32_t value = 0;
@@ -197,7 +197,8 @@ bool shows_store_buffering() {
         },
         [&](std::uint64_t round) {
             // A reader has looked before it goes to sleep. The line is in its cache then, and the
-            // writer's store must wait for it: long enough for a load to pass that nothing holds back.
+            // writer's store must wait for it: long enough for a load to pass that nothing holds
+            // back.
             std::atomic_ref(commit.value).load(std::memory_order_relaxed);
             phase.hold_right(round);
             std::atomic_ref(waiters.value).store(1, std::memory_order_release);

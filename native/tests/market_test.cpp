@@ -175,7 +175,8 @@ TEST(an_event_that_is_used_again_keeps_nothing_of_the_one_before) {
     }
 }
 
-// Every byte of an order's event made every other: the short way takes exactly what the long one does.
+// Every byte of an order's event made every other: the short way takes exactly what the long one
+// does.
 TEST(an_order_is_decoded_the_short_way_exactly_where_it_is_right) {
     std::size_t taken = 0;
     for (const auto type : {format::L3Type::add, format::L3Type::reset}) {

@@ -1,5 +1,5 @@
-// Small queues whose payloads hold complete records of this queue and of others, as images to be mutated:
-// closed cleanly, or copied while the writer was in them.
+// Small queues whose payloads hold complete records of this queue and of others, as images to be
+// mutated: closed cleanly, or copied while the writer was in them.
 #pragma once
 
 #include <fcntl.h>
@@ -300,7 +300,8 @@ class ImageBuilder {
         }
     }
 
-    // Workers write these two kinds of files at times of their own; an image has what was surely there.
+    // Workers write these two kinds of files at times of their own; an image has what was surely
+    // there.
     void remember_checkpoint() { checkpoint_ = get(Layout{here_}.tail_checkpoint()); }
     void remember_indexes() {
         indexes_.clear();

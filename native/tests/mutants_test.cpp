@@ -1,8 +1,9 @@
-// One random fault in each of many thousand copies of small keyed queues: what readers show, what they
-// report and what recovery leaves is compared with the records that were written.
+// One random fault in each of many thousand copies of small keyed queues: what readers show, what
+// they report and what recovery leaves is compared with the records that were written.
 //
-// TAPEWIRE_MUTANTS is the number of mutants, TAPEWIRE_MUTANT_SEED the seed of the run (both decimal). A
-// failed claim prints `image:mutant`; TAPEWIRE_MUTANT_ONLY=image:mutant repeats that one.
+// TAPEWIRE_MUTANTS is the number of mutants, TAPEWIRE_MUTANT_SEED the seed of the run (both
+// decimal). A failed claim prints `image:mutant`; TAPEWIRE_MUTANT_ONLY=image:mutant repeats that
+// one.
 #include "mutants_mutator.hpp"
 
 namespace {
@@ -179,8 +180,8 @@ class Trial {
         claim(true, when, "");
     }
 
-    // Nothing that could prove it is left: after a kill, the last bytes may be those of an append that
-    // was not finished, and no sync has covered them.
+    // Nothing that could prove it is left: after a kill, the last bytes may be those of an append
+    // that was not finished, and no sync has covered them.
     bool cannot_be_known(const Original& lost) const {
         if (!image_.killed || lost.at < image_.synced) return false;
         if (lost.at.segment != image_.last_segment) return false;
@@ -202,8 +203,8 @@ class Trial {
         claim(true, "before recovery", "");
     }
 
-    // Hints, checkpoint, index and end mark decide nothing about records that are there. (After an unfinished
-    // append a hint that is too high may as well be right, and the header lost.)
+    // Hints, checkpoint, index and end mark decide nothing about records that are there. (After an
+    // unfinished append a hint that is too high may as well be right, and the header lost.)
     void check_marks(const Reading& reading) {
         if (!mutant_.marks_only) return;
         claim(reading.shown.size() == image_.originals.size(), "marks alone", reading.text());

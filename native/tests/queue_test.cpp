@@ -172,8 +172,8 @@ TEST(a_batch_is_refused_while_a_reservation_is_open) {
 
 // ---- rolling --------------------------------------------------------------------------------------
 
-// The segment that the worker prepares is taken once, however the two threads meet: a second one of the
-// same number would be written over the first.
+// The segment that the worker prepares is taken once, however the two threads meet: a second one of
+// the same number would be written over the first.
 TEST(a_segment_is_prepared_once) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());

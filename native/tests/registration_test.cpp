@@ -1,8 +1,9 @@
-// A reader that registers beside a writer that deletes: whichever of the two is stopped or killed in the
-// middle, no segment goes that a reader has chosen, and neither waits for the other for ever.
+// A reader that registers beside a writer that deletes: whichever of the two is stopped or killed
+// in the middle, no segment goes that a reader has chosen, and neither waits for the other for
+// ever.
 //
-// Readers that are to be stopped or killed live in a process of their own: this program, run with the
-// arguments `register ROOT`.
+// Readers that are to be stopped or killed live in a process of their own: this program, run with
+// the arguments `register ROOT`.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -55,8 +56,8 @@ bool noted(Writer& writer, const std::string& text) {
     });
 }
 
-// Stands still in the middle of registering: it has chosen its place and not written it yet. Once told to
-// go on, it ends with 0 when it could register and read what it had chosen.
+// Stands still in the middle of registering: it has chosen its place and not written it yet. Once
+// told to go on, it ends with 0 when it could register and read what it had chosen.
 int register_and_stop(const std::string& root) {
     try {
         Reader reader(root, named(kName));
@@ -219,7 +220,8 @@ TEST(a_reader_opens_beside_a_retention_pass_that_does_not_end) {
     reader.commit();
 }
 
-// Both at full speed: the one chooses the first segment there is, the other deletes it as soon as it may.
+// Both at full speed: the one chooses the first segment there is, the other deletes it as soon as
+// it may.
 TEST(readers_that_come_while_segments_go_never_miss_one) {
     const Scratch tmp;
     Writer writer(tmp / "q", deleting(60 * kSecondNs));

@@ -1,7 +1,7 @@
-// A writer that two threads share, as the Python binding lets them: the fast path under one lock (there
-// the GIL), every slow call under a second one that is taken first. A reservation is filled under
-// neither, and committed as a slow call, since another thread may be rolling.
-// A commit outside of the second lock meets a roll once in a very long while: it is ThreadSanitizer that
+// A writer that two threads share, as the Python binding lets them: the fast path under one lock
+// (there the GIL), every slow call under a second one that is taken first. A reservation is filled
+// under neither, and committed as a slow call, since another thread may be rolling. A commit
+// outside of the second lock meets a roll once in a very long while: it is ThreadSanitizer that
 // sees it at once.
 #include <atomic>
 #include <mutex>

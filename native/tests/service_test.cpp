@@ -1,5 +1,5 @@
-// The process's service threads: no poke is lost, nothing runs after it was removed, and clients may
-// come and go from many threads at once.
+// The process's service threads: no poke is lost, nothing runs after it was removed, and clients
+// may come and go from many threads at once.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -133,7 +133,8 @@ TEST(clients_come_and_go_from_many_threads_while_others_are_poked) {
     for (const auto& m : missed) CHECK_EQ(m.load(), 0u);
 }
 
-// The thread leaves with the last client and a new one is started with the next: the two meet often.
+// The thread leaves with the last client and a new one is started with the next: the two meet
+// often.
 TEST(the_last_client_leaves_while_the_next_one_arrives) {
     Service service("test");
     std::vector<std::thread> threads;

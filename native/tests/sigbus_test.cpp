@@ -1,5 +1,5 @@
-// Bus errors in memory that is not ours, of two threads at once: each reaches the handler that was there
-// before, which repairs it.
+// Bus errors in memory that is not ours, of two threads at once: each reaches the handler that was
+// there before, which repairs it.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-// What is seen from outside while a writer and readers are at work, and clearing up behind the dead.
+// What is seen from outside while a writer and readers are at work, and clearing up behind the
+// dead.
 #include "tapewire/queue/status.hpp"
 
 #include <algorithm>

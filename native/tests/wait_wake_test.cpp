@@ -1,10 +1,10 @@
-// Publish, wait, wake, with real threads and a real futex: parked readers through rolls of every shape,
-// and writers that come and go under them. The model beside this file proves the order of loads and
-// stores; this shows that the code keeps it.
+// Publish, wait, wake, with real threads and a real futex: parked readers through rolls of every
+// shape, and writers that come and go under them. The model beside this file proves the order of
+// loads and stores; this shows that the code keeps it.
 //
-// Readers wait in long slices and do not spin, so that a lost wake-up shows: as a reader that has not
-// caught up within the time that `eventually` allows, or as a sleep that ended only because a parked
-// reader looks again by itself.
+// Readers wait in long slices and do not spin, so that a lost wake-up shows: as a reader that has
+// not caught up within the time that `eventually` allows, or as a sleep that ended only because a
+// parked reader looks again by itself.
 #include <algorithm>
 #include <atomic>
 #include <memory>

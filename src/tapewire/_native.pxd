@@ -1,4 +1,4 @@
-# What the modules of the kinds of log share: the record, the batch, and a reader over any Cursor.
+# Shared by the modules of all kinds of log: the record, the batch, and a reader over any Cursor.
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
@@ -97,15 +97,15 @@ cdef extern from *:
 
 
 cdef class Keeper:
-    """Keeps one mapping alive for whoever looks into it."""
+    """Keeps one mapping alive for the views into it."""
 
     cdef MappingRef ref
 
 
 cdef class Views:
     cdef Keeper keeper
-    cdef object source        # name of the fan-in's source that the mapping is of, or None
-    cdef object whole         # a memoryview of all of the mapping
+    cdef object source        # name of the fan-in source that the mapping belongs to, or None
+    cdef object whole         # a memoryview of the entire mapping
     cdef object _newer
     cdef object _older
     cdef object of(self, const byte* data, Py_ssize_t size)
@@ -124,12 +124,12 @@ cdef class Record:
     cdef readonly uint16_t flags
     cdef const byte* _data
     cdef Py_ssize_t _size
-    cdef object _keeper       # what keeps the bytes: the views of a mapping, or a batch
+    cdef object _keeper       # keeps the bytes alive: the views of a mapping, or a batch
 
 
 cdef class Batch:
     cdef shared_ptr[BatchColumns] _columns
-    cdef size_t _from, _to    # the part of the columns that is this batch
+    cdef size_t _from, _to    # the range of the columns that is this batch
     cdef dict _arrays
 
     cdef object _bytes(self, const void* data, size_t size)
@@ -156,19 +156,19 @@ cdef int wait_option(object wait, WaitKind* kind, int64_t* ns) except -1
 
 cdef class Descriptor:
     cdef int fd
-    cdef object also          # another one that is held as long
+    cdef object also          # another one that is kept as long
 
 
 cdef class CursorReader:
     cdef Cursor* _cursor      # owned by the subclass; NULL once closed, and while lent
     cdef Cursor* _lent_cursor # the same, while lent
-    cdef PyObject* _borrower  # the reader that moves this one, or NULL; it holds us, we do not hold it
-    cdef uint16_t _slot       # our place in it
-    cdef Views _views         # of the mapping that the last record lay in
-    cdef bint _busy           # a call that has released the GIL is under way
+    cdef PyObject* _borrower  # the reader that moves this one, or NULL; not a counted reference
+    cdef uint16_t _slot       # the slot of this reader in it
+    cdef Views _views         # of the mapping of the last record
+    cdef bint _busy           # a call that has released the GIL is running
     cdef unsigned long _busy_thread
     cdef bint _closing        # close() was called
-    cdef bint _close_later    # by a signal handler inside the busy call: when that ends
+    cdef bint _close_later    # by a signal handler inside the busy call
 
     cdef bint _forked(self)
     cdef int _check(self) except -1

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""Record, Batch and the reader's verbs, over any native cursor."""
+"""Record, Batch and the methods that all readers share, over any native cursor."""
 
 cimport cython
 from cpython.buffer cimport (
@@ -70,7 +70,7 @@ cdef extern from "tapewire/arrow.hpp":
 cdef extern from *:
     """
     #include "tapewire/cursor.hpp"
-    // Cython cannot spell an array of pointers behind a unique_ptr.
+    // Cython cannot express a unique_ptr to an array of pointers.
     static const std::byte* tw_payload(const tapewire::BatchColumns& c, size_t i) { return c.payload[i]; }
     static uint32_t tw_payload_len(const tapewire::BatchColumns& c, size_t i) { return c.payload_len[i]; }
     static const void* tw_seq(const tapewire::BatchColumns& c) { return c.seq.get(); }
@@ -78,7 +78,8 @@ cdef extern from *:
     static const void* tw_type(const tapewire::BatchColumns& c) { return c.type_id.get(); }
     static const void* tw_flags(const tapewire::BatchColumns& c) { return c.flags.get(); }
     static const void* tw_source(const tapewire::BatchColumns& c) { return c.source.get(); }
-    // One stride for all payloads of [from, to), all of `size` bytes and in one mapping: else 0.
+    // The stride of the payloads [from, to), if it is the same for all and they are in one mapping; else 0.
+    // -1: not all have `size` bytes.
     static int64_t tw_stride(const tapewire::BatchColumns& c, size_t from, size_t to, size_t size) {
         for (size_t i = from; i < to; ++i)
             if (c.payload_len[i] != size) return -1;
@@ -105,26 +106,26 @@ cdef extern from *:
     void tw_gather(const BatchColumns&, size_t, size_t, size_t, void*) nogil
 
 SkippedSpan = namedtuple("SkippedSpan", "segment offset bytes first_seq last_seq")
-SkippedSpan.__doc__ = """What `skip_damaged` passed over; the numbers are None where they cannot be known."""
+SkippedSpan.__doc__ = """What `skip_damaged` skipped; the sequence numbers are None if unknown."""
 
-# Set by tapewire.log: finds the decoder of a record's type.
+# Set by tapewire.log: finds the decoder for the type of a record.
 decode_record = None
 
 
 def shift_wall_clock(int64_t ns):
-    """Shift what this process takes for the wall clock; for tests of clock jumps."""
+    """Shift the wall clock of this process; for tests of clock jumps."""
     c_shift_wall_clock(ns)
 
 
 def wall_clock_ns():
-    """The time that records are stamped with."""
+    """The wall clock that timestamps records, in nanoseconds."""
     return wall_ns()
 
 
 def select_checksum(str name):
-    """Choose "automatic" or "portable" checksum code; for tests of the fallback."""
+    """Select the "automatic" or the "portable" checksum code; for tests of the fallback."""
     if name not in ("automatic", "portable"):
-        raise ValueError(f"no such implementation: name={name!r}")
+        raise ValueError(f"unknown implementation: name={name!r}")
     c_select_checksum(ChecksumImpl.portable if name == "portable" else ChecksumImpl.automatic)
     return (<bytes> c_checksum_impl_name()).decode()
 
@@ -133,23 +134,23 @@ NAME_RULE = (<bytes> tw_name_rule()).decode()
 
 
 def is_name(str name):
-    """Whether a name may become a file or a folder."""
+    """Whether a name is allowed as the name of a file or directory."""
     return <bint> tw_is_name(name.encode("utf-8", "backslashreplace"))
 
 
 def guard_against_sigbus_now():
-    """Install the SIGBUS handler of mapped files again; what replaced it gets all other signals.
+    """Reinstall the SIGBUS handler for mapped files; other signals go to the handler it replaces.
 
-    Does nothing while no file was mapped yet.
+    Does nothing until a file has been mapped.
     """
     with nogil:
         c_guard_against_sigbus_now()
 
 
 def process_start_ticks(int64_t pid):
-    """When the process started, in clock ticks since the boot, or None when there is none.
+    """The start time of a process in clock ticks since boot; None if there is no such process.
 
-    A pid is given again, a pid with its start time is not.
+    A pid can be reused; a pid with its start time is unique.
     """
     cdef int64_t ticks
     with nogil:
@@ -158,7 +159,7 @@ def process_start_ticks(int64_t pid):
 
 
 cdef class Yardstick:
-    """Empty native methods with the arguments of the hot calls, to measure calls against."""
+    """Empty native methods with the signatures of the hot calls, as a baseline for measurements."""
 
     def append(self, type_id, payload, timestamp_ns=None, flags=0, seq=None):
         return None
@@ -171,22 +172,22 @@ cdef class Yardstick:
 cdef class Keeper:
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         if self.ref.get() is NULL:
-            raise BufferError("there is no mapping")
+            raise BufferError("no mapping")
         PyBuffer_FillInfo(buffer, self, self.ref.get().data(), self.ref.get().size(), 1, flags)
 
 
 cdef extern from *:
     """
     // A view of a view shares the managed buffer: one allocation instead of two. The new view's own
-    // Py_buffer, whose shape lies inside the object, is then narrowed to the payload, as slicing does.
+    // Py_buffer, whose shape is inside the object, is then narrowed to the payload, as slicing does.
     static inline void tw_narrow(PyObject* view, const void* data, Py_ssize_t size) {
         Py_buffer* b = PyMemoryView_GET_BUFFER(view);
         b->buf = (void*)data;
         b->len = size;
         b->shape[0] = size;
     }
-    // Whether nobody but its one owner can tell if this view becomes another: no reference, buffer or
-    // weak reference leads to it. Readies it for that.
+    // Whether this view can be reused without its only owner noticing: no other reference, buffer or weak
+    // reference leads to it. If so, prepares it for that.
     static inline int tw_take_back(PyObject* view) {
     #ifdef Py_GIL_DISABLED
         return 0;
@@ -206,16 +207,17 @@ cdef extern from *:
 @cython.final
 @cython.no_gc
 cdef class Views:
-    """Makes the payload views of one mapping.
+    """Creates the payload views of one mapping.
 
-    Allocating a memoryview costs as much as reading the record, and most are gone before the next one
-    is asked for: so the last two are kept, and used again when nobody else holds them. Two, because
-    ``payload = record.payload`` lets go of the old one only after it has the new one.
+    Allocating a memoryview costs as much as reading the record, and most views are dropped before
+    the next one is needed. The last two are therefore kept and reused when there is no other
+    reference to them. Two, because ``payload = record.payload`` drops the old view only after it
+    has the new one.
     """
 
     cdef object of(self, const byte* data, Py_ssize_t size):
         view = self._older
-        self._older = self._newer  # now `view` is the only reference of ours
+        self._older = self._newer  # now `view` is our only reference
         if view is None or not tw_take_back(view):
             view = PyMemoryView_FromObject(self.whole)
         self._newer = view
@@ -223,7 +225,7 @@ cdef class Views:
         return view
 
 
-# Allocating may run the collector, hence anybody's code.
+# Allocating may run the garbage collector, hence arbitrary code.
 cdef Views views_of(const MappingRef* owner, object source):
     cdef Views views = Views.__new__(Views)
     views.keeper = Keeper.__new__(Keeper)
@@ -239,8 +241,8 @@ cdef Views views_of(const MappingRef* owner, object source):
 cdef class Record:
     """One record of a log.
 
-    `payload` is a read-only memoryview into the mapped file, made when it is asked for; nothing is
-    copied, and it stays valid for as long as somebody holds it, whatever happens to the segment.
+    `payload` is a read-only memoryview into the mapped file, created on access. Nothing is copied,
+    and the view stays valid while it is referenced, even if the segment is removed.
     """
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
@@ -248,11 +250,11 @@ cdef class Record:
 
     @property
     def payload(self):
-        """The bytes of the record, in place."""
+        """The payload as a read-only memoryview, without a copy."""
         cdef Batch batch
         if type(self._keeper) is Views:
             return (<Views> self._keeper).of(self._data, self._size)
-        # Of a batch, which may span mappings.
+        # A record of a batch, which may span mappings.
         if type(self._keeper) is SourceOfBatch:
             batch = (<SourceOfBatch> self._keeper).batch
         else:
@@ -261,7 +263,7 @@ cdef class Record:
 
     @property
     def source(self):
-        """Name of the log that the record came from, where a `FanInReader` read it; else None."""
+        """Name of the source if a `FanInReader` read the record; else None."""
         if type(self._keeper) is Views:
             return (<Views> self._keeper).source
         if type(self._keeper) is SourceOfBatch:
@@ -269,19 +271,19 @@ cdef class Record:
         return None
 
     def view(self, dtype):
-        """The payload as a read-only numpy array of `dtype`, in place."""
+        """Return the payload as a read-only numpy array of `dtype`, without a copy."""
         import numpy
         return numpy.frombuffer(self, dtype)
 
     def decode(self):
-        """The message of the type that is registered for `type_id`."""
+        """Decode the payload as the message registered for `type_id`."""
         return decode_record(self)
 
     def __len__(self):
         return self._size
 
     def __bool__(self):
-        """Always: ``while record := reader.next()`` does not end at an empty payload."""
+        """Always true: ``while record := reader.next()`` does not end at an empty payload."""
         return True
 
     def __eq__(self, other):
@@ -303,7 +305,7 @@ cdef class Record:
 
 @cython.no_gc
 cdef class ColumnBytes:
-    """A piece of a batch's memory as a read-only buffer."""
+    """A part of a batch's memory as a read-only buffer."""
 
     cdef shared_ptr[BatchColumns] columns
     cdef const void* data
@@ -318,14 +320,14 @@ include "arrow.pxi"
 
 @cython.final
 cdef class SourceOfBatch:
-    """What keeps the bytes of a record of a fan-in's batch, and knows where it came from."""
+    """Keeps the bytes of a record of a fan-in batch alive, and knows its source."""
 
 
 cdef class Batch:
     """Many records as columns.
 
-    `seq`, `timestamp_ns`, `type_id` and `flags` are read-only numpy arrays; payloads stay in the mapped
-    segments, which live as long as the batch or anything taken from it.
+    `seq`, `timestamp_ns`, `type_id` and `flags` are read-only numpy arrays. Payloads stay in the
+    mapped segments, which are kept as long as the batch or anything obtained from it is referenced.
     """
 
     def __cinit__(self):
@@ -355,7 +357,7 @@ cdef class Batch:
 
     @property
     def seq(self):
-        """Numbers of the records, uint64."""
+        """Sequence numbers of the records, uint64."""
         return self._array("seq", tw_seq(deref(self._columns)), 8, "u8")
 
     @property
@@ -381,7 +383,7 @@ cdef class Batch:
 
     @property
     def source(self):
-        """Names of the logs that the records of a `FanInReader` came from, as text; else None."""
+        """Names of the sources if a `FanInReader` read the batch; else None."""
         names = self._names()
         if names is None or "source" in self._arrays:
             return self._arrays.get("source")
@@ -394,7 +396,7 @@ cdef class Batch:
 
     @property
     def payload_bytes(self):
-        """How many bytes the payloads have together."""
+        """Total size of the payloads in bytes."""
         cdef uint64_t total = 0
         cdef size_t i
         for i in range(self._from, self._to):
@@ -432,7 +434,7 @@ cdef class Batch:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
-                raise ValueError(f"a batch is cut with step 1: step={step}")
+                raise ValueError(f"a slice of a batch must have step 1: step={step}")
             part = Batch.__new__(Batch)
             part._columns = self._columns
             part._from = self._from + start
@@ -442,7 +444,7 @@ cdef class Batch:
         if i < 0:
             i += len(self)
         if not 0 <= i < len(self):
-            raise IndexError(f"batch has {len(self)} records: index={index}")
+            raise IndexError(f"index out of range: index={index}, records={len(self)}")
         return self._record(i)
 
     def __iter__(self):
@@ -451,27 +453,27 @@ cdef class Batch:
             yield self._record(i)
 
     def payload(self, i):
-        """The payload of record `i`: a read-only memoryview, in place."""
+        """Return the payload of record `i` as a read-only memoryview, without a copy."""
         return self[int(i)].payload
 
     def view(self, dtype):
-        """The payloads as a numpy array of `dtype`, which must be their size.
+        """Return the payloads as a numpy array of `dtype`, which must have their size.
 
-        In place (strided over the mapping) where the records lie evenly spaced in one segment; else
-        one copy.
+        Without a copy (strided over the mapping) if the records are evenly spaced in one segment,
+        else with one copy.
         """
         import numpy
         dtype = numpy.dtype(dtype)
         if dtype.hasobject:
-            raise TypeError(f"records hold no Python objects: dtype={dtype}")
+            raise TypeError(f"dtype must not contain Python objects: dtype={dtype}")
         cdef size_t size = dtype.itemsize
         cdef size_t n = self._to - self._from
         if n == 0:
             return numpy.empty(0, dtype)
         cdef int64_t stride = tw_stride(deref(self._columns), self._from, self._to, size)
         if stride < 0:
-            raise ValueError(f"the payloads are not all of one message: dtype has {size} bytes; "
-                             "read with types= to have one type alone")
+            raise ValueError(f"not all payloads have the size of dtype: bytes={size}; "
+                             "read a single type with types=")
         cdef const byte* first = tw_payload(deref(self._columns), self._from)
         if stride > 0:
             piece = self._bytes(first, (n - 1) * stride + size)
@@ -483,14 +485,15 @@ cdef class Batch:
         return gathered.view(dtype)
 
     def __arrow_c_schema__(self):
-        """The schema as an Arrow PyCapsule: seq, timestamp_ns, type_id, flags, payload (binary view).
+        """Return the schema as an Arrow PyCapsule.
 
-        A fan-in's batch has a sixth column, source (a dictionary of text).
+        The columns are seq, timestamp_ns, type_id, flags and payload (binary view). The batch of a
+        fan-in has a sixth column, source (a dictionary of text).
         """
         return _schema_capsule(<ColumnsRef> self._columns)
 
     def __arrow_c_array__(self, requested_schema=None):
-        """The batch as Arrow PyCapsules, without a copy; alive as long as the consumer holds it."""
+        """Return the batch as Arrow PyCapsules, without a copy; they keep the batch alive."""
         cdef ArrowArray* array = <ArrowArray*> PyMem_Malloc(sizeof(ArrowArray))
         if array is NULL:
             raise MemoryError
@@ -500,7 +503,7 @@ cdef class Batch:
         return _schema_capsule(<ColumnsRef> self._columns), capsule
 
     def __arrow_c_stream__(self, requested_schema=None):
-        """The same as an Arrow stream of one chunk."""
+        """Return the batch as an Arrow stream of one chunk."""
         cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyMem_Malloc(sizeof(ArrowArrayStream))
         if stream is NULL:
             raise MemoryError
@@ -510,16 +513,16 @@ cdef class Batch:
         return capsule
 
     def to_arrow(self):
-        """A `pyarrow.RecordBatch` over the mapped segments; no payload is copied."""
+        """Return a `pyarrow.RecordBatch` over the mapped segments; no payload is copied."""
         import pyarrow
         return pyarrow.record_batch(self)
 
     def to_pandas(self):
-        """A pandas frame; payloads become `bytes`."""
+        """Return a pandas DataFrame; payloads become `bytes`."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self):
-        """A `polars.DataFrame`."""
+        """Return a `polars.DataFrame`."""
         import polars
         return polars.DataFrame(self)
 

@@ -2,7 +2,7 @@
 
 cdef void _free_schema(object capsule) noexcept:
     cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
-    if schema.release is not NULL:  # a consumer that took it over has cleared this
+    if schema.release is not NULL:  # a consumer that moved it has cleared this
         schema.release(schema)
     PyMem_Free(schema)
 

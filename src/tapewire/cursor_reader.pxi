@@ -1,8 +1,8 @@
-# The verbs of readers of every kind; part of _native.pyx.
+# The methods that readers of all kinds of log share; part of _native.pyx.
 
-# A wait is cut into slices of this length, so that Ctrl-C and close() end it soon.
+# A wait is divided into slices of this length, so that Ctrl-C and close() end it soon.
 cdef int64_t SLICE_NS = 100_000_000
-# How long `async for` reads a backlog before the event loop gets its turn.
+# How long `async for` reads a backlog before it yields to the event loop.
 cdef int64_t TURN_NS = 1_000_000
 
 
@@ -14,7 +14,7 @@ cdef int64_t _deadline(int64_t now, timeout) except -1:
     return now + <int64_t> (min(float(timeout), 1e9) * 1e9)
 
 
-# Before and behind all times that a log can hold there is nothing else to find.
+# Times outside of what a log can contain are clamped: the result of the seek is the same.
 cdef int64_t time_to_seek(object ns) except? -1:
     return min(max(ns, -2**63), 2**63 - 1)
 
@@ -34,7 +34,7 @@ cdef int wait_option(object wait, WaitKind* kind, int64_t* ns) except -1:
 
 
 cdef class Descriptor:
-    """A descriptor that is closed with the last reference to it."""
+    """A file descriptor that is closed with the last reference to this object."""
 
     def __cinit__(self):
         self.fd = -1
@@ -58,29 +58,30 @@ def _count(name, value):
 
 
 cdef class CursorReader:
-    """The verbs that readers of every kind of log have in common."""
+    """The methods that readers of all kinds of log share."""
 
-    # The collector may take us before the borrower that it takes too.
+    # The garbage collector may finalize this object before its borrower.
     def __dealloc__(self):
         if self._borrower is not NULL:
             (<CursorReader> self._borrower)._forget_lent(self)
 
     cdef bint _forked(self):
-        return False  # kinds that must not be used in a forked child say so
+        return False  # overridden by kinds that must not be used in a forked child
 
     cdef int _check(self) except -1:
         if self._borrower is not NULL:
-            raise ConcurrentUse("the reader is inside a FanInReader, which moves it",
-                                hint="read from the FanInReader, or take it out by remove()")
+            raise ConcurrentUse("the reader belongs to a FanInReader, which reads from it",
+                                hint="read from the FanInReader, or remove() the reader from it")
         if self._cursor is NULL or self._closing:
             raise ClosedHandle("the reader is closed")
-        # In a forked child the thread that was busy does not exist; the call itself will refuse.
+        # In a forked child the busy thread does not exist; the call itself raises.
         if self._busy and not self._forked():
             raise ConcurrentUse("another thread is inside a call of this reader",
-                                hint="give each thread a reader of its own")
+                                hint="use one reader per thread")
         return 0
 
-    # Whether a call that may move this reader is under way: its own, or one of whoever has it, at any depth.
+    # Whether a call that may move this reader is running: its own, or one of its borrowers, at any
+    # depth.
     cdef bint _moving(self) noexcept:
         cdef CursorReader at = self
         while not at._busy:
@@ -89,16 +90,16 @@ cdef class CursorReader:
             at = <CursorReader> at._borrower
         return True
 
-    # For what does not move the reader: a lent one may be asked, while its borrower rests.
+    # For calls that do not move the reader: allowed on a lent reader while its borrower is idle.
     cdef int _check_still(self) except -1:
         if self._borrower is NULL:
             return self._check()
         if self._moving() and not self._forked():
-            raise ConcurrentUse("another thread is inside a call of the FanInReader that has this reader",
-                                hint="ask between its calls")
+            raise ConcurrentUse("another thread is inside a call of this reader's FanInReader",
+                                hint="call this between its calls")
         return 0
 
-    # While lent, `_cursor` is NULL, so every call that would move this reader comes to `_check`.
+    # While lent, `_cursor` is NULL, so every call that would move this reader reaches `_check`.
     cdef int _lend(self, CursorReader borrower) except -1:
         self._check()
         self._lent_cursor = self._cursor
@@ -111,24 +112,26 @@ cdef class CursorReader:
         self._lent_cursor = NULL
         self._borrower = NULL
 
-    # Of a borrower: a reader inside is no more.
+    # Called on a borrower: one of its readers is being destroyed.
     cdef void _forget_lent(self, CursorReader lent) noexcept:
         pass
 
-    # Gives a reader back that is to be closed: 0 when that must wait, for the call it interrupts.
+    # Called on a borrower: returns a reader that is to be closed; 0 if that must wait for a running
+    # call.
     cdef int _release_lent(self, CursorReader lent) except -1:
         return 1
 
-    # Before this reader is closed. 0: the borrower will close it.
+    # Called before this reader is closed. 0: the borrower will close it.
     cdef int _recall(self) except -1:
         if self._borrower is NULL:
             return 1
-        # Held: the thread that is inside its call may let go of it while we wait for that.
+        # A reference: the thread inside its call may drop it while this waits.
         cdef CursorReader borrower = <CursorReader> self._borrower
         return borrower._release_lent(self)
 
-    # Around every call that releases the GIL. An error is made by Python code, in which signal handlers
-    # run: one that closes this reader must not wait for the very call it interrupts.
+    # Around every call that releases the GIL. Python code constructs the errors, and signal
+    # handlers run in it: a handler that closes this reader must not wait for the call that it
+    # interrupts.
     cdef int _enter_call(self) except -1:
         self._check()
         self._busy = True
@@ -146,10 +149,10 @@ cdef class CursorReader:
     cdef void _interrupt(self):
         pass
 
-    # For close(): nobody is inside a call any more. False: it is closed by others, or will be.
+    # For close(): waits until no thread is inside a call. False: another thread closes the reader.
     cdef bint _may_close(self) except -1:
         if self._busy and self._busy_thread == PyThread_get_thread_ident() and not self._forked():
-            self._close_later = True  # a signal handler inside a call of ours: when that ends
+            self._close_later = True  # by a signal handler: close when that call ends
             return False
         if not self._recall():
             return False
@@ -157,7 +160,7 @@ cdef class CursorReader:
         self._interrupt()
         return self._await_rest() and self._cursor is not NULL
 
-    # Waits for the end of another thread's call, at most one slice of a wait. False: closed meanwhile.
+    # Waits for the end of another thread's call, at most one slice. False: closed meanwhile.
     cdef bint _await_rest(self) except -1:
         while self._busy and not self._forked():
             with nogil:
@@ -180,12 +183,12 @@ cdef class CursorReader:
         record._keeper = self._views
         return record
 
-    # Told around what follows a log: the calls that never block then leave to `wait` what they must.
+    # Called around a follow: non-blocking calls then leave records to `wait` that must wait.
     cdef void _following(self, bint on):
         pass
 
     def next(self):
-        """The next record, or None at the end. Never blocks."""
+        """Return the next record, or None at the end. Never blocks."""
         cdef RecordView view
         if self._busy or self._cursor is NULL:
             self._check()
@@ -205,7 +208,7 @@ cdef class CursorReader:
         return self._wrap(&view)
 
     def read_batch(self, max_records=65536):
-        """Up to `max_records` records as columns; possibly none. Never blocks."""
+        """Return up to `max_records` records as columns; possibly none. Never blocks."""
         cdef size_t most = _count("max_records", max_records)
         cdef Batch batch = Batch.__new__(Batch)
         cdef BatchColumns* columns = batch._columns.get()
@@ -219,21 +222,21 @@ cdef class CursorReader:
         return batch
 
     def for_each(self, fn, max_records=None, *, data=None, follow=False, timeout=None):
-        """Call `fn` for each record until it returns False; how many it saw.
+        """Call `fn` for each record until it returns False; return the number of calls.
 
-        `fn` is called with the `Record`; or it is compiled code (a numba `cfunc`, a ctypes function
-        pointer; see `tapewire.callback`) that is called with the record's fields and the address of
-        `data`, any writable buffer, and runs without the GIL. The walk ends where the log does, or
-        with `follow` waits there for more, at most `timeout` seconds at a time. It also ends when the
-        reader is closed meanwhile.
+        `fn` gets the `Record`; or it is compiled code (a numba `cfunc`, a ctypes function pointer;
+        see `tapewire.callback`), which gets the record's fields and the address of `data`, any
+        writable buffer, and runs without the GIL. The loop ends at the end of the log; with
+        `follow` it waits there for more records, at most `timeout` seconds at a time. It also ends
+        when the reader is closed.
         """
         cdef uint64_t most = <uint64_t> -1 if max_records is None else _count("max_records", max_records)
         cdef uint64_t seen = 0
         _deadline(0, timeout)
         self._check()
         if self._forked():
-            self._next_of(False)  # refuses; an import could wait for a thread that the child has not
-        # Whoever holds a compiled callback has loaded ctypes.
+            self._next_of(False)  # raises: an import could wait for a thread of the parent
+        # With a compiled callback, ctypes is already loaded.
         pointer = None
         if "_ctypes" in sys.modules:
             from tapewire.callback import pointer_of
@@ -243,7 +246,7 @@ cdef class CursorReader:
         if not callable(fn):
             raise TypeError(f"fn must be callable: fn={fn!r}")
         if data is not None:
-            raise TypeError("data is for compiled callbacks; a Python function has its own")
+            raise TypeError("data is for compiled callbacks only")
         while seen < most and not self._closed():
             record = self._next_of(follow)
             if record is None:
@@ -255,7 +258,7 @@ cdef class CursorReader:
                 break
         return seen
 
-    # A lent reader is not closed: whoever goes on reading it is told that by `_check`.
+    # A lent reader is not closed: `_check` raises if it is read.
     cdef bint _closed(self):
         return self._closing or (self._cursor is NULL and self._borrower is NULL)
 
@@ -307,9 +310,9 @@ cdef class CursorReader:
         return seen
 
     def wait(self, timeout=None):
-        """True as soon as there is something to read; False after `timeout` seconds without.
+        """Wait for a record; return False if none came within `timeout` seconds.
 
-        Releases the GIL; Ctrl-C ends it.
+        Releases the GIL; Ctrl-C ends the wait.
         """
         cdef int64_t now = mono_ns()
         cdef int64_t deadline = _deadline(now, timeout)
@@ -336,7 +339,7 @@ cdef class CursorReader:
                 return False
 
     def follow(self, timeout=None):
-        """Iterate and wait for more; ends after `timeout` seconds without a record, or when closed."""
+        """Iterate and wait for more; ends after `timeout` seconds without one, or when closed."""
         while not self._closed():
             record = self._next_of(True)
             if record is not None:
@@ -345,10 +348,10 @@ cdef class CursorReader:
                 return
 
     def fileno(self):
-        """A descriptor for event loops: readable until `next` or `read_batch` has found the end.
+        """A file descriptor for event loops, readable until `next` or `read_batch` reaches the end.
 
-        It is fed by a native thread, which exists from the first call to `close`. It belongs to the
-        reader: poll it, read nothing from it, do not close it.
+        A native thread signals it, from the first call of this until `close`. It belongs to the
+        reader: poll it, but neither read from it nor close it.
         """
         self._enter_call()
         try:
@@ -359,10 +362,10 @@ cdef class CursorReader:
         return fd
 
     def __aiter__(self):
-        """The same as `follow`, inside asyncio: ends when the reader is closed."""
+        """Like `follow`, for asyncio; ends when the reader is closed."""
         return self._follow_async()
 
-    # A copy of our own: close(), which makes it readable first, cannot take it from under a loop.
+    # A duplicate: close(), which makes it readable first, does not invalidate it in an event loop.
     cdef Descriptor _ready_copy(self):
         cdef Descriptor copy = Descriptor.__new__(Descriptor)
         cdef int fd
@@ -370,7 +373,7 @@ cdef class CursorReader:
         try:
             with nogil:
                 fd = self._cursor.ready_fd()
-            copy.fd = os.dup(fd)  # before anybody can close it
+            copy.fd = os.dup(fd)  # before it can be closed
         finally:
             self._leave_call()
         return copy
@@ -389,7 +392,7 @@ cdef class CursorReader:
             if record is not None:
                 yield record
                 if mono_ns() >= pause_at:
-                    await asyncio.sleep(0)  # a long backlog must not starve the other tasks
+                    await asyncio.sleep(0)  # a long backlog must not starve other tasks
                     pause_at = mono_ns() + TURN_NS
                 continue
             readable = loop.create_future()
@@ -401,7 +404,7 @@ cdef class CursorReader:
             pause_at = mono_ns() + TURN_NS
 
     def seek_seq(self, seq):
-        """To the first record with at least this number; False, and at the end, when there is none."""
+        """Move to the first record with this sequence number or a higher one; False at the end."""
         cdef uint64_t wanted = _count("seq", seq)
         cdef bint found
         self._enter_call()
@@ -413,7 +416,7 @@ cdef class CursorReader:
         return found
 
     def seek_time(self, time):
-        """To the first record at which the tape had reached this time; False when it never did."""
+        """Move to the first record with this timestamp or a later one; False if there is none."""
         cdef int64_t wanted = time_to_seek(to_ns(time))
         cdef bint found
         self._enter_call()
@@ -425,7 +428,7 @@ cdef class CursorReader:
         return found
 
     def seek_start(self):
-        """To the earliest record; False when there is none."""
+        """Move to the earliest record; False if there is none."""
         cdef bint found
         self._enter_call()
         try:
@@ -436,7 +439,7 @@ cdef class CursorReader:
         return found
 
     def seek_end(self):
-        """Behind the last record; False, since nothing is there yet."""
+        """Move past the last record; always False, since no record is there yet."""
         self._enter_call()
         try:
             with nogil:
@@ -446,7 +449,7 @@ cdef class CursorReader:
         return False
 
     def skip_damaged(self):
-        """Past a damaged place to the next right record; what was skipped (0 bytes: nothing to skip)."""
+        """Move past damage to the next valid record; return what was skipped (possibly 0 bytes)."""
         cdef Skipped skipped
         self._enter_call()
         try:

@@ -1,5 +1,5 @@
-// From the core's Error to the exception of tapewire.errors. Called by Cython inside a catch block,
-// with the GIL held.
+// Converts an Error of the core to the exception of tapewire.errors. Called by Cython inside a
+// catch block, with the GIL held.
 #pragma once
 
 #include <Python.h>
@@ -12,7 +12,7 @@
 
 namespace tapewire {
 
-// What an error shows may be bytes of a damaged file.
+// The text may contain bytes of a damaged file.
 inline PyObject* text_of(const std::string& text) {
     return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
 }
@@ -30,7 +30,7 @@ inline void raise_python_error() {
             static_cast<unsigned long long>(e.numbers[1]),
             static_cast<unsigned long long>(e.numbers[2]));
         Py_DECREF(module);
-        if (made == nullptr) return;  // the failure to make it is the error now
+        if (made == nullptr) return;  // that failure is raised instead
         PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made)), made);
         Py_DECREF(made);
     } catch (const std::bad_alloc&) {

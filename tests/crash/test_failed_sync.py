@@ -96,7 +96,7 @@ def test_the_first_sync_of_the_next_writer_clears_it(queue):
 
 def test_the_next_writer_logs_that_it_writes_the_records_again(queue, caplog):
     tw.open_publisher(queue).close()
-    assert "a sync of the writer before failed (Input/output error)" in caplog.text
+    assert "a sync of the previous writer failed (Input/output error)" in caplog.text
 
 
 FAILED_BEFORE = (

@@ -1,5 +1,6 @@
-// Who owns what an exported Arrow array or schema points to, by the rules of the C data interface: a
-// consumer may move a child out of its parent and keep it longer, so every child owns what it needs.
+// Who owns what an exported Arrow array or schema points to, by the rules of the C data interface:
+// a consumer may move a child out of its parent and keep it longer, so every child owns what it
+// needs.
 #pragma once
 
 #include <cstddef>

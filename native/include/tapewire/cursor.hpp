@@ -1,5 +1,5 @@
-// What every kind of log gives a reader natively. Record, Batch and the Python readers are made over
-// this interface once; fan-in, filters and replay drive it without knowing the kind.
+// The native interface of a reader of any kind of log. Record, Batch and the Python readers are
+// built on it; fan-in, filters and replay use it without knowing the kind.
 //
 // A cursor belongs to one thread at a time.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace tapewire {
 
-// One record, in place. Valid as long as somebody keeps a copy of *owner.
+// One record, in place. Valid while a copy of *owner exists.
 struct RecordView {
     const std::byte* payload = nullptr;
     std::uint32_t payload_len = 0;
@@ -26,8 +26,8 @@ struct RecordView {
     const MappingRef* owner = nullptr;
 };
 
-// Columns of many records; payloads stay in place. Grows as it is filled, so that asking for 65,536
-// records when 3 are there costs 3.
+// Columns of many records; payloads stay in place. Grows as it is filled, so that a request for
+// 65,536 records that returns 3 costs 3.
 class BatchColumns {
   public:
     std::unique_ptr<std::uint64_t[]> seq;
@@ -37,7 +37,7 @@ class BatchColumns {
     std::unique_ptr<const std::byte*[]> payload;
     std::unique_ptr<std::uint32_t[]> payload_len;
     std::vector<MappingRef> owners;  // every mapping that a payload points into
-    // Of a fan-in: which of the names each record came from. Else null.
+    // In a fan-in, the index of the name of the source of each record. Else null.
     std::unique_ptr<std::uint16_t[]> source;
     std::shared_ptr<const std::vector<std::string>> source_names;
 
@@ -53,7 +53,7 @@ class BatchColumns {
         payload_len[size_] = r.payload_len;
         ++size_;
     }
-    // `source_names` is set before the first.
+    // `source_names` must be set before the first call.
     void push(const RecordView& r, std::uint16_t from) {
         push(r);
         source[size_ - 1] = from;
@@ -65,7 +65,7 @@ class BatchColumns {
     std::size_t capacity_ = 0;
 };
 
-// The type ids a reader wants: one bit each.
+// The type ids to return, one bit each.
 class TypeFilter {
   public:
     void want(std::uint16_t type) noexcept { words_[type >> 6] |= std::uint64_t{1} << (type & 63); }
@@ -78,18 +78,18 @@ class TypeFilter {
 enum class WaitKind { busy_spin, spin_then_park, sleep };
 enum class WaitOutcome { ready, not_yet, interrupted };
 
-// A futex word that is rung past `heard` when there is something to read.
+// A futex word whose value moves past `heard` when there is something to read.
 struct Bell {
-    std::uint32_t* word = nullptr;  // null: nobody can ring, look again every so often
+    std::uint32_t* word = nullptr;  // null: it cannot be rung, poll instead
     std::uint32_t heard = 0;
 };
 
-// What skip_damaged passed over.
+// What skip_damaged skipped.
 struct Skipped {
     std::uint64_t segment = 0;
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
-    bool numbers_known = false;  // first_seq..last_seq went missing (empty when last < first)
+    bool numbers_known = false;  // first_seq..last_seq are lost (none if last < first)
     std::uint64_t first_seq = 0;
     std::uint64_t last_seq = 0;
 };
@@ -101,18 +101,18 @@ class Cursor {
     // False at the end; never blocks. Throws where the log is damaged, again on every call.
     virtual bool next(RecordView& out) = 0;
     virtual std::size_t read_batch(BatchColumns& out, std::size_t max_records) = 0;
-    // The record that next() would give, without passing it; and past the one that was just shown. What
-    // was shown stays in place until the next look.
+    // The record that next() would give, without passing it; and past the one that was just shown.
+    // What was shown stays in place until the next look.
     virtual bool peek(RecordView& out) = 0;
     virtual void pass(const RecordView& shown) noexcept = 0;
-    // Waits for a record for at most `max_ns`, in one slice: the caller looks after signals.
+    // Waits for a record for at most `max_ns`, in one slice: the caller handles signals.
     virtual WaitOutcome wait(std::int64_t max_ns) = 0;
-    // A descriptor that is readable until next() or read_batch() has come to the end, and again when
-    // there is more. The cursor's own; closed with it.
+    // A descriptor that is readable until next() or read_batch() has reached the end, and again
+    // when there is more. Owned by the cursor and closed with it.
     virtual int ready_fd() = 0;
-    // For who waits for several cursors: false when it must look again first.
+    // For a wait on several cursors. False: there may be a record, read first.
     virtual bool prepare_to_sleep(Bell& bell) = 0;
-    // Whether somebody may append: false says that the end is the end, for now.
+    // Whether a writer may append. False: the end is final for now.
     virtual bool has_writer() = 0;
     virtual bool seek_seq(std::uint64_t seq) = 0;
     virtual bool seek_time(std::int64_t timestamp_ns) = 0;
@@ -136,7 +136,7 @@ class Cursor {
     std::uint16_t source_ = 0;
 };
 
-// What a user's compiled code is called with, without the GIL: false ends the walk.
+// The signature of a user's compiled callback, called without the GIL. False ends the walk.
 using RecordCallback = bool (*)(std::uint64_t seq, std::int64_t timestamp_ns, std::uint16_t type_id,
                                 std::uint16_t flags, const std::byte* payload, std::uint32_t size,
                                 void* data);
@@ -144,10 +144,10 @@ using RecordCallback = bool (*)(std::uint64_t seq, std::int64_t timestamp_ns, st
 struct Walked {
     std::size_t records = 0;
     bool refused = false;  // the callback returned false
-    bool at_end = false;   // nothing more is there; neither: `slice_ns` have passed
+    bool at_end = false;   // no more records; if neither is set, `slice_ns` have passed
 };
 
-// Calls back for each record there is, for at most `max_records` and about `slice_ns`.
+// Calls the callback for each record, for at most `max_records` records and about `slice_ns`.
 Walked for_each_record(Cursor& cursor, RecordCallback callback, void* data, std::size_t max_records,
                        std::int64_t slice_ns);
 

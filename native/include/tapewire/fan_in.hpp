@@ -1,13 +1,15 @@
-// Many cursors as one, in the order of time, then of the sources' names; each source keeps its own order.
+// Merges cursors into one, ordered by time, then by source name; each source keeps its own order.
 //
-// Each source is either in the heap, by the record it shows next, or silent: at its end when it was last
-// looked at; or over, where it was given a number to end at. The earliest record shown may be given when no silent source could still come before it, and
-// that is a question of patience. With a limit (`max_skew_ns`) a record that is older than the limit is
-// given whatever the silent ones may say later; without, the calls that never block take what is there
-// now, and those that follow wait until every source that has a writer shows a record.
+// A source is in the heap, by its next record; or silent: it was at its end when last checked; or
+// over: it has reached the sequence number at which it ends. The earliest record of the heap may be
+// returned if no silent source can still have an earlier one. With a limit (`max_skew_ns`), a
+// record older than the limit is returned regardless of the silent sources. Without one, the calls
+// that never block merge what is available now, and those that follow wait until every source with
+// a writer has a record.
 //
-// A source's cursor stands in front of the record it shows: a position committed at any time covers just
-// what was given. The cursors belong to somebody else, who takes care that nobody else moves them.
+// The cursor of a source is positioned before its record in the heap, so a position committed at
+// any time covers exactly the records that were returned. The caller owns the cursors and must not
+// move them.
 #pragma once
 
 #include <atomic>
@@ -37,15 +39,15 @@ class FanIn final : public Cursor, private ForkAware {
 
     struct Counts {
         std::uint64_t records = 0;
-        std::uint64_t late = 0;  // given after a record with a later time
+        std::uint64_t late = 0;  // returned after a record with a later time
     };
 
     explicit FanIn(const FanInOptions& options);
     ~FanIn() override;
 
-    // Slots are used again. The record that next() gave last stays valid. With `end_seq` the source is
-    // over in front of its first record of that number or a higher one: it shows nothing, and holds
-    // nobody back.
+    // Slots are reused. The record last returned by next() stays valid. With `end_seq` the source
+    // ends before its first record with that sequence number or a higher one, and from then on
+    // delays no other source.
     Slot add(const std::string& name, Cursor& cursor, std::optional<std::uint64_t> end_seq = {});
     void remove(Slot slot) noexcept;
     Counts counts(Slot slot) const { return sources_[slot].counts; }
@@ -63,18 +65,19 @@ class FanIn final : public Cursor, private ForkAware {
     int ready_fd() override;
     bool prepare_to_sleep(Bell& bell) override;
     bool has_writer() override;
-    bool seek_seq(std::uint64_t seq) override;  // refused: numbers are each source's own
+    bool seek_seq(std::uint64_t seq) override;  // throws: sequence numbers belong to the sources
     bool seek_time(std::int64_t timestamp_ns) override;
     bool seek_start() override;
     void seek_end() override;
-    Skipped skip_damaged() override;  // of the source whose error was thrown last
+    Skipped skip_damaged() override;  // of the source that threw last
 
-    // While following without a limit, next() waits for all that have a writer: here and in the fan-ins
-    // that are sources.
+    // While following without a limit, next() waits for all sources that have a writer, also in
+    // nested fan-ins.
     void follow(bool on) noexcept override;
     // Ends a wait() of another thread within one slice.
     void interrupt() noexcept { interrupted_.store(true, std::memory_order_release); }
-    // Keeps the descriptor readable for who holds copies of both, also when this object is gone.
+    // Keeps the descriptor readable for holders of copies of both, also after this object is
+    // destroyed.
     int wake_fd();
     bool forked_away() const noexcept { return forked(); }
 
@@ -92,8 +95,8 @@ class FanIn final : public Cursor, private ForkAware {
         Counts counts;
         const Mapping* in_batch = nullptr;  // its mapping that the batch being filled holds already
         bool has_writer = false;
-        std::int64_t ask_writer_ns = 0;  // not asked again before
-        // Since when its records are held back that are stamped later than now, one behind the other.
+        std::int64_t ask_writer_ns = 0;  // not checked again before
+        // Since when a run of its records with timestamps in the future has been held back.
         std::optional<std::int64_t> ahead_since_ns;
     };
     struct Entry {
@@ -109,7 +112,7 @@ class FanIn final : public Cursor, private ForkAware {
 
     void check_usable() const;
     bool limited() const noexcept { return options_.max_skew_ns >= 0; }
-    // Whether the top of the heap may be given now; looks at the silent ones first when told to.
+    // Whether the top of the heap may be returned now. `look`: checks the silent sources first.
     bool choose(bool look);
     bool skew_limit_passed();
     bool all_shown();
@@ -143,17 +146,17 @@ class FanIn final : public Cursor, private ForkAware {
     std::size_t merging_ = 0;                                // how many sources are fan-ins
     std::shared_ptr<const std::vector<std::string>> names_;  // by slot; what batches keep
     bool top_consumed_ =
-        false;  // the top of the heap was given: its source must show its next record
+        false;  // the top of the heap was returned: its source must provide its next record
     std::optional<std::uint64_t> last_seq_;
-    std::optional<std::int64_t> latest_;  // time of all that were given
-    // With a limit: the wall clock as last read, and before the last look at all silent ones; and since
-    // when the top may not be given yet, by the other clock, which does not jump.
+    std::optional<std::int64_t> latest_;  // highest time returned
+    // With a limit: the wall clock as last read, and before the last check of all silent sources;
+    // and since when the top has been held back, by the monotonic clock.
     std::int64_t wall_ns_ = 0;
     std::int64_t looked_wall_ns_ = 0;
     std::optional<std::int64_t> held_since_ns_;
     bool following_ = false;
     int failed_ = kNone;
-    std::exception_ptr gap_;  // told once: by the call after the batch that met it
+    std::exception_ptr gap_;  // thrown once, by the call after the batch that met it
     std::atomic<bool> interrupted_{false};
     std::unique_ptr<Poller> poller_;  // from the first ready_fd() on
 };

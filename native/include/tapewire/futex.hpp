@@ -1,4 +1,5 @@
-// Futex on a word of shared memory (never the PRIVATE form: waiter and waker are often two processes).
+// Futex on a word of shared memory (never the PRIVATE form: waiter and waker are often two
+// processes).
 #pragma once
 
 #include <linux/futex.h>

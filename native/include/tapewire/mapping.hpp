@@ -1,8 +1,8 @@
 // A mapped file that outlives whatever happens to the file.
 //
-// A file truncated under a mapping makes the next touch a SIGBUS. Inside Tapewire's own mappings the
-// handler puts a zero page under the address and marks the mapping lost; the call under way, or the
-// next one, throws. Any other SIGBUS goes to the handler that was there before.
+// A file truncated under a mapping makes the next touch a SIGBUS. Inside Tapewire's own mappings
+// the handler puts a zero page under the address and marks the mapping lost; the call under way, or
+// the next one, throws. Any other SIGBUS goes to the handler that was there before.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ inline bool any_mapping_lost() noexcept {
     return detail::mappings_lost.load(std::memory_order_relaxed) != 0;
 }
 
-// Puts the SIGBUS handler back where some library, or faulthandler.enable(), has replaced it; what replaced
-// it gets the signals that are not ours. Cheap: looks at most every 50 ms.
+// Puts the SIGBUS handler back where some library, or faulthandler.enable(), has replaced it; what
+// replaced it gets the signals that are not ours. Cheap: looks at most every 50 ms.
 void guard_against_sigbus() noexcept;
 void guard_against_sigbus_now() noexcept;
 
@@ -50,8 +50,8 @@ class Mapping {
         if (lost()) throw_lost();
     }
 
-    // Makes every page of [from, from + bytes) present. Of a writable mapping they are ready to be written,
-    // and marked as written, though no byte changes: the next sync writes them.
+    // Makes every page of [from, from + bytes) present. Of a writable mapping they are ready to be
+    // written, and marked as written, though no byte changes: the next sync writes them.
     bool populate(std::size_t from, std::size_t bytes) const noexcept;
     // Each page once, as a load or, of a writable mapping, as a store that changes nothing.
     void touch(std::size_t begin, std::size_t end) const noexcept;

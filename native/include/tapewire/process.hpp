@@ -1,8 +1,9 @@
 // What the core must know of its own process: which descriptors and handles it has to give up in a
 // forked child, and whether another process is still the one it says it is.
 //
-// After fork the child holds copies of every descriptor. An inherited flock would outlive its owner,
-// so the child closes all of Tapewire's descriptors at once and every inherited handle refuses work.
+// After fork the child holds copies of every descriptor. An inherited flock would outlive its
+// owner, so the child closes all of Tapewire's descriptors at once and every inherited handle
+// refuses work.
 #pragma once
 
 #include <array>
@@ -30,8 +31,8 @@ int open_epoll() noexcept;
 void close_descriptor(int fd) noexcept;
 void disown_descriptor(int fd) noexcept;  // for what somebody else closes
 
-// A handle whose fast path must stop working in a forked child. `on_forked` runs in the child, before
-// anything else does; it may only store to plain members.
+// A handle whose fast path must stop working in a forked child. `on_forked` runs in the child,
+// before anything else does; it may only store to plain members.
 class ForkAware {
   public:
     ForkAware();
@@ -54,8 +55,8 @@ class ForkAware {
 // Empty when there is no such process, or only what its parent has not fetched yet.
 std::optional<std::uint64_t> process_start_ticks(std::int64_t pid);
 
-// Of the running kernel: differs after a restart of the machine, and then the page cache was lost. All
-// zero where it cannot be read.
+// Of the running kernel: differs after a restart of the machine, and then the page cache was lost.
+// All zero where it cannot be read.
 using BootId = std::array<std::uint8_t, 16>;
 const BootId& boot_id() noexcept;
 // Inode of this process's pid namespace: pids of another one mean nothing here. 0: not known.

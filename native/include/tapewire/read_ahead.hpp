@@ -1,5 +1,6 @@
-// Pages of a mapping, made present by a service thread before they are read. To map a page costs more than
-// to read the records in it, and unmapping costs half of that again: neither is the reading thread's work.
+// Pages of a mapping, made present by a service thread before they are read. To map a page costs
+// more than to read the records in it, and unmapping costs half of that again: neither is the
+// reading thread's work.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // A descriptor that is readable while its reader may have something to read: for event loops.
 //
-// An eventfd, and one thread that sleeps where the reader would. It is readable from the start, so the
-// loop calls the reader, which reads to the end and there arms it: only then is the descriptor emptied,
-// and the thread fills it again as soon as one of the watched words changes. A reader that stops
-// before the end leaves it readable. Appending and reading know nothing of all this.
+// An eventfd, and one thread that sleeps where the reader would. It is readable from the start, so
+// the loop calls the reader, which reads to the end and there arms it: only then is the descriptor
+// emptied, and the thread fills it again as soon as one of the watched words changes. A reader that
+// stops before the end leaves it readable. Appending and reading know nothing of all this.
 #pragma once
 
 #include <array>
@@ -29,7 +29,8 @@ class ReadyFd {
         MappingRef owner;             // of those words
     };
 
-    // `bell` is the futex word that a writer rings, in `bell_owner`; null where it cannot be waited on.
+    // `bell` is the futex word that a writer rings, in `bell_owner`; null where it cannot be waited
+    // on.
     ReadyFd(std::uint32_t* bell, MappingRef bell_owner);
     ReadyFd(const ReadyFd&) = delete;
     ReadyFd& operator=(const ReadyFd&) = delete;

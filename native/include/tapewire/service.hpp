@@ -16,8 +16,8 @@ inline constexpr std::int64_t kWhenPoked = std::numeric_limits<std::int64_t>::ma
 
 class Service {
   public:
-    // A piece of work of one queue. `run` returns the monotonic time at which it wants to run again,
-    // or kWhenPoked. It must not throw: what goes wrong is counted by the client.
+    // A piece of work of one queue. `run` returns the monotonic time at which it wants to run
+    // again, or kWhenPoked. It must not throw: what goes wrong is counted by the client.
     class Client {
       public:
         virtual ~Client() = default;

@@ -28,8 +28,8 @@ bool any_negative(const std::byte* levels, std::uint32_t count) noexcept {
     return signs >> 63 != 0;
 }
 
-// Takes back what the first `count` deltas did, the last one first: sizes go through what they were,
-// so each fits again.
+// Takes back what the first `count` deltas did, the last one first: sizes go through what they
+// were, so each fits again.
 void undo_deltas(L2::Side& side, const std::byte* levels, std::uint32_t count) {
     while (count-- > 0) {
         const format::Level level = market::level_at(levels, count);
@@ -135,16 +135,17 @@ Applied Book::guarded(F&& take) {
 void Book::check_ours(BookMode mode, std::uint16_t venue_id, std::uint32_t market_id) {
     if (mode != options_.mode)
         throw Error(Errc::invalid_option,
-                    "an event must be of the book's mode: event.book_mode=" +
+                    "event and book have different modes: event.book_mode=" +
                         std::to_string(static_cast<int>(mode)) +
                         ", book_mode=" + std::to_string(static_cast<int>(options_.mode)),
-                    {}, -1, "levels (0) go to an L2 book, orders (1) to an L3 book");
+                    {}, -1, "apply levels (0) to an L2Book, orders (1) to an L3Book");
     if (bound_)
-        throw Error(Errc::invalid_option,
-                    "a book is of one instrument: event.venue_id=" + std::to_string(venue_id) +
-                        ", event.market_id=" + std::to_string(market_id) + ", venue_id=" +
-                        std::to_string(venue_id_) + ", market_id=" + std::to_string(market_id_),
-                    {}, -1, "a book for each; replay.Replay keeps them");
+        throw Error(
+            Errc::invalid_option,
+            "the event belongs to another instrument: event.venue_id=" + std::to_string(venue_id) +
+                ", event.market_id=" + std::to_string(market_id) + ", venue_id=" +
+                std::to_string(venue_id_) + ", market_id=" + std::to_string(market_id_),
+            {}, -1, "use one book per instrument, as replay.Replay does");
     bound_ = true;
     venue_id_ = venue_id;
     market_id_ = market_id;

@@ -86,7 +86,8 @@ Applied Book::add_order(const L3Event& e) {
     if (e.qty == 0) return Applied::unchanged;
     if (l3_.find(e.order_id) != L3::kNone) [[unlikely]]
         return unknown(e.order_id, Distrust::duplicate_order);
-    // An id used again: the order that waited for its price is gone, and its price is not for this one.
+    // An id used again: the order that waited for its price is gone, and its price is not for this
+    // one.
     if (settling_.on && settling_.id == e.order_id) [[unlikely]]
         settling_ = {};
     std::int64_t price = e.price;
@@ -194,10 +195,10 @@ Applied Book::unknown(std::uint64_t id, Distrust cause) {
     if (options_.unknown == Unknown::distrust) return distrust(cause);
     const bool there = cause == Distrust::duplicate_order;
     throw Error(Errc::unknown_order,
-                std::string(there ? "an order must not be added twice"
-                                  : "an event must name an order that is there") +
+                std::string(there ? "an order that is in the book must not be added again"
+                                  : "an event must refer to a known order") +
                     ": order_id=" + std::to_string(id) + ", seq=" + std::to_string(last_seq_),
-                {}, -1, "unknown=\"ignore\" counts such events and goes on");
+                {}, -1, "unknown=\"ignore\" counts such events and continues");
 }
 
 }  // namespace tapewire::book

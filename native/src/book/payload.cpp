@@ -56,7 +56,7 @@ class Input {
     // So many records must still be there, at least: before anything is made for them.
     void expect(std::uint64_t count, std::size_t size, const char* name) const {
         if (count > (bytes_.size() - at_) / size)
-            damaged("more is counted than is there", name, count);
+            damaged("a count exceeds the bytes that follow", name, count);
     }
     void end() const {
         if (at_ != bytes_.size()) damaged("bytes follow the book", "extra", bytes_.size() - at_);
@@ -113,9 +113,9 @@ void load_orders(Input& in, L3& l3, Side side, std::uint32_t count) {
         in.expect(level.orders, sizeof(format::SavedOrder), "orders");
         for (std::uint32_t k = 0; k < level.orders; ++k) {
             const auto order = in.take<format::SavedOrder>();
-            if (order.remaining <= 0) in.damaged("an order must have a rest", "id", order.id);
-            if (l3.find(order.id) != L3::kNone)
-                in.damaged("an order is there twice", "id", order.id);
+            if (order.remaining <= 0)
+                in.damaged("the remaining size of an order must be above 0", "id", order.id);
+            if (l3.find(order.id) != L3::kNone) in.damaged("duplicate order", "id", order.id);
             if (!l3.add(order.id, side, level.price, order.remaining))
                 in.damaged("a level's sum must fit into 64 bits", "price", level.price);
         }
@@ -126,19 +126,20 @@ void load_unpriced(Input& in, L3& l3, std::uint32_t count) {
     in.expect(count, sizeof(format::SavedUnpriced), "unpriced");
     for (std::uint32_t i = 0; i < count; ++i) {
         const auto order = in.take<format::SavedUnpriced>();
-        if (order.remaining <= 0) in.damaged("an order must have a rest", "id", order.id);
+        if (order.remaining <= 0)
+            in.damaged("the remaining size of an order must be above 0", "id", order.id);
         if (order.side < 1 || order.side > 2)
             in.damaged("a side must be 1 or 2", "side", order.side);
-        if (l3.find(order.id) != L3::kNone) in.damaged("an order is there twice", "id", order.id);
+        if (l3.find(order.id) != L3::kNone) in.damaged("duplicate order", "id", order.id);
         l3.add_unpriced(order.id, static_cast<Side>(order.side), order.remaining);
     }
 }
 
 void check_same(const char* name, int saved, int wanted) {
     if (saved != wanted)
-        throw Error(Errc::invalid_option,
-                    std::string("a saved book must be loaded as what it is: saved ") + name + "=" +
-                        std::to_string(saved) + ", " + name + "=" + std::to_string(wanted));
+        throw Error(Errc::invalid_option, std::string("the saved book has other options: saved ") +
+                                              name + "=" + std::to_string(saved) + ", " + name +
+                                              "=" + std::to_string(wanted));
 }
 
 // The header, as far as it can be judged without the rest.
@@ -151,8 +152,7 @@ BookPayload checked_head(std::span<const std::byte> payload, Input& in) {
                                                 hex(head.crc) + ", computed=" + hex(crc));
     if (head.version != format::kBookPayloadVersion)
         throw Error(Errc::unsupported_version,
-                    "a saved book has a version that is not known: version=" +
-                        std::to_string(head.version) +
+                    "unknown version of a saved book: version=" + std::to_string(head.version) +
                         ", known=" + std::to_string(format::kBookPayloadVersion),
                     {}, -1, "rebuild it from the log, or upgrade Tapewire");
     if (head.book_mode > 1) in.damaged("a mode must be 0 or 1", "book_mode", head.book_mode);
@@ -166,7 +166,8 @@ BookPayload checked_head(std::span<const std::byte> payload, Input& in) {
     return head;
 }
 
-// What a state has of a book behind its payload: why it is not to be believed, and what it waits with.
+// What a state has of a book behind its payload: why it is not to be believed, and what it waits
+// with.
 struct SavedTrust {
     std::uint32_t distrust;
     std::uint32_t quarantined;
@@ -186,7 +187,7 @@ market::BookEvent take_diff(Input& in, std::uint64_t& record_seq) {
     if (saved.delta > 1) in.damaged("must be 0 or 1", "delta", saved.delta);
     if (saved.reserved != 0) in.damaged("must be 0", "reserved", saved.reserved);
     if ((saved.update_prev | saved.update_last) == 0)
-        in.damaged("what waits must have ids", "record_seq", saved.record_seq);
+        in.damaged("buffered diffs must have ids", "record_seq", saved.record_seq);
     market::BookEvent diff;
     diff.head.event_type = static_cast<decltype(diff.head.event_type)>(format::EventType::diff);
     diff.price_scale = static_cast<std::uint8_t>(saved.price_scale);
@@ -209,7 +210,7 @@ void Book::save(std::vector<std::byte>& out) const {
     if (!trusted())
         throw Error(Errc::invalid_option,
                     "an untrusted book must not be saved: " + distrust_reason(), {}, -1,
-                    "save it when `trusted` says so");
+                    "save it while it is trusted");
     put_payload(out);
 }
 
@@ -330,12 +331,12 @@ Book Book::load_state(std::span<const std::byte> state, const Options& options) 
     Book book = load(in.take_bytes(payload_bytes), options);
     const auto trust = in.take<SavedTrust>();
     if (trust.distrust > static_cast<std::uint32_t>(Distrust::no_side))
-        in.damaged("there is no such distrust", "distrust", trust.distrust);
+        in.damaged("unknown distrust", "distrust", trust.distrust);
     if (trust.quarantined > 1) in.damaged("must be 0 or 1", "quarantined", trust.quarantined);
     book.distrust_ = static_cast<Distrust>(trust.distrust);
     book.quarantined_ = trust.quarantined != 0;
     if (trust.waiting != 0 && (book.trusted() || options.mode != BookMode::l2))
-        in.damaged("nothing waits for a snapshot", "waiting", trust.waiting);
+        in.damaged("no diffs can be buffered in this book", "waiting", trust.waiting);
     in.expect(trust.waiting, sizeof(SavedDiff), "waiting");
     for (std::uint64_t i = 0; i < trust.waiting; ++i) {
         std::uint64_t record_seq = 0;

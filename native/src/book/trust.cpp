@@ -45,29 +45,29 @@ std::string sentence(const Gap& gap) {
         case Distrust::none:
             break;
         case Distrust::no_snapshot:
-            return "there was no snapshot yet";
+            return "no snapshot has been received yet";
         case Distrust::venue_gap:
             return (gap.first == gap.last ? "update id " + std::to_string(gap.first) + " is missing"
                                           : "update ids " + range + " are missing") +
                    at;
         case Distrust::record_gap:
-            return "records " + range + " of the tape are missing";
+            return "records " + range + " of the log are missing";
         case Distrust::reset:
-            return "the venue has reset the book, and no snapshot came since";
+            return "the venue has reset the book, and no snapshot has been received since";
         case Distrust::negative_size:
-            return "a size went below 0" + at;
+            return "a size became negative" + at;
         case Distrust::unknown_order:
-            return "an order that is not there was named" + at;
+            return "an event referred to an unknown order" + at;
         case Distrust::duplicate_order:
-            return "an order that is there was added again" + at;
+            return "a known order was added again" + at;
         case Distrust::does_not_fit:
             return "a price or a size does not fit exactly into 64 bits at the book's scale" + at;
         case Distrust::overlap:
-            return "deltas overlap what is applied already" + at;
+            return "deltas overlap updates that were already applied" + at;
         case Distrust::interrupted:
-            return "memory ran out while an event was applied";
+            return "out of memory while applying an event";
         case Distrust::no_side:
-            return "an order was added that is on no side" + at;
+            return "an order without a side was added" + at;
     }
     return {};
 }
@@ -98,10 +98,10 @@ void Book::throw_if_raised() {
     const Gap& gap = gaps_.back();
     const bool missing = gap.cause == Distrust::venue_gap || gap.cause == Distrust::record_gap;
     throw Error(missing ? Errc::gap_detected : Errc::corrupt_record,
-                "the book is not to be trusted: " + sentence(gap), {}, -1,
+                "the book is untrusted: " + sentence(gap), {}, -1,
                 options_.mode == format::BookMode::l2
-                    ? "a snapshot mends it; on_gap=\"resync\" waits for one without an error"
-                    : "a reset mends it; on_gap=\"resync\" waits for one without an error")
+                    ? "a snapshot resyncs it; on_gap=\"resync\" waits for one without raising"
+                    : "a reset resyncs it; on_gap=\"resync\" waits for one without raising")
         .with(gap.first, gap.last);
 }
 

@@ -146,19 +146,20 @@ std::size_t ItchDecoder::frame(std::span<const std::byte> bytes, bool last,
         if (length == 0)
             throw Error(
                 Errc::corrupt_record,
-                "a message has a length: length=0, message=" + std::to_string(messages_ + 1), "",
-                -1, "where only the lengths of a file are wrong, import it with lengths=\"type\"");
+                "a message must not be empty: length=0, message=" + std::to_string(messages_ + 1),
+                "", -1,
+                "if only the lengths in the file are invalid, import it with lengths=\"type\"");
         if (right == 0)
             fault = ItchFault::unknown_type;
         else if (length != right)
             fault = ItchFault::wrong_length;
     } else if (right == 0) {
-        throw Error(
-            Errc::corrupt_record,
-            "no message has this type, and without its length the next one cannot be found: type=" +
-                hex(static_cast<unsigned char>(type)) +
-                ", message=" + std::to_string(messages_ + 1),
-            "", -1, "import a file whose lengths are right with lengths=\"prefix\"");
+        throw Error(Errc::corrupt_record,
+                    "unknown message type, so the next message cannot be located: type=" +
+                        hex(static_cast<unsigned char>(type)) +
+                        ", message=" + std::to_string(messages_ + 1),
+                    "", -1,
+                    "if the lengths in the file are valid, import it with lengths=\"prefix\"");
     }
     if (kPrefixBytes + length > bytes.size()) {
         if (!last) return 0;

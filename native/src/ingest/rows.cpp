@@ -212,7 +212,7 @@ RowParser::RowParser(std::vector<Column> columns)
     for (const Column& column : columns_) {
         if (column.scale > 18)
             throw Error(Errc::invalid_option,
-                        "a scale is at most 18: scale=" + std::to_string(column.scale));
+                        "a scale must be at most 18: scale=" + std::to_string(column.scale));
     }
 }
 
@@ -227,7 +227,7 @@ void RowParser::set_fields(std::vector<std::uint32_t> fields) {
 void RowParser::set_keys(const std::vector<std::string>& keys) {
     if (keys.size() != columns_.size())
         throw Error(Errc::invalid_option,
-                    "a key for each column: keys=" + std::to_string(keys.size()));
+                    "each column needs a key: keys=" + std::to_string(keys.size()));
     keys_.clear();
     for (std::uint32_t i = 0; i < keys.size(); ++i) keys_.emplace(keys[i], i);
 }

@@ -37,7 +37,7 @@ using format::L3Type;
                     ": schema_version=" + std::to_string(version),
                 {}, -1,
                 newer ? "read it with the release that wrote it, or upgrade Tapewire"
-                      : "versions before 2 were never a record of Tapewire's: write it anew");
+                      : "Tapewire never wrote versions before 2: write the event again");
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] void other_type(const char* name, std::uint16_t want,
@@ -66,7 +66,7 @@ void check_header(const BookEventHeader& head, std::size_t size) {
         corrupt("an event must be of type 1 to 4", "event_type", head.event_type);
     if (head.book_mode > 1) corrupt("a book must be of mode 0 or 1", "book_mode", head.book_mode);
     if ((head.flags & ~format::kEventFlags) != 0)
-        corrupt("an event has flags that are not known", "flags", head.flags);
+        corrupt("an event has unknown flags", "flags", head.flags);
     constexpr auto kBoth = format::kEventAbsolute | format::kEventDelta;
     if ((head.flags & kBoth) == kBoth)
         corrupt("sizes must be absolute or delta, not both", "flags", head.flags);
@@ -125,23 +125,23 @@ void decode_snapshot(BookEvent& event, std::span<const std::byte> rest) {
 
 void decode_order(BookEvent& event, std::span<const std::byte> rest) {
     if (rest.size() != sizeof(format::L3Event))
-        corrupt("an order's event must have 128 bytes", "record_len", event.head.record_len);
+        corrupt("an order event must have 128 bytes", "record_len", event.head.record_len);
     event.order = load_as<format::L3Event>(rest.data());
     const format::L3Event& order = event.order;
     if (order.event_type < 1 || order.event_type > 6)
-        corrupt("an order's event must be of type 1 to 6", "order.event_type", order.event_type);
+        corrupt("an order event must be of type 1 to 6", "order.event_type", order.event_type);
     const auto type = event.type();
     const L3Type kind{order.event_type};
     const bool agree = type == EventType::diff ||
                        (type == EventType::reset && kind == L3Type::reset) ||
                        (type == EventType::heartbeat && kind == L3Type::heartbeat);
     if (!agree)
-        not_equal("the order's event must be what the header says", "order.event_type",
-                  order.event_type, "event_type", event.head.event_type);
+        not_equal("the order event must match the header", "order.event_type", order.event_type,
+                  "event_type", event.head.event_type);
     if (order.side > 2) corrupt("a side must be 0 to 2", "order.side", order.side);
     check_scales(order.price_scale, order.size_scale);
     if ((order.flags & ~format::kL3Flags) != 0)
-        corrupt("an order's event has flags that are not known", "order.flags", order.flags);
+        corrupt("an order event has unknown flags", "order.flags", order.flags);
     event.price_scale = order.price_scale;
     event.size_scale = order.size_scale;
 }

@@ -23,7 +23,7 @@ const std::vector<std::uint32_t>& Catalog::ids() {
 std::optional<Segment> Catalog::open(std::uint32_t id) const {
     try {
         auto segment = Segment::open(layout_, geometry_, id, Mapping::Access::read_only);
-        if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+        if (!segment) throw Error(Errc::segment_missing, "segment is missing", layout_.segment(id));
         return segment;
     } catch (const Error& e) {
         if (e.code != Errc::corrupt_metadata) throw;
@@ -47,7 +47,7 @@ const Catalog::Facts& Catalog::first_record(std::uint32_t id) {
         if (e.code != Errc::corrupt_metadata) throw;
         return facts;
     }
-    if (!file) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+    if (!file) throw Error(Errc::segment_missing, "segment is missing", layout_.segment(id));
     alignas(8) std::byte header[format::kRecordHeaderBytes];
     const Commit commit = Commit::read(*file, format::kSegmentDataOffset, header);
     if (!commit) {

@@ -24,7 +24,7 @@ std::uint32_t fixed_check(const ControlBlock& block) noexcept {
 }
 
 constexpr const char* kRebuildHint =
-    "`tapewire repair` makes it again from the segments, which are untouched";
+    "`tapewire repair` rebuilds it from the segments, which are not changed";
 
 }  // namespace
 
@@ -87,8 +87,9 @@ Control Control::open(const Layout& layout, bool must_write) {
     if (block.magic != format::kControlMagic) {
         throw corrupt("magic", offsetof(ControlBlock, magic), block.magic);
     }
-    // The check goes first: a flipped bit in `version` is damage, not a release from the future. Version 3
-    // has none; a key where there must be zeros shows that a bit of a later version's was flipped.
+    // The check goes first: a flipped bit in `version` is damage, not a release from the future.
+    // Version 3 has none; a key where there must be zeros shows that a bit of a later version's was
+    // flipped.
     const bool checked = block.check != 0 && block.check == fixed_check(block);
     if (!checked && (block.version == format::kControlVersion || block.check != 0)) {
         throw corrupt("check", offsetof(ControlBlock, check), block.check);
@@ -96,7 +97,7 @@ Control Control::open(const Layout& layout, bool must_write) {
     if (block.version != format::kControlVersion &&
         block.version != format::kControlVersionUnkeyed) {
         throw Error(Errc::unsupported_version,
-                    "control.meta has a version this release cannot read: version=" +
+                    "control.meta has a version that this release cannot read: version=" +
                         std::to_string(block.version) +
                         ", supported=" + std::to_string(format::kControlVersionUnkeyed) + " and " +
                         std::to_string(format::kControlVersion),
@@ -130,7 +131,8 @@ bool Control::written_in_earlier_boot() const noexcept {
 
 void Control::beat(std::uint64_t now_ns) noexcept {
     auto heartbeat = word(block_->writer_heartbeat_ns);
-    // Watchers look for a change of the value, so it must change even when the wall clock stands still.
+    // Watchers look for a change of the value, so it must change even when the wall clock stands
+    // still.
     const std::uint64_t before = heartbeat.load(std::memory_order_relaxed);
     heartbeat.store(now_ns == before ? now_ns + 1 : now_ns, std::memory_order_relaxed);
 }

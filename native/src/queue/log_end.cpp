@@ -49,7 +49,7 @@ std::optional<LostEnd> by_seek_index(const Layout& layout, const Segment& segmen
     const auto& last = index->entries.back();
     if (last.offset < offset) return std::nullopt;
     // How long that record was is not known: at least so long.
-    return LostEnd{"the seek index has a record at " + at_offset(last.offset),
+    return LostEnd{"the seek index has an entry at " + at_offset(last.offset),
                    last.offset + format::kRecordHeaderBytes, last.seq + 1};
 }
 
@@ -91,12 +91,12 @@ std::optional<LostEnd> contradicts_end(const Layout& layout, const Control& cont
         if (auto lost = by_seek_index(layout, segment, offset)) return lost;
     }
     if (segment.is_zero_from(offset)) return std::nullopt;
-    if (over) return LostEnd{"bytes follow in a segment that is over", 0, 0};
+    if (over) return LostEnd{"bytes follow in a segment that the writer has left", 0, 0};
     const auto written = written_to(control, segment);
     if (written && written->here && written->offset > offset)
-        return LostEnd{"the writer had come to " + at_offset(written->offset), written->offset, 0};
-    // Killed in the middle of an append: what it was just writing may hold anything. With a key no copy of a
-    // record is valid in there.
+        return LostEnd{"the writer had reached " + at_offset(written->offset), written->offset, 0};
+    // Killed in the middle of an append: what it was just writing may hold anything. With a key no
+    // copy of a record is valid in there.
     if (written && !control.geometry().keyed()) return std::nullopt;
     if (holds_valid_record(segment, offset, segment.size()))
         return LostEnd{"a valid record follows", 0, 0};
@@ -107,8 +107,8 @@ SegmentEnd proven_end(const Layout& layout, const Control& control,
                       const std::optional<TailCheckpoint>& checkpoint, const Segment& segment) {
     SegmentEnd reached{0, 0};
     const bool same_boot = control.written_in_this_boot();
-    // The end of a sealed segment is stored before its records are synced, that of a closed log after.
-    // A kill loses nothing of either.
+    // The end of a sealed segment is stored before its records are synced, that of a closed log
+    // after. A kill loses nothing of either.
     const bool complete = !segment.sealed() || !checkpoint ||
                           segment.id() < checkpoint->position.segment || same_boot;
     if (const auto end = segment.end(); end && complete) reached = *end;
@@ -119,8 +119,8 @@ SegmentEnd proven_end(const Layout& layout, const Control& control,
         reached = {checkpoint->position.offset, checkpoint->next_seq};
     }
     if (!same_boot || segment.end() || segment.sealed()) return reached;
-    // Nor does it lose what an index has. (After a loss of power an index may have outlived its records, and a
-    // segment that is sealed without a recorded end may be of a boot before.)
+    // Nor does it lose what an index has. (After a loss of power an index may have outlived its
+    // records, and a segment that is sealed without a recorded end may be of a boot before.)
     if (const auto index = load_index(layout, segment);
         index && index->running_max && !index->entries.empty() &&
         index->entries.back().offset >= reached.offset) {

@@ -61,8 +61,9 @@ Reader::Reader(const std::string& root, const ReaderOptions& options)
     if (!options_.name.empty()) {
         check_reader_name(options_.name);
         make_directory(layout_.readers());
-        // SYNC registration: pairs with RetentionWatch::pass. A writer that is stopped in the middle of
-        // a pass does not keep us out for ever; then the segment may go, and SegmentMissing says so.
+        // SYNC registration: pairs with RetentionWatch::pass. A writer that is stopped in the
+        // middle of a pass does not keep us out for ever; then the segment may go, and
+        // SegmentMissing says so.
         registering_ = FolderLock(layout_.readers(), LOCK_SH, 1'000'000'000);
         meta_ = std::make_unique<ReaderMeta>(layout_, options_.name);
     }
@@ -123,8 +124,9 @@ void Reader::watch_heartbeat(std::int64_t now) noexcept {
 
 void Reader::check_usable() const {
     if (forked()) {
-        throw Error(Errc::forked_handle, "this reader was opened before fork, in the parent",
-                    layout_.root, -1, "open the queue in the process that uses it");
+        throw Error(Errc::forked_handle,
+                    "this reader was opened before fork, in the parent process", layout_.root, -1,
+                    "open the queue in the process that uses it");
     }
     if (closed_) throw Error(Errc::closed_handle, "the reader is closed", layout_.root);
     if (any_mapping_lost()) {
@@ -151,11 +153,11 @@ void Reader::throw_fault(Fault fault) const {
 void Reader::note_gap(std::uint64_t seq) {
     const std::uint64_t first = expected_;
     expected_ = seq;  // told once; the next call goes on with the record
-    throw Error(
-        Errc::gap_detected,
-        "numbers are missing: first=" + std::to_string(first) + ", last=" + std::to_string(seq - 1),
-        segment_.path(), static_cast<std::int64_t>(offset_),
-        "read on: the next call gives the next record")
+    throw Error(Errc::gap_detected,
+                "sequence numbers are missing: first=" + std::to_string(first) +
+                    ", last=" + std::to_string(seq - 1),
+                segment_.path(), static_cast<std::int64_t>(offset_),
+                "continue reading: the next call returns the next record")
         .with(first, seq - 1);
 }
 
@@ -214,9 +216,9 @@ inline bool Reader::look(RecordView& out) {
     }
 }
 
-// Passes the valid unwanted records up to the first place that look() has to judge. The position is kept in
-// registers and stored once for all of them. Repeats the tests of look(): shared, they cost each call of
-// next() three instructions.
+// Passes the valid unwanted records up to the first place that look() has to judge. The position is
+// kept in registers and stored once for all of them. Repeats the tests of look(): shared, they cost
+// each call of next() three instructions.
 void Reader::pass_unwanted() noexcept {
     const std::byte* const base = base_;
     const HeaderSeed seed = seed_;
@@ -284,8 +286,8 @@ std::size_t Reader::read_batch(BatchColumns& out, std::size_t max_records) {
             expected_ = record.seq + 1;
         }
     } catch (const Error& e) {
-        // What was read before the fault is handed out first; the next call meets it again. A gap is
-        // told once, so it must not be swallowed here.
+        // What was read before the fault is handed out first; the next call meets it again. A gap
+        // is told once, so it must not be swallowed here.
         if (n == 0) throw;
         if (e.code == Errc::gap_detected) expected_ = e.numbers[0];
     } catch (const std::bad_alloc&) {
@@ -295,9 +297,9 @@ std::size_t Reader::read_batch(BatchColumns& out, std::size_t max_records) {
     return n;
 }
 
-// SEALED may be lost: a flipped bit, or a page that never reached the disk. A writer seals before its
-// first append to the next segment, so a record there proves that nothing more comes here. The hint only
-// says when it is worth a look.
+// SEALED may be lost: a flipped bit, or a page that never reached the disk. A writer seals before
+// its first append to the next segment, so a record there proves that nothing more comes here. The
+// hint only says when it is worth a look.
 bool Reader::passed_over() const {
     return control_.current_segment() > segment_.id() &&
            is_entered(
@@ -320,8 +322,8 @@ bool Reader::sees_writer() {
     return lives;
 }
 
-// At an uncommitted word of a segment that is not sealed, where the log seems to end. True: it goes on in the
-// next one. Where no writer lives, the end must be one.
+// At an uncommitted word of a segment that is not sealed, where the log seems to end. True: it goes
+// on in the next one. Where no writer lives, the end must be one.
 bool Reader::goes_on_after_end() {
     assert(!is_outside());
     if (writer_lives_.load(std::memory_order_relaxed)) {
@@ -429,7 +431,8 @@ void Reader::stand_before(std::uint32_t id, std::uint64_t offset) noexcept {
     offset_ = offset;
 }
 
-// As enter_id; a damaged header is not told here but by next(), since this reader stands before it then.
+// As enter_id; a damaged header is not told here but by next(), since this reader stands before it
+// then.
 bool Reader::come_to(std::uint32_t id, std::uint64_t offset) {
     try {
         return enter_id(id, offset);
@@ -500,12 +503,12 @@ void Reader::throw_segment_missing(std::uint32_t id) {
     const Position at = committed().value_or(position());
     throw Error(
         Errc::segment_missing,
-        "the segment to read next is gone: segment=" + std::to_string(id) + ", committed=(" +
+        "the next segment is missing: segment=" + std::to_string(id) + ", committed=(" +
             std::to_string(at.segment) + ", " + std::to_string(at.offset) +
             "), first available seq=" + std::to_string(first),
         layout_.segment(id), -1,
-        "seek_start() goes on with what is there, skip_damaged() behind what is missing; a pinned "
-        "reader keeps its segments")
+        "seek_start() continues at the earliest record, skip_damaged() after what is missing; "
+        "retention keeps the segments of a pinned reader")
         .with(at.segment, at.offset, first);
 }
 
@@ -522,17 +525,17 @@ bool Reader::resume_committed() {
     const ReaderState state = meta_->state();
     if (state.damaged) {
         throw Error(Errc::corrupt_metadata,
-                    "the reader's file is damaged: no slot has a right checksum", meta_->path(), 0,
-                    "open it with a start of your own (\"earliest\", \"latest\", Seq, Time)");
+                    "the reader's file is damaged: no slot has a valid checksum", meta_->path(), 0,
+                    "open it with an explicit start (\"earliest\", \"latest\", Seq, Time)");
     }
     if (state.generation == 0) return false;
     const Position at = state.position;
     if (at.segment > format::kSegmentIdMax || !is_record_boundary(at.offset, segment_bytes())) {
         throw Error(Errc::corrupt_metadata,
-                    "the reader's position cannot be: segment=" + std::to_string(at.segment) +
+                    "invalid position of the reader: segment=" + std::to_string(at.segment) +
                         ", offset=" + std::to_string(at.offset),
                     meta_->path(), 0,
-                    "open it with a start of your own (\"earliest\", \"latest\", Seq, Time)");
+                    "open it with an explicit start (\"earliest\", \"latest\", Seq, Time)");
     }
     expected_ = kAnySeq;
     last_seq_.reset();
@@ -566,7 +569,7 @@ void Reader::commit() {
     check_usable();
     if (!meta_) {
         throw Error(Errc::invalid_option, "an anonymous reader has no position to commit",
-                    layout_.root, -1, "open it by open_subscriber with a name");
+                    layout_.root, -1, "open it with a name, by open_subscriber");
     }
     assert(is_record_boundary(offset_, segment_bytes()));
     meta_->commit(position(), options_.pinned);

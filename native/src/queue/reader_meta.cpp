@@ -84,8 +84,8 @@ ReaderMeta::ReaderMeta(const Layout& layout, const std::string& name, Open how) 
     map();
 }
 
-// By a descriptor of its own: a mapping keeps the one that it was made with open, and so its lock, in a forked
-// child as well, which has no other way to let go of it.
+// By a descriptor of its own: a mapping keeps the one that it was made with open, and so its lock,
+// in a forked child as well, which has no other way to let go of it.
 void ReaderMeta::map() {
     const File again(file_.path(), O_RDWR);
     if (!file_.is_still_at_its_path()) {

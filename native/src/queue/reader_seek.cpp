@@ -14,7 +14,8 @@ using format::kSegmentDataOffset;
 
 namespace {
 
-// The last entry that `before` holds for and whose record is as it says; empty: the segment's start.
+// The last entry that `before` holds for and whose record is as it says; empty: the segment's
+// start.
 template <class Before>
 std::optional<std::uint64_t> place_by_index(const Layout& layout, const Segment& segment,
                                             bool by_time, Before before) {
@@ -48,7 +49,7 @@ bool cannot_be_entered(Errc code) noexcept {
     return code == Errc::corrupt_metadata || code == Errc::unsupported_version;
 }
 
-[[noreturn]] void throw_gone() { throw Error(Errc::segment_missing, "segment is gone"); }
+[[noreturn]] void throw_gone() { throw Error(Errc::segment_missing, "segment is missing"); }
 
 }  // namespace
 
@@ -116,7 +117,8 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset, bool from_start) {
         try {
             if (!leave_segment()) return false;
         } catch (const Error& e) {
-            // Records are lost here, or the header of the next segment is damaged: the next call names it.
+            // Records are lost here, or the header of the next segment is damaged: the next call
+            // names it.
             if (e.code != Errc::corrupt_metadata && e.code != Errc::corrupt_record) throw;
             return true;
         }
@@ -129,7 +131,8 @@ bool Reader::seek_start() {
         const auto ids = catalog_.ids();
         if (ids.empty()) {
             throw Error(Errc::segment_missing, "the queue has no segment", layout_.root, -1,
-                        "restore the segments from a copy, or open a writer: it begins anew");
+                        "restore the segments from a copy, or open a writer, which starts with an "
+                        "empty queue");
         }
         return settle(ids.front(), kSegmentDataOffset, true);
     });
@@ -142,8 +145,8 @@ void Reader::seek_end() {
     });
 }
 
-// A damaged segment in which nothing can have been written yet: the log ends before it. Without a writer's
-// SEALED, or its hint, on the way there it was published ahead of its time.
+// A damaged segment in which nothing can have been written yet: the log ends before it. Without a
+// writer's SEALED, or its hint, on the way there it was published ahead of its time.
 bool Reader::is_only_prepared(std::uint32_t id) const {
     if (id == 0 || control_.current_segment() >= id) return false;
     const auto below = open_or_nothing(layout_, geometry(), id - 1);
@@ -192,8 +195,8 @@ bool Reader::find_seq(std::uint64_t seq) {
     assert(std::is_sorted(ids.begin(), ids.end()));
     if (ids.empty()) throw_gone();
     if (catalog_.first_record(ids.front()).foreign) return seek_newest_run(seq);
-    // The last segment whose first number is not beyond; empty ones are only at the end, and a segment
-    // of nothing but PAD counts with its successor.
+    // The last segment whose first number is not beyond; empty ones are only at the end, and a
+    // segment of nothing but PAD counts with its successor.
     const auto beyond = [&](std::size_t i) {
         for (; i < ids.size(); ++i) {
             if (const auto& facts = catalog_.first_record(ids[i]); facts.first_seq) {
@@ -304,9 +307,10 @@ bool Reader::find_time(std::uint64_t wanted) {
     return false;
 }
 
-// Where a committed position is not a place between two records, nothing that was acknowledged as durable
-// lies between it and the last right record before it: a loss of power took what was there, and recovery
-// may have put a PAD over it, or new records. Stand behind that record; what is missing is then told.
+// Where a committed position is not a place between two records, nothing that was acknowledged as
+// durable lies between it and the last right record before it: a loss of power took what was there,
+// and recovery may have put a PAD over it, or new records. Stand behind that record; what is
+// missing is then told.
 void Reader::stand_on_the_log() {
     assert(!is_outside() && is_record_boundary(offset_, end_));
     const std::uint64_t committed = offset_;
@@ -322,7 +326,8 @@ void Reader::stand_on_the_log() {
         for (;;) {
             more = walk.step();
             if (!more && walk.offset() < committed) {
-                // A walk ends at zeros; records may lie behind them, by which the position was reached.
+                // A walk ends at zeros; records may lie behind them, by which the position was
+                // reached.
                 const std::uint64_t found = find_right_record(
                     search_after(segment_, walk.offset()), walk.offset(), walk.numbers(), budget);
                 if (found == end_) break;
@@ -356,7 +361,8 @@ void Reader::stand_on_the_log() {
         if (numbers) expected_ = numbers->next;
         return;
     }
-    // Nothing is in this segment. The log goes on here when the one before is over, else it ends there.
+    // Nothing is in this segment. The log goes on here when the one before is over, else it ends
+    // there.
     for (std::uint32_t below = id; below-- > 0;) {
         auto segment = open_or_nothing(layout_, geometry(), below);
         if (!segment) return;
@@ -399,8 +405,8 @@ bool Reader::has_left() const {
     return !sealed || !contradicts_end(layout_, control_, segment_, offset_, true);
 }
 
-// Where the segment to read next is gone or its header is damaged: to the next one that can be entered, or
-// behind all, to wait there for one.
+// Where the segment to read next is gone or its header is damaged: to the next one that can be
+// entered, or behind all, to wait there for one.
 bool Reader::skip_segments(Skipped& skipped) {
     if (!has_left()) return false;
     const std::uint32_t from = is_outside() ? segment_.id() : segment_.id() + 1;
@@ -437,8 +443,8 @@ bool Reader::skip_segments(Skipped& skipped) {
     return true;
 }
 
-// The number that the first record of a damaged segment had, where none is expected yet. Before the bytes
-// are counted: they are counted from that number on.
+// The number that the first record of a damaged segment had, where none is expected yet. Before the
+// bytes are counted: they are counted from that number on.
 void Reader::expect_first_of(std::uint32_t id) {
     if (expected_ != kAnySeq) return;
     if (const auto below = numbers_below(layout_, geometry(), id)) {
@@ -464,8 +470,8 @@ void Reader::count_skipped(Skipped& skipped) {
     expected_ = commit.header().seq;
 }
 
-// What says that the log does not end where this reader stands, at a place without a valid record. Empty:
-// it does.
+// What says that the log does not end where this reader stands, at a place without a valid record.
+// Empty: it does.
 std::optional<LostEnd> Reader::lost_here() {
     if (segment_.sealed() || !sees_writer()) {
         // SEALED may be lost: where the log continues in the next segment, this one is over.
@@ -475,7 +481,7 @@ std::optional<LostEnd> Reader::lost_here() {
     const auto hint = control_.position();
     if (hint && !control_.written_in_earlier_boot() && hint->first == segment_.id() &&
         hides_record(segment_, offset_, hint->second))
-        return LostEnd{"the writer has passed it"};
+        return LostEnd{"the writer has passed this place"};
     return std::nullopt;
 }
 
@@ -499,8 +505,9 @@ Skipped Reader::skip_damaged() {
     CandidateBudget budget(end_);
     const Search search = search_after(segment_, offset_);
     std::uint64_t found = find_right_record(search, offset_, numbers, budget);
-    // SYNC commit: a writer commits in ascending order. Whatever was found after this place, or recorded of
-    // it, was there only after a record that a writer has begun here meanwhile: that one is not damaged.
+    // SYNC commit: a writer commits in ascending order. Whatever was found after this place, or
+    // recorded of it, was there only after a record that a writer has begun here meanwhile: that
+    // one is not damaged.
     if (!commit && Commit::at(base_ + offset_)) return skipped;
     const bool known = numbers.has_value();
     if (known) expected_ = numbers->next;

@@ -13,8 +13,8 @@ namespace tapewire::queue {
 
 using format::kRecordHeaderBytes;
 
-// With seq_cst loads: pairs with the writer's commit and SEALED stores. A sealed last segment without a
-// successor is the end of a log, not progress: look() has just found nothing behind it.
+// With seq_cst loads: pairs with the writer's commit and SEALED stores. A sealed last segment
+// without a successor is the end of a log, not progress: look() has just found nothing behind it.
 bool Reader::progress_made() const noexcept {
     if (offset_ + kRecordHeaderBytes <= end_ &&
         load_commit(base_ + offset_, std::memory_order_seq_cst) != 0) {
@@ -23,12 +23,13 @@ bool Reader::progress_made() const noexcept {
     return segment_.sealed(std::memory_order_seq_cst);
 }
 
-// The writer has passed this place and still nothing is committed here: the commit word was damaged.
-// Without this a reader would sleep for ever in front of it.
+// The writer has passed this place and still nothing is committed here: the commit word was
+// damaged. Without this a reader would sleep for ever in front of it.
 void Reader::check_hidden_record() const {
     if (is_outside()) return;
     const auto at = control_.position();
-    // Of a boot before, while a writer recovers the log: what it speaks of may be lost with the power.
+    // Of a boot before, while a writer recovers the log: what it speaks of may be lost with the
+    // power.
     if (control_.written_in_earlier_boot()) return;
     if (!at || at->first != segment_.id() || at->second <= offset_ ||
         offset_ + kRecordHeaderBytes > end_ || load_commit(base_ + offset_) != 0) {
@@ -38,9 +39,10 @@ void Reader::check_hidden_record() const {
     if (hides_record(segment_, offset_, at->second)) throw_fault(Fault::uncommitted);
 }
 
-// The writer's hint is on the line that each append stores to: a reader that polls at the end of the log must
-// not take it away from the writer. So it is looked at when a reader first comes to an end, then once in so
-// many bytes, and after each of this reader's own heartbeats; wait() looks each time before it sleeps.
+// The writer's hint is on the line that each append stores to: a reader that polls at the end of
+// the log must not take it away from the writer. So it is looked at when a reader first comes to an
+// end, then once in so many bytes, and after each of this reader's own heartbeats; wait() looks
+// each time before it sleeps.
 void Reader::check_passed_by_writer() {
     constexpr std::uint64_t kEveryBytes = 64 * 1024;
     const bool due = hint_due_.load(std::memory_order_relaxed);
@@ -65,9 +67,9 @@ bool Reader::nothing_until_rung(std::uint32_t& heard) {
     const bool was_sealed = segment_.sealed(std::memory_order_seq_cst);
     if (!progress_made()) return true;
     if (!was_sealed) return false;
-    // Sealed: look() moves on, unless this is the end of the log; then only commits count, and nothing
-    // can be committed here, so sleep until a writer opens and rings. If it moved on and found nothing,
-    // the test must be made again in that place.
+    // Sealed: look() moves on, unless this is the end of the log; then only commits count, and
+    // nothing can be committed here, so sleep until a writer opens and rings. If it moved on and
+    // found nothing, the test must be made again in that place.
     const std::uint32_t here = segment_.id();
     return !look_cold(record) && segment_.id() == here;
 }
@@ -139,8 +141,8 @@ int Reader::ready_fd() {
     return ready_->fd();
 }
 
-// At the end, with somebody waiting by descriptor: true with a record that has come meanwhile, else the
-// descriptor is armed.
+// At the end, with somebody waiting by descriptor: true with a record that has come meanwhile, else
+// the descriptor is armed.
 bool Reader::look_again(RecordView& out) {
     if (ready_->watching()) return false;
     for (;;) {

@@ -11,19 +11,19 @@ using format::RecordHeader;
 const char* describe(Fault fault) noexcept {
     switch (fault) {
         case Fault::none:
-            return "record is right";
+            return "the record is valid";
         case Fault::uncommitted:
-            return "an uncommitted record stands where a committed one must be";
+            return "an uncommitted record where a committed one is expected";
         case Fault::length:
-            return "commit_len reaches beyond the segment";
+            return "commit_len exceeds the segment";
         case Fault::version:
             return "unknown record version";
         case Fault::later_version:
-            return "a record has a version this release cannot read";
+            return "a record has a version that this release cannot read";
         case Fault::header_check:
-            return "header check does not match the header";
+            return "header_check does not match the header";
         case Fault::payload_crc:
-            return "payload does not match its CRC-32";
+            return "the payload does not match its CRC-32";
     }
     return "?";
 }
@@ -112,8 +112,8 @@ std::uint64_t find_from(const Search& search, std::uint64_t from,
     return search.end;
 }
 
-// A header that is valid by its own check vouches for its length, so the bytes of its damaged payload are not
-// searched: they may hold copies of records.
+// A header that is valid by its own check vouches for its length, so the bytes of its damaged
+// payload are not searched: they may hold copies of records.
 bool vouches(const Search& search, std::uint64_t bad, Commit commit) noexcept {
     return commit && (search.seed.keyed() || commit.header().header_check != 0) &&
            check_header(commit, search.seed, bad, search.end) == Fault::none;

@@ -52,7 +52,8 @@ class Recovery {
         }
         seal_below();
         list_unsynced();
-        // What was on disk and is gone had numbers: they are not given again, so the loss shows as a gap.
+        // What was on disk and is gone had numbers: they are not given again, so the loss shows as
+        // a gap.
         if (checkpoint_) {
             tail_.next_seq = std::max(tail_.next_seq, checkpoint_->next_seq);
             if (checkpoint_->checked &&
@@ -71,7 +72,7 @@ class Recovery {
     Segment open(std::uint32_t id) {
         auto segment = Segment::open(layout_, control_.geometry(), id, Mapping::Access::read_write);
         if (!segment)
-            throw Error(Errc::segment_missing, "segment vanished during recovery",
+            throw Error(Errc::segment_missing, "the segment was removed during recovery",
                         layout_.segment(id));
         return std::move(*segment);
     }
@@ -113,7 +114,7 @@ class Recovery {
     [[noreturn]] static void refuse_later_version(const Segment& segment, std::uint64_t at,
                                                   Commit commit) {
         throw Error(Errc::unsupported_version,
-                    "a record has a version this release cannot read: version=" +
+                    "a record has a version that this release cannot read: version=" +
                         std::to_string(commit.header().version) +
                         ", supported=" + std::to_string(format::kRecordVersion),
                     segment.path(), static_cast<std::int64_t>(at), kVersionHint);
@@ -164,8 +165,8 @@ class Recovery {
         }
         std::uint64_t end = scan_segments(first, top, synced);
         while (!accepted_ && first > 0) {
-            // What was taken for a record is none by its number: then what lies before is the end of
-            // the log, and wants to be looked at as well.
+            // What was taken for a record is none by its number: then what lies before is the end
+            // of the log, and wants to be looked at as well.
             do --first;
             while (first > 0 && !holds_record(open(ids_[first])));
             numbers_.reset();
@@ -213,7 +214,7 @@ class Recovery {
         const Position end{tail_.segment->id(), tail_.offset};
         if (!(end < checkpoint)) return;
         tail_.report.push_back("the log was on disk up to " + place(checkpoint) + " and ends at " +
-                               place(end) + ": something was removed from it");
+                               place(end) + ": records at the end were removed");
     }
 
     // Where to begin in the first segment, so that the next number always comes from a record.
@@ -254,7 +255,8 @@ class Recovery {
                 continue;
             }
             if (!numbers_) {
-                // By what lies before: without a key a payload may hold a copy of some other record.
+                // By what lies before: without a key a payload may hold a copy of some other
+                // record.
                 numbers_ = numbers_before(layout_, control_.geometry(), segment, at);
                 if (numbers_) tail_.next_seq = numbers_->next;
             }
@@ -266,8 +268,8 @@ class Recovery {
         return at;
     }
 
-    // From a place without a valid record to the next one, with a PAD in between; `at` itself where the log
-    // ends there.
+    // From a place without a valid record to the next one, with a PAD in between; `at` itself where
+    // the log ends there.
     std::uint64_t after_damage(Segment& segment, std::uint64_t at, Fault fault, SegmentEnd reached,
                                CandidateBudget& budget) {
         if (!segment.is_zero_from(at)) {
@@ -276,8 +278,8 @@ class Recovery {
             const bool repairing = options_.everything && segment.seed().keyed();
             const bool killed = written && fault == Fault::uncommitted && !repairing;
             if (killed) {
-                // And nothing more: after a word that is 0 and that the writer had not passed comes what it
-                // was just writing, which may hold anything.
+                // And nothing more: after a word that is 0 and that the writer had not passed comes
+                // what it was just writing, which may hold anything.
                 search.until = std::min(search.until, std::max(written->offset, reached.offset));
             }
             const std::uint64_t found = find_right_record(search, at, numbers_, budget);
@@ -297,16 +299,17 @@ class Recovery {
             }
         }
         if (reached.offset <= at) return at;
-        // It was there and is not any more. Its place stays taken: readers may have been after it. So do its
-        // numbers.
+        // It was there and is not any more. Its place stays taken: readers may have been after it.
+        // So do its numbers.
         tail_.numbers_lost = tail_.numbers_lost || reached.next_seq > tail_.next_seq;
         tail_.next_seq = std::max(tail_.next_seq, reached.next_seq);
         fence_damage(segment, at, reached.offset);
         return reached.offset;
     }
 
-    // Valid by their keyed checks, after a word that the killed writer had not passed, by its hint. They are
-    // not taken in: whoever knows the key can have made them, in a payload. Nor are they destroyed.
+    // Valid by their keyed checks, after a word that the killed writer had not passed, by its hint.
+    // They are not taken in: whoever knows the key can have made them, in a payload. Nor are they
+    // destroyed.
     void keep_if_records_follow(Segment& segment, std::uint64_t at, CandidateBudget& budget) {
         if (!segment.seed().keyed()) return;
         const std::uint64_t found =
@@ -314,19 +317,20 @@ class Recovery {
         if (found == segment.size()) return;
         files_.keep_copy(segment);
         ++tail_.damaged_spans;
-        tail_.report.push_back("damaged: what looks like records, from offset " +
-                               std::to_string(found) + " of " + segment.path() +
-                               " on, follows an uncommitted place and is not taken in; the segment "
-                               "as it was is in " +
-                               files_.last_copy());
+        tail_.report.push_back(
+            "damaged: apparent records from offset " + std::to_string(found) + " of " +
+            segment.path() +
+            " on follow an uncommitted place and are not recovered; a copy of the "
+            "segment is in " +
+            files_.last_copy());
     }
 
     void accept(const format::RecordHeader& header, const Segment& segment, std::uint64_t end) {
-        // Lower: another implementation's restart. Higher in a dense log: records are missing before
-        // it; they cannot be brought back, and what follows is right.
+        // Lower: another implementation's restart. Higher in a dense log: records are missing
+        // before it; they cannot be brought back, and what follows is right.
         if (numbers_ && !segment.sparse() && header.seq > numbers_->next) {
             ++tail_.gaps;
-            tail_.report.push_back("numbers " + std::to_string(numbers_->next) + " to " +
+            tail_.report.push_back("sequence numbers " + std::to_string(numbers_->next) + " to " +
                                    std::to_string(header.seq - 1) + " are missing in " +
                                    segment.path());
         }
@@ -347,11 +351,11 @@ class Recovery {
         ++tail_.damaged_spans;
         tail_.report.push_back("damaged: " + std::to_string(found - at) + " bytes at offset " +
                                std::to_string(at) + " of " + segment.path() +
-                               " became a PAD; the segment as it was is in " + files_.last_copy());
+                               " became a PAD; a copy of the original is in " + files_.last_copy());
     }
 
-    // After the last valid record of a segment that is not the last: nothing may look committed. Returns
-    // where the segment ends now.
+    // After the last valid record of a segment that is not the last: nothing may look committed.
+    // Returns where the segment ends now.
     std::uint64_t fence_rest(Segment& segment, std::uint64_t end) {
         if (segment.is_zero_from(end)) return end;
         pad_rest(segment, end);
@@ -402,8 +406,8 @@ class Recovery {
         record_scanned_end(segment, end);
     }
 
-    // An earlier recovery may have fenced off all of it. Its PADs are not written again: readers may be
-    // looking at them.
+    // An earlier recovery may have fenced off all of it. Its PADs are not written again: readers
+    // may be looking at them.
     static std::uint64_t behind_pads(const Segment& segment) {
         std::uint64_t at = kSegmentDataOffset;
         while (at + kRecordHeaderBytes <= segment.size()) {
@@ -435,7 +439,7 @@ class Recovery {
         Segment segment = Segment::prepare(layout_, control_.geometry(), id, tail_.sparse, false);
         segment.file().sync_data();
         if (!segment.publish(layout_)) {
-            throw Error(Errc::corrupt_metadata, "a file is in the way of a new segment",
+            throw Error(Errc::corrupt_metadata, "a file with the name of the new segment exists",
                         layout_.segment(id));
         }
         sync_directory(layout_.root);
@@ -444,8 +448,9 @@ class Recovery {
         if (ids_.empty()) tail_.lowest_segment = id;
     }
 
-    // It is of records that are gone, and would be taken as proof of lost ones where we append now. What is
-    // before the end was on disk by it; our repairs are from here on. (One without a CRC proves neither.)
+    // It is of records that are gone, and would be taken as proof of lost ones where we append now.
+    // What is before the end was on disk by it; our repairs are from here on. (One without a CRC
+    // proves neither.)
     void lower_checkpoint() {
         assert(tail_.segment && checkpoint_);
         for (std::uint32_t id : changed_) open(id).file().sync_data();
@@ -455,8 +460,8 @@ class Recovery {
         file.sync_data();
     }
 
-    // Everything since the checkpoint: no sync that succeeded covers it. What was repaired below it is
-    // dirty, and wants a sync alone.
+    // Everything since the checkpoint: no sync that succeeded covers it. What was repaired below it
+    // is dirty, and wants a sync alone.
     void list_unsynced() {
         const Position synced = checkpoint_ ? checkpoint_->position : lowest_unsynced();
         const auto scanned_to = [this](std::uint32_t id) {
@@ -485,8 +490,8 @@ class Recovery {
         return {ours && last > kUnsyncedMost ? last - kUnsyncedMost : 0, 0};
     }
 
-    // Every segment below the one to append to is over. Only headers are read: this is the one part of
-    // opening that looks at all segments, at a few microseconds each.
+    // Every segment below the one to append to is over. Only headers are read: this is the one part
+    // of opening that looks at all segments, at a few microseconds each.
     void seal_below() {
         assert(tail_.segment && tail_.index);
         for (std::uint32_t id : ids_) {
@@ -500,24 +505,24 @@ class Recovery {
         }
     }
 
-    // A segment ahead of the end, with something in it that is no right record, would mislead seeks until
-    // the writer comes there. No reader is in it: none leaves a segment that is open.
+    // A segment ahead of the end, with something in it that is no right record, would mislead seeks
+    // until the writer comes there. No reader is in it: none leaves a segment that is open.
     void set_aside_ahead() {
         bool any = false;
         for (std::uint32_t id : unfinished_) {
             if (id <= tail_.segment->id()) continue;
             const std::string kept = layout_.free_damaged_name(id);
             rename_over(layout_.segment(id), kept);
-            tail_.report.push_back("segment " + std::to_string(id) +
-                                   " lies ahead of the log and was not empty: it is kept as " +
-                                   kept);
+            tail_.report.push_back(
+                "segment " + std::to_string(id) +
+                " is past the end of the log and was not empty; it has been renamed to " + kept);
             any = true;
         }
         if (any) sync_directory(layout_.root);
     }
 
-    // An index may have reached the disk when its records have not. It is right in itself, and would hide
-    // the new ones from seeks until the index thread has written it again.
+    // An index may have reached the disk when its records have not. It is right in itself, and
+    // would hide the new ones from seeks until the index thread has written it again.
     void drop_outlived_indexes() {
         const std::uint32_t current = tail_.segment->id();
         bool dropped = false;
@@ -533,9 +538,9 @@ class Recovery {
         if (dropped) sync_directory(layout_.root);
     }
 
-    // A loss of power may take records that a reader has committed past: its file's page was written
-    // back, the segment's was not. New records will come where it believes to have been, so it is sent
-    // back to the end of the log. One that is open has found its place by itself.
+    // A loss of power may take records that a reader has committed past: its file's page was
+    // written back, the segment's was not. New records will come where it believes to have been, so
+    // it is sent back to the end of the log. One that is open has found its place by itself.
     void call_back_readers() {
         const Position end{tail_.segment->id(), tail_.offset};
         std::optional<FolderLock>
@@ -554,11 +559,11 @@ class Recovery {
                 meta.sync();
                 tail_.report.push_back("reader '" + name +
                                        "' had committed past the end of the log (" +
-                                       place(state->position) + "): it goes on at the end");
+                                       place(state->position) + "): it continues at the end");
             } catch (const Error& e) {
                 if (e.code == Errc::reader_already_active) continue;
-                tail_.report.push_back("reader '" + name + "' could not be looked at: " +
-                                       e.message + " (" + e.path + ")");
+                tail_.report.push_back("reader '" + name + "' could not be checked: " + e.message +
+                                       " (" + e.path + ")");
             }
         }
     }
@@ -594,8 +599,8 @@ class Recovery {
 
 RecoveredTail recover(const Layout& layout, Control& control, const RecoveryOptions& options) {
     RecoveredTail tail = Recovery(layout, control, options).run();
-    // After all repairs: whoever has to recover the log again, if this process is killed among them, still
-    // sees how far the writer before had come.
+    // After all repairs: whoever has to recover the log again, if this process is killed among
+    // them, still sees how far the writer before had come.
     control.publish_position(tail.segment->id(), tail.offset);
     return tail;
 }

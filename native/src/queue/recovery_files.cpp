@@ -25,7 +25,7 @@ void RecoveryFiles::repair_unborn() {
         const File file(layout_.segment(ids_.back()), O_RDWR);
         if (!is_unborn(file)) break;
         remove_file(file.path());
-        report_.push_back("removed " + file.path() + ": no byte of it had reached the disk");
+        report_.push_back("removed " + file.path() + ": none of its bytes had reached the disk");
         ids_.pop_back();
     }
     // From below: a header that is written again takes SPARSE from its neighbour.
@@ -43,12 +43,12 @@ void RecoveryFiles::repair_unborn() {
         file.allocate(geometry_.segment_bytes);
         header = new_segment_header(geometry_, ids_[i], sparse_of_neighbour(i, sparse_));
         file.write_at(&header, sizeof header, 0);
-        report_.push_back("the header of " + file.path() + " was lost and written again");
+        report_.push_back("the header of " + file.path() + " was lost and has been rewritten");
     }
 }
 
-// A segment whose header is damaged, or whose file was cut short, holds its records all the same: they
-// prove by themselves that they belong there.
+// A segment whose header is damaged, or whose file was cut short, holds its records all the same:
+// they prove by themselves that they belong there.
 std::uint64_t RecoveryFiles::repair_headers() {
     std::uint64_t repaired = 0;
     for (std::size_t i = 0; i < ids_.size(); ++i) {
@@ -75,7 +75,7 @@ std::uint64_t RecoveryFiles::repair_headers() {
         file.sync_data();
         ++repaired;
         report_.push_back("damaged: the header of " + path +
-                          " was written again; the segment as it was is in " + copy_path_);
+                          " was rewritten; a copy of the original is in " + copy_path_);
     }
     return repaired;
 }
@@ -110,7 +110,8 @@ bool RecoveryFiles::drop_index(std::uint32_t id) {
     try {
         return remove_file(layout_.index(id));
     } catch (const Error& e) {
-        report_.push_back("an old index could not be removed: " + e.message + " (" + e.path + ")");
+        report_.push_back("an obsolete index could not be removed: " + e.message + " (" + e.path +
+                          ")");
         return false;
     }
 }
@@ -130,7 +131,7 @@ void RecoveryFiles::fill_holes(std::size_t& top) {
             continue;
         place_empty_segment(layout_, geometry_, missing, sparse_of_neighbour(i, sparse_));
         report_.push_back("segment " + std::to_string(missing) +
-                          " was lost: an empty one takes its place");
+                          " was lost and has been replaced by an empty one");
         ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(i), missing);
         ++top;
         ++filled;
@@ -152,7 +153,8 @@ bool RecoveryFiles::sparse_of_neighbour(std::size_t i, bool otherwise) const {
     return otherwise;
 }
 
-// Decided by its own check, where nothing but the flag is damaged; else a neighbour, else its own flag.
+// Decided by its own check, where nothing but the flag is damaged; else a neighbour, else its own
+// flag.
 bool RecoveryFiles::is_sparse(std::size_t i, const format::SegmentHeader& damaged) const {
     for (const bool sparse : {false, true}) {
         if (geometry_.keyed() &&
@@ -162,8 +164,8 @@ bool RecoveryFiles::is_sparse(std::size_t i, const format::SegmentHeader& damage
     return sparse_of_neighbour(i, sparse_ || (damaged.flags & format::kSegmentSparse) != 0);
 }
 
-// That of the most segments with a valid header: one of them may be another queue's. The checkpoint knows
-// the key as well.
+// That of the most segments with a valid header: one of them may be another queue's. The checkpoint
+// knows the key as well.
 static std::optional<Geometry> geometry_of_most(const Layout& layout) {
     std::vector<std::pair<Geometry, std::size_t>> votes;
     for (const std::uint32_t id : layout.segments()) {

@@ -1,6 +1,6 @@
-// Recovery of a queue's files, before the records in them are looked at: segments that a loss of power left
-// half-made, names that are missing, headers that are damaged, and copies of what is repaired. Internal to
-// recovery.
+// Recovery of a queue's files, before the records in them are looked at: segments that a loss of
+// power left half-made, names that are missing, headers that are damaged, and copies of what is
+// repaired. Internal to recovery.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace tapewire::queue {
 
 class RecoveryFiles {
   public:
-    // `ids` are the queue's segments, ascending, and kept so; `report` gets a line for each thing done.
+    // `ids` are the queue's segments, ascending, and kept so; `report` gets a line for each thing
+    // done.
     RecoveryFiles(const Layout& layout, const Geometry& geometry,
                   const std::optional<TailCheckpoint>& checkpoint, bool sparse,
                   std::vector<std::uint32_t>& ids, std::vector<std::string>& report)
@@ -28,7 +29,8 @@ class RecoveryFiles {
 
     void repair_unborn();
     std::uint64_t repair_headers();  // how many
-    // From the checkpoint's segment up to the last record, which is in `top`, a name may be missing.
+    // From the checkpoint's segment up to the last record, which is in `top`, a name may be
+    // missing.
     void fill_holes(std::size_t& top);
     // The segment as it is now, under another name, before it is repaired. Once for each.
     void keep_copy(const Segment& segment);

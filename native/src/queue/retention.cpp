@@ -36,11 +36,13 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     if (quiet) {
         kept_out_since_ns_ = 0;
     } else {
-        // Somebody who is stopped in the middle of registering counts no longer than a stale reader.
+        // Somebody who is stopped in the middle of registering counts no longer than a stale
+        // reader.
         if (kept_out_since_ns_ == 0) kept_out_since_ns_ = now_mono_ns;
         const std::int64_t patience = std::max(rules_.reader_ttl_ns, kLongestPauseNs);
         if (now_mono_ns - kept_out_since_ns_ <= patience) return result;
-        result.ignored.push_back("a reader has been registering for too long: not waited for");
+        result.ignored.push_back(
+            "a reader has been registering for too long: retention no longer waits for it");
     }
     const std::vector<std::string> names = layout.reader_names();
     if (names.empty()) return result;  // nobody ever read: nothing is known to be done with
@@ -92,18 +94,20 @@ void RetentionWatch::remove_below(const Layout& layout, std::uint64_t floor,
     const std::vector<std::uint32_t> ids = layout.segments();
     if (ids.empty() || ids.front() >= floor) return;
     assert(std::is_sorted(ids.begin(), ids.end()));
-    // After a loss of power a reader must find what it needs: what lets segments go is on disk before
-    // they are gone.
+    // After a loss of power a reader must find what it needs: what lets segments go is on disk
+    // before they are gone.
     for (const std::string& path : counted) {
         if (const auto meta = File::open_existing(path, O_RDONLY)) meta->sync_data();
     }
     sync_directory(layout.readers());
     for (std::uint32_t id : ids) {
         if (id >= floor) break;
-        // Readers that register wait for us: the rest, with a fresh list of them, is the next pass's.
+        // Readers that register wait for us: the rest, with a fresh list of them, is the next
+        // pass's.
         if (result.retired != 0 && mono_ns() - now_mono_ns > kLongestPassNs) break;
         sync_queue_directory();  // one at a time: else the disk may show a hole
-        // The segment first: the index thread looks for it after each write, and clears up behind us.
+        // The segment first: the index thread looks for it after each write, and clears up behind
+        // us.
         if (remove_file(layout.segment(id))) ++result.retired;
         retired_below_ = id + 1;
         remove_file(layout.index(id));

@@ -171,7 +171,8 @@ static std::optional<LoadedIndex> load_index(const Layout& layout, std::uint32_t
             if (auto index = load_once(*file, segment_id, segment_bytes, seed)) return index;
         }
     } catch (const Error&) {
-        // A folder, a link or a pipe in its place, or a bad sector: the segment itself is the truth.
+        // A folder, a link or a pipe in its place, or a bad sector: the segment itself is the
+        // truth.
     }
     return std::nullopt;
 }

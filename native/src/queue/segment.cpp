@@ -32,7 +32,7 @@ void check_header(const SegmentHeader& header, const Geometry& geometry, std::ui
         return Error(Errc::corrupt_metadata,
                      std::string("segment header is damaged: ") + field + "=" + hex(value), path,
                      static_cast<std::int64_t>(offset),
-                     "`tapewire repair` writes it again; skip_damaged() of a reader goes on after "
+                     "`tapewire repair` rewrites it; skip_damaged() of a reader continues after "
                      "the segment");
     };
     if (header.magic != format::kSegmentMagic) {
@@ -47,7 +47,7 @@ void check_header(const SegmentHeader& header, const Geometry& geometry, std::ui
         geometry.keyed() ? format::kSegmentVersion : format::kSegmentVersionUnkeyed;
     if (header.version != version) {
         throw Error(Errc::unsupported_version,
-                    "segment has a version that this queue cannot have: version=" +
+                    "the segment has a version that does not match the queue: version=" +
                         std::to_string(header.version) + ", supported=" + std::to_string(version),
                     path, offsetof(SegmentHeader, version), kVersionHint);
     }
@@ -56,7 +56,7 @@ void check_header(const SegmentHeader& header, const Geometry& geometry, std::ui
     }
     if (header.key != geometry.key && geometry.keyed()) {
         throw Error(Errc::corrupt_metadata,
-                    "segment belongs to another queue: key=" + hex(header.key), path,
+                    "the segment belongs to another queue: key=" + hex(header.key), path,
                     offsetof(SegmentHeader, key),
                     "move the file back to its queue, or restore this one from a copy");
     }
@@ -128,11 +128,11 @@ std::optional<Segment> Segment::open(const Layout& layout, const Geometry& geome
     if (!file) return std::nullopt;
     if (const std::uint64_t size = file->size(); size != geometry.segment_bytes) {
         throw Error(Errc::corrupt_metadata,
-                    "segment file has the wrong length: size=" + std::to_string(size) +
+                    "the segment file has an invalid length: size=" + std::to_string(size) +
                         ", segment_bytes=" + std::to_string(geometry.segment_bytes),
                     file->path(), -1,
                     size < geometry.segment_bytes
-                        ? "the file was cut short; restore it from a copy"
+                        ? "the file was truncated; restore it from a copy"
                         : "control.meta or this file belongs to another queue");
     }
     Segment segment;
@@ -148,7 +148,7 @@ Segment Segment::prepare(const Layout& layout, const Geometry& geometry, std::ui
                          bool sparse, bool allocated) {
     if (id > format::kSegmentIdMax) {
         throw Error(Errc::queue_full,
-                    "segment numbers are used up: segment_id=" + std::to_string(id), layout.root,
+                    "no segment numbers are left: segment_id=" + std::to_string(id), layout.root,
                     -1, "start a new queue");
     }
     const std::string temp = layout.segment_temp(id);
@@ -213,7 +213,8 @@ void Segment::lock_for_writing() {
     (void)retry_lock();
 }
 
-// Three words that are not read together: whoever looks while they change sees a check that does not fit.
+// Three words that are not read together: whoever looks while they change sees a check that does
+// not fit.
 std::optional<SegmentEnd> Segment::end() const noexcept {
     if (!seed_.keyed()) return std::nullopt;
     const SegmentEnd end{std::atomic_ref(header().end_offset).load(std::memory_order_acquire),
@@ -234,7 +235,8 @@ void Segment::forget_end() noexcept {
     std::atomic_ref(header().end_seq).store(0, std::memory_order_release);
 }
 
-// Holes are passed over by the extents of the file: in a file in memory, reading a hole makes it a page.
+// Holes are passed over by the extents of the file: in a file in memory, reading a hole makes it a
+// page.
 template <class Visit>
 void Segment::for_each_written(std::uint64_t from, Visit visit) const {
     std::optional<File> opened;

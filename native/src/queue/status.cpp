@@ -97,8 +97,8 @@ std::vector<std::uint64_t> indexed_seqs(const std::string& root, std::uint32_t s
     return seqs;
 }
 
-// Retention may remove a segment between its listing and its opening: look again. More often than that it
-// is no coincidence.
+// Retention may remove a segment between its listing and its opening: look again. More often than
+// that it is no coincidence.
 QueueLook QueueWatch::look() {
     constexpr int kTries = 10;
     for (int tries = 1;; ++tries) {
@@ -165,7 +165,8 @@ void QueueWatch::look_at_control(QueueLook& look) {
     }
 }
 
-// Recovery may have put other bytes under what was remembered, or the folder holds another queue now.
+// Recovery may have put other bytes under what was remembered, or the folder holds another queue
+// now.
 void QueueWatch::forget_if_changed(const QueueLook& look) {
     Identity now;
     struct statx st;
@@ -251,7 +252,7 @@ void QueueWatch::look_at_readers(QueueLook& look) {
         }
         if (reader.state.damaged) {
             look.problems.push_back("reader '" + name +
-                                    "': no slot of its file has a right checksum [" + reader.path +
+                                    "': no slot of its file has a valid checksum [" + reader.path +
                                     "]");
         }
         look.readers.push_back(std::move(reader));
@@ -260,7 +261,7 @@ void QueueWatch::look_at_readers(QueueLook& look) {
 
 Segment QueueWatch::open(const QueueLook& look, std::uint32_t id) const {
     auto segment = Segment::open(layout_, look.geometry, id, Mapping::Access::read_only);
-    if (!segment) throw Error(Errc::segment_missing, "segment is gone", layout_.segment(id));
+    if (!segment) throw Error(Errc::segment_missing, "segment is missing", layout_.segment(id));
     return std::move(*segment);
 }
 
@@ -280,8 +281,8 @@ void QueueWatch::find_end(QueueLook& look) {
             const Segment segment = open(look, segments[i].id);
             if (i != 0 && !segments[i - 1].sealed && lies_ahead(layout_, look.geometry, segment))
                 continue;
-            // Where no writer lives the entire segment is walked, once: damage before an entry of the seek
-            // index would not be seen from there.
+            // Where no writer lives the entire segment is walked, once: damage before an entry of
+            // the seek index would not be seen from there.
             const std::uint64_t hint = !look.lock.held                     ? 0
                                        : look.hint.segment == segment.id() ? look.hint.offset
                                                                            : segment.size();
@@ -353,7 +354,8 @@ std::uint64_t QueueWatch::records_of(const QueueLook& look, std::uint32_t id) {
     return tally.mark.records;
 }
 
-// A reader that comes to a segment which cannot be read: its next number follows on what lies before.
+// A reader that comes to a segment which cannot be read: its next number follows on what lies
+// before.
 void QueueWatch::expect_at(const QueueLook& look, ReaderLook& reader, std::uint32_t id) const {
     const bool damaged =
         std::any_of(look.segments.begin(), look.segments.end(),
@@ -371,7 +373,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
         at = {look.segments.empty() ? 0 : look.segments.front().id, kSegmentDataOffset};
     } else if (!can_be(at, look.geometry.segment_bytes)) {
         look.problems.push_back("reader '" + reader.name +
-                                "': its position cannot be: segment=" + std::to_string(at.segment) +
+                                "': invalid position: segment=" + std::to_string(at.segment) +
                                 ", offset=" + std::to_string(at.offset) + " [" + reader.path + "]");
         return;
     }
@@ -429,7 +431,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
             reader.lag_ns = *look.last_timestamp_ns - next->timestamp_ns;
     } catch (const Error& e) {
         retired_ = retired_ || has_moved(reader);
-        tell(look, e, "reader '" + reader.name + "': its lag in records is not known: ");
+        tell(look, e, "reader '" + reader.name + "': its lag in records is unknown: ");
     }
 }
 

@@ -66,7 +66,7 @@ std::vector<std::string> wrong_indexes(const std::string& root) {
         for (const auto& entry : index->entries) {
             if (entry_is_right(*segment, entry)) continue;
             lines.push_back(
-                "seek index does not fit its segment: seq=" + std::to_string(entry.seq) +
+                "seek index does not match its segment: seq=" + std::to_string(entry.seq) +
                 ", offset=" + std::to_string(entry.offset) + " [" + layout.index(id) + "]");
             break;
         }

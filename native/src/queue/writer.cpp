@@ -52,8 +52,8 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     lock_->bind(control_);
     check_geometry();
     if (const int err = control_.sync_errno(); err != 0) {
-        note(std::string("a sync of the writer before failed (") + std::strerror(err) +
-             "): everything since the last checkpoint is written to disk again");
+        note(std::string("a sync of the previous writer failed (") + std::strerror(err) +
+             "): all records since the last checkpoint are written to disk again");
     }
 
     RecoveryOptions recovery;
@@ -65,10 +65,10 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     assert(tail.segment && tail.index);
     sparse_ = tail.sparse;
     if (options_.sparse && *options_.sparse != sparse_) {
-        throw_option(std::string("the queue was created otherwise: sparse=") +
+        throw_option(std::string("the queue was created with other options: sparse=") +
                          (*options_.sparse ? "True" : "False") +
                          ", queue has sparse=" + (sparse_ ? "True" : "False"),
-                     layout_.root, "leave sparse out, or create a new queue");
+                     layout_.root, "omit sparse, or create a new queue");
     }
 
     checksum_ = options_.checksum;
@@ -97,7 +97,8 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     resume();
     // Only a checkpoint keeps them, if this writer is killed before it appends.
     if (tail.numbers_lost) flush_in_background();
-    // The predecessor may have died between clearing the flag and waking: ring always, reset nothing.
+    // The predecessor may have died between clearing the flag and waking: ring always, reset
+    // nothing.
     futex_ring(control_.notify_word());
 }
 
@@ -175,7 +176,7 @@ bool Writer::create_if_new() {
     if (!ids.empty() && !(ids == std::vector<std::uint32_t>{0} &&
                           file_is_zero(File(layout_.segment(0), O_RDONLY), kSegmentDataOffset))) {
         throw Error(Errc::corrupt_metadata, "segments without control.meta", layout_.control(), -1,
-                    "`tapewire repair` makes it again from the segments; or move them away");
+                    "`tapewire repair` rebuilds it from the segments; or move them away");
     }
     remove_file(layout_.segment(0));  // of a writer that was killed right here
     const Geometry geometry{bytes, options_.first_seq.value_or(0), random_key()};
@@ -202,21 +203,21 @@ void Writer::make_control_again() {
         if (layout_.segments().empty()) throw;
     }
     rebuild_control(layout_);
-    note("control.meta was damaged or missing and was made again from the segments");
+    note("control.meta was damaged or missing and has been rebuilt from the segments");
 }
 
 void Writer::check_geometry() const {
     if (options_.segment_bytes != 0 && options_.segment_bytes != control_.segment_bytes()) {
-        throw_option("the queue was created otherwise: segment_bytes=" +
+        throw_option("the queue was created with other options: segment_bytes=" +
                          std::to_string(options_.segment_bytes) +
                          ", queue has segment_bytes=" + std::to_string(control_.segment_bytes()),
-                     layout_.control(), "leave segment_bytes out, or create a new queue");
+                     layout_.control(), "omit segment_bytes, or create a new queue");
     }
     if (options_.first_seq && *options_.first_seq != control_.first_seq()) {
-        throw_option(
-            "the queue was created otherwise: first_seq=" + std::to_string(*options_.first_seq) +
-                ", queue has first_seq=" + std::to_string(control_.first_seq()),
-            layout_.control(), "leave first_seq out, or create a new queue");
+        throw_option("the queue was created with other options: first_seq=" +
+                         std::to_string(*options_.first_seq) +
+                         ", queue has first_seq=" + std::to_string(control_.first_seq()),
+                     layout_.control(), "omit first_seq, or create a new queue");
     }
     if (options_.max_bytes != 0 && options_.max_bytes < control_.segment_bytes()) {
         throw_option(
@@ -264,15 +265,17 @@ void Writer::resume() noexcept {
         // Until the end is near, the fast path stops short of it once, for approach_end().
         if (!near_end_ && remaining() > approach) limit -= approach;
     }
-    // SYNC oust: look_at_lock stores ousted_, then the limit. One of the two sees what the other stored.
+    // SYNC oust: look_at_lock stores ousted_, then the limit. One of the two sees what the other
+    // stored.
     limit_.store(limit, std::memory_order_seq_cst);
     if (ousted_.load(std::memory_order_seq_cst)) suspend();
 }
 
 void Writer::check_open() const {
     if (forked()) {
-        throw Error(Errc::forked_handle, "this writer was opened before fork, in the parent",
-                    layout_.root, -1, "open the queue in the process that uses it");
+        throw Error(Errc::forked_handle,
+                    "this writer was opened before fork, in the parent process", layout_.root, -1,
+                    "open the queue in the process that uses it");
     }
     if (closed_.load(std::memory_order_acquire)) {
         throw Error(Errc::closed_handle, "the writer is closed", layout_.root);
@@ -290,8 +293,8 @@ std::string Writer::another_epoch(std::uint64_t epoch) const {
 
 void Writer::throw_ousted(const std::string& why) const {
     throw Error(Errc::lock_lost, "the queue may have another writer: " + why, layout_.root, -1,
-                "close this writer; what it appended until now is in the log unless the other "
-                "one wrote over it");
+                "close this writer; its records are in the log unless the other writer has "
+                "overwritten them");
 }
 
 void Writer::check_usable() const {
@@ -304,14 +307,14 @@ void Writer::check_usable() const {
 
 void Writer::check_number(std::uint64_t seq) const {
     if (!sparse_) {
-        throw_option("a record's own number needs a sparse log: seq=" + std::to_string(seq),
-                     layout_.root, "create the queue with sparse=True, or leave seq out");
+        throw_option("seq requires a sparse log: seq=" + std::to_string(seq), layout_.root,
+                     "create the queue with sparse=True, or omit seq");
     }
     if (seq < next_seq_ || seq == ~std::uint64_t{0}) {
         throw Error(Errc::sequence_not_rising,
-                    "numbers must rise: seq=" + std::to_string(seq) +
+                    "sequence numbers must rise: seq=" + std::to_string(seq) +
                         ", next_seq=" + std::to_string(next_seq_),
-                    layout_.root, -1, "give a number of at least next_seq");
+                    layout_.root, -1, "pass a seq of at least next_seq");
     }
 }
 
@@ -367,8 +370,8 @@ void Writer::run_retention() noexcept {
     }
 }
 
-// Each heartbeat while records come or a lock is still to be had; an idle writer looks now and then, and
-// whenever it flushes.
+// Each heartbeat while records come or a lock is still to be had; an idle writer looks now and
+// then, and whenever it flushes.
 void Writer::watch_lock(std::int64_t now) noexcept {
     const std::uint64_t appended = records();
     const bool idle =
@@ -379,8 +382,8 @@ void Writer::watch_lock(std::int64_t now) noexcept {
     look_at_lock();
 }
 
-// Whether the queue is still this writer's. The one who took it may be writing to the same places, so
-// nothing is written from here on.
+// Whether the queue is still this writer's. The one who took it may be writing to the same places,
+// so nothing is written from here on.
 void Writer::look_at_lock() noexcept {
     std::lock_guard looking(look_mutex_);
     if (ousted_.load(std::memory_order_relaxed)) return;
@@ -426,7 +429,8 @@ WriterPlace Writer::place() const {
     return place_locked();
 }
 
-// A roll changes segment and offset under the mutex, appends only let the offset grow: so they fit together.
+// A roll changes segment and offset under the mutex, appends only let the offset grow: so they fit
+// together.
 WriterPlace Writer::place_locked() const {
     const auto load = [](const std::uint64_t& word) {
         return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
@@ -467,9 +471,10 @@ void Writer::write_stats() noexcept {
                 values.size() * format::kStatBytes);
 }
 
-// An archive has a log for each stream and day, and most days do not fill a segment. The file keeps its
-// length and its bytes, so nobody who reads it, nor a kill or a loss of power, sees a difference; the
-// next writer takes the room again before it appends. The page of the word where a reader waits stays.
+// An archive has a log for each stream and day, and most days do not fill a segment. The file keeps
+// its length and its bytes, so nobody who reads it, nor a kill or a loss of power, sees a
+// difference; the next writer takes the room again before it appends. The page of the word where a
+// reader waits stays.
 void Writer::free_after(const Segment& segment, std::uint64_t end) noexcept {
     assert(is_record_boundary(end, segment.size()));
     constexpr std::uint64_t kPage = 4096;

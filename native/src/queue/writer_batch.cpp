@@ -50,32 +50,35 @@ std::uint64_t Writer::rolls_needed(const BatchRows& rows) {
 
 namespace {
 
-// Another thread may change a caller's column at any time: each value is loaded once, checked and written.
+// Another thread may change a caller's column at any time: each value is loaded once, checked and
+// written.
 template <class T>
 T load_once(const T* column, std::uint64_t i) noexcept {
     return __atomic_load_n(column + i, __ATOMIC_RELAXED);
 }
 
-// After a kill in the middle of a batch recovery relies on the hint: it must not lag by a whole batch.
+// After a kill in the middle of a batch recovery relies on the hint: it must not lag by a whole
+// batch.
 constexpr std::uint64_t kRunMost = 256;
 
-// Why a row cannot be appended; null: it can. `next` is the number that it gets without one of its own.
+// Why a row cannot be appended; null: it can. `next` is the number that it gets without one of its
+// own.
 const char* refusal(std::uint16_t type_id, std::uint16_t flags, std::uint64_t next,
                     std::uint64_t own, std::uint64_t timestamp_ns) noexcept {
     if (timestamp_ns >> 63 != 0) return "timestamps_ns must be from 0 to 2^63 - 1";
     if (type_id == format::kPadType) return "type_id must be below 0xFFFF";
     if ((flags & format::kSystemFlags) != 0) return "flags must have the low 8 bits clear";
     if (own < next) return "sequence numbers must rise strictly within the batch";
-    if (own == Writer::kNoSeq) return "sequence numbers are used up";
+    if (own == Writer::kNoSeq) return "no sequence numbers are left";
     return nullptr;
 }
 
 }  // namespace
 
-// The rows from `first` on that fit what is allocated of this segment, a limited number; how many they were.
-// Counters and hints are stored once: nothing relies on them before the fence that follows. Ends before a row that
-// cannot be appended, with the reason in `refused`. `Columns`: each row may have its own type, flags, sequence
-// number or time, which is checked as it is written.
+// The rows from `first` on that fit what is allocated of this segment, a limited number; how many
+// they were. Counters and hints are stored once: nothing relies on them before the fence that
+// follows. Ends before a row that cannot be appended, with the reason in `refused`. `Columns`: each
+// row may have its own type, flags, sequence number or time, which is checked as it is written.
 template <std::uint32_t FixedBytes, bool Columns>
 std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
                                  const char*& refused) noexcept {
@@ -126,8 +129,8 @@ std::uint64_t Writer::append_some(const BatchRows& rows, std::uint64_t first,
     if (rows.type_ids != nullptr || rows.flags_each != nullptr || rows.seqs != nullptr ||
         rows.timestamps_ns != nullptr)
         return append_run<0, true>(rows, first, refused);
-    // A copy of a known size is made of narrow stores, which the wide loads of the checksum would have
-    // to wait for; without a checksum it is the quicker one.
+    // A copy of a known size is made of narrow stores, which the wide loads of the checksum would
+    // have to wait for; without a checksum it is the quicker one.
     if (!checksum_ && rows.lengths == nullptr && rows.row_bytes == 64)
         return append_run<64, false>(rows, first, refused);
     return append_run<0, false>(rows, first, refused);
@@ -266,7 +269,8 @@ void Writer::sync_everything(bool closing) {
     check_in_place(checkpoint_file_);
     look_at_lock();  // once more, before anything is acknowledged: the disk may have taken long
     check_not_ousted();
-    // After everything before it is on disk: it need not be synced itself, the checkpoint says the same.
+    // After everything before it is on disk: it need not be synced itself, the checkpoint says the
+    // same.
     if (closing) current->segment.record_end({offset_, next_seq_});
     try {
         current->segment.map()->check_not_lost();
@@ -312,10 +316,10 @@ void Writer::check_in_place(const File& file) const {
 void Writer::throw_missing(const std::string& path) const {
     throw Error(
         Errc::segment_missing,
-        "the file was removed or replaced while the queue is open: nothing in it can be made "
+        "the file was removed or replaced while the queue is open: its records cannot be made "
         "durable",
         path, -1,
-        "copy what readers still have mapped, then open the queue again: the log goes on "
+        "save what readers still have mapped, then open the queue again: the log continues "
         "after a gap");
 }
 
@@ -357,8 +361,8 @@ void Writer::remember_failed_sync(const Error& e) noexcept {
     control_.set_sync_errno(e.os_errno);
 }
 
-// Of the writer before us: everything since its checkpoint is written again. Not one that a thread of ours
-// has recorded meanwhile.
+// Of the writer before us: everything since its checkpoint is written again. Not one that a thread
+// of ours has recorded meanwhile.
 void Writer::clear_recorded_failure() noexcept {
     std::lock_guard lock(directory_mutex_);
     if (sync_errno_.load(std::memory_order_acquire) == 0 && control_.sync_errno() != 0)
@@ -380,7 +384,8 @@ void Writer::sync_file(const File& file) {
     }
 }
 
-// By any thread: the kernel may report lost entries to the thread that prepares or deletes a segment.
+// By any thread: the kernel may report lost entries to the thread that prepares or deletes a
+// segment.
 void Writer::sync_queue_directory() {
     const Directory directory(layout_.root);
     std::lock_guard lock(directory_mutex_);
@@ -392,7 +397,8 @@ void Writer::sync_queue_directory() {
     }
 }
 
-// Makes pages dirty that no successful sync covers: after one that failed the kernel may call them clean.
+// Makes pages dirty that no successful sync covers: after one that failed the kernel may call them
+// clean.
 void Writer::write_again(const Segment& segment, const UnsyncedSpan& span) {
     assert(span.from <= span.to && span.to <= segment.size());
     const Mapping& map = *segment.map();
@@ -403,8 +409,8 @@ void Writer::write_again(const Segment& segment, const UnsyncedSpan& span) {
     map.check_not_lost();
 }
 
-// What a predecessor wrote and did not live to sync: an acknowledged flush covers it too, since recovery has
-// accepted it. Called under sync_mutex_.
+// What a predecessor wrote and did not live to sync: an acknowledged flush covers it too, since
+// recovery has accepted it. Called under sync_mutex_.
 void Writer::sync_inherited() {
     std::vector<UnsyncedSpan> spans;
     {

@@ -19,8 +19,8 @@ namespace tapewire::queue {
 namespace {
 
 constexpr std::int64_t kLookerPatienceNs = 100'000'000;
-// The recorded owner is dead, yet the lock is held: the kernel is still tearing the process down, or a
-// child of another program inherited it. Wait longer, but not indefinitely.
+// The recorded owner is dead, yet the lock is held: the kernel is still tearing the process down,
+// or a child of another program inherited it. Wait longer, but not indefinitely.
 constexpr std::int64_t kDeadOwnerPatienceNs = 1'000'000'000;
 constexpr std::int64_t kSilentNs = 1'000'000'000;  // ten heartbeats
 
@@ -60,8 +60,9 @@ bool is_write_locked(const std::string& path) noexcept {
     }
 }
 
-// The lock of a living writer on control.meta, or on its segment where control.meta was removed or replaced.
-// A writer is in the last segment, or in the one before it when it has prepared the last one.
+// The lock of a living writer on control.meta, or on its segment where control.meta was removed or
+// replaced. A writer is in the last segment, or in the one before it when it has prepared the last
+// one.
 bool another_writes(const Layout& layout) {
     if (is_write_locked(layout.control())) return true;
     const std::vector<std::uint32_t> ids = layout.segments();
@@ -75,9 +76,9 @@ bool heart_beats(const Control& control) {
     return within(kSilentNs, [&] { return control.heartbeat_ns() != before; });
 }
 
-// Where a process that may only read can have kept a writer from its locks. The process that writer.lock
-// names decides, if it is the last writer's. Else, in another container, or if it is this very process, which
-// may have called exec since, the heartbeat does.
+// Where a process that may only read can have kept a writer from its locks. The process that
+// writer.lock names decides, if it is the last writer's. Else, in another container, or if it is
+// this very process, which may have called exec since, the heartbeat does.
 bool last_writer_lives(const Layout& layout, const Control& control) {
     const auto last = parse_lock_text(read_small_file(layout.writer_lock(), 128));
     if (last && last->epoch == control.writer_epoch()) {
@@ -162,8 +163,8 @@ bool WriterLock::take_announced() const {
         within(kDeadOwnerPatienceNs, [&] { return file_.try_lock(LOCK_EX); })) {
         return true;
     }
-    // No earlier release can write a queue that has a key, and the guard is ours: it is held by a process
-    // that may only read. `bind` makes sure.
+    // No earlier release can write a queue that has a key, and the guard is ours: it is held by a
+    // process that may only read. `bind` makes sure.
     try {
         if (Control::open(layout_, false).geometry().keyed()) return false;
     } catch (const Error&) {
@@ -204,7 +205,8 @@ void WriterLock::bind(const Control& control) {
     control_ = File(control.file().path(), O_RDWR);
     bound_ = within(kLookerPatienceNs, [&] { return control_.try_write_lock(); });
     if (complete()) return;
-    // Held by a process that may only read, or by a writer that such a process kept from the other locks.
+    // Held by a process that may only read, or by a writer that such a process kept from the other
+    // locks.
     if (control_.is_write_locked() || last_writer_lives(layout_, control)) refuse();
 }
 
@@ -255,11 +257,12 @@ LockLook look_at_writer_lock(const Layout& layout, const File* control) {
     const std::optional<File> file = File::open_existing(layout.writer_lock(), O_RDONLY);
     if (!file) return look;
     const auto block = control != nullptr ? read_block(*control) : format::ControlBlock{};
-    // Whoever writes a queue with a key has the lock on control.meta. A flock on writer.lock shows nothing
-    // there: permission to read is enough for it.
+    // Whoever writes a queue with a key has the lock on control.meta. A flock on writer.lock shows
+    // nothing there: permission to read is enough for it.
     const bool shows = !look.held && block.version != format::kControlVersion;
     const bool taken = shows && file->try_lock(LOCK_SH);
-    // Before letting go: a writer that came just then would have written its name, and be taken for killed.
+    // Before letting go: a writer that came just then would have written its name, and be taken for
+    // killed.
     look.owner = parse_lock_owner(read_small_file(layout.writer_lock(), 128));
     if (taken) file->unlock();
     look.held = look.held || (shows && !taken);

@@ -20,7 +20,8 @@ using format::Stat;
 
 namespace {
 
-// Where blocks are memory they are allocated in steps; the appending thread's own grow as it goes on.
+// Where blocks are memory they are allocated in steps; the appending thread's own grow as it goes
+// on.
 constexpr std::uint64_t kStepMinBytes = 256 * 1024;
 constexpr std::uint64_t kStepMaxBytes = 16 * 1024 * 1024;
 
@@ -81,10 +82,10 @@ bool Writer::capacity_allows(std::uint64_t more_segments) {
 void Writer::throw_full() {
     count(Stat::queue_full);
     throw Error(Errc::queue_full,
-                "the queue holds all it may: segments=" + std::to_string(segments()) +
+                "the queue is full: segments=" + std::to_string(segments()) +
                     ", limit=" + std::to_string(segment_limit()),
                 layout_.root, -1,
-                "let the readers commit further, raise the limit, or drop the record");
+                "wait for the readers to commit, raise the limit, or drop the record");
 }
 
 void Writer::check_not_reserved() const {
@@ -122,7 +123,7 @@ bool Writer::make_room(std::uint64_t payload_len) {
 void Writer::check_numbers_left() const {
     if (next_seq_ != kNoSeq) return;
     throw Error(Errc::sequence_not_rising,
-                "sequence numbers are used up: last=" + std::to_string(kNoSeq - 1), layout_.root,
+                "no sequence numbers are left: last=" + std::to_string(kNoSeq - 1), layout_.root,
                 -1, "start a new queue");
 }
 
@@ -144,8 +145,9 @@ void Writer::allocate_step(std::uint64_t to) {
     if (options_.preallocate) workers_->poke_prealloc();
 }
 
-// A roll touches a dozen cache lines that no append does, most of them last written by another core. A
-// few microseconds before it, they are asked for, so that the append that rolls does not wait for them.
+// A roll touches a dozen cache lines that no append does, most of them last written by another
+// core. A few microseconds before it, they are asked for, so that the append that rolls does not
+// wait for them.
 void Writer::approach_end() noexcept {
     near_end_ = true;
     __builtin_prefetch(base_, 1);  // the segment's header, for SEALED
@@ -192,8 +194,8 @@ bool Writer::backlog_is_full() {
     return backlog_ >= kUnsyncedMost || (backlog_ > 0 && SealedPlace::all_taken());
 }
 
-// A disk that is slower than the writer must not cost the process all its descriptors: the appending
-// thread does its share.
+// A disk that is slower than the writer must not cost the process all its descriptors: the
+// appending thread does its share.
 void Writer::bound_backlog() {
     if (!backlog_is_full()) return;
     workers_->sync_sealed(mono_ns());
@@ -202,7 +204,7 @@ void Writer::bound_backlog() {
 
 void Writer::lock_if_wanted(const Segment& segment) const {
     if (!options_.memlock || segment.map()->lock_in_memory()) return;
-    throw_errno("cannot lock the segment in memory (raise RLIMIT_MEMLOCK, or leave memlock out)",
+    throw_errno("cannot lock the segment in memory (raise RLIMIT_MEMLOCK, or omit memlock)",
                 segment.path());
 }
 
@@ -215,12 +217,12 @@ std::unique_ptr<WriterSegment> Writer::make_segment(std::uint32_t id, bool durab
     auto made = std::make_unique<WriterSegment>();
     std::optional<Segment> ahead =
         Segment::open(layout_, control_.geometry(), id, Mapping::Access::read_write);
-    // Published ahead by a predecessor. No reader can be in it while the segment before it is open, so
-    // whatever is not empty is set aside whole.
+    // Published ahead by a predecessor. No reader can be in it while the segment before it is open,
+    // so whatever is not empty is set aside whole.
     if (ahead && !ahead->is_zero_from(kSegmentDataOffset)) {
         const std::string kept = layout_.free_damaged_name(id);
         rename_over(ahead->path(), kept);
-        note("a segment ahead of the writer was not empty: it is kept as " + kept);
+        note("a segment ahead of the writer was not empty and has been renamed to " + kept);
         ahead.reset();
     } else if (ahead && ahead->sealed()) {
         remove_file(ahead->path());  // nothing is in it
@@ -241,7 +243,7 @@ std::unique_ptr<WriterSegment> Writer::make_segment(std::uint32_t id, bool durab
             throw;
         }
         if (!made->segment.publish(layout_)) {
-            throw Error(Errc::corrupt_metadata, "a file is in the way of a new segment",
+            throw Error(Errc::corrupt_metadata, "a file with the name of the new segment exists",
                         layout_.segment(id));
         }
         if (durable) sync_queue_directory();
@@ -281,12 +283,11 @@ std::shared_ptr<WriterSegment> Writer::next_segment() {
         if (err > 0) {
             throw_os_error(err, "the next segment could not be prepared", layout_.segment(id));
         }
-        throw Error(
-            Errc::segment_not_ready,
-            "the next segment is not prepared yet: prealloc_wait_ms=" +
-                std::to_string(options_.prealloc_wait_ns / 1'000'000),
-            layout_.segment(id), -1,
-            "append again, raise prealloc_wait or segment_bytes, or leave require_prealloc out");
+        throw Error(Errc::segment_not_ready,
+                    "the next segment is not prepared yet: prealloc_wait_ms=" +
+                        std::to_string(options_.prealloc_wait_ns / 1'000'000),
+                    layout_.segment(id), -1,
+                    "append again, raise prealloc_wait or segment_bytes, or omit require_prealloc");
     }
     count(Stat::prealloc_misses);
     // The worker may be in the middle of it: then waiting for it is the quickest way.

@@ -24,7 +24,8 @@ constexpr std::int64_t kAheadNs = 20 * kMs;
 constexpr std::uint64_t kAheadMinBytes = 256 * 1024;
 constexpr std::uint64_t kAheadMaxBytes = 32 * 1024 * 1024;
 
-// Many writers of a process are looked at together, not one after the other: a wake-up costs more than a look.
+// Many writers of a process are looked at together, not one after the other: a wake-up costs more
+// than a look.
 std::int64_t on_the_grid(std::int64_t due, std::int64_t grid_ns) {
     return (due + grid_ns - 1) / grid_ns * grid_ns;
 }
@@ -68,8 +69,9 @@ std::int64_t WriterWorkers::beat(std::int64_t now) noexcept {
     return on_the_grid(now + kHeartbeatNs / 2, kHeartbeatNs);
 }
 
-// How fast the writer is, and so how much is to be prepared and when to look again: four looks in the time
-// that it takes to use that up, so that it never catches up; fewer and fewer when it does nothing.
+// How fast the writer is, and so how much is to be prepared and when to look again: four looks in
+// the time that it takes to use that up, so that it never catches up; fewer and fewer when it does
+// nothing.
 std::int64_t WriterWorkers::pace(std::int64_t now, std::uint64_t bytes) noexcept {
     const std::uint64_t rolls = writer.rolls();
     if (rolls != rolls_seen) {
@@ -98,7 +100,8 @@ std::int64_t WriterWorkers::pace(std::int64_t now, std::uint64_t bytes) noexcept
     return now + pause_ns;
 }
 
-// Blocks and pages ahead of where the writer is, so that appending takes neither a system call nor a fault.
+// Blocks and pages ahead of where the writer is, so that appending takes neither a system call nor
+// a fault.
 void WriterWorkers::prepare_ahead(const WriterPlace& at) {
     WriterSegment& current = *at.segment;
     assert(at.offset <= current.segment.size());
@@ -170,7 +173,8 @@ bool WriterWorkers::sync_still_due(const std::shared_ptr<WriterSegment>& sealed)
            writer.unsynced_.end();
 }
 
-// One at a time: each that is held here is a descriptor, while another thread may be syncing them all.
+// One at a time: each that is held here is a descriptor, while another thread may be syncing them
+// all.
 std::shared_ptr<WriterSegment> WriterWorkers::next_unsynced(std::int64_t after) {
     std::lock_guard lock(writer.segments_mutex_);
     for (const auto& sealed : writer.unsynced_) {
@@ -181,8 +185,8 @@ std::shared_ptr<WriterSegment> WriterWorkers::next_unsynced(std::int64_t after) 
 
 std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
     if (writer.sync_errno_.load(std::memory_order_acquire) != 0) {
-        // A sync has failed for good: flush_sync and close say so. Holding every later segment open for
-        // it would stop the queue in the end.
+        // A sync has failed for good: flush_sync and close say so. Holding every later segment open
+        // for it would stop the queue in the end.
         std::lock_guard lock(writer.segments_mutex_);
         writer.unsynced_.clear();
         return kWhenPoked;
@@ -205,8 +209,9 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
             }
             sync_one_sealed(sealed->segment);
         } catch (const Error& e) {
-            // Its own sync has failed, and then every flush raises; or it is synced, and what comes after
-            // it is left to the next one or to a flush. Either way it holds a descriptor for nothing.
+            // Its own sync has failed, and then every flush raises; or it is synced, and what comes
+            // after it is left to the next one or to a flush. Either way it holds a descriptor for
+            // nothing.
             writer.let_go(sealed);
             writer.count(Stat::seal_errors);
             writer.note("syncing a sealed segment: " + e.message + " (" + e.path + ")");
@@ -243,8 +248,8 @@ void WriterWorkers::sync_one_sealed(const Segment& sealed) {
                           writer.control_.geometry().key);
 }
 
-// What cannot be synced of a predecessor's segments must not keep ours waiting. Reported once: each sealed
-// segment tries again.
+// What cannot be synced of a predecessor's segments must not keep ours waiting. Reported once: each
+// sealed segment tries again.
 bool WriterWorkers::inherited_is_synced() noexcept {
     try {
         writer.sync_inherited();
@@ -317,7 +322,8 @@ void WriterWorkers::write_indexes() {
         {
             std::lock_guard lock(writer.segments_mutex_);
             std::erase(writer.unindexed_, segment);
-            // Once more, from its records: whether that succeeds or not, nothing is held open for it.
+            // Once more, from its records: whether that succeeds or not, nothing is held open for
+            // it.
             if (!written) writer.rescan_.push_back(id);
         }
         segment.reset();  // and its descriptor: the writer has rolled on meanwhile
@@ -325,7 +331,8 @@ void WriterWorkers::write_indexes() {
     if (current) count_failure([&] { current->index->write(writer.layout_, false); });
 }
 
-// One segment that was sealed before us: reading it may take a second, and others wait for the thread.
+// One segment that was sealed before us: reading it may take a second, and others wait for the
+// thread.
 void WriterWorkers::index_one_old() {
     std::uint32_t id = 0;
     {

@@ -60,7 +60,8 @@ bool is_damage(Errc code) noexcept {
            code == Errc::segment_missing || code == Errc::corrupt_metadata;
 }
 
-// A record that is right, with a message that is not: or not of this release, or for another kind of book.
+// A record that is right, with a message that is not: or not of this release, or for another kind
+// of book.
 bool is_unreadable(Errc code) noexcept {
     return code == Errc::corrupt_record || code == Errc::unsupported_version ||
            code == Errc::invalid_option;

@@ -14,8 +14,8 @@ int bits_of(UInt128 value) noexcept {
                      : 64 - std::countl_zero(static_cast<std::uint64_t>(value));
 }
 
-// A quotient of 55 bits or more, whose lowest bit is also set when something was left over, rounds to 53
-// bits as the exact one does.
+// A quotient of 55 bits or more, whose lowest bit is also set when something was left over, rounds
+// to 53 bits as the exact one does.
 double from_quotient(std::uint64_t quotient, bool rest, int shift) noexcept {
     return std::ldexp(static_cast<double>(quotient | (rest ? 1U : 0U)), -shift);
 }
@@ -55,8 +55,8 @@ double nearest_positive(UInt128 numerator, UInt128 denominator) noexcept {
     }
     const int denominator_bits = bits_of(denominator);
     if (denominator_bits > 70) return by_long_division(numerator, denominator);
-    // A quotient of 56 or 57 bits: floor(floor(n / 2^k) / d) is floor(n / (2^k d)), so bits that are
-    // shifted out count as rest only.
+    // A quotient of 56 or 57 bits: floor(floor(n / 2^k) / d) is floor(n / (2^k d)), so bits that
+    // are shifted out count as rest only.
     const int shift = denominator_bits + 56 - bits_of(numerator);
     UInt128 shifted = 0;
     bool rest = false;

@@ -56,7 +56,8 @@ FeatureLoop::Stop FeatureLoop::run(FeatureRows& rows, std::size_t max_rows,
             case Engine::Found::end:
                 if (engine_.ended_by_seq()) return Stop::done;
                 if (!engine_.ahead_ns()) return Stop::end;
-                // No further than the slice: who goes on may read logs first that were not read here.
+                // No further than the slice: who goes on may read logs first that were not read
+                // here.
                 time_ns_ = std::max(time_ns_, std::min(*engine_.ahead_ns(), slice_.to_ns));
                 seq_ = engine_.ahead_seq();
                 if (!grid) return Stop::done;

@@ -108,17 +108,17 @@ std::optional<std::int64_t> span_of(std::string_view text) {
 }
 
 constexpr const char* kSpanHint =
-    "a span is a whole number and us, ms, s, m, h or d, at most a day: 100ms, 1s, 5m";
+    "a span is an integer with us, ms, s, m, h or d, at most a day: 100ms, 1s, 5m";
 
 std::string known_names() {
-    std::string text = "there are";
+    std::string text = "available:";
     for (const FeatureInfo& info : kInfos) {
         text += ' ';
         text += info.name;
         if (info.takes == Takes::levels) text += 'N';
         if (info.takes == Takes::span) text += "_SPAN";
     }
-    return text + "; N is a number of levels, SPAN one of time, as in imbalance5 and vwap_1m";
+    return text + "; N is a number of levels, SPAN a time span, as in imbalance5 and vwap_1m";
 }
 
 std::optional<Feature> parsed(const FeatureInfo& info, std::string_view rest) {
@@ -143,7 +143,7 @@ std::span<const FeatureInfo> feature_infos() noexcept { return kInfos; }
 
 std::int64_t parse_span(std::string_view text) {
     const auto span = span_of(text);
-    if (!span) refuse("not a span of time: span='" + std::string(text) + "'", kSpanHint);
+    if (!span) refuse("invalid span: span='" + std::string(text) + "'", kSpanHint);
     return *span;
 }
 
@@ -153,8 +153,8 @@ Feature parse_feature(std::string_view name) {
         if (const auto feature = parsed(info, name.substr(info.name.size()))) return *feature;
     }
     std::string hint = known_names();
-    if (name.starts_with("volatility_")) hint = "volatility takes a span of whole seconds: 30s, 5m";
-    refuse("there is no such feature: name='" + std::string(name) + "'", std::move(hint));
+    if (name.starts_with("volatility_")) hint = "volatility needs a span of whole seconds: 30s, 5m";
+    refuse("unknown feature: name='" + std::string(name) + "'", std::move(hint));
 }
 
 Sample parse_sample(std::string_view text) {
@@ -162,7 +162,7 @@ Sample parse_sample(std::string_view text) {
     if (text == "trade") return {Sample::At::trade, 0};
     const auto span = span_of(text);
     if (!span) {
-        refuse("sample must be event, trade or a span of time: sample='" + std::string(text) + "'",
+        refuse("sample must be event, trade or a time span: sample='" + std::string(text) + "'",
                kSpanHint);
     }
     return {Sample::At::grid, *span};

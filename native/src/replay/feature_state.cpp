@@ -33,12 +33,13 @@ StateReader checked(std::span<const std::byte> state) {
     StateReader in(state);
     const auto crc = in.get<std::uint32_t>();
     if (crc != crc32c(state.data() + sizeof crc, state.size() - sizeof crc))
-        StateReader::refuse("its checksum is wrong: bytes=" + std::to_string(state.size()));
+        StateReader::refuse("its checksum does not match: bytes=" + std::to_string(state.size()));
     const auto version = in.get<std::uint32_t>();
     if (version != kVersion) {
-        throw Error(Errc::unsupported_version,
-                    "a state of features of another version: version=" + std::to_string(version),
-                    {}, -1, "begin without a state, or use the release that wrote it");
+        throw Error(
+            Errc::unsupported_version,
+            "the state of features has an unsupported version: version=" + std::to_string(version),
+            {}, -1, "start without a state, or use the release that wrote it");
     }
     return in;
 }
@@ -61,8 +62,9 @@ std::vector<std::uint16_t> places_of(const std::vector<FeatureLoop::Position>& s
     for (const FeatureLoop::Position& position : saved) {
         const auto found = std::find(sources.begin(), sources.end(), position.source);
         if (found == sources.end() && !sources.empty())
-            throw Error(Errc::invalid_option,
-                        "the state is of a log that is not here: log='" + position.source + "'");
+            throw Error(
+                Errc::invalid_option,
+                "the state has a log that is not among the sources: log='" + position.source + "'");
         const std::size_t place =
             sources.empty() ? places.size() : static_cast<std::size_t>(found - sources.begin());
         places.push_back(static_cast<std::uint16_t>(place));
@@ -73,7 +75,7 @@ std::vector<std::uint16_t> places_of(const std::vector<FeatureLoop::Position>& s
 std::uint16_t get_place(StateReader& in, const std::vector<std::uint16_t>& places) {
     const auto saved = in.get<std::uint16_t>();
     if (saved >= places.size())
-        StateReader::refuse("there is no such source: source=" + std::to_string(saved));
+        StateReader::refuse("unknown source: source=" + std::to_string(saved));
     return places[saved];
 }
 
@@ -90,7 +92,7 @@ template <typename Enum>
 Enum get_enum(StateReader& in, Enum last) {
     const auto value = in.get<std::uint8_t>();
     if (value > static_cast<std::uint8_t>(last))
-        StateReader::refuse("an option has no such value: value=" + std::to_string(value));
+        StateReader::refuse("invalid value of an option: value=" + std::to_string(value));
     return static_cast<Enum>(value);
 }
 
@@ -167,7 +169,7 @@ void FeatureLoop::load(std::span<const std::byte> state, const std::vector<std::
     const std::vector<std::uint16_t> places = places_of(read_positions(in), sources);
     const std::string plan = in.text();
     if (plan != plan_text(*plan_)) {
-        throw Error(Errc::invalid_option, "the state is of other features: asked='" +
+        throw Error(Errc::invalid_option, "the state belongs to other features: requested='" +
                                               plan_text(*plan_) + "' state='" + plan + "'");
     }
     const bool started = in.flag();
@@ -188,7 +190,7 @@ void FeatureLoop::load(std::span<const std::byte> state, const std::vector<std::
     const std::size_t markets = in.count(16);
     for (std::size_t i = 0; i < markets; ++i) load_market(in, i, places);
     in.end();
-    if (grid_market > markets) StateReader::refuse("there is no such instrument");
+    if (grid_market > markets) StateReader::refuse("unknown instrument");
     grid_market_ = grid_market;
     started_ = started;
     // Instruments that were added since begin here.
@@ -204,9 +206,10 @@ void FeatureLoop::load_market(StateReader& in, std::size_t index,
     const auto symbol_hash = in.get<std::uint64_t>();
     Market& market = engine_.add(venue_id, market_id, symbol_hash);
     if (market.index != index) {
-        throw Error(Errc::invalid_option,
-                    "the state is of other instruments: market_id=" + std::to_string(market_id), {},
-                    -1, "name the same symbols in the same order");
+        throw Error(
+            Errc::invalid_option,
+            "the state belongs to other instruments: market_id=" + std::to_string(market_id), {},
+            -1, "pass the same symbols in the same order");
     }
     if (in.flag()) {
         const book::Options options = get_options(in);

@@ -32,7 +32,7 @@ std::int64_t rescaled(std::int64_t value, std::uint8_t from, std::uint8_t to, co
                 std::string("a trade does not fit the instrument's scale: ") + what + "=" +
                     std::to_string(value) + "e-" + std::to_string(from) +
                     " scale=" + std::to_string(to),
-                {}, -1, "give the instrument a scale that fits, in instruments.json");
+                {}, -1, "set a suitable scale for the instrument in instruments.json");
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ FeaturePlan::FeaturePlan(const std::vector<std::string>& wanted, const std::stri
                                               ": levels=" + std::to_string(levels.levels));
     for (const std::string& name : names) {
         if (std::count(names.begin(), names.end(), name) > 1)
-            throw Error(Errc::invalid_option, "a feature is named twice: name='" + name + "'");
+            throw Error(Errc::invalid_option, "duplicate feature: name='" + name + "'");
         const Feature feature = parse_feature(name);
         std::size_t window = 0;
         if (feature.levels != 0) {
@@ -104,8 +104,8 @@ FeatureSet::Top FeatureSet::top_of(const book::Book* book) noexcept {
     return top;
 }
 
-// Cont, Kukanov, Stoikov: what an event added to the demand at the best prices, less what it added to the
-// supply. An empty side is a price beyond all others with size 0.
+// Cont, Kukanov, Stoikov: what an event added to the demand at the best prices, less what it added
+// to the supply. An empty side is a price beyond all others with size 0.
 Int128 FeatureSet::flow_between(const Top& before, const Top& now) noexcept {
     Int128 flow = 0;
     if (now.has_bid && (!before.has_bid || now.bid.price >= before.bid.price)) flow += now.bid.size;
@@ -230,7 +230,8 @@ bool FeatureSet::value_of(const FeaturePlan::Column& column, const Print* last,
             return true;
         case FeatureKind::vwap: {
             const TradeWindows::Sums& sums = trades_.sums(column.window);
-            // Beyond 126 bits, which is no market's volume, there is no room for the exact division.
+            // Beyond 126 bits, which is no market's volume, there is no room for the exact
+            // division.
             constexpr Int128 kMost = static_cast<Int128>(1) << 126;
             if (sums.volume <= 0 ||
                 sums.volume > kMost / static_cast<Int128>(power_of_ten(price_scale_)))
@@ -329,7 +330,7 @@ void FeatureSet::load(StateReader& in) {
     flow_minute_ = in.get<std::int64_t>();
     traded_ = in.flag();
     last_ = in.get<Print>();
-    if (last_.sign < -1 || last_.sign > 1) StateReader::refuse("a trade breaks a rule");
+    if (last_.sign < -1 || last_.sign > 1) StateReader::refuse("invalid trade");
     trades_.load(in);
     returns_.load(in);
 }

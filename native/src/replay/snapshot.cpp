@@ -14,7 +14,7 @@ namespace {
 using format::BookSnapshotHeader;
 using format::kSnapshotHeaderBytes;
 
-constexpr const char* kRemedy = "remove the file: an older snapshot, or the log itself, serves";
+constexpr const char* kRemedy = "remove the file: an older snapshot or the log is used instead";
 
 [[noreturn]] void throw_corrupt(const std::string& what, std::size_t offset) {
     throw Error(Errc::corrupt_metadata, what, {}, static_cast<std::int64_t>(offset), kRemedy);
@@ -59,7 +59,7 @@ std::vector<std::byte> encode_snapshot(const book::Book& book, const SnapshotPla
 BookSnapshotHeader decode_snapshot_header(std::span<const std::byte> bytes,
                                           std::uint64_t file_bytes) {
     if (bytes.size() < kSnapshotHeaderBytes || file_bytes < kSnapshotHeaderBytes) {
-        throw_corrupt("shorter than the header of a snapshot: bytes=" + text(file_bytes), 0);
+        throw_corrupt("the file is shorter than a snapshot header: bytes=" + text(file_bytes), 0);
     }
     BookSnapshotHeader header;
     std::memcpy(&header, bytes.data(), sizeof header);
@@ -75,7 +75,7 @@ BookSnapshotHeader decode_snapshot_header(std::span<const std::byte> bytes,
                     "read it with that release, or upgrade Tapewire");
     }
     if (header.schema_version != format::kSnapshotVersion) {
-        throw_corrupt("no such version: schema_version=" + text(header.schema_version),
+        throw_corrupt("invalid version: schema_version=" + text(header.schema_version),
                       offsetof(BookSnapshotHeader, schema_version));
     }
     if (header.header_len != kSnapshotHeaderBytes) {
@@ -107,10 +107,10 @@ BookSnapshotHeader decode_snapshot_header(std::span<const std::byte> bytes,
                       offsetof(BookSnapshotHeader, venue_id));
     }
     if (header.payload_len != file_bytes - kSnapshotHeaderBytes) {
-        throw_corrupt(
-            "payload_len must be what follows the header: payload_len=" + text(header.payload_len) +
-                ", bytes=" + text(file_bytes - kSnapshotHeaderBytes),
-            offsetof(BookSnapshotHeader, payload_len));
+        throw_corrupt("payload_len must be the size after the header: payload_len=" +
+                          text(header.payload_len) +
+                          ", bytes=" + text(file_bytes - kSnapshotHeaderBytes),
+                      offsetof(BookSnapshotHeader, payload_len));
     }
     for (const std::uint8_t byte : header.reserved) {
         if (byte != 0)
@@ -134,7 +134,7 @@ LoadedSnapshot decode_snapshot(std::span<const std::byte> file, const book::Opti
     LoadedSnapshot loaded{header, book::Book::load(payload, wanted)};
     const Hash128 hash = loaded.book.hash();
     if (hash != Hash128{header.book_hash_low, header.book_hash_high}) {
-        throw_corrupt("the book does not have the hash that the header says: book_hash=" +
+        throw_corrupt("the book does not match the hash in the header: book_hash=" +
                           hex(header.book_hash_high) + hex(header.book_hash_low),
                       offsetof(BookSnapshotHeader, book_hash_low));
     }

@@ -91,7 +91,7 @@ void TradeWindows::load(StateReader& in) {
         const Int128 notional = static_cast<Int128>(print.price) * print.size;
         const bool falls = !prints_.empty() && print.time_ns < prints_.back().time_ns;
         if (falls || print.sign < -1 || print.sign > 1 || notional >> 96 > 0 || notional >> 96 < -1)
-            StateReader::refuse("a trade breaks a rule: index=" + std::to_string(i));
+            StateReader::refuse("invalid trade: index=" + std::to_string(i));
         add(print);
     }
 }
@@ -187,7 +187,7 @@ void ReturnWindows::load(StateReader& in) {
     for (std::int64_t& value : ring_) {
         value = in.get<std::int64_t>();
         if (value != kUnknown && (value >> 54 > 0 || value >> 54 < -1))
-            StateReader::refuse("a return is beyond what prices can make: value=" +
+            StateReader::refuse("a return exceeds what prices can yield: value=" +
                                 std::to_string(value));
     }
     sum_up();

@@ -1,4 +1,4 @@
-# Books for the modules above: who has a native book in a shared_ptr shows it in Python by wrap_book.
+# Books for the modules above: wrap_book turns a native book in a shared_ptr into a Python object.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
@@ -106,9 +106,9 @@ cdef extern from "tapewire/book/book.hpp" namespace "tapewire::book":
         void save(vector[byte]&) except +raise_python_error
 
 
-# Whose turn it is, of all that reach the same native books: theirs is one flag, under the GIL.
+# Mutual exclusion of the objects that share native books: one flag for all of them, under the GIL.
 cdef class Turn:
-    cdef bint taken           # a call that has released the GIL is under way
+    cdef bint taken           # a call that has released the GIL is running
 
     cdef int take(self) except -1
 
@@ -122,5 +122,6 @@ cdef class Book:
     cdef object _best(self, CSide side)
 
 
-# An L2Book or an L3Book, as the native one is. `turn`: of others that change the same book.
+# An L2Book or an L3Book, like the native one. `turn` is shared with others that change the same
+# book.
 cdef Book wrap_book(shared_ptr[CBook] book, Turn turn=*)

@@ -29,7 +29,7 @@ cdef extern from *:
     """
     #include <memory>
     #include "tapewire/book/book.hpp"
-    // Cython cannot make a shared_ptr of what cannot be copied, nor a span.
+    // Cython can make neither a shared_ptr to a non-copyable type nor a span.
     static inline std::span<const std::byte> tw_bytes(const void* data, size_t size) {
         return {static_cast<const std::byte*>(data), size};
     }
@@ -50,19 +50,20 @@ cdef extern from *:
     Options tw_saved_options(const void*, size_t) except +raise_python_error
 
 Level = namedtuple("Level", "price size")
-Level.__doc__ = """A price and how much there is at it, both as integers at the book's scales."""
+Level.__doc__ = """A price and the size at it, as integers at the scales of the book."""
 
 Order = namedtuple("Order", "id side price remaining")
-Order.__doc__ = """An order of an `L3Book`; `price` is None while it rests at no price."""
+Order.__doc__ = """An order of an `L3Book`; `price` is None while it does not rest at a price."""
 
 QueuePosition = namedtuple("QueuePosition", "orders_ahead size_ahead")
-QueuePosition.__doc__ = """What stands before an order at its price."""
+QueuePosition.__doc__ = """The orders ahead of an order at its price, and their total size."""
 
 BookGap = namedtuple("BookGap", "cause first last seq timestamp_ns resynced")
-BookGap.__doc__ = """What made a book untrusted, and whether a later snapshot has mended it.
+BookGap.__doc__ = """Why a book became untrusted, and whether a later snapshot has resynced it.
 
-`first` and `last` are the missing update ids (cause ``"venue_gap"``) or record numbers (``"record_gap"``),
-and 0 for other causes; `seq` and `timestamp_ns` are of the record at which it was noticed.
+`first` and `last` are the missing update ids (cause ``"venue_gap"``) or sequence numbers
+(``"record_gap"``), and 0 for other causes; `seq` and `timestamp_ns` are those of the record at
+which the gap was detected.
 """
 
 # In the order of the native enums.
@@ -90,7 +91,7 @@ cdef uint8_t _scale(str name, object value) except? 255:
 cdef CSide _side(object side) except *:
     number = _SIDES.get(side) if isinstance(side, str) else None
     if number is None:
-        raise InvalidOption(f'a side is "bid" or "ask" ("buy" or "sell"): side={side!r}')
+        raise InvalidOption(f'side must be "bid" or "ask" ("buy" or "sell"): side={side!r}')
     return <CSide> <int> number
 
 
@@ -108,7 +109,7 @@ cdef size_t _count(object n) except? 0:
 @cython.final
 @cython.no_gc
 cdef class _Rows:
-    """The rows of tops() as a buffer, without another copy."""
+    """The rows of tops() as a buffer, without a copy."""
 
     cdef vector[TopRow] rows
 
@@ -118,7 +119,7 @@ cdef class _Rows:
 
 @cython.no_gc
 cdef class Turn:
-    """Held while a call that changes books is under way without the GIL."""
+    """Held during a call that changes books without the GIL."""
 
     cdef int take(self) except -1:
         if self.taken:
@@ -142,49 +143,49 @@ cdef Book wrap_book(shared_ptr[CBook] native, Turn turn=None):
 
 @cython.no_gc
 cdef class Book:
-    """What `L2Book` and `L3Book` have in common."""
+    """The common base of `L2Book` and `L3Book`."""
 
     def __cinit__(self):
         self._turn = Turn.__new__(Turn)
 
     def __init__(self):
-        raise TypeError("make an L2Book or an L3Book")
+        raise TypeError("abstract: use L2Book or L3Book")
 
-    # To be asked last: arguments may bring Python code of their own, which may make this book anew.
+    # To be called last: converting arguments may run Python code, which may call __init__ again.
     cdef CBook* _native(self) except NULL:
         if self._turn.taken:
             raise ConcurrentUse("another thread is inside a call of this book",
                                 hint="a book belongs to one thread at a time")
         if self._book.get() is NULL:
-            raise TypeError("the book was never made: call __init__")
+            raise TypeError("the book is not initialized: call __init__")
         return self._book.get()
 
     def apply(self, event):
-        """Take one event in: a record, a `BookEvent`, or the bytes of one.
+        """Apply one event: a record, a `BookEvent`, or the bytes of one.
 
         Returns:
-            ``"changed"``; ``"unchanged"`` (stale, a heartbeat, an unknown order); ``"buffered"`` (kept until
-            a snapshot comes) or ``"ignored"`` (the book is untrusted, and this does not help).
+            ``"changed"``; ``"unchanged"`` (stale, a heartbeat, an unknown order); ``"buffered"``
+            (kept until a snapshot comes) or ``"ignored"`` (the book is untrusted and remains so).
 
         Raises:
-            GapDetected: Something is missing, and `on_gap` is ``"raise"``. It is raised once; the next
-                event may follow.
-            CorruptRecord: The bytes are no event; or, when `on_gap` is ``"raise"``, a size below 0 or a
-                number that does not fit.
-            UnknownOrder: By ``unknown="raise"``.
-            InvalidOption: The event is of another instrument, or of the other kind of book.
+            GapDetected: Updates are missing and `on_gap` is ``"raise"``. Raised once; the next
+                event can be applied.
+            CorruptRecord: The bytes are not an event; or, if `on_gap` is ``"raise"``, a size is
+                negative or a number does not fit.
+            UnknownOrder: An order is unknown and `unknown` is ``"raise"``.
+            InvalidOption: The event is for another instrument, or for the other kind of book.
         """
         cdef BookEvent given = book_event_of(event)
         return _APPLIED[<int> self._native().apply(given.event, given.event.head.seq)]
 
     def apply_batch(self, Batch batch not None):
-        """Take all book events of a batch in, natively and without the GIL.
+        """Apply all book events of a batch, natively and without the GIL.
 
-        Records of other types are passed over. An error says in `applied` how many records were taken, the one
-        that caused it included: ``batch[error.applied:]`` is the rest.
+        Records of other types are skipped. The `applied` of an error is the number of records
+        processed, including the one that caused it: ``batch[error.applied:]`` is the rest.
 
         Returns:
-            How many of them changed the book.
+            How many events changed the book.
         """
         cdef CBook* book = self._native()
         cdef const BatchColumns* columns = batch._columns.get()
@@ -201,10 +202,10 @@ cdef class Book:
         return changed
 
     def tops(self, Batch batch not None, *, per="event"):
-        """Like `apply_batch`, with the best of both sides after each event, or after each level changed.
+        """Like `apply_batch`; return the best levels after each event or each changed level.
 
-        By ``per="level"`` a diff gives a row for each of its levels, and any other event one row. Prices and
-        sizes are 0 where a side is empty, and while the book is untrusted.
+        With ``per="level"`` a diff yields a row for each of its levels, and any other event one
+        row. Prices and sizes are 0 for an empty side, and while the book is untrusted.
 
         Returns:
             A structured array: timestamp_ns, bid_price, bid_size, ask_price, ask_size.
@@ -228,10 +229,10 @@ cdef class Book:
         return numpy.frombuffer(made, TOP_DTYPE) if made.rows.size() else numpy.empty(0, TOP_DTYPE)
 
     def record_gap(self, first, last):
-        """Say that the tape lacks these records: the book is untrusted from now on, by `on_gap`.
+        """Report that these records are missing from the log: the book becomes untrusted.
 
         Raises:
-            GapDetected: By ``on_gap="raise"``.
+            GapDetected: `on_gap` is ``"raise"``.
         """
         cdef uint64_t first_number = first, last_number = last
         self._native().record_gap(first_number, last_number)
@@ -253,11 +254,11 @@ cdef class Book:
                             with_orders)
 
     def bids(self, n=None):
-        """The best `n` bids (all of them by default), best first: price, size and, of orders, how many."""
+        """Return the best `n` bids (default: all): price, size and, in an `L3Book`, orders."""
         return self._levels(CSide.buy, n)
 
     def asks(self, n=None):
-        """The best `n` asks (all of them by default), best first: price, size and, of orders, how many."""
+        """Return the best `n` asks (default: all): price, size and, in an `L3Book`, orders."""
         return self._levels(CSide.sell, n)
 
     cdef object _best(self, CSide side):
@@ -278,65 +279,66 @@ cdef class Book:
 
     @property
     def mid(self):
-        """Half-way between the best prices, in their units, as a float; None where a side is empty."""
+        """The mean of the best prices, in their units, as a float; None if a side is empty."""
         bid, ask = self._best(CSide.buy), self._best(CSide.sell)
         return None if bid is None or ask is None else (bid.price + ask.price) / 2
 
     @property
     def spread(self):
-        """Best ask less best bid, in the units of the prices; None where a side is empty."""
+        """Best ask minus best bid, in the units of the prices; None if a side is empty."""
         bid, ask = self._best(CSide.buy), self._best(CSide.sell)
         return None if bid is None or ask is None else ask.price - bid.price
 
     @property
     def crossed(self):
-        """Whether the best bid is not below the best ask."""
+        """Whether the best bid is at or above the best ask."""
         return self._native().crossed()
 
     def level_count(self, side):
-        """How many prices a side has."""
+        """Return the number of levels of a side."""
         cdef CSide which = _side(side)
         return self._native().level_count(which)
 
     def depth(self, side, n=None):
-        """Sum of the sizes of the best `n` levels (all by default); at most the largest 64-bit number."""
+        """Return the total size of the best `n` levels (default: all); at most 2**63 - 1."""
         cdef CSide which = _side(side)
         cdef size_t count = _count(n)
         return self._native().depth(which, count)
 
     def hash(self):
-        """The book as 32 hexadecimal digits: equal for books that hold the same, on every host.
+        """Return a hash of the content as 32 hexadecimal digits; the same on every host.
 
-        XXH3-128 over all levels (of an `L3Book`: all orders that rest), see the format of saved books.
+        It is XXH3-128 over all levels (in an `L3Book`: all resting orders), see the format of saved
+        books.
         """
         cdef Hash128 h = self._native().hash()
         return f"{h.high:016x}{h.low:016x}"
 
     @property
     def trusted(self):
-        """Whether the book is what the venue has."""
+        """Whether the book is known to match the venue's."""
         return self._native().trusted()
 
     @property
     def distrust(self):
-        """Why it is not, as a word (``"venue_gap"``, ``"no_snapshot"`` …); None when it is trusted."""
+        """Why the book is untrusted: ``"venue_gap"``, ``"no_snapshot"`` …; else None."""
         cdef CBook* book = self._native()
         return None if book.trusted() else (<bytes> name_of(book.distrust())).decode()
 
     @property
     def distrust_reason(self):
-        """The same as a sentence; None when it is trusted."""
+        """Why the book is untrusted, as a sentence; else None."""
         cdef CBook* book = self._native()
         return None if book.trusted() else book.distrust_reason().decode()
 
     @property
     def quarantined(self):
-        """Whether everything is ignored until `release()`."""
+        """Whether all events are ignored until `release()`."""
         return self._native().quarantined()
 
     @property
     def gaps(self):
-        """All that ever made this book untrusted, but resets: `BookGap`s, the oldest first."""
+        """The gaps that made this book untrusted (not resets): `BookGap`s, oldest first."""
         cdef CBook* book = self._native()
         cdef CGap gap
         cdef size_t i
@@ -349,27 +351,27 @@ cdef class Book:
 
     @property
     def last_update(self):
-        """The venue's id of the last update applied; 0 where it has none."""
+        """The venue's id of the last update applied; 0 if it has none."""
         return self._native().last_update()
 
     @property
     def last_seq(self):
-        """Number of the last record given, whatever became of it."""
+        """Sequence number of the last record passed to the book, applied or not."""
         return self._native().last_seq()
 
     @property
     def last_timestamp_ns(self):
-        """Its time."""
+        """Timestamp of the last record passed to the book, applied or not."""
         return self._native().last_timestamp_ns()
 
     @property
     def last_exchange_ns(self):
-        """The venue's time of the last event that had one; 0 before."""
+        """The venue's time of the last event that had one; 0 before that."""
         return self._native().last_exchange_ns()
 
     @property
     def waiting(self):
-        """How many diffs are kept until a snapshot comes."""
+        """How many diffs are buffered until a snapshot comes."""
         return self._native().waiting()
 
     @property
@@ -389,14 +391,14 @@ cdef class Book:
 
     @property
     def memory_bytes(self):
-        """Bytes that the book holds."""
+        """Memory used by the book, in bytes."""
         return self._native().memory_bytes()
 
     def save(self):
-        """The book as bytes, for `load`; see the format of saved books.
+        """Return the book as bytes, for `load`; see the format of saved books.
 
         Raises:
-            InvalidOption: It is not trusted.
+            InvalidOption: The book is untrusted.
         """
         cdef vector[byte] out
         self._native().save(out)
@@ -413,23 +415,24 @@ cdef class Book:
 
 cdef Options _options_to_load(bytes payload, CBookMode mode, object on_gap) except *:
     cdef Options options = tw_saved_options(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
-    options.mode = mode  # of another mode: load() says so
+    options.mode = mode  # load() raises if the mode differs
     options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
     return options
 
 
 @cython.no_gc
 cdef class L2Book(Book):
-    """Sizes by price, from snapshots and diffs.
+    """A book of price levels, from snapshots and diffs.
 
-    Untrusted until its first snapshot; diffs that come before are kept, and applied where they follow it.
+    Untrusted until its first snapshot; earlier diffs are buffered and applied if they continue it.
 
     Args:
-        price_scale: Decimals of the prices that it shows; events of another scale are converted, exactly.
+        price_scale: Decimals of the book's prices; events of another scale are converted exactly.
         size_scale: The same for sizes.
-        on_gap: When updates are missing: ``"raise"`` `GapDetected` once, ``"quarantine"`` (ignore everything
-            until `release()`), or ``"resync"`` (start again from the next snapshot). The book stays as it
-            was, untrusted, until then; by ``"raise"`` too it goes on with the next snapshot.
+        on_gap: What to do when updates are missing: ``"raise"`` `GapDetected` once,
+            ``"quarantine"`` (ignore all events until `release()`), or ``"resync"`` (continue from
+            the next snapshot). Until then the book remains unchanged and untrusted; with
+            ``"raise"`` too it continues from the next snapshot.
 
     Example:
         >>> from tapewire import book
@@ -454,18 +457,18 @@ cdef class L2Book(Book):
         options.size_scale = _scale("size_scale", size_scale)
         options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
         if self._book.get() is not NULL:
-            self._native()  # made anew: not while another thread is inside
+            self._native()  # initialized again: not while another thread is inside
             self._turn = Turn.__new__(Turn)
         self._book = tw_new_book(options)
 
     @staticmethod
     def load(payload, *, on_gap="raise"):
-        """The book that `save` has written.
+        """Load a book from the bytes of `save`.
 
         Raises:
-            CorruptMetadata: These are other bytes, or they are damaged.
-            UnsupportedVersion: Another release has written it.
-            InvalidOption: It is an `L3Book`.
+            CorruptMetadata: The bytes are damaged, or not from `save`.
+            UnsupportedVersion: Another release wrote them.
+            InvalidOption: The saved book is an `L3Book`.
         """
         cdef bytes data = bytes(payload)
         cdef Options options = _options_to_load(data, CBookMode.l2, on_gap)
@@ -474,19 +477,21 @@ cdef class L2Book(Book):
 
 @cython.no_gc
 cdef class L3Book(Book):
-    """Orders by id, first come first served at each price.
+    """A book of orders, in order of arrival at each price.
 
-    Starts empty and trusted. An order added, cancelled (in part: `qty`; whole: 0), modified (a new price or
-    more of it: to the end of the queue; less: it keeps its place) or traded; a reset empties the book.
+    Starts empty and trusted. Orders are added, cancelled (in part: `qty`; entirely: 0), modified (a
+    new price or a larger size moves the order to the end of the queue; a smaller size keeps its
+    place) and traded; a reset empties the book.
 
     Args:
-        rules: Of the venue: ``"szse"`` (market orders rest where they last traded, ``U`` joins its own side's
-            best), ``"sse"`` (a trade with an aggressor reduces only the other side) or None.
-        price_scale: Decimals of the prices that it shows; events of another scale are converted, exactly.
+        rules: Rules of the venue: ``"szse"`` (market orders rest where they last traded, ``U``
+            joins the best of its own side), ``"sse"`` (a trade with an aggressor reduces only the
+            other side) or None.
+        price_scale: Decimals of the book's prices; events of another scale are converted exactly.
         size_scale: The same for sizes.
-        on_gap: As for `L2Book`; a reset takes the place of a snapshot.
-        unknown: When an event names an order that is not there, or adds one that is: ``"ignore"``,
-            ``"raise"`` `UnknownOrder`, or ``"distrust"``. Each counts it.
+        on_gap: As for `L2Book`, with a reset instead of a snapshot.
+        unknown: What to do when an event refers to an unknown order, or adds a known one:
+            ``"ignore"``, ``"raise"`` `UnknownOrder`, or ``"distrust"``. All of them count it.
 
     Example:
         >>> from tapewire import book
@@ -510,20 +515,20 @@ cdef class L3Book(Book):
         options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
         options.unknown = <Unknown> _choice("unknown", _UNKNOWN, unknown)
         if self._book.get() is not NULL:
-            self._native()  # made anew: not while another thread is inside
+            self._native()  # initialized again: not while another thread is inside
             self._turn = Turn.__new__(Turn)
         self._book = tw_new_book(options)
 
     @staticmethod
     def load(payload, *, on_gap="raise", unknown="ignore"):
-        """The book that `save` has written; raises as `L2Book.load` does."""
+        """Load a book from the bytes of `save`; raises as `L2Book.load` does."""
         cdef bytes data = bytes(payload)
         cdef Options options = _options_to_load(data, CBookMode.l3, on_gap)
         options.unknown = <Unknown> _choice("unknown", _UNKNOWN, unknown)
         return wrap_book(tw_load_book(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), options))
 
     def order(self, id):
-        """The `Order` of this id, or None."""
+        """Return the `Order` with this id, or None."""
         cdef OrderRow row
         cdef uint64_t number = id
         if not self._native().order(number, row):
@@ -532,7 +537,7 @@ cdef class L3Book(Book):
                      row.price if row.rests else None, row.remaining)
 
     def queue_position(self, id):
-        """The `QueuePosition` of an order; None when it is not there or rests at no price."""
+        """Return the `QueuePosition` of an order; None if it is unknown or has no price."""
         cdef uint64_t number = id, orders_ahead = 0
         cdef int64_t size_ahead = 0
         if not self._native().queue_position(number, orders_ahead, size_ahead):
@@ -540,18 +545,18 @@ cdef class L3Book(Book):
         return QueuePosition(orders_ahead, size_ahead)
 
     def order_count(self, side=None, price=None):
-        """How many orders rest at a price; without arguments how many there are in all."""
+        """Return the number of orders at a price; without arguments, of all orders."""
         cdef CSide which
         cdef int64_t at
         if side is None and price is None:
             return self._native().order_count()
         if side is None or price is None:
-            raise InvalidOption(f"give both or none: side={side!r}, price={price!r}")
+            raise InvalidOption(f"pass both side and price, or none: side={side!r}, price={price!r}")
         which, at = _side(side), price
         return self._native().order_count_at(which, at)
 
     def orders(self, side, price):
-        """The orders at a price, first come first: a structured array of order_id and remaining."""
+        """Return the orders at a price, oldest first: an array of order_id and remaining."""
         cdef CSide which = _side(side)
         cdef int64_t at = price
         cdef vector[OrderRow] rows = self._native().orders(which, at)
@@ -572,16 +577,16 @@ cdef class L3Book(Book):
 
     @property
     def unknown_count(self):
-        """Events that named an order which was not there, or added one that was."""
+        """Number of events that referred to an unknown order, or added a known one."""
         return self._native().unknown_count()
 
     @property
     def phase(self):
-        """``"opening"`` or ``"closing"`` (auction) as the last event was flagged, else ``"continuous"``."""
+        """By the flags of the last event: ``"opening"``, ``"closing"`` or ``"continuous"``."""
         cdef uint32_t flags = self._native().phase()
         return "opening" if flags & _OPENING else "closing" if flags & _CLOSING else "continuous"
 
     @property
     def cancel_restricted(self):
-        """Whether the last event was a cancel in a window that forbids them."""
+        """Whether the last event was a cancel in a period in which the venue forbids them."""
         return bool(self._native().phase() & _RESTRICTED)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""The fan-in over the native merge."""
+"""The fan-in reader, on the native merge."""
 
 cimport cython
 from cpython.pythread cimport PyThread_get_thread_ident
@@ -53,30 +53,31 @@ cdef extern from "tapewire/futex.hpp" namespace "tapewire":
 
 
 def pretend_old_kernel(bint old):
-    """Wait as on a system that cannot sleep on several words at once; for tests of that."""
+    """Wait as on a system without futex_waitv; for tests of the fallback."""
     futex_wait_any_is_unsupported(old)
 
 
 SourceCounts = namedtuple("SourceCounts", "records late")
-SourceCounts.__doc__ = """What came from a source, and how much of it after a record with a later time."""
+SourceCounts.__doc__ = """Records read from a source; `late` ones follow one with a later time."""
 
 
-# The collector must not clear its fields: `_lent` is how its readers learn that it goes.
+# The garbage collector must not clear the fields: `_lent` is needed to notify the readers.
 @cython.no_gc_clear
 cdef class FanInReader(CursorReader):
-    """Many readers as one: in the order of time, then of the sources' names, then of their numbers.
+    """Merges readers into one, ordered by timestamp, then source name, then sequence number.
 
-    A `Record` has the name of its log as `source`, a `Batch` has a column of them. The readers may be of
-    any kind; while they are inside, they are moved by this reader alone. Each stands where this one has
-    come to: `commit()` keeps just that for every named reader.
+    A `Record` has the name of its log as `source`; a `Batch` has a column of names. The readers may
+    be of any kind. While they belong to this reader, only it moves them; each of them is positioned
+    after the last record that this reader returned from it, and `commit()` commits that position
+    for every named reader.
 
     Args:
-        readers: Name to reader.
-        max_skew: How many seconds a source that has nothing now may hold back the records of the others.
-            A record that comes later than that is given at once, out of order, and counted as `late`.
-            0 gives each record as soon as it is seen. None is for replay, where no time may pass and
-            nothing may be late: calls that never block merge what is there now, and `follow` and `wait`
-            wait until every source that still has a writer shows its next record.
+        readers: The readers by source name.
+        max_skew: Seconds for which a source without a record may delay the records of the others. A
+            record that comes later than that is returned at once, out of order, and counted as
+            `late`. 0 returns each record as soon as it is seen. None is for replays, where nothing
+            may be late: calls that never block merge what is available now, and `follow` and `wait`
+            wait until every source that still has a writer has a record.
         wait: How `wait` and `follow` wait.
 
     Example:
@@ -93,11 +94,11 @@ cdef class FanInReader(CursorReader):
     """
 
     cdef CFanIn* _fan
-    cdef dict _readers        # name to reader
-    cdef vector[PyObject*] _lent  # the same by slot, not held: the collector may empty the dict first
+    cdef dict _readers        # readers by name
+    cdef vector[PyObject*] _lent  # the same by slot, not counted: the dict may be cleared first
     cdef list _names          # by slot; None where it is free
     cdef list _views_by_slot
-    cdef list _to_close       # readers that were closed inside a call of ours
+    cdef list _to_close       # readers that were closed during a call of this reader
     cdef readonly object max_skew
     cdef readonly str kind
 
@@ -137,36 +138,36 @@ cdef class FanInReader(CursorReader):
         return self._fan is not NULL and self._fan.forked_away()
 
     def add(self, name, reader, *, seq_to=None):
-        """Take a reader in; its records come in their place from now on.
+        """Add a reader; its records are merged from now on.
 
         Args:
-            name: Of the source.
-            reader: Of any kind.
-            seq_to: Its records from this number on are not for here: as if it ended there.
+            name: Name of the source.
+            reader: A reader of any kind.
+            seq_to: The source ends before its first record with this sequence number or above.
 
         Raises:
-            InvalidName: The name is empty, no text that can be encoded, or taken.
-            TypeError: It is no reader of Tapewire's.
-            ConcurrentUse: It is in another fan-in.
+            InvalidName: The name is empty, in use, or not text that can be encoded.
+            TypeError: `reader` is not a Tapewire reader.
+            ConcurrentUse: The reader belongs to another fan-in.
         """
         cdef uint16_t slot
         self._check()
         if type(name) is not str or not name:
-            raise InvalidName(f"a source's name must be text: name={name!r}")
+            raise InvalidName(f"a source name must be text: name={name!r}")
         if name in self._readers:
-            raise InvalidName(f"there is a source of this name already: name={name!r}",
+            raise InvalidName(f"source name already in use: name={name!r}",
                               hint="remove() it first")
         if not isinstance(reader, CursorReader):
-            raise TypeError(f"a source must be a reader of Tapewire's: {name}={reader!r}")
+            raise TypeError(f"a source must be a Tapewire reader: {name}={reader!r}")
         if reader is self:
-            raise InvalidOption("a fan-in cannot be a source of its own")
+            raise InvalidOption("a fan-in cannot be its own source")
         cdef bytes encoded
         try:
             encoded = name.encode()
         except UnicodeEncodeError:
-            raise InvalidName(f"a source's name must be text that can be encoded: name={name!r}") from None
-        # Free places are used first, so there is one at or before this. Nothing below but the native call
-        # can fail or run anybody's code: the reader is inside, or it is not.
+            raise InvalidName(f"a source name must be text that can be encoded: name={name!r}") from None
+        # Free slots are used first, so there is one at or before this. Below, only the native call
+        # can fail, and no other code runs: the reader is either added or not.
         cdef size_t room = len(self._readers) + 1
         while len(self._names) < <Py_ssize_t> room:
             self._names.append(None)
@@ -192,7 +193,7 @@ cdef class FanInReader(CursorReader):
         self._names[slot] = name
 
     def remove(self, name):
-        """Give a reader back, standing behind what was read from it.
+        """Remove a source and return its reader, positioned after the last record read from it.
 
         Raises:
             KeyError: There is no such source.
@@ -200,7 +201,7 @@ cdef class FanInReader(CursorReader):
         reader = self._readers.get(name)
         self._check()
         if reader is None:
-            raise KeyError(f"there is no such source: name={name!r}")
+            raise KeyError(f"no such source: name={name!r}")
         self._take_out(reader)
         return reader
 
@@ -227,8 +228,8 @@ cdef class FanInReader(CursorReader):
 
     cdef int _release_lent(self, CursorReader lent) except -1:
         if self._borrower is not NULL and not self._forked():
-            raise ConcurrentUse("the reader is inside a FanInReader that is inside another one",
-                                hint="take that FanInReader out of the other one by remove() first")
+            raise ConcurrentUse("the reader belongs to a FanInReader that belongs to another one",
+                                hint="remove() that FanInReader from the other one first")
         if self._busy and not self._forked():
             if self._busy_thread == PyThread_get_thread_ident():
                 self._to_close.append(lent)
@@ -246,7 +247,7 @@ cdef class FanInReader(CursorReader):
         return 0
 
     cdef void _following(self, bint on):
-        if self._fan is not NULL:  # what was called meanwhile may have closed it
+        if self._fan is not NULL:  # code that ran meanwhile may have closed it
             self._fan.follow(on)
 
     cdef void _interrupt(self):
@@ -265,13 +266,13 @@ cdef class FanInReader(CursorReader):
         if views is None or not (views.keeper.ref == deref(view.owner)):
             name = self._names[slot]
             views = views_of(view.owner, name)
-            # That may have run anybody's code, which took the source out, or closed us.
+            # That may have run arbitrary code, which removed the source or closed this reader.
             if self._fan is not NULL and self._names[slot] is name:
                 self._views_by_slot[slot] = views
         record._keeper = views
         return record
 
-    # The epoll of a closed fan-in would be empty, and never readable: its eventfd is held with it.
+    # The epoll of a closed fan-in would be empty and never readable: its eventfd is kept with it.
     cdef Descriptor _ready_copy(self):
         cdef Descriptor copy = CursorReader._ready_copy(self)
         cdef Descriptor wake = Descriptor.__new__(Descriptor)
@@ -286,38 +287,38 @@ cdef class FanInReader(CursorReader):
         return copy
 
     def commit(self):
-        """Commit every source that has a name: just what was read here is done with."""
+        """Commit, for each named source, the records that were read through this reader."""
         self._check_still()
         for reader in list(self._readers.values()):
-            # Of a fan-in inside, some may have a name and some may not.
+            # In a nested fan-in, only some sources may be named.
             if isinstance(reader, FanInReader) or "commit" in reader.caps:
                 reader.commit()
 
     @property
     def readers(self):
-        """The sources: name to reader."""
+        """The readers by source name."""
         return dict(self._readers)
 
     @property
     def sources(self):
-        """What came from each source: name to ``SourceCounts(records, late)``."""
+        """Counts by source name: ``SourceCounts(records, late)``."""
         cdef Counts counts
         self._check_still()
         told = {}
         for name, reader in list(self._readers.items()):
-            if (<CursorReader> reader)._borrower is <PyObject*> self:  # what runs meanwhile may take it out
+            if (<CursorReader> reader)._borrower is <PyObject*> self:  # it may be removed meanwhile
                 counts = self._fan.counts((<CursorReader> reader)._slot)
                 told[name] = SourceCounts(counts.records, counts.late)
         return told
 
     @property
     def late(self):
-        """Records given after one with a later time, of the sources that are here now."""
+        """Number of records returned after one with a later timestamp, for the current sources."""
         return sum(counts.late for counts in self.sources.values())
 
     @property
     def caps(self):
-        """What all sources can do, but `seek_seq`: numbers are each source's own."""
+        """Capabilities that all sources share, without `seek_seq`: numbers are per source."""
         shared = None
         for reader in list(self._readers.values()):
             shared = reader.caps if shared is None else shared & reader.caps
@@ -325,13 +326,13 @@ cdef class FanInReader(CursorReader):
 
     @property
     def position(self):
-        """Where each source stands: pairs of its name and its reader's position, by name."""
+        """The positions of the sources: pairs of name and position, sorted by name."""
         self._check_still()
         return tuple((name, reader.position) for name, reader in sorted(self._readers.items()))
 
     @property
     def last_seq(self):
-        """Number of the last record read, in its own log; None before the first."""
+        """Sequence number of the last record read, in its own log; None before the first."""
         self._check_still()
         cdef optional[uint64_t] seq = self._fan.last_seq()
         return seq.value() if seq.has_value() else None
@@ -342,7 +343,7 @@ cdef class FanInReader(CursorReader):
         return self._fan is NULL
 
     def close(self):
-        """Give all readers back, unclosed. Closing twice is fine. Another thread's `wait` ends."""
+        """Release all readers without closing them. A `wait` of another thread ends."""
         cdef CFanIn* fan
         if self._fan is NULL or not self._may_close():
             return

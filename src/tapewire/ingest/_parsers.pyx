@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""The native parsers of files: text tables, groups of levels, ITCH."""
+"""The native parsers for files: text tables, groups of levels, ITCH."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -131,7 +131,7 @@ assert ITCH_DTYPE.itemsize == sizeof(ItchEvent)
 
 
 def decimal(const uint8_t[::1] text, uint8_t scale, bint rounded=False):
-    """The number at a scale as an int, or the name of what is wrong with it."""
+    """Return the number at a scale as an int, or the name of its fault."""
     cdef int64_t value = 0
     cdef const char* p = NULL
     if text.shape[0]:
@@ -141,16 +141,16 @@ def decimal(const uint8_t[::1] text, uint8_t scale, bint rounded=False):
 
 
 def message_length(str kind):
-    """Bytes of an ITCH message of this type, or 0."""
+    """Return the size of an ITCH message of this type, or 0."""
     code = kind.encode("latin-1")
     return itch_length(code[0]) if len(code) == 1 else 0
 
 
 cdef class RowParser:
-    """Lines of text to rows of integers; see rows.hpp.
+    """Converts lines of text to rows of integers; see rows.hpp.
 
     Args:
-        columns: ``(kind, scale, optional, words)`` of each.
+        columns: ``(kind, scale, optional, words)`` of each column.
     """
 
     cdef CRowParser* _parser
@@ -172,20 +172,20 @@ cdef class RowParser:
         del self._parser
 
     def set_fields(self, fields):
-        """For each field of a row its column, or `SKIP`."""
+        """Set, for each field of a row, its column or `SKIP`."""
         self._parser.set_fields(fields)
 
     def set_keys(self, keys):
-        """The key of each column."""
+        """Set the key of each column."""
         cdef vector[string] names = [key.encode() for key in keys]
         self._parser.set_keys(names)
 
     def parse(self, const uint8_t[::1] data, bint last, bint pairs=False):
-        """Rows of the whole lines in `data`.
+        """Parse the complete lines in `data`.
 
         Returns:
-            How many bytes they are; an array of int64 with line, offset and length before the columns;
-            and ``(line, offset, length, column, fault)`` of each bad line.
+            Their size in bytes; an array of int64 with line, offset and length before the columns;
+            and ``(line, offset, length, column, fault)`` of each invalid line.
         """
         cdef size_t used, n
         cdef const char* p = NULL
@@ -217,7 +217,7 @@ cdef class RowParser:
 
     @property
     def texts(self):
-        """What the numbers in columns of text stand for, as bytes."""
+        """The texts that the numbers in text columns refer to, as bytes."""
         cdef size_t i
         for i in range(len(self._texts), self._parser.texts().size()):
             self._texts.append(PyBytes_FromStringAndSize(self._parser.texts()[i].data(),
@@ -226,7 +226,7 @@ cdef class RowParser:
 
 
 cdef class L2Grouper:
-    """Rows of levels of one instrument to payloads of book events; see l2_groups.hpp."""
+    """Converts rows of levels of one instrument to payloads of book events; see l2_groups.hpp."""
 
     cdef CL2Grouper* _grouper
 
@@ -237,19 +237,19 @@ cdef class L2Grouper:
         del self._grouper
 
     def add(self, const int64_t[:, ::1] rows):
-        """Rows of ingest_ns, exchange_ns, native_seq, snapshot, side, price, size, line."""
+        """Add rows of ingest_ns, exchange_ns, native_seq, snapshot, side, price, size, line."""
         if rows.shape[1] != LEVEL_ROW_FIELDS:
-            raise InvalidMessage(f"a row of a level has {LEVEL_ROW_FIELDS} values: {rows.shape[1]}")
+            raise InvalidMessage(f"a row of a level must have {LEVEL_ROW_FIELDS} values: columns={rows.shape[1]}")
         if rows.shape[0]:
             with nogil:
                 self._grouper.add(<const LevelRow*>&rows[0, 0], <size_t>rows.shape[0])
 
     def finish(self):
-        """No row follows."""
+        """Declare that no row follows."""
         self._grouper.finish()
 
     def take(self):
-        """Times, payloads and first lines of the events that are complete."""
+        """Return times, payloads and first lines of the complete events."""
         cdef size_t i, start = 0, end, n = self._grouper.ends().size()
         cdef const char* data = tw_payloads(self._grouper)
         timestamps_ns = np.empty(n, np.int64)
@@ -267,10 +267,10 @@ cdef class L2Grouper:
 
 
 cdef class ItchDecoder:
-    """ITCH 5.0 messages to events; see itch.hpp.
+    """Converts ITCH 5.0 messages to events; see itch.hpp.
 
     Args:
-        by_type: Take a message's length from its type, not from the two bytes before it.
+        by_type: Derive the length of a message from its type, not from the two bytes before it.
     """
 
     cdef CItchDecoder* _decoder
@@ -282,11 +282,11 @@ cdef class ItchDecoder:
         del self._decoder
 
     def decode(self, const uint8_t[::1] data, bint last):
-        """Events of the whole messages in `data`.
+        """Decode the complete messages in `data`.
 
         Returns:
-            How many bytes they are, an `ITCH_DTYPE` array, and ``(number, offset, length, fault)`` of
-            each bad message.
+            Their size in bytes, an `ITCH_DTYPE` array, and ``(number, offset, length, fault)`` of
+            each invalid message.
         """
         cdef size_t used
         cdef const uint8_t* p = NULL
@@ -308,22 +308,22 @@ cdef class ItchDecoder:
         return used, events, bad
 
     def stock(self, uint16_t locate):
-        """The stock of a locate code; empty where nothing named it."""
+        """Return the stock of a locate code; empty if it is unknown."""
         cdef string name = self._decoder.stock(locate)
         return name.decode("ascii")
 
     @property
     def counts(self):
-        """Type → how many good messages."""
+        """Number of valid messages by type."""
         return {chr(kind): self._decoder.count(<char>kind) for kind in range(128)
                 if self._decoder.count(<char>kind)}
 
     @property
     def messages(self):
-        """How many messages were seen, bad ones included."""
+        """Number of messages seen, including invalid ones."""
         return self._decoder.messages()
 
     @property
     def unknown_orders(self):
-        """How many messages were about an order that was never added."""
+        """Number of messages about an unknown order."""
         return self._decoder.unknown_orders()

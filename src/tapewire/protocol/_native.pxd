@@ -1,4 +1,4 @@
-# Book events for the modules above: their fields as the native core has them.
+# Book events for the modules above: their fields in the native core.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 
@@ -58,8 +58,8 @@ cdef extern from "tapewire/market/event.hpp" namespace "tapewire::market":
 
 
 cdef class BookEvent:
-    cdef CBookEvent event     # its levels lie in `_source`
-    cdef object _source       # a Record, or another buffer that does not change
+    cdef CBookEvent event     # its levels are in `_source`
+    cdef object _source       # a Record, or another immutable buffer
 
     cdef object _levels(self, const byte* levels, uint32_t count)
 

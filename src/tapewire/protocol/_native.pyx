@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""Market data messages over the native core: decoding, encoding, decimals, hashes."""
+"""Market data messages, on the native core: decoding, encoding, decimals, hashes."""
 
 from cpython.buffer cimport (PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_STRIDED_RO, PyBuffer_Release,
                              PyObject_CheckBuffer, PyObject_GetBuffer)

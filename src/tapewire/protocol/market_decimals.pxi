@@ -1,4 +1,4 @@
-# Decimal text to integers, and hashes of names; part of _native.pyx.
+# Conversion of decimal text to integers, and hashes of names; part of _native.pyx.
 
 cdef extern from *:
     """
@@ -31,13 +31,13 @@ cdef extern from "tapewire/xxhash.hpp" namespace "tapewire":
         Hash128 digest()
 
 
-# Behind the reasons of market::Decimal.
+# Further results, after those of market::Decimal.
 cdef enum:
     NOT_TEXT = 4
 
 
 cdef int _parse(object text, int scale, int64_t* value):
-    """0, or why it is no such number: no exception is made where a loop goes over thousands."""
+    """Return 0 or a reason; raises no exception, since it runs in loops over thousands."""
     cdef const char* data
     cdef Py_ssize_t size
     cdef int overflow = 0
@@ -59,13 +59,13 @@ cdef object _refusal(int why, object text, int scale, str place=""):
         return InvalidMessage(f"{place}must be a decimal number: text={text!r}")
     if why == 2:
         return InvalidMessage(f"{place}a number must not lose digits: text={text!r}, scale={scale}",
-                              hint="take a larger scale")
+                              hint="use a larger scale")
     if why == 3:
         return InvalidMessage(f"{place}a scaled number must fit 64 bits: text={_shown(text)}, scale={scale}",
-                              hint="take a smaller scale")
+                              hint="use a smaller scale")
     return InvalidMessage(
         f"{place}must be text or bytes, which are exact: {text!r}",
-        hint="have the parser leave numbers as text: json.loads(…, parse_float=str)")
+        hint="make the parser keep numbers as text: json.loads(…, parse_float=str)")
 
 
 cdef int _scale(str name, object scale) except -1:
@@ -73,14 +73,15 @@ cdef int _scale(str name, object scale) except -1:
 
 
 def scaled(text, scale):
-    """A decimal number as an integer of so many decimals, exactly.
+    """Convert a decimal number to an integer with `scale` decimals, exactly.
 
     Args:
-        text: ``"101.5"``, also as bytes, with a sign or an exponent (``"1E-8"``); an int too.
-        scale: How many decimals, 0 to 18.
+        text: Text or bytes such as ``"101.5"``, with an optional sign and exponent (``"1E-8"``); or
+            an int.
+        scale: Number of decimals, 0 to 18.
 
     Raises:
-        InvalidMessage: It is no number, has more decimals than `scale`, or does not fit 64 bits.
+        InvalidMessage: It is not a number, has more decimals than `scale`, or does not fit 64 bits.
 
     Example:
         >>> from tapewire.protocol.market import scaled
@@ -89,7 +90,8 @@ def scaled(text, scale):
         >>> scaled("101.505", 2)
         Traceback (most recent call last):
           ...
-        tapewire.errors.InvalidMessage: a number must not lose digits: text='101.505', scale=2; take a \
+        tapewire.errors.InvalidMessage: a number must not lose digits: text='101.505', scale=2; use
+        a \
 larger scale
     """
     cdef int digits = _scale("scale", scale)
@@ -101,14 +103,14 @@ larger scale
 
 
 def scaled_many(texts, scale):
-    """`scaled` of each, as an array of int64: a column of a file.
+    """Convert each text as `scaled` does; return an array of int64.
 
     Raises:
-        InvalidMessage: One does not fit; the message names its place.
+        InvalidMessage: A text is invalid; the message has its index.
     """
     import numpy
     cdef int digits = _scale("scale", scale)
-    cdef tuple rows = tuple(texts)  # of our own: an int's own methods may change the caller's list
+    cdef tuple rows = tuple(texts)  # a copy: Python code may change the caller's
     cdef Py_ssize_t i, n = len(rows)
     values = numpy.empty(n, numpy.int64)
     cdef int64_t[::1] into = values
@@ -121,12 +123,12 @@ def scaled_many(texts, scale):
 
 
 def scaled_levels(levels, price_scale, size_scale):
-    """Levels as venues send them, ``[["101.5", "0.25"], …]``, as an (n, 2) array of int64.
+    """Convert levels as venues send them, ``[["101.5", "0.25"], …]``, to an (n, 2) array of int64.
 
-    What else a level has behind its size is passed over.
+    Values of a level after its size are ignored.
 
     Raises:
-        InvalidMessage: A number does not fit; the message names its place.
+        InvalidMessage: A number is invalid; the message has its index.
 
     Example:
         >>> from tapewire.protocol.market import scaled_levels
@@ -136,7 +138,7 @@ def scaled_levels(levels, price_scale, size_scale):
     import numpy
     cdef int price_digits = _scale("price_scale", price_scale)
     cdef int size_digits = _scale("size_scale", size_scale)
-    cdef tuple rows = tuple(levels)  # of our own: an int's own methods may change the caller's list
+    cdef tuple rows = tuple(levels)  # a copy: Python code may change the caller's
     cdef Py_ssize_t i, n = len(rows)
     values = numpy.empty((n, 2), numpy.int64)
     cdef int64_t[:, ::1] into = values
@@ -156,7 +158,7 @@ def scaled_levels(levels, price_scale, size_scale):
 
 
 def unscaled(value, scale):
-    """An integer of so many decimals as text, all decimals written.
+    """Convert an integer with `scale` decimals to text, with all its decimals.
 
     Example:
         >>> from tapewire.protocol.market import unscaled
@@ -171,13 +173,13 @@ def unscaled(value, scale):
 
 
 def xxh64(data):
-    """XXH64 of bytes, with seed 0."""
+    """Return the XXH64 of bytes, with seed 0."""
     cdef bytes whole = bytes(data)
     return tw_xxh64(PyBytes_AS_STRING(whole), PyBytes_GET_SIZE(whole))
 
 
 def xxh3_128(*pieces):
-    """XXH3-128 of the pieces one after the other, as 32 hexadecimal digits."""
+    """Return the XXH3-128 of the concatenated pieces, as 32 hexadecimal digits."""
     cdef CXxh3 state
     cdef bytes whole
     for piece in pieces:
@@ -188,6 +190,6 @@ def xxh3_128(*pieces):
 
 
 def symbol_hash(str venue not None, str symbol not None):
-    """XXH64 of ``venue:symbol``: what `Quote` and `TradeTick` name their market by."""
+    """Return the XXH64 of ``venue:symbol``, the `symbol_hash` of market messages."""
     cdef bytes name = f"{venue}:{symbol}".encode()
     return tw_xxh64(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))

@@ -1,4 +1,4 @@
-# Encoding book events, one call each; part of _native.pyx.
+# Encoding of book events, one function each; part of _native.pyx.
 
 cdef extern from "tapewire/market/encode.hpp" namespace "tapewire::market":
     cppclass EventHead:
@@ -24,7 +24,7 @@ cdef extern from "tapewire/market/encode.hpp" namespace "tapewire::market":
 
 
 cdef str _shown(object value):
-    """Its repr; of an int that Python does not write out, how large it is."""
+    """The repr; for an int that is too large for one, its size."""
     try:
         return repr(value)
     except ValueError:
@@ -77,7 +77,7 @@ cdef int _fill_head(EventHead* head, object instrument, object timestamp_ns, obj
 
 
 cdef bint _are_levels(Py_buffer* buffer) noexcept:
-    """Whether it is rows of two int64 in one piece."""
+    """Whether it is a contiguous buffer of pairs of int64."""
     return (buffer.ndim == 2 and buffer.shape[1] == 2 and buffer.itemsize == 8
             and buffer.strides[1] == 8 and buffer.strides[0] == 16
             and buffer.format is not NULL and (buffer.format[0] == b"l" or buffer.format[0] == b"q")
@@ -85,10 +85,10 @@ cdef bint _are_levels(Py_buffer* buffer) noexcept:
 
 
 cdef class _Levels:
-    """One side of an event, as it was given, on its way into the bytes of the event."""
+    """The levels of one side of an event to be encoded."""
 
     cdef str name
-    cdef object given         # a tuple of pairs, or what the buffer is of
+    cdef object given         # a tuple of pairs, or the owner of the buffer
     cdef Py_buffer buffer
     cdef bint has_buffer
     cdef Py_ssize_t count
@@ -103,10 +103,10 @@ cdef class _Levels:
     cdef int take(self, str name, object levels) except -1:
         self.name = name
         if not PyObject_CheckBuffer(levels):
-            self.given = tuple(levels)  # of our own: a price's __index__ may change the caller's list
+            self.given = tuple(levels)  # a copy: a price's __index__ may change the caller's list
             self.count = len(self.given)
             return 0
-        # Asking numpy costs more than the whole encoding: what is right already is taken as it is.
+        # Calling numpy costs more than the encoding: a suitable buffer is used directly.
         PyObject_GetBuffer(levels, &self.buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT)
         self.has_buffer = True
         if _are_levels(&self.buffer):
@@ -130,7 +130,7 @@ cdef class _Levels:
             raise InvalidMessage(
                 f"{self.name} must be integers (price, size), of shape (n, 2) or LEVEL_DTYPE: "
                 f"shape={array.shape}, dtype={array.dtype}",
-                hint="scaled_levels() makes such an array of decimal text")
+                hint="scaled_levels() makes such an array from decimal text")
         self.given = array
         PyObject_GetBuffer(array.view("b").reshape(-1), &self.buffer, PyBUF_SIMPLE)
         self.has_buffer = True
@@ -138,7 +138,7 @@ cdef class _Levels:
         return 0
 
     cdef byte* put(self, byte* into) except NULL:
-        """Copies the levels; returns where they end."""
+        """Copy the levels; return their end."""
         cdef Py_ssize_t i
         cdef int64_t pair[2]
         if self.has_buffer:
@@ -158,27 +158,27 @@ cdef class _Levels:
 
 cdef int _too_many(_Levels side, Py_ssize_t most, str what, str hint) except -1:
     if side.count > most:
-        raise InvalidMessage(f"a {what} has at most {most} levels a side: {side.name}={side.count}", hint=hint)
+        raise InvalidMessage(f"a {what} has at most {most} levels per side: {side.name}={side.count}", hint=hint)
     return 0
 
 
 def l2_diff(instrument, timestamp_ns, *, bids=(), asks=(), first=0, last=0, prev=0, exchange_ns=0,
             native_seq=None, delta=False, stream_id=0):
-    """The payload of a change of price levels: append it with type 0x1000 and the same `timestamp_ns`.
+    """Encode a change of price levels; append it with type 0x1000 and the same `timestamp_ns`.
 
     Args:
-        instrument: Whose book it is: `venue_id`, `market_id` and scales are taken from it.
-        timestamp_ns: Ingest time, which the record must have too.
-        bids: Levels (price, size): an (n, 2) array of int64, one of `LEVEL_DTYPE`, or a list of pairs.
-            A size of 0 takes the level away.
-        asks: The same, of the other side.
-        first: The venue's first update id in it; 0 where it has none.
+        instrument: The instrument: `venue_id`, `market_id` and scales are taken from it.
+        timestamp_ns: Ingest time; the record must have the same.
+        bids: Levels (price, size): an (n, 2) array of int64, an array of `LEVEL_DTYPE`, or a list
+            of pairs. A size of 0 removes the level.
+        asks: The same for the other side.
+        first: The venue's first update id in it; 0 if the venue has none.
         last: The venue's last update id in it.
-        prev: The last update id of the diff before.
-        exchange_ns: The venue's time; 0 where it gives none.
-        native_seq: The venue's number of the event; `last` when left out.
-        delta: Whether sizes are changes instead of what is there now.
-        stream_id: The venue's channel; 0 where it has none.
+        prev: The last update id of the previous diff.
+        exchange_ns: The venue's time; 0 if unknown.
+        native_seq: The venue's number of the event; default: `last`.
+        delta: Whether sizes are changes instead of new sizes.
+        stream_id: The venue's channel; 0 if it has none.
 
     Raises:
         InvalidMessage: A value does not fit; the message names it.
@@ -194,8 +194,8 @@ def l2_diff(instrument, timestamp_ns, *, bids=(), asks=(), first=0, last=0, prev
     _fill_head(&head, instrument, timestamp_ns, exchange_ns, last if native_seq is None else native_seq, stream_id)
     bid_side.take("bids", bids)
     ask_side.take("asks", asks)
-    _too_many(bid_side, 0xFFFF, "diff", "cut it in two, the second with prev=last, or write a snapshot")
-    _too_many(ask_side, 0xFFFF, "diff", "cut it in two, the second with prev=last, or write a snapshot")
+    _too_many(bid_side, 0xFFFF, "diff", "split it in two, the second with prev=last, or write a snapshot")
+    _too_many(ask_side, 0xFFFF, "diff", "split it in two, the second with prev=last, or write a snapshot")
     payload = PyBytes_FromStringAndSize(NULL, kDiffHeadBytes + 16 * (bid_side.count + ask_side.count))
     at = begin_diff(<byte*> PyBytes_AS_STRING(payload), head, ids, bool(delta), <uint16_t> bid_side.count,
                     <uint16_t> ask_side.count)
@@ -204,7 +204,7 @@ def l2_diff(instrument, timestamp_ns, *, bids=(), asks=(), first=0, last=0, prev
 
 
 def l2_snapshot(instrument, timestamp_ns, *, bids=(), asks=(), native_seq=0, exchange_ns=0, stream_id=0):
-    """The payload of a whole book of price levels; `native_seq` is the last update id that is in it.
+    """Encode a complete book of price levels; `native_seq` is the last update id it contains.
 
     The arguments are those of `l2_diff`.
 
@@ -218,9 +218,9 @@ def l2_snapshot(instrument, timestamp_ns, *, bids=(), asks=(), native_seq=0, exc
     _fill_head(&head, instrument, timestamp_ns, exchange_ns, native_seq, stream_id)
     bid_side.take("bids", bids)
     ask_side.take("asks", asks)
-    # Together they must leave record_len in its 32 bits.
-    _too_many(bid_side, 1 << 26, "snapshot", "a venue has no such book")
-    _too_many(ask_side, 1 << 26, "snapshot", "a venue has no such book")
+    # Together they must fit the 32 bits of record_len.
+    _too_many(bid_side, 1 << 26, "snapshot", "no venue has a book of this size")
+    _too_many(ask_side, 1 << 26, "snapshot", "no venue has a book of this size")
     payload = PyBytes_FromStringAndSize(NULL, kSnapshotHeadBytes + 16 * (bid_side.count + ask_side.count))
     at = begin_snapshot(<byte*> PyBytes_AS_STRING(payload), head, <uint32_t> bid_side.count,
                         <uint32_t> ask_side.count)
@@ -230,24 +230,24 @@ def l2_snapshot(instrument, timestamp_ns, *, bids=(), asks=(), native_seq=0, exc
 
 def l3_event(instrument, timestamp_ns, *, type, side=0, order_id=0, bid_order_id=0, ask_order_id=0, price=0,
              qty=0, amt=0, ord_type=0, exec_type=0, flags=0, native_seq=0, exchange_ns=0, stream_id=0):
-    """The payload of what happened to one order.
+    """Encode an event of one order.
 
     Args:
-        instrument: Whose book it is.
-        timestamp_ns: Ingest time, which the record must have too.
+        instrument: The instrument.
+        timestamp_ns: Ingest time; the record must have the same.
         type: An `L3Type`: add, cancel, modify, trade, reset or heartbeat.
-        side: A `Side`; of a trade, that of the aggressor.
+        side: A `Side`; for a trade, that of the aggressor.
         order_id: The order.
-        bid_order_id: Of a trade: the buyer's order. `L3Flags.HAS_BID` is set where it is not 0.
-        ask_order_id: Of a trade: the seller's order. `L3Flags.HAS_ASK` is set where it is not 0.
-        price: Scaled by the instrument's `price_scale`.
-        qty: Scaled by the instrument's `size_scale`.
-        amt: Turnover, where the venue gives one.
+        bid_order_id: For a trade, the buyer's order. If it is not 0, `L3Flags.HAS_BID` is set.
+        ask_order_id: For a trade, the seller's order. If it is not 0, `L3Flags.HAS_ASK` is set.
+        price: Price, scaled by the instrument's `price_scale`.
+        qty: Size, scaled by the instrument's `size_scale`.
+        amt: Turnover, if the venue sends it.
         ord_type: The venue's letter as a number, ``ord("2")``.
         exec_type: The venue's letter as a number.
         flags: `L3Flags`.
         native_seq: The venue's number of the event.
-        exchange_ns: The venue's time; 0 where it gives none.
+        exchange_ns: The venue's time; 0 if unknown.
         stream_id: The venue's channel.
 
     Raises:
@@ -259,7 +259,7 @@ def l3_event(instrument, timestamp_ns, *, type, side=0, order_id=0, bid_order_id
     memset(&order, 0, sizeof(L3Event))  # reserved bytes too
     order.event_type = <uint8_t> _unsigned("type", type, 6)
     if order.event_type == 0:
-        raise InvalidMessage("type must be from 1 to 6: type=0", hint="market.L3Type has their names")
+        raise InvalidMessage("type must be from 1 to 6: type=0", hint="see market.L3Type")
     order.side = <uint8_t> _unsigned("side", side, 2)
     order.ord_type = <uint8_t> _unsigned("ord_type", ord_type, 0xFF)
     order.exec_type = <uint8_t> _unsigned("exec_type", exec_type, 0xFF)
@@ -290,18 +290,18 @@ cdef object _plain_event(EventType event_type, object instrument, object timesta
 
 
 def reset(instrument, timestamp_ns, *, book_mode=0, native_seq=0, exchange_ns=0, stream_id=0):
-    """The payload of a reset: the book is empty from here on, until the venue tells it anew."""
+    """Encode a reset: the book is empty until the venue sends it again."""
     return _plain_event(EventType.reset, instrument, timestamp_ns, book_mode, native_seq, exchange_ns, stream_id)
 
 
 def heartbeat(instrument, timestamp_ns, *, book_mode=0, native_seq=0, exchange_ns=0, stream_id=0):
-    """The payload of a heartbeat: the feed lives, and the book is as it was."""
+    """Encode a heartbeat: the feed is alive, the book unchanged."""
     return _plain_event(EventType.heartbeat, instrument, timestamp_ns, book_mode, native_seq, exchange_ns,
                         stream_id)
 
 
 def l3_header(instrument):
-    """The bytes of the header that `l3_rows` repeats."""
+    """Return the bytes of the header that `l3_rows` repeats."""
     cdef EventHead head
     cdef BookEventHeader header
     _fill_head(&head, instrument, 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-# Decoding book events; part of _native.pyx.
+# Decoding of book events; part of _native.pyx.
 
 cdef extern from *:
     """
@@ -23,13 +23,13 @@ cdef extern from "tapewire/market/columns.hpp" namespace "tapewire::market":
 
 L3Order = namedtuple("L3Order", "event_type side ord_type exec_type price_scale size_scale flags order_id "
                                 "bid_order_id ask_order_id price qty amt")
-L3Order.__doc__ = """What happened to one order: the body of a book event of mode `BookMode.L3`."""
+L3Order.__doc__ = """An event of one order: the body of a book event of mode `BookMode.L3`."""
 
 cdef tuple _EVENT_NAMES = ("?", "snapshot", "diff", "reset", "heartbeat")
 cdef tuple _ORDER_NAMES = ("?", "add", "cancel", "modify", "trade", "reset", "heartbeat")
 
 
-# Of numpy, which is imported with the first event whose levels are looked at.
+# From numpy, which is imported when the levels of an event are first accessed.
 cdef object _ndarray = None
 cdef object _level_dtype = None
 cdef object _no_levels = None
@@ -47,7 +47,7 @@ cdef int _load_numpy() except -1:
 
 
 cdef BookEvent book_event_of(object source):
-    """The event in a record or in bytes, checked."""
+    """Decode and check the event in a record or in bytes."""
     cdef BookEvent made
     cdef Record record
     cdef RecordView view
@@ -62,20 +62,20 @@ cdef BookEvent book_event_of(object source):
         view.seq = record.seq
         view.timestamp_ns = record.timestamp_ns
         made.event = decode_book_event(view)
-        made.event.head.seq = record.seq  # whatever the writer put there
+        made.event.head.seq = record.seq  # regardless of what the writer stored
         made._source = source
         return made
-    # Of our own: what can be written to may be another event tomorrow.
+    # A copy: a writable buffer may change.
     made._source = source if type(source) is bytes else bytes(memoryview(source))
     made.event = tw_decode_bytes(PyBytes_AS_STRING(made._source), PyBytes_GET_SIZE(made._source))
     return made
 
 
 cdef class BookEvent:
-    """One event of one order book: a change, a snapshot, a reset, a heartbeat, or one order's event.
+    """One event of an order book: a change, snapshot, reset, heartbeat, or order event.
 
-    What `record.decode()` gives for records of type 0x1000. Every length, count, scale and kind has been
-    checked when it is there. Prices and sizes are integers: ``price / 10 ** price_scale``.
+    `record.decode()` returns it for records of type 0x1000. Every length, count, scale and kind has
+    been checked. Prices and sizes are integers: ``price / 10 ** price_scale``.
 
     Example:
         >>> from tapewire.protocol import market
@@ -90,41 +90,41 @@ cdef class BookEvent:
     """
 
     def __init__(self):
-        raise TypeError("a BookEvent is decoded: BookEvent.decode(record or bytes)")
+        raise TypeError("use BookEvent.decode(record or bytes)")
 
     @staticmethod
     def decode(source):
-        """The event in a record, or in bytes.
+        """Decode the event in a record, or in bytes.
 
         Raises:
-            CorruptRecord: A field breaks a rule; the message names it.
+            CorruptRecord: A field is invalid; the message names it.
             UnsupportedVersion: Another release wrote it.
         """
         return book_event_of(source)
 
     @property
     def schema_version(self):
-        """The protocol's version that it was written with."""
+        """Version of the protocol that it was written with."""
         return self.event.head.schema_version
 
     @property
     def venue_id(self):
-        """Number of the venue; `instruments.json` has its name."""
+        """Id of the venue; `instruments.json` has its name."""
         return self.event.head.venue_id
 
     @property
     def market_id(self):
-        """Number of the market; `instruments.json` has its symbol."""
+        """Id of the market; `instruments.json` has its symbol."""
         return self.event.head.market_id
 
     @property
     def stream_id(self):
-        """The venue's channel; 0 where it has none."""
+        """The venue's channel; 0 if it has none."""
         return self.event.head.stream_id
 
     @property
     def ingest_ts_ns(self):
-        """When it was recorded: the record's own time."""
+        """Ingest time, equal to the time of the record."""
         return <int64_t> self.event.head.ingest_ts_ns
 
     @property
@@ -134,12 +134,12 @@ cdef class BookEvent:
 
     @property
     def seq(self):
-        """The record's number; 0 where the event was decoded from bytes."""
+        """Sequence number of the record; 0 if the event was decoded from bytes."""
         return self.event.head.seq
 
     @property
     def native_seq(self):
-        """The venue's number of it, or 0."""
+        """The venue's number of the event, or 0."""
         return self.event.head.native_seq
 
     @property
@@ -159,17 +159,17 @@ cdef class BookEvent:
 
     @property
     def price_scale(self):
-        """Decimals of every price."""
+        """Decimals of the prices."""
         return self.event.price_scale
 
     @property
     def size_scale(self):
-        """Decimals of every size."""
+        """Decimals of the sizes."""
         return self.event.size_scale
 
     @property
     def delta(self):
-        """Whether sizes are changes; else they are what is there now."""
+        """Whether sizes are changes; otherwise they are the new sizes."""
         return <bint> self.event.delta
 
     @property
@@ -179,12 +179,12 @@ cdef class BookEvent:
 
     @property
     def update_last(self):
-        """The venue's last update id in this diff, or 0; of a snapshot, its `native_seq`."""
+        """The venue's last update id in this diff, or 0; for a snapshot, its `native_seq`."""
         return self.event.update_last
 
     @property
     def update_prev(self):
-        """The last update id of the diff before, or 0."""
+        """The last update id of the previous diff, or 0."""
         return self.event.update_prev
 
     @property
@@ -207,13 +207,13 @@ cdef class BookEvent:
             start = (<Record> self._source)._data
         else:
             start = <const byte*> PyBytes_AS_STRING(self._source)
-        # numpy asks for a buffer it may write to first; a memoryview says no faster than a Record does.
+        # numpy first requests a writable buffer; a memoryview refuses it faster than a Record does.
         return _ndarray(count, _level_dtype, PyMemoryView_FromObject(self._source),
                         <const char*> levels - <const char*> start)
 
     @property
     def order(self):
-        """What happened to an order, where `book_mode` is L3; else None."""
+        """The event of an order if `book_mode` is L3; else None."""
         cdef L3Event* o = &self.event.order
         if self.event.head.book_mode != <uint8_t> BookMode.l3:
             return None
@@ -252,13 +252,13 @@ cdef class BookEvent:
 
 
 def headers_of(Batch batch not None):
-    """The headers of a batch's book events, as an array of `HEADER_DTYPE`.
+    """Return the headers of the book events of a batch as an array of `HEADER_DTYPE`.
 
-    Records of other types are passed over. `seq` is the record's number.
+    Records of other types are skipped. `seq` is the sequence number of the record.
 
     Raises:
-        CorruptRecord: An event is not what it says; the message has its number.
-        UnsupportedVersion: Another release wrote one.
+        CorruptRecord: An event is invalid; the message has its sequence number.
+        UnsupportedVersion: Another release wrote an event.
     """
     import numpy
     cdef BookCounts counts
@@ -274,14 +274,15 @@ def headers_of(Batch batch not None):
 
 
 def levels_of(Batch batch not None):
-    """Every level of every book event of a batch: event, side, price, size.
+    """Return all levels of all book events of a batch: event, side, price, size.
 
-    `event` counts the batch's book events from 0, so ``headers_of(batch)[levels["event"]]`` are the
-    headers; `side` is 1 for bids and 2 for asks. Levels stand as they do in the events: bids, then asks.
+    `event` is the index of the book event in the batch, so ``headers_of(batch)[levels["event"]]``
+    are the headers; `side` is 1 for bids and 2 for asks. Levels are in the order of the events:
+    bids, then asks.
 
     Raises:
-        CorruptRecord: An event is not what it says; the message has its number.
-        UnsupportedVersion: Another release wrote one.
+        CorruptRecord: An event is invalid; the message has its sequence number.
+        UnsupportedVersion: Another release wrote an event.
     """
     import numpy
     cdef BookCounts counts

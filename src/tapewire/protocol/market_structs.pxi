@@ -37,7 +37,7 @@ MAX_SCALE = kMaxScale
 
 
 def struct_layouts():
-    """Each native struct: name to (size, {field: (offset, numpy format)}); reserved bytes are none."""
+    """The native structs: name to (size, {field: (offset, numpy format)}), unreserved fields."""
     cdef vector[StructRow] rows = message_structs()
     cdef size_t i, k
     layouts = {}
@@ -56,7 +56,7 @@ cdef object _dtypes = None
 
 
 def struct_dtype(str name):
-    """The numpy dtype of a native struct, made once."""
+    """Return the numpy dtype of a native struct; cached."""
     global _dtypes
     if _dtypes is None:
         import numpy

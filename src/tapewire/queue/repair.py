@@ -23,13 +23,13 @@ _FICLONE = 0x40049409  # share the blocks, where the filesystem supports it
 _CHUNK_BYTES = 1 << 20
 # Prefixes of the lines that report a loss, or an event of the writer's threads, not an action.
 _ONLY_SEEN = (
-    "numbers ",
+    "sequence numbers ",
     "the log was on disk up to ",
     "records at offsets ",
     "writing a seek index: ",
     "syncing a sealed segment: ",
     "stats.meta: ",
-    "a sync of the writer before failed ",
+    "a sync of the previous writer failed ",
 )
 
 

@@ -34,7 +34,7 @@ __all__ = ["DamagedPlace", "Verdict", "Verification"]
 _LISTED_MOST = 1000
 # A directory, a link or a pipe; or an I/O error of the disk.
 _NOT_A_FILE = (errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.EIO)
-_LAG_UNKNOWN = "its lag in records is not known"
+_LAG_UNKNOWN = "its lag in records is unknown"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""The loop that makes rows of features and of books, over a replay engine."""
+"""The loop that computes rows of features and book levels, over a replay engine."""
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
@@ -144,15 +144,15 @@ cdef extern from *:
     CPosition tw_position(const string&, bint, uint64_t)
 
 FeatureInfo = namedtuple("FeatureInfo", "name meaning formula unit look_back missing")
-FeatureInfo.__doc__ = """What a feature is: `name` (N: a number of levels, SPAN: of time), and when it is null."""
+FeatureInfo.__doc__ = """A feature; in `name`, N is a number of levels and SPAN a time span."""
 
 cdef tuple STOPS = ("rows", "pause", "end", "done")
-# Records between two looks for Ctrl-C: some milliseconds.
+# Records between two checks for Ctrl-C: a few milliseconds.
 cdef uint64_t RECORDS_AT_ONCE = 65536
 
 
 def describe_features():
-    """Every native feature: its name, meaning, formula, unit, look-back, and when it is null.
+    """Return all native features: name, meaning, formula, unit, look-back, and when it is null.
 
     Example:
         >>> from tapewire import replay
@@ -163,7 +163,7 @@ def describe_features():
 
 
 def parse_span(str text not None):
-    """Nanoseconds of a span: a whole number of us, ms, s, m, h or d, at most a day.
+    """Convert a span to nanoseconds: an integer of us, ms, s, m, h or d, at most a day.
 
     Example:
         >>> parse_span("100ms")
@@ -174,7 +174,7 @@ def parse_span(str text not None):
 
 cdef void _free_schema(object capsule) noexcept:
     cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
-    if schema.release is not NULL:  # a consumer that took it over has cleared this
+    if schema.release is not NULL:  # a consumer that moved it has cleared this
         schema.release(schema)
     PyMem_Free(schema)
 
@@ -187,7 +187,7 @@ cdef void _free_array(object capsule) noexcept:
 
 
 cdef class Plan:
-    """Features by name, levels of the book, and when they are sampled, checked."""
+    """A validated selection of features, book levels and the sampling."""
 
     cdef shared_ptr[const FeaturePlan] plan
 
@@ -198,12 +198,12 @@ cdef class Plan:
 
     @property
     def look_back_ns(self):
-        """How long before its time a row may have been decided."""
+        """The longest look-back: how far before its time records can affect a row."""
         return deref(self.plan).look_back_ns
 
 
 cdef class Rows:
-    """Rows as columns; speaks Arrow's PyCapsule interface."""
+    """Rows as columns, with the Arrow PyCapsule interface."""
 
     cdef shared_ptr[CRows] rows
     cdef shared_ptr[const FeaturePlan] plan
@@ -236,13 +236,14 @@ TRADE_FIELDS = [("timestamp_ns", "<i8"), ("price", "<i8"), ("size", "<i8"), ("si
 
 @cython.final
 cdef class Row:
-    """What a feature written in Python is called with; valid during the call.
+    """The argument of a feature written in Python; valid during the call.
 
     Attributes:
         timestamp_ns: Time of the row.
         venue: Venue of the instrument.
-        symbol: Its symbol.
-        book: Its book as of the row, or None before its first event. It goes on changing.
+        symbol: Symbol of the instrument.
+        book: Book of the instrument as of the row, or None before its first event. It continues to
+            change.
     """
 
     cdef readonly int64_t timestamp_ns
@@ -251,15 +252,15 @@ cdef class Row:
     cdef readonly object book
     cdef Rows _rows
     cdef const FeatureSet* _features
-    cdef Py_ssize_t _kept  # which of the kept spans of trades is this function's; -1: none
+    cdef Py_ssize_t _kept  # the index of the span of trades for this function; -1: none
     cdef dict _places
-    cdef object _owner  # keeps what the pointer points into
+    cdef object _owner  # owns the target of the pointer
 
     def __getitem__(self, str name not None):
-        """Value of a native feature in this row, None where it is null."""
+        """Return the value of a native feature in this row; None if it is null."""
         place = self._places.get(name)
         if place is None:
-            raise KeyError(f"the row has no such feature: name={name!r}; name it beside the function")
+            raise KeyError(f"no such feature in the row: name={name!r}; request it together with the function")
         cdef size_t i = place
         if not deref(self._rows.rows).valid[i].back():
             return None
@@ -277,7 +278,7 @@ cdef class Row:
 
     @property
     def trades(self):
-        """Trades of the look-back, oldest first: timestamp_ns, price, size, sign; scaled integers."""
+        """Trades of the look-back, oldest first: timestamp_ns, price, size, sign (all scaled)."""
         import numpy
         cdef const Print* print_
         cdef size_t i
@@ -297,7 +298,7 @@ cdef class Row:
 
 
 cdef class Loop:
-    """Rows from an engine, which it moves from now on."""
+    """Computes rows from an engine, which only it may move."""
 
     cdef CLoop* _loop
     cdef Engine _engine
@@ -308,7 +309,7 @@ cdef class Loop:
                  from_seq=0, first_ns=0, for_all_added=False):
         cdef FeatureSlice slice
         if self._loop is not NULL:
-            raise RuntimeError("already made")
+            raise RuntimeError("already initialized")
         if start_ns is not None:
             slice.start_ns = start_ns
         if from_ns is not None:
@@ -327,16 +328,17 @@ cdef class Loop:
         del self._loop
 
     def rows(self):
-        """An empty `Rows` for `run` to fill."""
+        """Return an empty `Rows` for `run` to fill."""
         cdef Rows rows = Rows.__new__(Rows)
         rows.plan = self._plan
         rows.rows = make_shared[CRows](deref(self._plan).names.size(), deref(self._plan).levels)
         return rows
 
     def run(self, Rows rows not None, size_t max_rows, bint follow=False):
-        """Make rows until there are so many; "rows", "end" (nothing more now) or "done" (the slice is over).
+        """Compute rows until there are so many; return why it stopped.
 
-        Without the GIL; Ctrl-C ends it. `follow`: as the reader's `follow` decides what comes next.
+        The reason is "rows", "end" (no more records now) or "done" (the end of the slice). Runs
+        without the GIL; Ctrl-C ends it. `follow` as in the `follow` of the reader.
         """
         cdef LoopStop stop = LoopStop.pause
         cdef CRows* into = rows.rows.get()
@@ -358,7 +360,7 @@ cdef class Loop:
         return STOPS[<int> stop]
 
     def finish(self, Rows rows not None, bint venues=False):
-        """Names to the rows: they can be handed to Arrow; with a column of venues, or without."""
+        """Attach the names of the instruments, for Arrow; with or without a venue column."""
         cdef size_t n = self._engine._engine.markets().size()
         if n:
             self._engine._know(n - 1)
@@ -368,7 +370,7 @@ cdef class Loop:
             rows.names.venues = [venue.encode() for venue in self._engine._venues[:n]]
 
     def row(self, Rows rows not None, Py_ssize_t kept):
-        """The row that was made last, for a function; `kept`: its place among the spans of trades, or -1."""
+        """Return the last row, for a function; `kept` is the index of its span of trades, or -1."""
         cdef Row row = Row.__new__(Row)
         cdef CMarket* market = <CMarket*> self._loop.row_market()
         row.timestamp_ns = deref(rows.rows).time_ns.back()
@@ -383,7 +385,7 @@ cdef class Loop:
         return row
 
     def save(self, positions):
-        """The state as bytes; `positions`: source to the number of its last record, or None."""
+        """Return the state as bytes; `positions` maps sources to last sequence numbers or None."""
         cdef vector[CPosition] vec
         cdef vector[byte] out
         self._engine._check_idle()
@@ -393,17 +395,17 @@ cdef class Loop:
         return (<const char*> out.data())[:out.size()]
 
     def load(self, const unsigned char[::1] state not None, sources):
-        """Go on from a state; before the first `run`. `sources`: the names of the logs, by place."""
+        """Restore a state before the first `run`; `sources` are the names of the logs, in order."""
         cdef vector[string] names = [name.encode() for name in sources]
         tw_load_state(deref(self._loop), &state[0] if state.shape[0] else NULL, state.shape[0], names)
 
 
 def positions_in(const unsigned char[::1] state not None):
-    """How far each source was read when the state was saved: name to number, or None.
+    """Return the last sequence number (or None) of each source when the state was saved.
 
     Raises:
-        CorruptMetadata: It is no state, or damaged.
-        UnsupportedVersion: Another release wrote it.
+        CorruptMetadata: The bytes are not a state, or damaged.
+        UnsupportedVersion: Another release wrote the state.
     """
     cdef vector[CPosition] positions = tw_positions(&state[0] if state.shape[0] else NULL, state.shape[0])
     return {position.source.decode(errors="replace"): position.last_seq.value() if position.last_seq.has_value() else None

@@ -16,7 +16,7 @@ class Step:
     seq: int
     venue: str | None
     symbol: str | None
-    book: Any  # L2Book | L3Book | None: which it is, whoever reads the tape knows
+    book: Any  # L2Book | L3Book | None, depending on the instrument
     applied: str | None
     record: Record
     gap: tuple[int, int, str] | None

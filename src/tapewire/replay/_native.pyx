@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""The replay engine: steps for Python, and long runs without it."""
+"""The replay engine: single steps for Python, and long native runs."""
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
@@ -120,7 +120,7 @@ cdef dict GAP_POLICIES = {"raise": 0, "quarantine": 1, "resync": 2}
 cdef dict ACTIONS = {"raise": "raised", "quarantine": "quarantined", "resync": "untrusted"}
 cdef dict UNKNOWN_POLICIES = {"ignore": 0, "raise": 1, "distrust": 2}
 
-# Records that are not shown are passed over so many at a time, between two looks for Ctrl-C.
+# So many records are skipped without checking for Ctrl-C.
 cdef uint64_t PASSED_AT_ONCE = 65536
 cdef int64_t SLICE_NS = 100_000_000
 cdef object NO_TRADES = None
@@ -143,22 +143,23 @@ cdef object no_trades():
 @cython.final
 @cython.freelist(64)
 cdef class Step:
-    """One record of a replay, and what it did.
+    """One record of a replay, and its effect.
 
-    A step is yours to keep, and so are its record and trades; `book` is the instrument's one book,
-    which goes on changing: what is needed later must be taken from it now.
+    A step, its record and its trades remain valid. `book` is the only book of the instrument and
+    continues to change: copy what you need later.
 
     Attributes:
-        kind: "book", "trade", "quote", "other", or "gap" where the tape lacks records.
-        timestamp_ns: Time of the record, as it stands there.
-        clock_ns: The tape's clock: the highest time so far.
-        seq: Number of the record in its log; of a gap, of the last one before it.
+        kind: "book", "trade", "quote", "other", or "gap" where records are missing.
+        timestamp_ns: Time of the record.
+        clock_ns: Clock of the replay: the highest time so far.
+        seq: Sequence number of the record; of a gap, that of the last record before it.
         venue: Venue of the instrument, or None.
-        symbol: Its symbol, or None. An instrument that no `instruments.json` names has its ids: "#7".
-        book: Its book, or None before its first event. Always the same object for an instrument.
-        applied: Of kind "book": "changed", "unchanged", "buffered" or "ignored"; else None.
+        symbol: Symbol of the instrument, or None. One that is not in an `instruments.json` is named
+            by its ids: "#7".
+        book: Book of the instrument, or None before its first event. Always the same object.
+        applied: For "book": "changed", "unchanged", "buffered" or "ignored"; else None.
         record: The `Record`; None for a gap.
-        gap: Of kind "gap": ``(first, last, cause)``; else None.
+        gap: For "gap": ``(first, last, cause)``; else None.
     """
 
     cdef readonly str kind
@@ -174,7 +175,7 @@ cdef class Step:
 
     @property
     def trades(self):
-        """The trade as a structured array of one row, in place; of no rows for other kinds."""
+        """The trade as a structured array of one row, without a copy; else an empty one."""
         if self.kind != "trade":
             return no_trades()
         from tapewire.protocol.market import TradeTick
@@ -182,7 +183,7 @@ cdef class Step:
 
     @property
     def source(self):
-        """Name of the log, where there are many; else None."""
+        """Name of the log if the replay has several; else None."""
         return None if self.record is None else self.record.source
 
     def __repr__(self):
@@ -192,9 +193,9 @@ cdef class Step:
 
 
 cdef class Engine:
-    """Drives a reader and keeps the books; `Replay` and `Snapshotter` are made of it.
+    """Drives a reader and maintains the books, for `Replay` and `Snapshotter`.
 
-    The reader must not be moved by others meanwhile, nor be closed before.
+    While it is in use, the reader must not be moved or closed by other code.
     """
 
     def __init__(self, CursorReader reader not None, name_of, *, on_gap="resync", unknown="ignore",
@@ -202,7 +203,7 @@ cdef class Engine:
                  end_seq=None):
         cdef EngineOptions options
         if self._engine is not NULL:
-            raise RuntimeError("already made")
+            raise RuntimeError("already initialized")
         if on_gap not in GAP_POLICIES:
             raise InvalidOption(f'on_gap must be "raise", "quarantine" or "resync": on_gap={on_gap!r}')
         if unknown not in UNKNOWN_POLICIES:
@@ -232,19 +233,19 @@ cdef class Engine:
     def __dealloc__(self):
         del self._engine
 
-    # A reader that was closed, or is inside a call of another thread, says so.
+    # Raises for a reader that is closed or inside a call of another thread.
     cdef int _check(self) except -1:
         if self._reader._busy or self._reader._cursor is NULL:
             self._reader._check()
         return self._check_idle()
 
-    # Books and gaps are not to be looked at while another thread is changing them.
+    # Books and gaps must not be read while another thread changes them.
     cdef int _check_idle(self) except -1:
         if self._turn.taken:
-            self._turn.take()  # says whose
+            self._turn.take()  # raises
         return 0
 
-    # Around every call that releases the GIL: the books are no one else's meanwhile.
+    # Around every call that releases the GIL: no other thread may use the books meanwhile.
     cdef int _enter_call(self) except -1:
         self._turn.take()
         try:
@@ -321,7 +322,7 @@ cdef class Engine:
         return what
 
     def next(self, follow=False):
-        """The next step, or None at the end; `follow`: as the reader's `follow` decides what comes next."""
+        """Return the next step, or None at the end; `follow` as in the `follow` of the reader."""
         if not follow:
             return next(self, None)
         self._check()
@@ -332,14 +333,14 @@ cdef class Engine:
             self._reader._following(False)
 
     def wait(self, timeout=None):
-        """As the reader's."""
+        """Wait as the reader does."""
         return self._reader.wait(timeout)
 
     def run(self, *, records=None, bytes=None, until_ns=None, at_roll=False, at_gap=False, seconds=None):
-        """Apply without showing, without the GIL, until one of these is reached; which.
+        """Apply records without the GIL and without returning steps; return why it stopped.
 
-        "end", "records", "bytes", "time", "roll", "gap", or "slice" after `seconds` of wall clock.
-        Ctrl-C ends it.
+        The reason is "end", "records", "bytes", "time", "roll", "gap", or "slice" after `seconds`
+        of wall clock. Ctrl-C ends the run.
         """
         cdef Limits limits
         cdef Stop why
@@ -374,7 +375,7 @@ cdef class Engine:
                 return STOPS[<int> why]
 
     def add(self, instrument):
-        """Make an instrument known; its place, for `warm`."""
+        """Register an instrument; return its index, for `warm`."""
         cdef COptions options = options_of(instrument)
         cdef CMarket* market = &tw_add(deref(self._engine), instrument.venue_id, instrument.market_id,
                                        instrument.symbol_hash, &options)
@@ -382,18 +383,18 @@ cdef class Engine:
         return market.index
 
     def warm(self, Snapshot snapshot not None, source):
-        """Begin with this book, of the log `source`."""
+        """Start with the book of a snapshot, which was taken of the log `source`."""
         header = snapshot.header
         cdef CMarket* market = &tw_add(deref(self._engine), header["venue_id"], header["market_id"], 0, NULL)
         self._engine.warm(deref(market), snapshot.loaded, source, header["seq"], header["ingest_end_ns"])
 
     def lost_before(self, source, first, last):
-        """The log `source` begins behind records that are gone."""
+        """Report that records are missing before the start of the log `source`."""
         self._engine.lost_before(source, first, last)
 
     @property
     def records(self):
-        """Records given or passed over so far."""
+        """Records returned or skipped so far."""
         return self._engine.records()
 
     @property
@@ -403,42 +404,42 @@ cdef class Engine:
 
     @property
     def bytes(self):
-        """Bytes of log read so far, headers included."""
+        """Bytes of log read so far, including headers."""
         return self._engine.bytes()
 
     @property
     def rolls(self):
-        """How often a record lay in another segment than the one before."""
+        """How often a record was in another segment than the one before."""
         return self._engine.rolls()
 
     @property
     def last_seq(self):
-        """Number of the last record, in its own log; None before the first."""
+        """Sequence number of the last record, in its own log; None before the first."""
         cdef optional[uint64_t] seq = self._engine.last_seq()
         return seq.value() if seq.has_value() else None
 
     @property
     def last_timestamp_ns(self):
-        """Time of the last record, as it stands there."""
+        """Time of the last record."""
         return self._engine.last_timestamp_ns()
 
     @property
     def clock_ns(self):
-        """The tape's clock: the highest time so far; None before the first record."""
+        """Clock of the replay: the highest time so far; None before the first record."""
         return self._engine.clock_ns() if self._engine.records() else None
 
     @property
     def gap_changes(self):
-        """Rises whenever something is missing, or what was missing was made good."""
+        """A counter that rises with each gap and each resync."""
         return self._engine.gap_changes()
 
     @property
     def finished(self):
-        """Whether the time or number to end at was reached: no more steps come."""
+        """Whether the end time or end sequence number was reached: no more steps follow."""
         return bool(self._engine.finished())
 
     def markets(self):
-        """Every instrument that has a book: ``(venue_id, market_id, venue, symbol, book)``."""
+        """Return all instruments with a book: ``(venue_id, market_id, venue, symbol, book)``."""
         cdef CMarket* market
         cdef size_t i
         self._check_idle()
@@ -451,10 +452,10 @@ cdef class Engine:
         return found
 
     def gaps(self):
-        """What was missing: tuples for `tapewire.book.gaps.Gap`, and the log's place in the replay.
+        """Return the gaps: the fields of a `tapewire.book.gaps.Gap`, and the index of the log.
 
-        ``(kind, venue, symbol, first, last, seq, timestamp_ns, cause, action, source)``; a gap of the
-        tape is one entry, resynced when all its books are.
+        ``(kind, venue, symbol, first, last, seq, timestamp_ns, cause, action, source)``; missing
+        records of a log are one entry, which is resynced once all its books are.
         """
         cdef CMarket* market
         cdef const CTapeGap* tape
@@ -471,7 +472,7 @@ cdef class Engine:
                 venue = self._venues[tape.markets[0].index]
                 symbol = self._symbols[tape.markets[0].index]
             good = all([self._is_resynced(tape.markets[k], tape) for k in range(tape.markets.size())])
-            cause = CAUSES[<int> tape.cause] if tape.counted else "damaged, how many is not known"
+            cause = CAUSES[<int> tape.cause] if tape.counted else "damaged, count unknown"
             found.append(("parse" if tape.cause == TapeCause.unreadable else "record", venue, symbol,
                           tape.first, tape.last, tape.seq, tape.timestamp_ns, cause,
                           self._action(good) if tape.markets.size() else "noted", tape.source))
@@ -500,9 +501,9 @@ cdef class Engine:
         return market.book.get().trusted()
 
     def hash(self):
-        """XXH3-128 over all books, as text."""
+        """Return the XXH3-128 hash over all books, as text."""
         cdef Hash128 hash
-        self._turn.take()  # the reader has no part in it, and may be closed
+        self._turn.take()  # does not need the reader, which may be closed
         try:
             with nogil:
                 hash = self._engine.hash()
@@ -510,10 +511,10 @@ cdef class Engine:
             self._turn.taken = False
         return f"{hash.high:016x}{hash.low:016x}"
 
-    # ---- for the snapshotter ------------------------------------------------------------------------
+    # ---- for the snapshotter ----------------------------------------------------------------------
 
     def to_save(self, changed_only):
-        """Instruments with a trusted book, that changed since `saved` or all: by index."""
+        """Return the indexes of trusted books: all, or those changed since `saved`."""
         cdef size_t i
         cdef CMarket* market
         found = []
@@ -525,7 +526,7 @@ cdef class Engine:
         return found
 
     def encode(self, size_t index):
-        """A snapshot file of the instrument's book, as it is now: ``(venue_id, market_id, bytes)``."""
+        """Return a snapshot of an instrument's book: ``(venue_id, market_id, bytes)``."""
         cdef CMarket* market = self._engine.markets().at(index).get()
         cdef optional[uint64_t] seq = self._engine.last_seq()
         text = tw_encode(deref(market.book), market.venue_id, market.market_id, seq.value(),
@@ -533,11 +534,11 @@ cdef class Engine:
         return market.venue_id, market.market_id, <bytes> text
 
     def saved(self, size_t index):
-        """The file is on disk: the book has not changed since."""
+        """Note that the snapshot of the current book is on disk."""
         self._engine.saved(deref(self._engine.markets().at(index).get()))
 
     def rebuild_from(self):
-        """The record to begin with to get those books again that cannot be saved now; or None."""
+        """The record from which the books that cannot be saved now can be rebuilt; or None."""
         cdef size_t i
         cdef CMarket* market
         lowest = None
@@ -553,20 +554,20 @@ cdef class Engine:
 
 
 def empty_book(instrument, on_gap="resync"):
-    """A book of the instrument, before its first event."""
+    """Return an empty book of the instrument."""
     cdef COptions options = options_of(instrument)
     return wrap_book(tw_empty(options, instrument.book_mode == "l3", GAP_POLICIES[on_gap]))
 
 
 cdef class Snapshot:
-    """A book snapshot, checked: what its header says, and the book."""
+    """A validated book snapshot: its header and its book."""
 
     cdef shared_ptr[CBook] loaded
     cdef readonly dict header
 
     @property
     def book(self):
-        """The book; the same object each time is not promised, the same book is."""
+        """The book. Each access may return another object, over the same native book."""
         return wrap_book(self.loaded)
 
 
@@ -586,19 +587,19 @@ cdef dict header_fields(const CHeader& header):
 
 
 def decode_header(const unsigned char[::1] head not None, uint64_t file_bytes):
-    """What the header of a snapshot file of `file_bytes` bytes says, as a dict."""
+    """Return the header of a snapshot file of `file_bytes` bytes as a dict."""
     return header_fields(tw_header(&head[0] if head.shape[0] else NULL, head.shape[0], file_bytes))
 
 
 def decode_snapshot(const unsigned char[::1] file not None, instrument=None, *, on_gap="resync", unknown="ignore"):
-    """The `Snapshot` in the bytes of a file; its scales and rules must be the instrument's, when given."""
+    """Decode the bytes of a snapshot file; scales and rules must match `instrument`, if passed."""
     cdef COptions options
     cdef CHeader header
     cdef Snapshot snapshot = Snapshot.__new__(Snapshot)
     if instrument is not None:
         options = options_of(instrument)
     if on_gap not in GAP_POLICIES or unknown not in UNKNOWN_POLICIES:
-        raise InvalidOption(f"there is no such policy: on_gap={on_gap!r}, unknown={unknown!r}")
+        raise InvalidOption(f"invalid policy: on_gap={on_gap!r}, unknown={unknown!r}")
     snapshot.loaded = tw_load(&file[0] if file.shape[0] else NULL, file.shape[0], options,
                               instrument is not None, GAP_POLICIES[on_gap], UNKNOWN_POLICIES[unknown], header)
     snapshot.header = header_fields(header)

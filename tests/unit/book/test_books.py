@@ -119,7 +119,7 @@ def test_a_book_holds_65535_levels_a_side_and_prices_below_zero():
 def test_the_repr_of_a_book_has_decimals():
     b = book.L2Book(2, 3)
     assert repr(b) == (
-        "<L2Book nothing | nothing, 0 bids, 0 asks, untrusted: there was no snapshot yet>"
+        "<L2Book nothing | nothing, 0 bids, 0 asks, untrusted: no snapshot has been received yet>"
     )
     b.apply(snapshot())
     assert repr(b) == "<L2Book 100.00 × 0.005 | 100.10 × 0.007, 1 bid, 1 ask, update 4>"

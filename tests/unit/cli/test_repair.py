@@ -78,7 +78,7 @@ def test_damage_becomes_padding_and_a_copy_is_kept(tmp):
     (done,) = tapewire("repair", queue, "--yes", "--json").json
     assert (done["damaged"], done["next_seq"]) == (1, 5)
     assert len(done["actions"]) == len(done["notes"]) == 1
-    assert done["notes"][0].startswith("numbers 1 to 1 are missing")
+    assert done["notes"][0].startswith("sequence numbers 1 to 1 are missing")
     assert (queue / "000000000.q.damaged").exists()
     assert tapewire("verify", queue, "--json").json[0]["gaps_found"] == 1
 
@@ -118,7 +118,7 @@ def test_the_control_file_of_another_queue_is_replaced(tmp):
     (done,) = tapewire("repair", queue, "--yes", "--json").json
     assert done["next_seq"] == 20
     assert done["actions"] == [
-        "control.meta was damaged or missing and was made again from the segments"
+        "control.meta was damaged or missing and has been rebuilt from the segments"
     ]
     assert tapewire("verify", queue, "--json").json[0]["records"] == 20
 

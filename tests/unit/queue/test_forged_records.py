@@ -149,7 +149,7 @@ def test_the_number_without_a_successor_is_refused(tmp, by):
     with tw.open_publisher(tmp / "q", segment_bytes=8192, sparse=True) as writer:
         assert writer.append(1, b"last but one", seq=last - 1) == last - 1
         assert writer.append(1, b"last") == last
-        with pytest.raises(tw.TapewireError, match="sequence numbers are used up"):
+        with pytest.raises(tw.TapewireError, match="no sequence numbers are left"):
             appends(writer)[by]()
         with pytest.raises(tw.TapewireError):
             writer.append(1, b"none", seq=2**64 - 1)

@@ -245,12 +245,12 @@ def test_a_damaged_segment_header_is_named(three):
     assert seen.last_seq == 8
     assert len(seen.problems) == 2
     assert "magic" in seen.problems[0]
-    assert "reader 'r': its lag in records is not known" in seen.problems[1]
+    assert "reader 'r': its lag in records is unknown" in seen.problems[1]
 
 
 def test_a_segment_cut_short_is_named(three):
     os.truncate(qf.segment_path(three, 2), 100)
-    seen = one_problem(three, "wrong length", "size=100")
+    seen = one_problem(three, "invalid length", "size=100")
     assert seen.segments[2].bytes == 100
     assert seen.last_seq == 5
 

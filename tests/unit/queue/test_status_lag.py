@@ -168,4 +168,4 @@ def test_a_reader_whose_segment_is_gone_has_no_lag_in_records_and_a_line_says_wh
     assert seen.readers[0].lag_bytes == 2 * 8192 + 64
     (line,) = seen.problems
     assert "reader 'r'" in line
-    assert "segment is gone" in line
+    assert "segment is missing" in line

@@ -48,8 +48,9 @@ class Book {
 
     // Throws, by policy, gap_detected(first, last), corrupt_record (a size below 0, a number that
     // does not fit) or unknown_order; the event has then changed nothing but the trust in the book,
-    // and the next one may follow. std::bad_alloc leaves it untrusted. Throws invalid_option, with nothing changed, for an event of the other mode, or of
-    // another instrument than the first one was of.
+    // and the next one may follow. std::bad_alloc leaves it untrusted. Throws invalid_option, with
+    // nothing changed, for an event of the other mode, or of another instrument than the first one
+    // was of.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq);
     Applied apply(const market::OrderEvent& event, std::uint64_t record_seq);
     // The same, and a row for each level of an applied diff, or for the event when it is no diff of
@@ -115,8 +116,8 @@ class Book {
     // Throws corrupt_metadata or unsupported_version for any other bytes, and invalid_option where
     // the mode, the scales or the rules are not those of `options`.
     static Book load(std::span<const std::byte> payload, const Options& options);
-    // The same of any book, with what an untrusted one waits with: to go on from, in this release. No
-    // snapshot is made of it.
+    // The same of any book, with what an untrusted one waits with: to go on from, in this release.
+    // No snapshot is made of it.
     void save_state(std::vector<std::byte>& out) const;
     static Book load_state(std::span<const std::byte> state, const Options& options);
     // Mode, scales and rules of a saved book; throws as load does. Policies are not saved.

@@ -19,7 +19,8 @@ enum class Rules : std::uint8_t { none, szse, sse };
 // An event that names an order which is not there, or adds one that is.
 enum class Unknown : std::uint8_t { ignore, raise, distrust };  // counted by each of them
 
-// Why a book is not to be believed. Written into states of a loop alone, which have the release's version.
+// Why a book is not to be believed. Written into states of a loop alone, which have the release's
+// version.
 enum class Distrust : std::uint8_t {
     none,
     no_snapshot,      // L2 before its first snapshot

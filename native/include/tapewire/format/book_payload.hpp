@@ -1,4 +1,4 @@
-// A book as it is saved: the payload of a snapshot file.
+// A saved book: the payload of a snapshot file.
 //
 //    0        4     6  7  8  9  10   12       16              24
 //    +--------+-----+--+--+--+--+----+--------+---------------+
@@ -14,7 +14,7 @@
 //    book_mode l3   for each level a SavedLevel and its orders, first come first: SavedOrder
 //                   then the orders that rest at no price, by id: SavedUnpriced
 //
-// The checksum is of everything behind it. Little-endian.
+// The checksum covers everything after it. Little-endian.
 #pragma once
 
 #include <cstddef>

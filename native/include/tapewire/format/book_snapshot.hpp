@@ -1,5 +1,5 @@
-// snapshots/<venue_id>/<market_id>/snapshot_<seq>.bin: a book as it was behind record `seq` of its log. This
-// header, then what Book::save wrote.
+// snapshots/<venue_id>/<market_id>/snapshot_<seq>.bin: a book as it was behind record `seq` of its
+// log. This header, then what Book::save wrote.
 //
 //    0               8     10    12    14    16       20       24              32
 //    +---------------+-----+-----+-----+-----+--------+--------+---------------+

@@ -1,6 +1,6 @@
-// control.meta: the block of shared words by which a queue's processes find and wake each other.
-// Four lines of 128 bytes (two cache lines each: adjacent-line prefetch pulls pairs), so that what
-// the writer stores on every append is not on the line that readers poll or sleep on.
+// control.meta: the shared words by which the processes of a queue find and wake each other. Four
+// lines of 128 bytes (two cache lines each, since the adjacent-line prefetch loads pairs), so that
+// the words stored on every append are not on the line that readers poll or sleep on.
 //
 //    0    magic u32 | version u32 | init_state u32 | check u32 | writer_epoch u64 | segment_size u64
 //    32   first_seq u64 | key u64 | sync_errno u32 | 0 | pid_namespace u64 | boot_id 16 bytes
@@ -8,9 +8,9 @@
 //    256  write_offset u64 | writer_heartbeat_ns u64 | write_check u64
 //    384  notify_seq u32 (futex) | waiters_pending u32
 //
-// current_segment and write_offset are hints; they never decide whether a record exists. In version 4
-// write_check shows whether they are what a writer stored: write_offset, exclusive-or a number that the key and
-// current_segment give. Version 3 (chronicle-rs, and Tapewire before version 4) has no check and no key.
+// current_segment and write_offset are hints; they never decide whether a record exists. In version
+// 4, write_check validates them: it is write_offset xor a number derived from the key and
+// current_segment. Version 3 (chronicle-rs, and Tapewire before version 4) has no check and no key.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +22,16 @@ struct alignas(128) ControlBlock {
     std::uint32_t magic;
     std::uint32_t version;     // kControlVersion, or kControlVersionUnkeyed
     std::uint32_t init_state;  // kControlReady once every field is valid
-    // CRC-32C of bytes 0..7, then of bytes 24..47: what never changes. Version 4.
+    // CRC-32C of bytes 0..7, then of bytes 24..47, which never change. Version 4.
     std::uint32_t check;
-    std::uint64_t writer_epoch;  // one more with each opening of a writer
+    std::uint64_t writer_epoch;  // incremented each time a writer opens the queue
     std::uint64_t segment_size;
-    std::uint64_t first_seq;   // sequence number of the very first record
+    std::uint64_t first_seq;   // sequence number of the first record that the queue ever had
     std::uint64_t key;         // random, not 0: seeds the check of every record header. Version 4
-    std::uint32_t sync_errno;  // a writer's sync failed with this, and none has succeeded since
+    std::uint32_t sync_errno;  // errno of a failed sync of a writer, if none has succeeded since
     std::uint8_t reserved0[4];
-    std::uint64_t pid_namespace;  // inode of the writer's pid namespace; 0 = not known
-    std::uint8_t boot_id[16];     // of the machine when the last writer opened the queue
+    std::uint64_t pid_namespace;  // inode of the writer's pid namespace; 0 = unknown
+    std::uint8_t boot_id[16];     // boot id of the host when the last writer opened the queue
     std::uint8_t reserved1[48];
 
     std::uint32_t

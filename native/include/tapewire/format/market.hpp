@@ -1,4 +1,5 @@
-// The market data messages, protocol version 3: what stands in the payload of records 0x1000 … 0x10FF.
+// The market data messages, protocol version 3: what stands in the payload of records 0x1000 …
+// 0x10FF.
 //
 // BookEvent (0x1000) is a BookEventHeader and then what book_mode and event_type say:
 //
@@ -222,7 +223,8 @@ static_assert(offsetof(Trade, seller_order_id) == 40);
 static_assert(offsetof(Trade, is_buyer_maker) == 48);
 static_assert(offsetof(Trade, symbol_hash) == 56);
 
-// The best bid and ask of one market. timestamp_ns is the venue's, or ingest time where it gives none.
+// The best bid and ask of one market. timestamp_ns is the venue's, or ingest time where it gives
+// none.
 struct Quote {
     std::uint64_t timestamp_ns;
     std::int64_t bid_price;

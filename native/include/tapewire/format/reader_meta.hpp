@@ -1,5 +1,5 @@
-// readers/NAME.meta: where a named reader has got to, in two slots written in turn, so that a
-// reader killed in the middle of a store always leaves one whole slot behind.
+// readers/NAME.meta: the position of a named reader, in two slots that are written alternately, so
+// that a reader killed in the middle of a store always leaves one valid slot.
 //
 //    0            8            16                  24            32       36      40
 //    +------------+------------+-------------------+-------------+--------+-------+
@@ -28,7 +28,7 @@ struct ReaderMeta {
 };
 
 inline constexpr std::uint32_t kReaderPinned = 0xFFFFFFFF;
-// Nobody commits that often. A slot beyond is not right, so that each has a successor.
+// Never reached. A slot at or above it is invalid, so that every valid generation has a successor.
 inline constexpr std::uint64_t kReaderGenerationEnd = std::uint64_t{1} << 63;
 inline constexpr std::size_t kReaderMetaCheckedBytes = 32;
 inline constexpr std::size_t kReaderMetaBytes = 80;

@@ -7,10 +7,11 @@
 //    |  payload (commit_len - 1 bytes) ...                               | zero to 64           |
 //    +------------------------------------------------------------------------------------------+
 //
-// commit_len is the only word by which a record comes into being: 0 = not there, else payload_len + 1.
-// header_check is the CRC-32C of bytes 0..31, started not from all ones but from a state that the queue's
-// key, the segment and the record's offset give (HeaderSeed): the same bytes at any other place, or in any
-// other queue, do not pass. In segments of version 2 it starts from all ones, and 0 means absent.
+// Storing commit_len makes the record exist: 0 = no record, else payload_len + 1. header_check is
+// the CRC-32C of bytes 0..31. Its initial state is not all ones, but derived from the key of the
+// queue, the segment and the offset of the record (HeaderSeed): the same bytes at another place, or
+// in another queue, do not pass. In segments of version 2 it starts from all ones, and 0 means
+// absent.
 #pragma once
 
 #include <array>
@@ -24,10 +25,10 @@ struct RecordHeader {
     std::uint32_t commit_len;    // 0 = not committed, else payload_len + 1
     std::uint8_t version;        // kRecordVersion
     std::uint8_t reserved0[3];   // zero
-    std::uint64_t seq;           // contiguous; strictly rising in a SPARSE log
+    std::uint64_t seq;           // contiguous; strictly rising in a sparse log
     std::uint64_t timestamp_ns;  // ingest time, since the epoch
     std::uint16_t type_id;       // kPadType is internal
-    std::uint16_t flags;         // low 8 bits: the system's; high 8 bits: the user's
+    std::uint16_t flags;         // low 8 bits: reserved; high 8 bits: the user's
     std::uint32_t payload_crc;   // CRC-32 (IEEE) of the payload
     std::uint32_t
         header_check;  // CRC-32C of bytes 0..31 with the final commit_len, seeded by place
@@ -78,7 +79,7 @@ static_assert([] {
     return true;
 }());
 
-// What a record of `payload_len` bytes takes in a segment.
+// The size of a record with `payload_len` bytes in a segment.
 constexpr std::uint64_t record_bytes(std::uint64_t payload_len) noexcept {
     return (kRecordHeaderBytes + payload_len + (kRecordAlign - 1)) &
            ~std::uint64_t{kRecordAlign - 1};

@@ -10,10 +10,10 @@
 //    | min_ts_ns | max_ts_ns |entry_count |   entries: seq u64 | timestamp_ns u64 | offset u64
 //    +-----------+-----------+------------+   trailer: "TWIX" | header crc32c | entries crc32c | 0
 //
-// The trailer exists because a wrong time in an entry cannot be told from a right one by looking at
-// the segment: without it a flipped bit would make seek_time skip records in silence. Readers that
-// do not know it stop at entry_count. In a queue with a key both checksums start from the state of the segment, as
-// the check of its end does: the index of another queue, or of another segment, is not accepted.
+// The trailer exists because a corrupt time in an entry cannot be detected with the segment alone:
+// a flipped bit would make seek_time skip records silently. Readers that do not know the trailer
+// stop at entry_count. In a queue with a key, both checksums start from the state of the segment,
+// as the check of its end does: the index of another queue or segment is rejected.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ struct SeekIndexHeader {
 struct SeekIndexEntry {
     std::uint64_t seq;
     std::uint64_t
-        timestamp_ns;  // with kSeekIndexRunningMax: highest time up to and with this record
+        timestamp_ns;  // with kSeekIndexRunningMax: highest time up to and including this record
     std::uint64_t offset;
 };
 

@@ -1,5 +1,5 @@
-// Header of a segment file NNNNNNNNN.q. Records start at kSegmentDataOffset; the file is exactly
-// `segment_bytes` long from the moment it is visible under its name.
+// Header of a segment file NNNNNNNNN.q. Records start at kSegmentDataOffset. From the moment the
+// file has its name, its length is exactly `segment_bytes`.
 //
 //    0        4        8        12       16       20       24               32               40
 //    +--------+--------+--------+--------+--------+--------+----------------+----------------+
@@ -20,7 +20,7 @@ struct SegmentHeader {
     std::uint32_t magic;       // kSegmentMagic
     std::uint32_t version;     // kSegmentVersion, or kSegmentVersionUnkeyed
     std::uint32_t segment_id;  // equals the number in the file's name
-    std::uint32_t flags;       // kSegmentSealed | kSegmentSparse; SEALED is set while readers look
+    std::uint32_t flags;  // kSegmentSealed | kSegmentSparse; SEALED is set while readers use it
     // CRC-32C of bytes 0..11, then (version 3) of the flags without SEALED, then of bytes 20..39.
     // 0 = absent (version 2 only).
     std::uint32_t header_check;
@@ -28,8 +28,8 @@ struct SegmentHeader {
     std::uint64_t key;            // of the queue, as in control.meta
     std::uint64_t first_seq;      // of the queue, as in control.meta
 
-    // Where the records of this segment end: stored when it is sealed, and by a clean close. Zero while
-    // a writer is in it, or when the writer was killed in it.
+    // End of the records of this segment: stored when it is sealed, and by a clean close. Zero
+    // while a writer uses it, or if the writer was killed in it.
     std::uint64_t end_offset;
     std::uint64_t end_seq;    // sequence number of the record after the last one
     std::uint32_t end_check;  // CRC-32C of bytes 40..55, started from the segment's state

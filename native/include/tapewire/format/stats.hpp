@@ -1,4 +1,4 @@
-// stats.meta: the writer's counters, copied every 100 ms by its heartbeat thread for those who watch
+// stats.meta: the writer's counters, stored every 100 ms by its heartbeat thread for monitoring
 // from outside. 4096 bytes: a 16-byte header, then u64 counters in the order of kStatNames.
 #pragma once
 

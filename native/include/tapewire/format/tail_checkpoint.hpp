@@ -1,14 +1,15 @@
 // index.meta: the writer's tail checkpoint. Everything before (segment_id, offset) was on disk when
-// it was written. It shortens the recovery scan and proves that the log once reached that far; when it is
-// missing, short or invalid, recovery scans more.
+// it was written. It shortens the recovery scan and proves that the log once reached that far; when
+// it is missing, short or invalid, recovery scans more.
 //
 //    0            8            16       20      24           32       36      40
 //    +------------+------------+--------+-------+------------+--------+-------+
 //    | segment_id |   offset   | crc32  |   0   |  next_seq  | crc32  |   0   |
 //    +------------+------------+--------+-------+------------+--------+-------+
 //
-// 24 bytes without next_seq (Tapewire before segment version 3) and 16 bytes without a CRC (chronicle-rs)
-// are accepted in a queue without a key. In one with a key it must be whole, and of this queue.
+// 24 bytes without next_seq (Tapewire before segment version 3) and 16 bytes without a CRC
+// (chronicle-rs) are accepted in a queue without a key. In one with a key it must be whole, and of
+// this queue.
 #pragma once
 
 #include <cstddef>

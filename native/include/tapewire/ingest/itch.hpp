@@ -1,8 +1,8 @@
-// NASDAQ TotalView-ITCH 5.0: a file of messages, each behind its length in two bytes, to events of orders
-// and trades.
+// NASDAQ TotalView-ITCH 5.0: a file of messages, each behind its length in two bytes, to events of
+// orders and trades.
 //
-// Executions name an order, not its price, and a replacement names no side: the decoder remembers the
-// orders that rest, as many as the market has at a time.
+// Executions name an order, not its price, and a replacement names no side: the decoder remembers
+// the orders that rest, as many as the market has at a time.
 #pragma once
 
 #include <cstddef>
@@ -67,8 +67,9 @@ class ItchDecoder {
   public:
     explicit ItchDecoder(ItchLengths lengths) : lengths_(lengths) {}
 
-    // Decodes the whole messages in `bytes` (`last`: the file ends with them), replacing events() and
-    // bad(). Returns how many bytes they are. Throws corrupt_record where no next message can be found.
+    // Decodes the whole messages in `bytes` (`last`: the file ends with them), replacing events()
+    // and bad(). Returns how many bytes they are. Throws corrupt_record where no next message can
+    // be found.
     std::size_t decode(std::span<const std::byte> bytes, bool last);
 
     const std::vector<ItchEvent>& events() const noexcept { return events_; }

@@ -32,9 +32,9 @@ struct LevelRow {
 static_assert(sizeof(LevelRow) == 64);
 
 // Collects the rows of one instrument. Rows behind each other with the same two times and the same
-// `snapshot` are one event, their levels in the order of the rows. The first event of a run of snapshot
-// rows is an L2 snapshot, all others are diffs of absolute sizes without update ids. A side of more than
-// 65,535 levels goes on in a further diff.
+// `snapshot` are one event, their levels in the order of the rows. The first event of a run of
+// snapshot rows is an L2 snapshot, all others are diffs of absolute sizes without update ids. A
+// side of more than 65,535 levels goes on in a further diff.
 class L2Grouper {
   public:
     static constexpr std::size_t kMaxLevels = 65'535;

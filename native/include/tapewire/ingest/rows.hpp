@@ -1,11 +1,11 @@
 // Text tables to columns of integers: comma-separated rows, and lines of key=value pairs.
 //
-// Numbers are exact. A decimal becomes an integer at its column's scale without a float on the way; one
-// that does not fit is a bad row, never a rounded one. The exception is asked for by name (Kind::rounded):
-// files made from binary floats print 20.58 as 20.579999999999998.
+// Numbers are exact. A decimal becomes an integer at its column's scale without a float on the way;
+// one that does not fit is a bad row, never a rounded one. The exception is asked for by name
+// (Kind::rounded): files made from binary floats print 20.58 as 20.579999999999998.
 //
-// A row is good as a whole or bad as a whole. Whatever the bytes are, parsing them throws nothing but
-// std::bad_alloc.
+// A row is good as a whole or bad as a whole. Whatever the bytes are, parsing them throws nothing
+// but std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -78,8 +78,9 @@ class RowParser {
     // The key of each column. Columns whose key a line does not have are kMissing.
     void set_keys(const std::vector<std::string>& keys);
 
-    // Parses the whole lines in `bytes` (with `last`, what follows the last line feed too), replacing
-    // rows() and bad(). Returns how many bytes those lines are. Empty lines are counted and passed over.
+    // Parses the whole lines in `bytes` (with `last`, what follows the last line feed too),
+    // replacing rows() and bad(). Returns how many bytes those lines are. Empty lines are counted
+    // and passed over.
     std::size_t parse_csv(std::string_view bytes, bool last);
     std::size_t parse_pairs(std::string_view bytes, bool last);
 

@@ -29,8 +29,8 @@ struct BookCounts {
 // checked, so that the two below cannot fail on the same records.
 BookCounts count_book_events(const BatchColumns& batch, std::size_t from, std::size_t to);
 
-// `out` has room for all of them. `seq` is the record's own. What lies in a mapped file may be written
-// to in between, by who must not: levels that have no room any more are corrupt_record.
+// `out` has room for all of them. `seq` is the record's own. What lies in a mapped file may be
+// written to in between, by who must not: levels that have no room any more are corrupt_record.
 void copy_headers(const BatchColumns& batch, std::size_t from, std::size_t to,
                   format::BookEventHeader* out);
 void copy_levels(const BatchColumns& batch, std::size_t from, std::size_t to, LevelRow* out,

@@ -39,8 +39,8 @@ struct BookEvent {
 // The event in a record of type kBookEvent; its ingest time must be the record's.
 BookEvent decode_book_event(const RecordView& record);
 
-// The same into an event that a loop uses again and again: clearing it each time costs as much as the
-// rest. What it holds after an Error means nothing.
+// The same into an event that a loop uses again and again: clearing it each time costs as much as
+// the rest. What it holds after an Error means nothing.
 void decode_book_event(const RecordView& record, BookEvent& event);
 
 // One event of one order, whole: what nearly every record of a book of orders is.
@@ -51,9 +51,9 @@ struct OrderEvent {
     format::L3Event order;
 };
 
-// The event of a record of type kBookEvent, where it is such a one and right in every field. False says
-// nothing: decode_book_event tells what else it is, or what is wrong with it. For loops: one question
-// instead of many, and nothing copied only to be read again.
+// The event of a record of type kBookEvent, where it is such a one and right in every field. False
+// says nothing: decode_book_event tells what else it is, or what is wrong with it. For loops: one
+// question instead of many, and nothing copied only to be read again.
 inline bool decode_order_event(const std::byte* payload, std::uint32_t payload_len,
                                std::int64_t timestamp_ns, OrderEvent& out) noexcept {
     using format::BookEventHeader;

@@ -1,5 +1,5 @@
-// The fields of the messages as a table, out of the structs themselves: numpy's dtypes are made of it,
-// and the tests hold the Python classes to it.
+// The fields of the messages as a table, out of the structs themselves: numpy's dtypes are made of
+// it, and the tests hold the Python classes to it.
 #pragma once
 
 #include <cstddef>

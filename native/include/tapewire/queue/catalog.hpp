@@ -25,8 +25,8 @@ class Catalog {
     Catalog(Layout layout, const Geometry& geometry)
         : layout_(std::move(layout)), geometry_(geometry) {}
 
-    // Ids of the segments, ascending. Cheap after the first call: segments come at the end and go at
-    // the front.
+    // Ids of the segments, ascending. Cheap after the first call: segments come at the end and go
+    // at the front.
     const std::vector<std::uint32_t>& ids();
     void forget() noexcept { ids_.clear(); }  // something was not where it was expected
     void forget_all() noexcept {
@@ -37,7 +37,8 @@ class Catalog {
     // Number of the first record; looks into the file. Empty: the segment holds no record, or
     // is damaged in its header and at its first record.
     const Facts& first_record(std::uint32_t id);
-    // Highest time in a sealed segment, from its index or by a scan. Empty: not sealed, or no record.
+    // Highest time in a sealed segment, from its index or by a scan. Empty: not sealed, or no
+    // record.
     std::optional<std::uint64_t> max_ts(std::uint32_t id);
 
   private:

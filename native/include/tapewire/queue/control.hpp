@@ -16,10 +16,10 @@ namespace tapewire::queue {
 
 class Control {
   public:
-    // Made under a temporary name and renamed when every field is valid. `epoch` is not 0 where the
-    // file of an existing queue is made again.
+    // Created under a temporary name and renamed once every field is valid. `epoch` is not 0 if the
+    // file of an existing queue is rebuilt.
     static void create(const Layout& layout, const Geometry& geometry, std::uint64_t epoch = 0);
-    // Read-write, or read-only where the filesystem or the rights allow no more.
+    // Read-write, or read-only if the file system or the permissions allow no more.
     static Control open(const Layout& layout, bool must_write);
 
     const Geometry& geometry() const noexcept { return geometry_; }
@@ -38,23 +38,24 @@ class Control {
     }
     void beat(std::uint64_t now_ns) noexcept;
 
-    // A sync of a writer failed, and the kernel may have dropped what it could not write. Stays until a
-    // later writer has written everything since the checkpoint once more.
+    // errno of a failed sync of a writer: the kernel may have dropped what it could not write.
+    // Remains until a later writer has written everything since the checkpoint again.
     int sync_errno() const noexcept {
         return static_cast<int>(word(block_->sync_errno).load(std::memory_order_relaxed));
     }
     void set_sync_errno(int err) noexcept {
         word(block_->sync_errno).store(static_cast<std::uint32_t>(err), std::memory_order_relaxed);
     }
-    // Who writes: by these a look from another container, or after a restart, is interpreted.
+    // Identity of the writer's host and container, to interpret its pid from elsewhere or after a
+    // reboot.
     void set_writer_origin() noexcept;
     bool written_in_this_boot() const noexcept;
     bool written_in_earlier_boot() const noexcept;  // false where no boot is recorded
     std::uint64_t writer_pid_namespace() const noexcept { return block_->pid_namespace; }
 
-    // Writer: a consistent (segment, offset) for those who look.
+    // Called by the writer: publishes a consistent (segment, offset).
     void publish_position(std::uint32_t segment, std::uint64_t offset) noexcept;
-    // Empty while a roll is under way, when a writer was killed in the middle of one, and when it is damaged.
+    // Empty during a roll, if a writer was killed in the middle of one, and if it is damaged.
     std::optional<std::pair<std::uint32_t, std::uint64_t>> position() const noexcept;
     std::uint32_t current_segment() const noexcept {
         return word(block_->current_segment).load(std::memory_order_acquire);
@@ -65,7 +66,7 @@ class Control {
     std::uint64_t write_offset() const noexcept {
         return word(block_->write_offset).load(std::memory_order_acquire);
     }
-    // What a writer stores of each position, exclusive-or the mask of its segment.
+    // The mask that write_check is xored with, for each segment.
     std::uint64_t position_mask(std::uint32_t segment) const noexcept {
         return mix_key(geometry_.key, segment);
     }
@@ -73,7 +74,7 @@ class Control {
 
     std::uint32_t* notify_word() const noexcept { return &block_->notify_seq; }
     std::uint32_t* waiters_word() const noexcept { return &block_->waiters_pending; }
-    // Clears the flag, then rings, then wakes: the other order loses wake-ups.
+    // Clears the flag, then rings, then wakes: another order loses wake-ups.
     void wake_waiters() noexcept;
 
   private:

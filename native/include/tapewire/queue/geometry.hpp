@@ -1,4 +1,4 @@
-// What is fixed when a queue is created, and what follows from it for the check of each header.
+// What is fixed when a queue is created, and the seeds of the header checks that follow from it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tapewire::queue {
 struct Geometry {
     std::uint64_t segment_bytes = 0;
     std::uint64_t first_seq = 0;
-    // Random. 0: a queue of the formats before it (control version 3, segment version 2).
+    // Random. 0: a queue of an earlier format (control version 3, segment version 2).
     std::uint64_t key = 0;
 
     bool keyed() const noexcept { return key != 0; }
@@ -30,8 +30,8 @@ constexpr bool is_record_boundary(std::uint64_t offset, std::uint64_t segment_by
            offset % format::kRecordAlign == 0;
 }
 
-// One number for each segment of each queue. The finaliser of splitmix64; a CRC would not do: it is linear, so
-// two segments would differ by the same bits in every queue.
+// A number for each segment of each queue, by the finaliser of splitmix64. A CRC would not do: it
+// is linear, so two segments would differ by the same bits in every queue.
 inline std::uint64_t mix_key(std::uint64_t key, std::uint32_t segment_id) noexcept {
     std::uint64_t x = key + (std::uint64_t{segment_id} + 1) * 0x9E3779B97F4A7C15ull;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -39,11 +39,11 @@ inline std::uint64_t mix_key(std::uint64_t key, std::uint32_t segment_id) noexce
     return x ^ (x >> 31);
 }
 
-// The state that the CRC of a record header starts from, by its place. A header proves where it belongs:
-// copied to another offset it never passes, to another segment or queue once in 2^32.
+// The initial state of the CRC of a record header, derived from its place. A header that is copied
+// to another offset never passes, to another segment or queue once in 2^32.
 class HeaderSeed {
   public:
-    HeaderSeed() = default;  // of a queue without a key: every place has the ordinary state
+    HeaderSeed() = default;  // without a key: the ordinary state everywhere
     HeaderSeed(std::uint64_t key, std::uint32_t segment_id) noexcept {
         if (key == 0) return;
         base_ = static_cast<std::uint32_t>(mix_key(key, segment_id));

@@ -1,4 +1,4 @@
-// The names of a queue's files, and which of them are there.
+// The names of the files of a queue, and which of them exist.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct Layout {
     // Ids of the published segments, ascending.
     std::vector<std::uint32_t> segments() const;
     std::vector<std::uint32_t> indexes() const;
-    // Where a copy of this segment, or the segment itself, can be kept without replacing another.
+    // A free name for a copy of this segment, or for the segment itself.
     std::string free_damaged_name(std::uint32_t id) const;
-    // Files that a killed process left half-made.
+    // Unfinished files of a killed process.
     std::vector<std::string> temporary_files() const;
-    // Segments as they were before recovery mended them.
+    // Copies of segments from before recovery repaired them.
     std::vector<std::string> damaged_copies() const;
     std::vector<std::string> reader_names() const;
 

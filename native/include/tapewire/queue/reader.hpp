@@ -40,8 +40,9 @@ enum class Disconnect { none, lock_lost, heartbeat_stale, segment_missing };
 
 class Reader final : public Cursor, private ForkAware {
   public:
-    // Stands at the earliest record. `resume()` and the seeks move it. A segment that is damaged in its
-    // header is no reason to fail: they stand before it, and next() says so until skip_damaged().
+    // Stands at the earliest record. `resume()` and the seeks move it. A segment that is damaged in
+    // its header is no reason to fail: they stand before it, and next() says so until
+    // skip_damaged().
     Reader(const std::string& root, const ReaderOptions& options);
     ~Reader() override;
 
@@ -180,8 +181,8 @@ class Reader final : public Cursor, private ForkAware {
     std::atomic<bool> interrupted_{false};
     std::unique_ptr<ReadyFd> ready_;  // from the first ready_fd() on
 
-    // Where no writer lives, an end is checked once. While one does, this is true: looking at its lock
-    // takes system calls, so its heartbeat is watched instead.
+    // Where no writer lives, an end is checked once. While one does, this is true: looking at its
+    // lock takes system calls, so its heartbeat is watched instead.
     std::atomic<bool> writer_lives_{false};
     std::atomic<bool> hint_due_{false};  // the writer's hint is to be looked at again
     std::optional<Position> checked_end_;

@@ -1,5 +1,5 @@
-// Is this record right? The one place where record bytes are judged; reader, recovery, seeking and
-// index building all ask here.
+// Validation of records: the only place that decides whether the bytes of a record are valid, for
+// readers, recovery, seeks and index building.
 #pragma once
 
 #include <atomic>
@@ -36,21 +36,20 @@ inline std::uint32_t load_commit(const std::byte* at,
         .load(order);  // SYNC commit: pairs with Writer::publish
 }
 
-// Where a record ends is known only from its header, so whoever steps over many asks for the lines ahead:
-// else each header would be a cache miss of its own. A prefetch past the mapping does nothing.
+// The end of a record is known only from its header, so a walk over many records prefetches ahead:
+// otherwise each header would be a cache miss. A prefetch past the mapping does nothing.
 inline constexpr std::size_t kPrefetchBytes = 2048;
 
-// What the commit word of a record said. Header and payload are reached through this and nothing else, so
-// that whoever looks at them has loaded the word before, with acquire; a build with assertions ends where
-// that word was 0.
+// The loaded commit word of a record. Header and payload are accessed only through this, hence
+// after an acquire load of the word; a build with assertions aborts if that word was 0.
 class Commit {
   public:
     Commit() = default;
     static Commit at(const std::byte* record) noexcept {
         return Commit(record, load_commit(record, std::memory_order_acquire));
     }
-    // Of a record in a file that is not mapped: `into` becomes a copy of its header, read after the
-    // word. Not committed also when the file ends before it.
+    // The same for a record in a file that is not mapped: `into` gets a copy of its header, read
+    // after the word. Also false if the file ends before it.
     static Commit read(const File& file, std::uint64_t offset,
                        std::span<std::byte, format::kRecordHeaderBytes> into);
 
@@ -80,19 +79,20 @@ class Commit {
     std::uint32_t word_ = 0;
 };
 
-// `offset` is the record's place in its segment, which ends at `end`.
+// `offset` is the place of the record in its segment, which ends at `end`.
 inline Fault check_header(Commit commit, HeaderSeed seed, std::uint64_t offset,
                           std::uint64_t end) noexcept {
     if (commit.record_bytes() > end - offset) [[unlikely]]
         return Fault::length;
     const format::RecordHeader& header = commit.header();
-    // The check must be of the very word that was loaded: recovery may be putting a PAD here just now.
+    // The check must cover the word that was loaded: recovery may be writing a PAD here at the same
+    // time.
     const bool checked =
         header.header_check == crc32c_32bytes(&header, seed.at(offset)) && commit.still_there();
     if (!checked && (header.header_check != 0 || seed.keyed())) [[unlikely]]
         return Fault::header_check;
     if (header.version != format::kRecordVersion) [[unlikely]] {
-        // With a valid check it is not damage, but the work of a later release.
+        // With a valid check it is not damage: a later release wrote it.
         return checked && (header.header_check != 0 || seed.keyed()) ? Fault::later_version
                                                                      : Fault::version;
     }
@@ -108,22 +108,22 @@ inline Fault check_payload(Commit commit) noexcept {
     return Fault::none;
 }
 
-// The highest number of all was never given: behind it they would begin anew.
+// The highest sequence number is never assigned, since it has no successor.
 inline bool has_no_successor(Commit commit) noexcept {
     return commit.header().type_id != format::kPadType && commit.header().seq == ~std::uint64_t{0};
 }
 
-// Both, for a record that is judged off the hot path. A PAD has no payload to check.
+// Both checks, off the hot path. A PAD has no payload to check.
 Fault check_record(Commit commit, HeaderSeed seed, std::uint64_t offset,
                    std::uint64_t end) noexcept;
 
-// The 60 bytes behind an uncommitted word: nothing was ever begun here when they are zero.
+// Whether the 60 bytes after the commit word are zero: then no record was begun here.
 bool rest_of_header_is_zero(const std::byte* at) noexcept;
 bool all_zero(const std::byte* from, std::size_t bytes) noexcept;
 bool file_is_zero(const File& file, std::uint64_t from);
 
-// Whoever looks for records behind damage computes a CRC over all that a candidate says it holds. Hostile bytes
-// can say that at every step: this is how much is spent in one segment before candidates are passed over.
+// A search for records after damage computes a CRC over the claimed length of each candidate.
+// Hostile bytes can claim a large one at every step: this limits the total work per segment.
 struct CandidateBudget {
     explicit CandidateBudget(std::uint64_t segment_bytes) noexcept
         : bytes(16 * segment_bytes + (std::uint64_t{1} << 20)) {}
@@ -137,32 +137,32 @@ struct CandidateBudget {
     std::uint64_t bytes;
 };
 
-// What is known of the numbers before some place of a segment.
+// What is known about the sequence numbers before a place of a segment.
 struct Numbering {
-    std::uint64_t next;  // behind the last record that had one
+    std::uint64_t next;  // the one after the last record
     std::int64_t
-        counted_to;  // where that record ends; below the first record's place: in a segment before
+        counted_to;  // where that record ends; below kSegmentDataOffset: in an earlier segment
 };
 
 // Where valid records are looked for after a damaged place.
 struct Search {
     const std::byte* base;  // of the segment
-    std::uint64_t end;      // of the segment: no record reaches beyond it
+    std::uint64_t end;      // of the segment: no record extends past it
     HeaderSeed seed;
     bool dense;           // sequence numbers are contiguous
     std::uint64_t until;  // candidates begin before this; `end` unless something is known
 };
 
-// What is known of the numbers after `bad`, a place that holds no valid record. A header that is valid by its
-// own check vouches for its sequence number: what is missing before it is missing, and does not count against
-// those after it.
+// What is known about the sequence numbers after `bad`, a place without a valid record. If the
+// header there is valid by its own check, its sequence number is trusted.
 std::optional<Numbering> numbers_past(const Search& search, std::uint64_t bad,
                                       const std::optional<Numbering>& numbers) noexcept;
 
-// Looks on after `bad`, a place that holds no valid record, in steps of 64 bytes, for a valid one. Its
-// sequence number must not be below the next one. Without a key a payload may hold a copy of some other
-// record: in a dense log the number must not be above the next one by more than the steps since the last
-// numbered record either, each of which may have held one that was lost. Returns `end` when there is none.
+// Searches after `bad`, a place without a valid record, in steps of 64 bytes, for a valid one. Its
+// sequence number must not be below the next one. Without a key, a payload may contain a copy of
+// another record: in a dense log the sequence number must then not exceed the next one by more than
+// the steps since the last record, each of which may have been a record that was lost. Returns
+// `end` if there is none.
 std::uint64_t find_right_record(const Search& search, std::uint64_t bad,
                                 const std::optional<Numbering>& numbers,
                                 CandidateBudget& budget) noexcept;

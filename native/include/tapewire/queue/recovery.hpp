@@ -1,6 +1,6 @@
-// Finding the end of a log whose writer may have been killed, and repairing what must be repaired, before
-// a writer appends again. What was committed and is valid stays; what is damaged in the middle is fenced
-// off by a PAD and kept in a copy; nothing is cut away.
+// Finding the end of a log whose writer may have been killed, and repairing what must be repaired,
+// before a writer appends again. What was committed and is valid stays; what is damaged in the
+// middle is fenced off by a PAD and kept in a copy; nothing is cut away.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace tapewire::queue {
 // So many sealed segments at the most wait for their sync, each with a descriptor and a mapping.
 inline constexpr std::uint32_t kUnsyncedMost = 32;
 
-// Part of a segment that was written by a predecessor and may not be on disk. The kernel may even call it
-// clean after a failed write: it is on disk once it was dirtied and synced again.
+// Part of a segment that was written by a predecessor and may not be on disk. The kernel may even
+// call it clean after a failed write: it is on disk once it was dirtied and synced again.
 struct UnsyncedSpan {
     std::uint32_t segment;
     std::uint64_t from;
@@ -49,8 +49,8 @@ struct RecoveryOptions {
     std::uint32_t index_stride = format::kSeekIndexStrideDefault;
     bool sparse = false;   // of a queue that has no segment yet
     bool created = false;  // just now, by us: there is nothing to look for
-    // Looks at every record of every segment, wherever the checkpoint is, and writes damaged segment
-    // headers again: repair, not the opening of a writer.
+    // Looks at every record of every segment, wherever the checkpoint is, and writes damaged
+    // segment headers again: repair, not the opening of a writer.
     bool everything = false;
 };
 

@@ -29,14 +29,16 @@ class RetentionWatch {
   public:
     explicit RetentionWatch(RetentionRules rules) : rules_(rules) {}
 
-    // Deletes what every reader that counts has committed past. `head` is where the writer is, by its own
-    // account; `keep_from` is the highest segment that holds a record. Neither of the two segments, nor
-    // one above them, is ever deleted. `sync_queue_directory` syncs the queue's directory, and throws on failure.
+    // Deletes what every reader that counts has committed past. `head` is where the writer is, by
+    // its own account; `keep_from` is the highest segment that holds a record. Neither of the two
+    // segments, nor one above them, is ever deleted. `sync_queue_directory` syncs the queue's
+    // directory, and throws on failure.
     RetentionResult pass(const Layout& layout, std::uint64_t segment_bytes, Position head,
                          std::uint64_t keep_from, std::int64_t now_mono_ns,
                          const std::function<void()>& sync_queue_directory);
 
-    // Every segment below it was let go by a pass of this watch, also by one that failed later; 0: none.
+    // Every segment below it was let go by a pass of this watch, also by one that failed later; 0:
+    // none.
     std::uint32_t retired_below() const noexcept { return retired_below_; }
 
   private:

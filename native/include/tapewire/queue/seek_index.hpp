@@ -1,5 +1,5 @@
-// The seek index of one segment: built by the writer as it goes, kept in NNNNNNNNN.idx, and read back
-// with suspicion. What the segment itself says always wins.
+// The seek index of one segment: built by the writer as it appends, stored in NNNNNNNNN.idx, and
+// checked when it is read. The segment itself always takes precedence.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace tapewire::queue {
 
-// Lowest and highest time of what a segment holds.
+// Lowest and highest time of the records of a segment.
 struct TimeRange {
     std::uint64_t min_ns = ~std::uint64_t{0};
     std::uint64_t max_ns = 0;
@@ -26,13 +26,14 @@ struct TimeRange {
     }
 };
 
-// Grown by the appending thread, written out by the index thread. Memory is reserved for the most
-// entries the segment can have and touched only as they come.
+// Grown by the appending thread, written by the index thread. Memory is reserved for the largest
+// number of entries that the segment can have, and touched only as they are added.
 class IndexBuilder {
   public:
     IndexBuilder(const Segment& segment, std::uint32_t stride);
 
-    // Appending thread, every record. Two compares and a countdown; the rest every `stride` records.
+    // Appending thread, every record. Two compares and a countdown; the rest every `stride`
+    // records.
     void add(std::uint64_t seq, std::uint64_t ts, std::uint64_t offset) noexcept {
         last_seq_ = seq;
         times_.add(ts);
@@ -41,10 +42,10 @@ class IndexBuilder {
 
     std::uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
 
-    // Goes on from what a file held up to and including `offset` (a restarted writer).
+    // Continues from the entries of a file up to and including `up_to_offset` (a restarted writer).
     void resume(const struct LoadedIndex& loaded, std::uint64_t up_to_offset);
 
-    // Writes what is new since the last call; `complete` once the segment takes no more records.
+    // Writes the entries added since the last call; `complete` once the segment is sealed.
     void write(const Layout& layout, bool complete);
 
   private:
@@ -65,7 +66,7 @@ class IndexBuilder {
 };
 
 struct LoadedIndex {
-    bool complete = false;     // the header covers the whole segment
+    bool complete = false;     // the header covers the entire segment
     bool running_max = false;  // entries carry the running maximum of time, and are checksummed
     std::uint64_t max_seq = 0;
     TimeRange times;
@@ -73,15 +74,15 @@ struct LoadedIndex {
     std::vector<format::SeekIndexEntry> entries;
 };
 
-// Empty when the file is missing, damaged, or does not belong to this segment of this queue.
+// Empty if the file is missing, damaged, or does not belong to this segment of this queue.
 std::optional<LoadedIndex> load_index(const Layout& layout, const Geometry& geometry,
                                       std::uint32_t segment_id);
 std::optional<LoadedIndex> load_index(const Layout& layout, const Segment& segment);
 
-// True when the record at this entry is right and has the entry's number.
+// Whether the record at this entry is valid and has the sequence number of the entry.
 bool entry_is_right(const Segment& segment, const format::SeekIndexEntry& entry) noexcept;
 
-// Builds the index of a whole segment by a scan (a sealed one that a crash left without).
+// Builds the index of a sealed segment by a scan, if a crash left it without one.
 std::unique_ptr<IndexBuilder> scan_index(const Layout& layout, const Geometry& geometry,
                                          const Segment& segment, std::uint32_t stride);
 

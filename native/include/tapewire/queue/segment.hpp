@@ -14,7 +14,8 @@
 
 namespace tapewire::queue {
 
-// Where the records of a segment end, as its writer recorded it when it sealed it or closed the queue.
+// The end of the records of a segment, recorded by its writer when it sealed it or closed the
+// queue.
 struct SegmentEnd {
     std::uint64_t offset;
     std::uint64_t next_seq;
@@ -22,28 +23,29 @@ struct SegmentEnd {
 
 format::SegmentHeader new_segment_header(const Geometry& geometry, std::uint32_t id,
                                          bool sparse) noexcept;
-// Publishes a sealed segment without a record, to be passed over; on disk but for its name.
+// Publishes a sealed segment without a record, which readers skip; synced except for its name.
 void place_empty_segment(const Layout& layout, const Geometry& geometry, std::uint32_t id,
                          bool sparse);
-// What the header of a segment that belongs to no known queue says of it; empty when it is damaged.
+// The geometry in the header of a segment of an unknown queue; empty if the header is damaged.
 std::optional<Geometry> geometry_of(const File& segment, std::uint32_t id);
 
 class Segment {
   public:
-    // Opens and checks size, magic, version, number, key and header check. Empty when there is no file.
+    // Opens and checks size, magic, version, number, key and header check. Empty if there is no
+    // file.
     static std::optional<Segment> open(const Layout& layout, const Geometry& geometry,
                                        std::uint32_t id, Mapping::Access access);
-    // The place of a segment that is not open: it has a number and nothing else.
+    // A segment that is not open: it has only a number.
     static Segment unopened(std::uint32_t id) {
         Segment segment;
         segment.id_ = id;
         return segment;
     }
-    // Makes NNNNNNNNN.q.tmp with its header and its length; no process sees it before `publish`.
-    // `allocated`: its blocks, too, else the caller allocates them as they are needed.
+    // Creates NNNNNNNNN.q.tmp with its header and its length; other processes see it after
+    // `publish`. `allocated`: with its blocks; else the caller allocates them as needed.
     static Segment prepare(const Layout& layout, const Geometry& geometry, std::uint32_t id,
                            bool sparse, bool allocated = true);
-    // Gives a prepared segment its name. False when that name is taken.
+    // Gives a prepared segment its name. False if that name exists.
     bool publish(const Layout& layout);
 
     std::uint32_t id() const noexcept { return id_; }
@@ -66,19 +68,19 @@ class Segment {
         flags_word().fetch_or(format::kSegmentSealed, std::memory_order_seq_cst);
     }
 
-    // The recorded end. Empty without one: a writer is in the segment, was killed in it, or the queue is
-    // of a format that records none.
+    // The recorded end. Empty if a writer uses the segment or was killed in it, or if the format of
+    // the queue records none.
     std::optional<SegmentEnd> end() const noexcept;
     void record_end(SegmentEnd end) noexcept;
     void forget_end() noexcept;
 
-    // Whether nothing was ever written from `offset` on. The file system is asked first: to read a hole
-    // through the mapping takes memory for each page of it, and an archive's log is mostly hole.
+    // Whether all bytes from `offset` on are zero. Uses the holes of the file first: reading a hole
+    // through the mapping takes memory for each page, and an archive log is mostly holes.
     bool is_zero_from(std::uint64_t offset) const;
-    // All bytes from here on are a hole, as far as the file system shows them; `offset` at least.
+    // The offset from which on the file is a hole, according to the file system; at least `offset`.
     std::uint64_t written_end(std::uint64_t offset) const;
 
-    // The same mapping once more, without the descriptor.
+    // A copy with the same mapping, without the descriptor.
     Segment share() const {
         Segment copy;
         copy.id_ = id_;
@@ -87,18 +89,19 @@ class Segment {
         return copy;
     }
 
-    // The writer's lock, by which a second writer learns of it where control.meta is gone. The file is opened
-    // again for it: the mapping keeps its open file description, and so would keep the lock in a forked
-    // child. A process that may only read can keep it from being taken: `retry_lock` returns whether it is.
+    // The writer's lock, which a second writer detects even if control.meta was removed. The file
+    // is opened again for it: the mapping keeps its open file description, and so would keep the
+    // lock in a forked child. A process with read permission can prevent it: `retry_lock` returns
+    // whether it is held.
     void lock_for_writing();
     bool retry_lock() const noexcept { return file_.try_write_lock(); }
     void unlock() const noexcept { file_.unlock(); }
 
-    // Only a writer keeps the descriptor (for syncing and its lock); a reader's mapping needs none.
+    // Only a writer keeps the descriptor, for syncing and its lock; a reader's mapping needs none.
     void close_file() noexcept { file_.close(); }
 
   private:
-    template <class Visit>  // of the beginning and the end of a span; false: no more
+    template <class Visit>  // called with the begin and end of a span; false ends the loop
     void for_each_written(std::uint64_t from, Visit visit) const;
     format::SegmentHeader& header() const noexcept {
         return *reinterpret_cast<format::SegmentHeader*>(data());
@@ -113,8 +116,8 @@ class Segment {
     std::shared_ptr<const Mapping> map_;
 };
 
-// Empty: there is none. What is no regular file is damage of the log, like a damaged header (corrupt_metadata),
-// and not a failure of the operating system.
+// Empty if it does not exist. Anything but a regular file counts as damage of the log
+// (corrupt_metadata), not as a failure of the operating system.
 std::optional<File> open_segment_file(const Layout& layout, std::uint32_t id, int flags);
 
 }  // namespace tapewire::queue

@@ -1,5 +1,5 @@
-// A queue as somebody sees it who has no part in it: nothing is written, nothing registered, and a lock is
-// touched for an instant only. What cannot be read becomes a line in `problems`.
+// A queue as somebody sees it who has no part in it: nothing is written, nothing registered, and a
+// lock is touched for an instant only. What cannot be read becomes a line in `problems`.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +65,8 @@ struct QueueLook {
     std::vector<std::string> problems;
 };
 
-// Looks once or many times. Between looks it remembers what cannot change and how far it has counted, and
-// holds nothing open.
+// Looks once or many times. Between looks it remembers what cannot change and how far it has
+// counted, and holds nothing open.
 class QueueWatch {
   public:
     explicit QueueWatch(std::string root) : layout_{std::move(root)} {}
@@ -118,12 +118,12 @@ class QueueWatch {
     std::uint64_t tail_damage_ = 0;  // in that segment; 0: none seen
 };
 
-// stats.meta: the counters in the order of format::kStatNames, as many as this release knows. Empty when
-// there is no such file, or nothing was stored in it yet.
+// stats.meta: the counters in the order of format::kStatNames, as many as this release knows. Empty
+// when there is no such file, or nothing was stored in it yet.
 std::vector<std::uint64_t> read_stats(const Layout& layout);
 
-// The sequence numbers that the seek index of a segment has an entry for, ascending in the log. Hints: empty
-// without a valid index, and a record may be gone since.
+// The sequence numbers that the seek index of a segment has an entry for, ascending in the log.
+// Hints: empty without a valid index, and a record may be gone since.
 std::vector<std::uint64_t> indexed_seqs(const std::string& root, std::uint32_t segment_id);
 
 }  // namespace tapewire::queue

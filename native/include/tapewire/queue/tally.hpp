@@ -1,7 +1,7 @@
-// How many records lie before a place of a segment, without reading them all: the seek index has an entry
-// for every `stride`-th record, so its number among the entries says how many lie before it, and less than
-// a stride is walked. Numbers would not do: they skip in a sparse log, where records were lost, and where
-// another implementation began them anew.
+// How many records lie before a place of a segment, without reading them all: the seek index has an
+// entry for every `stride`-th record, so its number among the entries says how many lie before it,
+// and less than a stride is walked. Numbers would not do: they skip in a sparse log, where records
+// were lost, and where another implementation began them anew.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,9 @@ struct Tally {
     std::uint64_t damage = 0;         // the first damaged place that the walk passed; 0: none
 };
 
-// Counts the records that end at or before `to`. `known` is an earlier count of the same segment; it helps
-// when it is not beyond `to`. `hint` is where the records are believed to end, when `to` is beyond it.
+// Counts the records that end at or before `to`. `known` is an earlier count of the same segment;
+// it helps when it is not beyond `to`. `hint` is where the records are believed to end, when `to`
+// is beyond it.
 Tally count_records(const Layout& layout, const Geometry& geometry, const Segment& segment,
                     std::uint64_t to, const std::optional<Mark>& known, std::uint64_t hint);
 

@@ -1,5 +1,5 @@
-// Clearing up behind processes that were killed. Whoever does it holds the lock of the dead one meanwhile, so
-// that a living one is never touched.
+// Clearing up behind processes that were killed. Whoever does it holds the lock of the dead one
+// meanwhile, so that a living one is never touched.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,14 @@ class Upkeep {
     WriterLock lock_;
 };
 
-// Forgets a reader that is not running. False when its heartbeat is not `heartbeat_ns` any more: it came
-// back since somebody looked. Throws reader_already_active, or ENOENT when there is none by that name.
+// Forgets a reader that is not running. False when its heartbeat is not `heartbeat_ns` any more: it
+// came back since somebody looked. Throws reader_already_active, or ENOENT when there is none by
+// that name.
 bool remove_reader(const std::string& root, const std::string& name,
                    std::optional<std::uint64_t> heartbeat_ns);
 
-// A line for each seek index that does not say what its segment says. They are hints: nothing is lost.
+// A line for each seek index that does not say what its segment says. They are hints: nothing is
+// lost.
 std::vector<std::string> wrong_indexes(const std::string& root);
 
 }  // namespace tapewire::queue

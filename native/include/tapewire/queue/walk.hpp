@@ -13,8 +13,8 @@ namespace tapewire::queue {
 
 class Walk {
   public:
-    // `numbers` is what is known of those before `from`: without it a copy of a record inside a
-    // damaged payload cannot be told from a record.
+    // `numbers` is what is known before `from`: without it, a copy of a record inside a damaged
+    // payload cannot be distinguished from a record.
     Walk(const Segment& segment, std::uint64_t from,
          std::optional<Numbering> numbers = std::nullopt) noexcept
         : base_(segment.data()),
@@ -28,7 +28,7 @@ class Walk {
         assert(is_record_boundary(from, segment.size()));
     }
 
-    // Moves to the next record; false at the end (no committed record behind).
+    // Moves to the next record; false at the end (no committed record follows).
     bool step() noexcept {
         for (;;) {
             at_ = next_;
@@ -54,21 +54,21 @@ class Walk {
 
     const format::RecordHeader& header() const noexcept { return commit_.header(); }
     std::uint64_t offset() const noexcept { return at_; }  // of the record, or of the end
-    // Of what lies before the next step: the last record stepped to, or what the walk began with.
+    // The numbers before the next step: after the last record, or as passed to the constructor.
     const std::optional<Numbering>& numbers() const noexcept { return numbers_; }
-    // Where the damage lies that the last steps hopped over; 0 = none.
+    // The offset of the first damage that was skipped since forget_damage(); 0 = none.
     std::uint64_t damage() const noexcept { return damage_; }
     void forget_damage() noexcept { damage_ = 0; }
 
   private:
-    // From a place that holds no right record to the next one that does.
+    // From a place without a valid record to the next valid one.
     bool hop() noexcept {
         // A header of zeros is the end, unless the writer has recorded another one.
         if (!commit_ && at_ >= recorded_end_ && rest_of_header_is_zero(base_ + at_)) return false;
         const std::uint64_t found =
             find_right_record({base_, end_, seed_, dense_, end_}, at_, numbers_, budget_);
         if (!commit_ && load_commit(base_ + at_) != 0) {
-            next_ = at_;  // it was being written just now, and is there
+            next_ = at_;  // it has been committed meanwhile
             return true;
         }
         if (found == end_) return false;
@@ -90,7 +90,7 @@ class Walk {
     CandidateBudget budget_;
 };
 
-// The end of a segment is the first record's place in the next.
+// Converts from the offsets of a segment to those of the next one.
 inline std::optional<Numbering> in_next_segment(std::optional<Numbering> numbers,
                                                 std::uint64_t segment_bytes) noexcept {
     if (numbers) {
@@ -100,29 +100,29 @@ inline std::optional<Numbering> in_next_segment(std::optional<Numbering> numbers
     return numbers;
 }
 
-// Behind all that lies in the segments before `id`, in its own offsets. Empty: they cannot tell.
+// The numbers after all segments before `id`, in offsets of `id`. Empty if unknown.
 std::optional<Numbering> numbers_below(const Layout& layout, const Geometry& geometry,
                                        std::uint32_t id);
 
-// The numbers before `offset` of `segment`, by what lies before it. Empty: nothing that could tell is
-// there any more. Looks into earlier segments, a limited number, only while the first record of each is
-// damaged.
+// The numbers before `offset` of `segment`, according to the records before it. Empty if unknown.
+// Looks into earlier segments, a limited number, only while the first record of each is damaged.
 std::optional<Numbering> numbers_before(const Layout& layout, const Geometry& geometry,
                                         const Segment& segment, std::uint64_t offset);
 
-// Valid records of a segment are looked for after `offset`, and not in the hole that its file ends with: in a
-// file in memory each page of it that is read would be allocated.
+// A search of a segment for valid records after `offset`, without the hole at the end of its file:
+// in tmpfs, each page read from a hole would be allocated.
 Search search_after(const Segment& segment, std::uint64_t offset);
 
-// The same segment read-only; empty when it is missing or its header is damaged: then it tells nothing.
+// The segment, read-only; empty if it is missing or its header is damaged.
 std::optional<Segment> open_or_nothing(const Layout& layout, const Geometry& geometry,
                                        std::uint32_t id);
 
-// After a loss of power a segment ahead of the log may hold something that looks like records: the one
-// below is open, and of none here the payload is right. Recovery will set it aside.
+// Whether a segment is past the end of the log although it contains apparent records, as a loss of
+// power can leave it: the segment before is open, and no payload here is valid. Recovery will
+// rename it.
 bool lies_ahead(const Layout& layout, const Geometry& geometry, const Segment& segment);
 
-// A walk from the segment's start, which knows its number when the first record is damaged.
+// A walk from the start of a segment, with its numbers if the first record is damaged.
 Walk walk_from_start(const Layout& layout, const Geometry& geometry, const Segment& segment);
 
 }  // namespace tapewire::queue

@@ -1,8 +1,9 @@
-// The one writer of a queue. `try_append` is the hot path: no allocation, no system call, no lock.
-// Whatever it cannot do (roll, full, closed, forked, reserved) it leaves to `make_room`, which may
-// block and throws with the reason.
+// The writer of a queue. `try_append` is the hot path: no allocation, no system call, no lock. What
+// it cannot do (roll, full, closed, forked, reserved) is left to `make_room`, which may block and
+// throws with the reason.
 //
-// A Writer belongs to one thread at a time; its workers are the process's shared service threads.
+// A Writer belongs to one thread at a time; its workers run on the shared service threads of the
+// process.
 #pragma once
 
 #include <algorithm>
@@ -53,11 +54,10 @@ struct WriterOptions {
     std::int64_t flush_interval_ns = 0;
     std::optional<std::uint64_t> first_seq;
     std::optional<bool> sparse;
-    bool repair = false;  // look at the entire log, and make control.meta again if it is damaged
+    bool repair = false;  // check the entire log, and rebuild control.meta if it is damaged
 };
 
-// A segment of the writer with the index that grows beside it.
-// Sealed segments that some writer of this process still holds, each with a descriptor.
+// Counts the sealed segments that the writers of this process still hold, each with a descriptor.
 class SealedPlace {
   public:
     SealedPlace() = default;
@@ -70,7 +70,7 @@ class SealedPlace {
         taken_ = true;
         held_.fetch_add(1, std::memory_order_relaxed);
     }
-    // Whether they are as many as a process should spend on them: a quarter of its descriptors.
+    // Whether they use up their share, a quarter of the descriptors of the process.
     static bool all_taken() noexcept {
         return held_.load(std::memory_order_relaxed) >= most_.load(std::memory_order_relaxed);
     }
@@ -82,22 +82,23 @@ class SealedPlace {
     bool taken_ = false;
 };
 
+// A segment of the writer, with its growing index.
 struct WriterSegment {
     Segment segment;
     std::unique_ptr<IndexBuilder> index;
-    // Blocks are there for all bytes before this: writing to them cannot fail. Grows ahead of the writer
-    // where blocks are memory; else it is the segment's end from the beginning.
+    // Blocks are allocated for all bytes before this, so writing to them cannot fail. Grows ahead
+    // of the writer where blocks are memory; else it is the end of the segment from the start.
     std::atomic<std::uint64_t> allocated_to{0};
-    // Pages are there, too. Only to be quick; a worker's own.
+    // Pages are populated up to here, for speed. Used by a worker only.
     std::uint64_t populated_to = 0;
     SealedPlace sealed_place;
 
-    // Before the descriptor is closed: a copy of it in some child must not keep the lock.
+    // Before the descriptor is closed: a copy of it in a child process must not keep the lock.
     ~WriterSegment() { segment.unlock(); }
 };
 
-// Where the writer is by its own account. The hints in control.meta are for other processes: they are shared
-// memory without a check, and may be damaged.
+// The place of the writer in its private memory. The hints in control.meta are for other processes:
+// they are shared memory and may be damaged.
 struct WriterPlace {
     std::shared_ptr<WriterSegment> segment;  // null after close
     std::uint64_t offset = 0;
@@ -131,15 +132,15 @@ struct BatchRows {
 
 class Writer final : private ForkAware {
   public:
-    static constexpr std::uint64_t kNoSeq = ~std::uint64_t{0};  // has no successor: never given
+    static constexpr std::uint64_t kNoSeq = ~std::uint64_t{0};  // has no successor: never assigned
 
     Writer(const std::string& root, const WriterOptions& options);
     ~Writer() override;
 
-    // Appends and returns true, or does nothing and returns false: then call make_room and try again.
-    // type_id is not PAD, flags has no system bit and the number is valid, so not kNoSeq: the caller checked.
-    // `payload_is_stable`: nobody can change it under us, so it is checksummed where it lies, beside
-    // the copy rather than behind it.
+    // Appends and returns true, or does nothing and returns false: then call make_room and try
+    // again. The caller has checked that type_id is not PAD, flags has no system bit, and seq is
+    // valid and not kNoSeq. `payload_is_stable`: it cannot change during the call, so it is
+    // checksummed in place, in parallel with the copy rather than after it.
     bool try_append(std::uint16_t type_id, std::uint16_t flags, std::uint64_t seq,
                     std::uint64_t timestamp_ns, const void* payload, std::uint64_t payload_len,
                     bool payload_is_stable = false) noexcept {
@@ -182,23 +183,23 @@ class Writer final : private ForkAware {
     }
     bool forked_away() const noexcept { return forked(); }
 
-    // Takes the fast path out of service, so that another thread's append cannot run into a call that
-    // has released the GIL; and puts it back.
+    // Disables the fast path, so that an append of another thread cannot run during a call that has
+    // released the GIL; resume() enables it again.
     void suspend() noexcept { limit_.store(0, std::memory_order_relaxed); }
     void resume() noexcept;
 
-    // Makes room for one record, rolling where needed. False while the queue is full and may become
-    // less so: wait and call again, or raise full(). Throws for every other reason.
+    // Makes space for one record, rolling if needed. False while the queue is full: wait and call
+    // again, or call throw_full(). Throws for every other reason.
     bool make_room(std::uint64_t payload_len);
-    // The same where it takes neither waiting nor a system call; false: call make_room.
+    // The same, if that needs neither waiting nor a system call; false: call make_room.
     bool make_room_at_once(std::uint64_t payload_len);
     [[noreturn]] void throw_full();
 
-    // All rows or, when the queue is full, none. `done` counts what was appended when it throws.
+    // All rows or, if the queue is full, none. If it throws, `done` is the number of rows appended.
     bool batch_fits(const BatchRows& rows);
     void append_batch(const BatchRows& rows, std::uint64_t& done);
 
-    // A place in the segment for the caller to fill. One at a time; appending meanwhile throws.
+    // Space in the segment for the caller to fill. One at a time; appending meanwhile throws.
     std::byte* reserve(std::uint64_t payload_len);
     void commit_reserved(std::uint16_t type_id, std::uint16_t flags, std::uint64_t seq,
                          std::uint64_t timestamp_ns, std::uint64_t payload_len);
@@ -207,8 +208,8 @@ class Writer final : private ForkAware {
     const MappingRef& current_map() const noexcept { return current_map_; }
     const Layout& layout() const noexcept { return layout_; }
 
-    void check_number(std::uint64_t seq) const;  // of a record with a number of its own
-    void check_usable() const;                   // open, not forked, its mapping whole
+    void check_number(std::uint64_t seq) const;  // of a record of a sparse log
+    void check_usable() const;                   // open, not forked, its mapping intact
 
     void flush_async();
     void flush_sync();
@@ -219,9 +220,9 @@ class Writer final : private ForkAware {
   private:
     friend struct WriterWorkers;
 
-    // SYNC commit: the store by which the record comes into being; pairs with load_commit.
-    // `checksummed` is the payload, here or where it came from.
-    // `state` is what the header's check starts from at this place.
+    // SYNC commit: the store that makes the record exist; pairs with load_commit.
+    // `checksummed` is the payload, here or at its source.
+    // `state` is the initial state of the header check at this place.
     void publish(std::byte* at, std::uint32_t state, std::uint16_t type_id, std::uint16_t flags,
                  std::uint64_t seq, std::uint64_t timestamp_ns, std::uint32_t payload_len,
                  const void* checksummed, std::memory_order order) noexcept {
@@ -231,8 +232,8 @@ class Writer final : private ForkAware {
         } else {
             flags |= format::kFlagNoChecksum;
         }
-        // Stored and checked as words: fields of two and four bytes read back as eight would miss the
-        // store buffer's forwarding.
+        // Stored and checked as words: fields of two and four bytes read back as eight would miss
+        // the store buffer's forwarding.
         using format::RecordHeader;
         const format::RecordHeaderWords words =
             format::header_words(payload_len + 1u, seq, timestamp_ns, type_id, flags, crc);
@@ -255,8 +256,8 @@ class Writer final : private ForkAware {
     }
 
     void advance_to(std::uint64_t offset, std::uint64_t next_seq) noexcept {
-        // In this order for place(): an offset that is seen covers stored records only, and a sequence
-        // number that is seen comes with the offset of that record or a later one.
+        // In this order for place(): an offset that is seen covers stored records only, and a
+        // sequence number that is seen comes with the offset of that record or a later one.
         std::atomic_ref(offset_).store(offset, std::memory_order_release);
         std::atomic_ref(next_seq_).store(next_seq, std::memory_order_release);
         std::atomic_ref(shared_->write_offset).store(offset, std::memory_order_release);
@@ -267,14 +268,14 @@ class Writer final : private ForkAware {
     void pass_numbers(std::uint64_t n) noexcept {
         passed_.store(passed_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
     }
-    // Appended by this writer. Derived, so that an append need not count it.
+    // The number of records appended by this writer. Derived, so that an append need not count.
     std::uint64_t records() const noexcept {
         const std::uint64_t passed = passed_.load(std::memory_order_relaxed);
         auto& next = const_cast<std::uint64_t&>(next_seq_);
         return std::atomic_ref(next).load(std::memory_order_relaxed) - opened_seq_ - passed;
     }
 
-    // SYNC wake: pairs with Reader::park. Load behind the seq_cst commit (or fence).
+    // SYNC wake: pairs with Reader::park. The load comes after the seq_cst commit (or fence).
     void wake_if_waiting() noexcept {
         if (std::atomic_ref(shared_->waiters_pending).load(std::memory_order_seq_cst) != 0)
             [[unlikely]]
@@ -288,7 +289,7 @@ class Writer final : private ForkAware {
     void check_geometry() const;
     void take_over(RecoveredTail& tail);
     std::uint64_t rolls_needed(const BatchRows& rows);
-    void check_open() const;  // safe beside an append of another thread
+    void check_open() const;  // safe during an append of another thread
     std::uint64_t append_some(const BatchRows& rows, std::uint64_t first,
                               const char*& refused) noexcept;
     template <std::uint32_t FixedBytes, bool Columns>
@@ -319,8 +320,8 @@ class Writer final : private ForkAware {
     std::uint64_t allocated() const noexcept {
         return current_->allocated_to.load(std::memory_order_acquire);
     }
-    // The next segment, if it is ready. Anything else than the next one is a mistake that must not be
-    // entered: it would be overwritten.
+    // The next segment, if it is ready. Any other segment must not be entered: it would be
+    // overwritten.
     std::shared_ptr<WriterSegment> take_prepared() noexcept {
         std::shared_ptr<WriterSegment> ready(
             prepared_.exchange(nullptr, std::memory_order_acq_rel));
@@ -369,8 +370,8 @@ class Writer final : private ForkAware {
     // Hot: what an append reads and writes.
     std::byte* base_ = nullptr;
     std::uint64_t offset_ = 0;
-    // Records may be appended up to this offset; 0: take the slow path, whatever the reason. The heartbeat
-    // stores 0 when the queue was taken from this writer, hence no append changes it.
+    // Records may be appended up to this offset; 0: take the slow path. The heartbeat stores 0 when
+    // another writer has taken the queue, hence no append changes it.
     std::atomic<std::uint64_t> limit_{0};
     std::uint64_t next_seq_ = 0;
     HeaderSeed seed_;
@@ -379,9 +380,10 @@ class Writer final : private ForkAware {
     std::uint64_t position_mask_ = 0;         // for write_check, by the segment
     bool checksum_ = true;
     std::uint64_t opened_seq_ = 0;          // next_seq_ when the writer was opened
-    std::atomic<std::uint64_t> passed_{0};  // sequence numbers since then that no record got
+    std::atomic<std::uint64_t> passed_{0};  // sequence numbers skipped since then
 
-    // What each heartbeat looks at, on one line: a thousand idle writers cost their cache misses.
+    // What each heartbeat reads, on one cache line: with a thousand idle writers, the misses
+    // dominate.
     alignas(64) std::unique_ptr<Mapping> stats_map_;
     std::atomic<std::uint64_t> changes_{0};              // of stats_
     std::uint64_t written_changes_ = ~std::uint64_t{0};  // as of what stats_map_ holds
@@ -397,12 +399,12 @@ class Writer final : private ForkAware {
     std::optional<WriterLock> lock_;
     Control control_;
     bool sparse_ = false;
-    // Where blocks are memory (tmpfs), a segment takes them as it is filled: a bus of fifty quiet queues
-    // must not take fifty segments of it. On a disk they cost nothing until they are written.
+    // Where blocks are memory (tmpfs), they are allocated as the segment is filled: fifty quiet
+    // queues must not occupy fifty segments. On a disk they cost nothing until they are written.
     bool in_steps_ = false;
     std::atomic<bool> closed_{false};
     std::uint64_t reserved_bytes_ = 0;
-    bool near_end_ = false;    // approach_end() was here
+    bool near_end_ = false;    // approach_end() has run in this segment
     std::size_t backlog_ = 0;  // at the last roll; the lists may be shorter by now
     MappingRef current_map_;
     File checkpoint_file_;
@@ -412,27 +414,26 @@ class Writer final : private ForkAware {
     std::shared_ptr<WriterSegment> current_;
     std::vector<std::shared_ptr<WriterSegment>> unsynced_;   // sealed, sync still due, oldest first
     std::vector<std::shared_ptr<WriterSegment>> unindexed_;  // sealed, index file still due
-    std::vector<UnsyncedSpan> inherited_;                    // a predecessor's, sync still due
-    // Removed before their sync: no flush acknowledges again. Numbers alone, for a descriptor
-    // of each would use up the process's.
+    std::vector<UnsyncedSpan> inherited_;  // of the previous writer, sync still due
+    // Removed before their sync: no later flush succeeds. Only their numbers, to save descriptors.
     std::vector<std::uint32_t> missing_;
-    std::vector<std::uint32_t> rescan_;  // sealed before us, without a whole index
-    std::uint64_t bytes_before_ = 0;     // written by us to segments before the current one
-    std::uint64_t entered_at_ = 0;       // where we began in the current one
+    std::vector<std::uint32_t> rescan_;  // sealed before this writer, without a complete index
+    std::uint64_t bytes_before_ = 0;     // written by this writer to earlier segments
+    std::uint64_t entered_at_ = 0;       // where this writer began in the current one
 
     std::mutex sync_mutex_;  // one sync at a time: each ends with the checkpoint of what it covered
     std::mutex directory_mutex_;  // held until a failed sync of the directory is in sync_errno_
     std::atomic<int> sync_errno_{
-        0};  // sticky: after a failed sync the kernel may call lost pages clean
+        0};  // sticky: after a failed sync the kernel may mark lost pages as clean
 
     std::atomic<std::uint32_t> current_id_{0};
     std::atomic<std::uint32_t> lowest_id_{0};
     std::atomic<std::uint32_t> last_record_id_{0};  // highest segment known to hold a record
 
     std::mutex prealloc_mutex_;  // held while a next segment is being made
-    // The segment to prepare; 0 = none, since segment 0 is never prepared ahead. Set by the appending
-    // thread when it enters a segment, cleared by the worker after it has handed the next one over: so
-    // no segment is ever prepared twice.
+    // The segment to prepare; 0 = none, since segment 0 is never prepared ahead. Set by the
+    // appending thread when it enters a segment, cleared by the worker after it has handed the next
+    // one over: so no segment is ever prepared twice.
     std::atomic<std::uint32_t> wanted_id_{0};
     std::atomic<WriterSegment*> prepared_{nullptr};  // owned; taken by exchange
     std::atomic<int> prealloc_errno_{0};

@@ -10,8 +10,9 @@
 //   writer.lock    flock, as releases before this one and chronicle-rs take it. The text in it names the
 //                  owner.
 //
-// A process that may only read can keep a writer from the last three, and a writer opens without them. Where
-// one of them is held, and nothing shows by whom, the owner named in writer.lock decides, or the heartbeat.
+// A process that may only read can keep a writer from the last three, and a writer opens without
+// them. Where one of them is held, and nothing shows by whom, the owner named in writer.lock
+// decides, or the heartbeat.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +44,12 @@ class WriterLock {
     // The third lock, once control.meta is open. Throws as the constructor.
     void bind(const Control& control);
     void announce(std::uint64_t epoch) const;  // "pid start_time_ticks epoch\n"
-    // "0 0 epoch\n", at a clean end: an owner named in the file whose lock no process holds was killed.
+    // "0 0 epoch\n", at a clean end: an owner named in the file whose lock no process holds was
+    // killed.
     void withdraw() const noexcept;
-    // Empty while each lock is on the file that others find under its name; else what was removed or
-    // replaced. Also takes what could not be had at first because of somebody without write permission.
+    // Empty while each lock is on the file that others find under its name; else what was removed
+    // or replaced. Also takes what could not be had at first because of somebody without write
+    // permission.
     std::optional<std::string> lost(const Control& control) const noexcept;
     bool complete() const noexcept { return announced_locked_ && bound_; }  // nothing left to take
 
@@ -58,8 +61,8 @@ class WriterLock {
     Layout layout_;
     File guard_;
     File file_;
-    // Opened for the lock alone: the mapping of the other one holds its open file description, and so would
-    // hold the lock in a forked child.
+    // Opened for the lock alone: the mapping of the other one holds its open file description, and
+    // so would hold the lock in a forked child.
     File control_;
     mutable bool announced_locked_ = false;  // the flock of writer.lock is ours
     mutable bool bound_ = false;             // the lock of control.meta is ours

@@ -1,11 +1,12 @@
-// Replay: drives a cursor over one log, or over many by a FanIn, keeps a book for each instrument, and
-// says what each record did.
+// Replay: drives a cursor over one log, or over many by a FanIn, keeps a book for each instrument,
+// and says what each record did.
 //
-// The clock is the tape's: the highest time of the records given so far. It never goes back, and no other
-// clock is asked: the same records give the same steps and the same books, whoever reads them and when.
+// The clock is the tape's: the highest time of the records given so far. It never goes back, and no
+// other clock is asked: the same records give the same steps and the same books, whoever reads them
+// and when.
 //
-// The cursor belongs to somebody else, who does not move it meanwhile. It stands in front of the first
-// record that was not given.
+// The cursor belongs to somebody else, who does not move it meanwhile. It stands in front of the
+// first record that was not given.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ struct Market {
     std::optional<book::Options> options;  // of its book; none: scales as its first event has them
     std::shared_ptr<book::Book> book;      // null before the first book event
 
-    // The book came from a snapshot: records of `warm_source` up to this number, and those of other logs up
-    // to this time, are in it already.
+    // The book came from a snapshot: records of `warm_source` up to this number, and those of other
+    // logs up to this time, are in it already.
     std::uint16_t warm_source = 0;
     std::optional<std::uint64_t> warm_seq;
     std::int64_t warm_ns = 0;
@@ -82,8 +83,8 @@ struct EngineOptions {
     std::uint64_t show_from_seq = 0;
     // Ends in front of the first record at which the tape reaches this time.
     std::int64_t end_ns = std::numeric_limits<std::int64_t>::max();
-    // Of a single log: ends in front of the first record numbered `end_seq` or higher. A FanIn has ends
-    // of its own.
+    // Of a single log: ends in front of the first record numbered `end_seq` or higher. A FanIn has
+    // ends of its own.
     bool ends_at_seq = false;
     std::uint64_t end_seq = 0;
 };
@@ -116,11 +117,12 @@ class Engine {
 
     // Ends in front of the first record at which the tape reaches this time, from now on.
     void end_at(std::int64_t end_ns) noexcept { options_.end_ns = end_ns; }
-    // After an end by time: what the tape's clock will say at the record in front of which it ended, and
-    // its number; none when there is no record now, or the end is one by number.
+    // After an end by time: what the tape's clock will say at the record in front of which it
+    // ended, and its number; none when there is no record now, or the end is one by number.
     std::optional<std::int64_t> ahead_ns() const noexcept { return ahead_ns_; }
     std::uint64_t ahead_seq() const noexcept { return ahead_seq_; }
-    // It ended in front of EngineOptions::end_seq, or every source of the FanIn in front of its own.
+    // It ended in front of EngineOptions::end_seq, or every source of the FanIn in front of its
+    // own.
     bool ended_by_seq() const noexcept { return ended_by_seq_; }
 
     // The next step; false at the end, for now. Throws what the cursor throws, and gap_detected by
@@ -145,7 +147,8 @@ class Engine {
 
     const std::vector<std::unique_ptr<Market>>& markets() const noexcept { return markets_; }
     const std::vector<TapeGap>& tape_gaps() const noexcept { return tape_gaps_; }
-    // Of all books, by venue and market: XXH3-128 of venue_id u32, market_id u32 and the book's hash.
+    // Of all books, by venue and market: XXH3-128 of venue_id u32, market_id u32 and the book's
+    // hash.
     Hash128 hash() const;
 
   private:

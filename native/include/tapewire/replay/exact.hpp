@@ -1,7 +1,8 @@
 // From exact integers to the nearest double, rounded once.
 //
-// Features are sums and products of scaled integers, in 128 bits, and become doubles only when a row is
-// made: so a value depends on what it is a function of, and on no order in which it was computed.
+// Features are sums and products of scaled integers, in 128 bits, and become doubles only when a
+// row is made: so a value depends on what it is a function of, and on no order in which it was
+// computed.
 #pragma once
 
 #include <cstdint>

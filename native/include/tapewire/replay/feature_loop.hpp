@@ -4,9 +4,9 @@
 //   ~~~~~~~~|-- look-back -----|===== rows =========|      books are kept from the beginning, windows from
 //                                                          start_ns = from_ns - look-back
 //
-// What is kept at start_ns is the books alone: every other state has been built by then as in a loop that
-// began earlier. A row of a grid stands for the moment just before it, and is made when the tape reaches it:
-// for every point behind the first record of the tape and not behind the last.
+// What is kept at start_ns is the books alone: every other state has been built by then as in a
+// loop that began earlier. A row of a grid stands for the moment just before it, and is made when
+// the tape reaches it: for every point behind the first record of the tape and not behind the last.
 #pragma once
 
 #include <cstddef>
@@ -29,17 +29,19 @@ struct FeatureSlice {
         std::numeric_limits<std::int64_t>::min();  // lowest: the tape's beginning
     std::int64_t from_ns = std::numeric_limits<std::int64_t>::min();
     std::int64_t to_ns = std::numeric_limits<std::int64_t>::max();
-    // Rows that records from this number on bring about: those of a grid are its who reaches the point.
+    // Rows that records from this number on bring about: those of a grid are its who reaches the
+    // point.
     std::uint64_t from_seq = 0;
     std::int64_t first_ns = 0;  // time of the tape's first record; where start_ns is not the lowest
-    // Rows of a grid are for every instrument that was added; else for each from its first record on.
+    // Rows of a grid are for every instrument that was added; else for each from its first record
+    // on.
     bool for_all_added = false;
 };
 
 class FeatureLoop {
   public:
-    // The engine is fresh, with the instruments added and warmed, and its cursor where it is to begin. It
-    // belongs to somebody else, who leaves it alone.
+    // The engine is fresh, with the instruments added and warmed, and its cursor where it is to
+    // begin. It belongs to somebody else, who leaves it alone.
     FeatureLoop(Engine& engine, std::shared_ptr<const FeaturePlan> plan, const FeatureSlice& slice);
 
     enum class Stop : std::uint8_t {
@@ -55,18 +57,19 @@ class FeatureLoop {
     const Market* row_market() const noexcept { return row_market_; }
     const FeatureSet* row_features() const noexcept { return row_features_; }
 
-    // Where each source stands, by its name: behind the record of this number, or none of it was read.
+    // Where each source stands, by its name: behind the record of this number, or none of it was
+    // read.
     struct Position {
         std::string source;
         std::optional<std::uint64_t> last_seq;
     };
-    // All there is to know to go on in another process; between two rows. Of an untrusted book with the
-    // diffs that wait for its snapshot, at most WaitingDiffs::kMaxBytes.
+    // All there is to know to go on in another process; between two rows. Of an untrusted book with
+    // the diffs that wait for its snapshot, at most WaitingDiffs::kMaxBytes.
     void save(const std::vector<Position>& positions, std::vector<std::byte>& out);
     // Before the first run(), of a loop with the same plan over the same sources, which stand as
-    // positions_in() says. `sources`: their names by place, where others came between them since. Throws
-    // corrupt_metadata, unsupported_version, or invalid_option when the state is of another plan, or of a
-    // source that is not there.
+    // positions_in() says. `sources`: their names by place, where others came between them since.
+    // Throws corrupt_metadata, unsupported_version, or invalid_option when the state is of another
+    // plan, or of a source that is not there.
     void load(std::span<const std::byte> state, const std::vector<std::string>& sources = {});
     static std::vector<Position> positions_in(std::span<const std::byte> state);
 

@@ -79,8 +79,8 @@ Sample parse_sample(std::string_view text);
 // "100ms", "1s", "5m": a whole number of us, ms, s, m, h or d, at most a day.
 std::int64_t parse_span(std::string_view text);
 
-// Whatever was before `time - look_back_ns` has no part in a row at `time`, but through the book, which
-// a snapshot holds.
+// Whatever was before `time - look_back_ns` has no part in a row at `time`, but through the book,
+// which a snapshot holds.
 std::int64_t look_back_ns(const Feature& feature, const Sample& sample) noexcept;
 
 }  // namespace tapewire::replay

@@ -1,5 +1,5 @@
-// Rows that a loop makes, as columns, and as Arrow sees them: timestamp_ns, symbol, then a double for each
-// feature; and of books their best levels.
+// Rows that a loop makes, as columns, and as Arrow sees them: timestamp_ns, symbol, then a double
+// for each feature; and of books their best levels.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // The features of one instrument: told of each record in turn, asked for a row now and then.
 //
-// A row at time t is a function of the book at t and of what happened in the look-back before it, in exact
-// integers. So it is the same bits wherever the replay began, if that was early enough: see look_back_ns.
+// A row at time t is a function of the book at t and of what happened in the look-back before it,
+// in exact integers. So it is the same bits wherever the replay began, if that was early enough:
+// see look_back_ns.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,8 @@ namespace tapewire::replay {
 
 // What is asked for, in the order of the columns; shared by all instruments of a replay.
 struct FeaturePlan {
-    // `kept_trades_ns`: spans of which the trades themselves are wanted. Throws invalid_option for names
-    // that are unknown or given twice, and for more levels than there may be.
+    // `kept_trades_ns`: spans of which the trades themselves are wanted. Throws invalid_option for
+    // names that are unknown or given twice, and for more levels than there may be.
     FeaturePlan(const std::vector<std::string>& names, const std::string& sample,
                 const std::vector<std::int64_t>& kept_trades_ns, const LevelsWanted& best = {});
 
@@ -53,15 +54,17 @@ class FeatureSet {
     // The tape stands at `time_ns`, the book as it is; null: there is none yet.
     void start(const book::Book* book, std::int64_t time_ns);
 
-    // Time passes, with everything as it is: before whatever happened at `time_ns`. Times do not fall.
+    // Time passes, with everything as it is: before whatever happened at `time_ns`. Times do not
+    // fall.
     void advance(std::int64_t time_ns);
     // The book is now so, after an event.
     void on_book(const book::Book& book);
     // Throws corrupt_record for a trade that fits no sum.
     void on_trade(const market::TradeView& trade);
 
-    // A value for each column; valid[i] is 0 where it is null. After advance(), with the book that on_book
-    // was told of last. `own`: the trade that the row is made for, which on_trade has not been told of.
+    // A value for each column; valid[i] is 0 where it is null. After advance(), with the book that
+    // on_book was told of last. `own`: the trade that the row is made for, which on_trade has not
+    // been told of.
     void sample(const book::Book* book, const market::TradeView* own, double* values,
                 std::uint8_t* valid);
     // A row was made, or would have been were it wanted.

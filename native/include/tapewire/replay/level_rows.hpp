@@ -1,4 +1,5 @@
-// The best levels of books, a row each: the levels of all rows lie one behind the other, as Arrow's lists.
+// The best levels of books, a row each: the levels of all rows lie one behind the other, as Arrow's
+// lists.
 #pragma once
 
 #include <cstddef>

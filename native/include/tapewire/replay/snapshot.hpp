@@ -1,5 +1,5 @@
-// The bytes of a book snapshot: made of a book, and a book made of them. The files, and which of them to
-// believe, are in src/tapewire/replay/snapshots.py.
+// The bytes of a book snapshot: made of a book, and a book made of them. The files, and which of
+// them to believe, are in src/tapewire/replay/snapshots.py.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ struct SnapshotPlace {
 // invalid_option for a book that is not to be trusted.
 std::vector<std::byte> encode_snapshot(const book::Book& book, const SnapshotPlace& place);
 
-// The header of a file of `file_bytes` bytes, checked by itself. corrupt_metadata or unsupported_version.
+// The header of a file of `file_bytes` bytes, checked by itself. corrupt_metadata or
+// unsupported_version.
 format::BookSnapshotHeader decode_snapshot_header(std::span<const std::byte> header,
                                                   std::uint64_t file_bytes);
 
@@ -32,8 +33,8 @@ struct LoadedSnapshot {
     format::BookSnapshotHeader header;
     book::Book book;
 };
-// Header and book, which has the hash that the header says. `options`: what the book must be, by its
-// instrument; its policies count in any case, and its scales and rules when `as_instrument`.
+// Header and book, which has the hash that the header says. `options`: what the book must be, by
+// its instrument; its policies count in any case, and its scales and rules when `as_instrument`.
 LoadedSnapshot decode_snapshot(std::span<const std::byte> file, const book::Options& options,
                                bool as_instrument);
 

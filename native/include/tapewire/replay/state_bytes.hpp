@@ -69,12 +69,11 @@ class StateReader {
         return n;
     }
     void end() const {
-        if (!in_.empty())
-            refuse("the state goes on behind its end: bytes=" + std::to_string(in_.size()));
+        if (!in_.empty()) refuse("bytes follow the state: bytes=" + std::to_string(in_.size()));
     }
     [[noreturn]] static void refuse(const std::string& what) {
         throw Error(Errc::corrupt_metadata, "not a state of features: " + what, {}, -1,
-                    "take an older one, or begin without");
+                    "use an older one, or start without");
     }
 
   private:

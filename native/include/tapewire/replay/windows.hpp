@@ -1,5 +1,5 @@
-// What features remember: the trades of a span, and the returns of the last seconds. Sums are integers, so
-// that what has left a window has left no trace in them.
+// What features remember: the trades of a span, and the returns of the last seconds. Sums are
+// integers, so that what has left a window has left no trace in them.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,8 @@ class TradeWindows {
 
     // Times do not fall. |price * size| < 2^96, so that 2^31 of them have a sum.
     void add(const Print& print);
-    // Forgets, in each window, what is older than its span at `now_ns`: not at or after now_ns - span.
+    // Forgets, in each window, what is older than its span at `now_ns`: not at or after now_ns -
+    // span.
     void advance(std::int64_t now_ns);
     const Sums& sums(std::size_t window) const noexcept { return windows_[window].sums; }
     // The trades in it, oldest first.
@@ -60,8 +61,8 @@ class ReturnWindows {
 
     // The tape stands at `now_ns`, and nothing is known of any whole second up to it.
     void start(std::int64_t now_ns);
-    // The price has been this for every whole second that was not told of yet, up to `now_ns`. A price is
-    // any positive multiple of it; 0: not known.
+    // The price has been this for every whole second that was not told of yet, up to `now_ns`. A
+    // price is any positive multiple of it; 0: not known.
     void advance(std::int64_t now_ns, Int128 price);
     // False when a return in the window is not known.
     bool volatility(std::size_t window, double& out) const noexcept;
