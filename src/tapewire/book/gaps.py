@@ -136,7 +136,7 @@ class GapLedger:
         """Append gaps that the ledger does not have; they are on disk when this returns.
 
         A gap that is present with the same cause and action is not written again. With another
-        cause or action it is, and the last line is valid.
+        cause or action it is, and the last line counts.
 
         Returns:
             The number of lines written.
