@@ -161,7 +161,7 @@ __attribute__((constructor)) static void begin(void) {
     put('A', 0, 0, NULL, 0);  // all existing files have been logged
 }
 
-// ---- notes of the recorded program -----------------------------------------------------------------
+// ---- notes of the recorded program ---------------------------------------------------------
 
 EXPORT void recorder_note(const char* text) {
     pthread_mutex_lock(&mutex);
@@ -178,7 +178,7 @@ EXPORT void recorder_kill(void) {
     for (;;) pause();
 }
 
-// ---- the calls --------------------------------------------------------------------------------------
+// ---- the calls ---------------------------------------------------------
 
 static int is_watched(int fd, ino_t* ino) {
     struct stat st;

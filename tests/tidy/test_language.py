@@ -2,7 +2,7 @@
 
 import re
 
-from tests.tidy.texts import ROOT, lines_outside_code, prose, tracked_files
+from tests.tidy.texts import CPP, CYTHON, ROOT, lines_outside_code, prose, texts, tracked_files
 
 # What to write instead is in docs/glossary.md and in CONTRIBUTING.md.
 ODD = (
@@ -38,14 +38,44 @@ def test_pages_are_in_plain_english():
     assert found == []
 
 
+# Where texts are checked besides the pages.
+CHECKED = ("benchmarks/", "conftest.py", "examples/", "native/", "src/", "tools/")
+CHECKED += tuple(
+    f"tests/{kind}/"
+    for kind in ("crash", "fuzz", "golden", "model", "property", "spark", "stress", "support")
+)
+
 WIDTH = 100
+PRAGMA = re.compile(r" +(?:#|//) *(?:noqa|type: ignore|NOLINT).*$")
 # Made from results, by tools/readme_numbers.py and by a benchmark.
 GENERATED = {"benchmarks/RESULTS.md", "docs/benchmarks.md"}
+
+
+def test_comments_docstrings_and_messages_are_in_plain_english():
+    found = [
+        f"{path.relative_to(ROOT)}:{line + text.count(chr(10), 0, word.start())}: {word[0]}"
+        for path in tracked_files()
+        if path.suffix in {".py", *CYTHON, *CPP} and str(path.relative_to(ROOT)).startswith(CHECKED)
+        for line, text in texts(path)
+        for word in ODD_WORDS.finditer(text)
+    ]
+    assert found == []
 
 
 def is_too_long(line):
     """Longer than WIDTH, with a space to break it at, and no address in it."""
     return len(line) > WIDTH and "://" not in line and len(line.split()) > 1
+
+
+def test_lines_of_code_fit_in_100_columns():
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {len(line)}"
+        for path in tracked_files()
+        if path.suffix in {".py", ".pyi", *CYTHON, *CPP}
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if is_too_long(PRAGMA.sub("", line))
+    ]
+    assert found == []
 
 
 def test_lines_of_prose_fit_in_100_columns():
