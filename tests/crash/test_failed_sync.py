@@ -77,7 +77,7 @@ def test_a_failed_sync_is_seen_from_outside(queue):
     (finding,) = [finding for finding in examine(seen) if finding.kind == "sync-failed"]
     assert "Input/output error" in finding.message
     assert "segment 0, offset" in finding.message
-    assert not finding.mendable
+    assert not finding.fixable
     assert not finding.note
     ran = tapewire("doctor", queue)
     assert ran.code == 1

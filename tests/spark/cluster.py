@@ -52,7 +52,7 @@ class Daemon:
                 preexec_fn=die_with_parent,  # noqa: PLW1509 (one system call)
             )
 
-    def said(self, pattern):
+    def message_of(self, pattern):
         """The first group of `pattern` in its log, once it appears."""
 
         def found():
@@ -78,7 +78,7 @@ class Cluster:
             where = ("--host", host, "--port", "0", "--webui-port", "0")
             main = "org.apache.spark.deploy.master.Master"
             master = self._start("master", main, *where, host=host)
-            self.master = master.said(r"Starting Spark master at (spark://\S+)")
+            self.master = master.message_of(r"Starting Spark master at (spark://\S+)")
             self.workers = [
                 self._start(
                     f"worker-{i}",
@@ -92,7 +92,7 @@ class Cluster:
                 for i in range(workers)
             ]
             for worker in self.workers:
-                worker.said(r"(Successfully registered) with master")
+                worker.message_of(r"(Successfully registered) with master")
         except BaseException:
             self.close()
             raise
@@ -137,8 +137,8 @@ class Cluster:
 
 def _children(parent):
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        said = Path(f"/proc/{parent}/task").glob("*/children")
-        return [int(pid) for path in said for pid in path.read_text().split()]
+        message_of = Path(f"/proc/{parent}/task").glob("*/children")
+        return [int(pid) for path in message_of for pid in path.read_text().split()]
     return []
 
 
@@ -219,7 +219,7 @@ def connect_server(folder, master="local[2]"):
         env={"PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "600m"},
     )
     try:
-        port = server.said(r"Spark Connect server started at: \S*?:(\d+)")
+        port = server.message_of(r"Spark Connect server started at: \S*?:(\d+)")
     except BaseException:
         server.kill()
         raise

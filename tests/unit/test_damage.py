@@ -3,7 +3,7 @@
 import pytest
 
 import tapewire as tw
-from tapewire.damage import DAMAGE, pass_damage, said
+from tapewire.damage import DAMAGE, message_of, skip_damage
 from tests.support import crafted
 
 
@@ -18,7 +18,7 @@ def first_damage(queue):
 def test_a_reader_is_past_a_gap_when_it_is_raised(tmp):
     queue = crafted.write(tmp, crafted.numbered(0, 5), crafted.numbered(8, 5))
     reader, error = first_damage(queue)
-    passed = pass_damage(reader, error)
+    passed = skip_damage(reader, error)
     assert (passed.first, passed.last) == (5, 7)
     assert reader.next().seq == 8
 
@@ -28,7 +28,7 @@ def test_a_damaged_record_is_skipped_and_named(tmp):
     queue = crafted.write(tmp, records)
     crafted.damage(queue, 0, crafted.offset_of(records, 2))
     reader, error = first_damage(queue)
-    passed = pass_damage(reader, error)
+    passed = skip_damage(reader, error)
     assert (passed.first, passed.last) == (2, 2)
     assert passed.what.endswith("(skipped: 128 bytes of segment 0, record 2)")
     assert reader.next().seq == 3
@@ -39,10 +39,10 @@ def test_without_a_valid_record_after_it_the_reader_stays(tmp):
     queue = crafted.write(tmp, records)
     crafted.damage(queue, 0, crafted.offset_of(records, 4))
     reader, error = first_damage(queue)
-    assert pass_damage(reader, error) is None
+    assert skip_damage(reader, error) is None
     with pytest.raises(type(error)):
         reader.next()
 
 
 def test_said_omits_the_hint():
-    assert said(tw.CorruptRecord("broken", path="q", hint="mend it")) == "broken [q]"
+    assert message_of(tw.CorruptRecord("broken", path="q", hint="mend it")) == "broken [q]"

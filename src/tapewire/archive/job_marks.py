@@ -21,10 +21,10 @@ from tapewire.bus.names import check_name
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
 from tapewire.files import make_directories, path_below
 from tapewire.protocol.json_file import (
-    Wrong,
+    InvalidField,
     check_format,
     load,
-    locked_folder,
+    locked_directory,
     members,
     parse_checked,
     short,
@@ -154,7 +154,7 @@ class JobMarks:
             "result": dict(result),
         }
         text = json.dumps(document, indent=1, default=str).encode() + b"\n"
-        with locked_folder(os.fspath(path.parent), path.name) as directory_fd:
+        with locked_directory(os.fspath(path.parent), path.name) as directory_fd:
             store(os.fspath(path), text, directory_fd)
 
     def forget(self, part: str) -> None:
@@ -162,7 +162,7 @@ class JobMarks:
         path = self.path(part)
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            locked_folder(os.fspath(path.parent), path.name) as directory_fd,
+            locked_directory(os.fspath(path.parent), path.name) as directory_fd,
         ):
             os.unlink(path)
             os.fsync(directory_fd)
@@ -183,5 +183,5 @@ def _checked(value: Any) -> dict[str, Any]:
         result=dict,
     )
     if not all(isinstance(each, dict) for each in document["inputs"]):
-        raise Wrong(f"inputs must be objects: inputs={short(document['inputs'])}")
+        raise InvalidField(f"inputs must be objects: inputs={short(document['inputs'])}")
     return document

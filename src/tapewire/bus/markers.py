@@ -19,7 +19,7 @@ from typing import Any
 from tapewire._native import process_start_ticks, wall_clock_ns
 from tapewire.config import check_at_least, check_whole
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
-from tapewire.protocol.json_file import decode, locked_folder
+from tapewire.protocol.json_file import decode, locked_directory
 
 __all__ = [
     "Lease",
@@ -203,7 +203,7 @@ def _publish(directory: Path, name: str, content: bytes) -> None:
     """Create or replace a file atomically, readable only by its owner."""
     temporary = directory / f"{name}.tmp"
     # Locked, as the temporary name is shared and a previous process may still renew its lease.
-    with locked_folder(os.fspath(directory), name):
+    with locked_directory(os.fspath(directory), name):
         temporary.unlink(missing_ok=True)  # left by a killed process
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o600)

@@ -120,7 +120,7 @@ def _once_a_kind(found: list[QueueFinding]) -> list[QueueFinding]:
     together = {"temporary-file", "unsealed-segment"}
     chosen: dict[tuple[str, str, str], QueueFinding] = {}
     for finding in found:
-        if finding.mendable:
+        if finding.fixable:
             key = (finding.queue, finding.kind, "" if finding.kind in together else finding.subject)
             chosen.setdefault(key, finding)
     # Last, since opening the queue as a writer repairs the rest as well.
@@ -128,13 +128,13 @@ def _once_a_kind(found: list[QueueFinding]) -> list[QueueFinding]:
 
 
 def _treat(finding: QueueFinding, act: bool) -> dict[str, Any]:
-    from tapewire.queue.checkup import mend
+    from tapewire.queue.checkup import apply_remedy
 
     treated = {"queue": finding.queue, "kind": finding.kind, "subject": finding.subject}
     if not act:
         return {**treated, "done": False, "actions": [_intention(finding)]}
     try:
-        return {**treated, "done": True, "actions": mend(finding)}
+        return {**treated, "done": True, "actions": apply_remedy(finding)}
     except (TapewireError, OSError) as error:
         return {**treated, "done": False, "actions": [f"failed: {error}"]}
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from tapewire.damage import DAMAGE, pass_damage, said
+from tapewire.damage import DAMAGE, message_of, skip_damage
 from tapewire.errors import SegmentMissing
 from tapewire.log import Reader, Record
 
@@ -45,11 +45,11 @@ def walk(
                 idle()
                 reader.wait(_IDLE_SECONDS)
         except DAMAGE as error:
-            passed = pass_damage(reader, error)
+            passed = skip_damage(reader, error)
             if passed is not None:
                 report(passed.what)
             elif not stuck:
-                report(f"{said(error)} (no valid record follows)")
+                report(f"{message_of(error)} (no valid record follows)")
             stuck = passed is None
             if stuck and not follow:
                 return

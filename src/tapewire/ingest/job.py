@@ -25,10 +25,10 @@ from tapewire.ingest.importer import ImportSummary
 from tapewire.ingest.report import REJECTED
 from tapewire.ingest.source import SourceFile
 from tapewire.protocol.json_file import (
-    Wrong,
+    InvalidField,
     check_format,
     load,
-    locked_folder,
+    locked_directory,
     members,
     parse_checked,
     short,
@@ -128,7 +128,7 @@ class Job:
             CorruptMetadata: The log is shorter than it was.
         """
         if log not in self.notes:
-            with locked_folder(os.fspath(self._imports), self._path.name) as directory_fd:
+            with locked_directory(os.fspath(self._imports), self._path.name) as directory_fd:
                 self._refuse_unfinished(log)
                 self.notes[log] = next_seq
                 self._store_in(directory_fd)
@@ -230,7 +230,7 @@ class Job:
         return True
 
     def _store(self) -> None:
-        with locked_folder(os.fspath(self._imports), self._path.name) as directory_fd:
+        with locked_directory(os.fspath(self._imports), self._path.name) as directory_fd:
             self._store_in(directory_fd)
 
     def _store_in(self, directory_fd: int) -> None:
@@ -283,13 +283,15 @@ def _checked(value: Any) -> dict[str, Any]:
         summary=dict,
     )
     if document["state"] not in ("running", "done"):
-        raise Wrong(f"state must be running or done: state={short(document['state'])}")
+        raise InvalidField(f"state must be running or done: state={short(document['state'])}")
     for log, first in document["logs"].items():
         if type(first) is not int or not 0 <= first < 2**64:
-            raise Wrong(f"a sequence number must fit 64 bits: logs[{short(log)}]={short(first)}")
+            raise InvalidField(
+                f"a sequence number must fit 64 bits: logs[{short(log)}]={short(first)}"
+            )
         try:
             for part in log.split("/"):
                 check_name("log", part)
         except InvalidName as error:
-            raise Wrong(str(error)) from None
+            raise InvalidField(str(error)) from None
     return document

@@ -16,8 +16,8 @@ from typing import Any, Literal, Self, get_args
 from tapewire.errors import InvalidMessage, LayoutConflict, TapewireError
 from tapewire.protocol._native import MAX_SCALE, symbol_hash, xxh64
 from tapewire.protocol.json_file import (
-    Wrong,
-    locked_folder,
+    InvalidField,
+    locked_directory,
     members,
     named_errors,
     open_plain,
@@ -310,7 +310,7 @@ class Instruments:
         return made
 
     def _put_entry(self, entry: Any, where: str, texts: dict[str, str]) -> None:
-        """Add an entry of a file; raise `Wrong` if it is invalid. `texts` interns its texts."""
+        """Add an entry of a file; raise `InvalidField` if it is invalid. `texts` interns its texts."""
         if not isinstance(entry, dict) or entry.keys() != _KINDS.keys():
             members(entry, where, **_KINDS)
         for name in ("venue", "rules", "book_mode"):  # the same few texts in thousands of entries
@@ -320,11 +320,11 @@ class Instruments:
         try:
             instrument = Instrument(**entry)
             if (instrument.venue, instrument.symbol) in self._by_name:
-                raise Wrong(f"{where}: duplicate instrument: {instrument}")
+                raise InvalidField(f"{where}: duplicate instrument: {instrument}")
             self._put(instrument)
         except TapewireError as error:
             members(entry, where, **_KINDS)  # for a value of another type, raises a clearer error
-            raise Wrong(f"{where}: {error.message}") from None
+            raise InvalidField(f"{where}: {error.message}") from None
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Merge the instruments into the `instruments.json` of a directory.
@@ -337,7 +337,7 @@ class Instruments:
             ConcurrentUse: Another process or thread has been writing the file for 10 seconds.
         """
         path = os.path.join(os.fspath(directory), FILE_NAME)
-        with locked_folder(os.fspath(directory), FILE_NAME) as directory_fd:
+        with locked_directory(os.fspath(directory), FILE_NAME) as directory_fd:
             try:
                 merged = type(self)._read(path)
             except FileNotFoundError:

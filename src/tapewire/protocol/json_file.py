@@ -16,12 +16,12 @@ from tapewire.files import take_lock
 
 __all__ = [
     "DECODER",
-    "Wrong",
+    "InvalidField",
     "check_format",
     "decode",
     "entries_of",
     "load",
-    "locked_folder",
+    "locked_directory",
     "members",
     "named_errors",
     "open_plain",
@@ -36,12 +36,12 @@ MAX_DIGITS = 100  # of an integer: more than 64 bits, so that a later check can 
 _T = TypeVar("_T")
 
 
-class Wrong(Exception):
+class InvalidField(Exception):
     """The document is invalid; the text names the place and the rule."""
 
 
 def parse_checked(text: bytes, path: str, check: Callable[[Any], _T], remedy: str) -> _T:
-    """Return `check` of the document in `text`; its `Wrong` becomes `CorruptMetadata`."""
+    """Return `check` of the document in `text`; its `InvalidField` becomes `CorruptMetadata`."""
     try:
         document = decode(text)
     except ValueError as error:
@@ -52,10 +52,10 @@ def parse_checked(text: bytes, path: str, check: Callable[[Any], _T], remedy: st
 
 @contextlib.contextmanager
 def named_errors(path: str, remedy: str) -> Iterator[None]:
-    """Turn `Wrong` into `CorruptMetadata` with the path; add the path to `UnsupportedVersion`."""
+    """Turn `InvalidField` into `CorruptMetadata` with the path; add the path to `UnsupportedVersion`."""
     try:
         yield
-    except Wrong as error:
+    except InvalidField as error:
         raise CorruptMetadata(str(error), path=path, hint=remedy) from None
     except UnsupportedVersion as error:
         error.path = path
@@ -92,14 +92,14 @@ def check_format(
 ) -> dict[str, Any]:
     """Return the document if it has this format and version; `remedy` is for a later version."""
     if not isinstance(document, dict) or document.get("format") != format_:
-        raise Wrong(f'the document must be an object with "format": "{format_}"')
+        raise InvalidField(f'the document must be an object with "format": "{format_}"')
     found = document.get("version")
     if isinstance(found, int) and found > version:
         raise UnsupportedVersion(
             f"a later release wrote this file: version={found}, known={version}", hint=remedy
         )
     if isinstance(found, int) and found != version:
-        raise Wrong(f"no such version: version={found!r}")
+        raise InvalidField(f"no such version: version={found!r}")
     return document  # its members are not checked yet, nor is the type of the version
 
 
@@ -109,23 +109,25 @@ def entries_of(document: Any, format_: str, version: int, member: str, most: int
     members(document, "the document", **{"format": str, "version": int, member: list})
     entries: list[Any] = document[member]
     if len(entries) > most:
-        raise Wrong(f"too many {member}: {member}={len(entries)}, max={most}")
+        raise InvalidField(f"too many {member}: {member}={len(entries)}, max={most}")
     return entries
 
 
 def members(value: Any, where: str, **kinds: Any) -> None:
     """Check that an object has exactly these members, each of its type."""
     if not isinstance(value, dict):
-        raise Wrong(f"{where} must be an object, not {short(value)}")
+        raise InvalidField(f"{where} must be an object, not {short(value)}")
     for name in value:
         if name not in kinds:
-            raise Wrong(f"{where} has an unknown member: {short(name)}")
+            raise InvalidField(f"{where} has an unknown member: {short(name)}")
     for name, kind in kinds.items():
         if name not in value:
-            raise Wrong(f"{where} lacks a member: {name}")
+            raise InvalidField(f"{where} lacks a member: {name}")
         found = value[name]
         if not isinstance(found, kind) or isinstance(found, bool):
-            raise Wrong(f"{where}.{name} must be of type {_type_name(kind)}: {name}={short(found)}")
+            raise InvalidField(
+                f"{where}.{name} must be of type {_type_name(kind)}: {name}={short(found)}"
+            )
 
 
 def _type_name(kind: Any) -> str:
@@ -199,7 +201,7 @@ def open_plain(path: str, max_bytes: int) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def locked_folder(directory: str, file_name: str) -> Iterator[int]:
+def locked_directory(directory: str, file_name: str) -> Iterator[int]:
     """Hold the lock of a directory, against threads and processes; yield its descriptor.
 
     The lock is the kernel's, so a forked process does not inherit a lock that is never released.

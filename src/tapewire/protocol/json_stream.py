@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NoReturn
 
-from tapewire.protocol.json_file import DECODER, Wrong, check_format, entries_of
+from tapewire.protocol.json_file import DECODER, InvalidField, check_format, entries_of
 
 __all__ = ["MAX_MEMBERS", "MAX_VALUE_CHARS", "stream_entries"]
 
@@ -39,7 +39,7 @@ def stream_entries(
         ['a', 'b']
 
     Raises:
-        Wrong: The document is invalid, has more than `most` entries, or an entry has more than
+        InvalidField: The document is invalid, has more than `most` entries, or an entry has more than
             `MAX_VALUE_CHARS` characters.
         UnsupportedVersion: A later release wrote it.
     """
@@ -89,7 +89,7 @@ def _entries(window: _Window, member: str, most: int) -> Iterator[Any]:
     while True:
         count += 1
         if count > most:
-            raise Wrong(f"too many {member}: {member}>{most}, max={most}")
+            raise InvalidField(f"too many {member}: {member}>{most}, max={most}")
         yield window.value()
         if window.take(",]") == "]":
             return
@@ -146,8 +146,8 @@ class _Window:
         return value
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise `Wrong` with the position."""
-        raise Wrong(f"not valid JSON: {why}: character={self._dropped + self._at}")
+        """Raise `InvalidField` with the position."""
+        raise InvalidField(f"not valid JSON: {why}: character={self._dropped + self._at}")
 
     def _fill(self) -> None:
         """Read until the window holds the longest value allowed, or the rest of the file."""

@@ -11,10 +11,10 @@ from typing import Any
 from tapewire.errors import InvalidMessage, TapewireError
 from tapewire.protocol.fields import BY_NAME, FieldType
 from tapewire.protocol.json_file import (
-    Wrong,
+    InvalidField,
     entries_of,
     load,
-    locked_folder,
+    locked_directory,
     members,
     parse_checked,
     store,
@@ -55,7 +55,7 @@ def merge(directory: str | os.PathLike[str], layouts: Iterable[MessageLayout]) -
         ConcurrentUse: Another thread has been writing the file for `json_file.LOCK_SECONDS`.
     """
     path = os.path.join(os.fspath(directory), FILE_NAME)
-    with locked_folder(os.fspath(directory), FILE_NAME) as directory_fd:
+    with locked_directory(os.fspath(directory), FILE_NAME) as directory_fd:
         existing = read(directory)
         added: list[MessageLayout] = []
         for layout in layouts:
@@ -131,7 +131,7 @@ def _layouts(document: Any) -> list[MessageLayout]:
         at = bisect.bisect(versions, layout.version, key=lambda other: other.version)
         near = versions[max(0, at - 1) : at + 1]
         if layout.version in (other.version for other in near):
-            raise Wrong(
+            raise InvalidField(
                 f"{where}: duplicate layout: type_id={layout.type_id}, version={layout.version}"
             )
         _in_context(where, check_versions, near, layout)
@@ -161,7 +161,7 @@ def _layout(entry: Any, where: str) -> MessageLayout:
 def _field_type(field: dict[str, Any], where: str) -> FieldType:
     kind = BY_NAME.get(field["type"])
     if kind is None:
-        raise Wrong(f"{where}: unknown type: type={field['type']!r}")
+        raise InvalidField(f"{where}: unknown type: type={field['type']!r}")
     if field["count"] == 1 and not kind.sized:
         return kind
     made: FieldType = _in_context(where, kind.__getitem__, field["count"])
@@ -169,8 +169,8 @@ def _field_type(field: dict[str, Any], where: str) -> FieldType:
 
 
 def _in_context(where: str, call: Any, *arguments: Any) -> Any:
-    """Return `call(*arguments)`; an error becomes `Wrong` with the place in the file."""
+    """Return `call(*arguments)`; an error becomes `InvalidField` with the place in the file."""
     try:
         return call(*arguments)
     except TapewireError as error:
-        raise Wrong(f"{where}: {error.message}") from None
+        raise InvalidField(f"{where}: {error.message}") from None

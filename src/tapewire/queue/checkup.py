@@ -15,7 +15,7 @@ from tapewire.queue._native import Upkeep, remove_reader
 from tapewire.queue.repair import repair
 from tapewire.queue.status import QueueStatus, ReaderStatus, status
 
-__all__ = ["CheckupRules", "QueueFinding", "examine", "mend"]
+__all__ = ["CheckupRules", "QueueFinding", "apply_remedy", "examine"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class QueueFinding:
         subject: The file, reader or segment it is about.
         message: What was found.
         remedy: What to do.
-        mendable: Whether `mend` can apply the remedy.
+        fixable: Whether `apply_remedy` can apply the remedy.
         note: For information; nothing needs to be done.
         heartbeat_ns: Last heartbeat of the reader, to detect that it has come back since.
     """
@@ -57,7 +57,7 @@ class QueueFinding:
     subject: str
     message: str
     remedy: str
-    mendable: bool = False
+    fixable: bool = False
     note: bool = False
     heartbeat_ns: int | None = None
 
@@ -114,7 +114,7 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
                 "writer.lock",
                 f"the writer was killed: pid={seen.writer.pid}, epoch={seen.writer.epoch}",
                 "start the writer again; or remove its name from the lock",
-                mendable=True,
+                fixable=True,
             )
         )
     found += [
@@ -124,7 +124,7 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
             os.path.basename(path),
             f"a killed writer left an unfinished file: {os.path.basename(path)}",
             "start the writer again; or remove the file",
-            mendable=True,
+            fixable=True,
         )
         for path in seen.temporary_files
     ]
@@ -136,7 +136,7 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
             f"segment {segment.id} is not sealed, but the log continues to segment "
             f"{seen.end_segment}",
             "start the writer again; or seal it with `tapewire repair`",
-            mendable=True,
+            fixable=True,
         )
         for segment in seen.segments
         if segment.readable and not segment.sealed and segment.id < seen.end_segment
@@ -151,7 +151,7 @@ def _left_by_writer(seen: QueueStatus) -> list[QueueFinding]:
                 " ".join(marks),
                 f"marked by {' and '.join(marks)}, but no process writes it",
                 "start its process again; or remove the marks",
-                mendable=True,
+                fixable=True,
             )
         )
     return found
@@ -193,7 +193,7 @@ def _of_reader(seen: QueueStatus, reader: ReaderStatus, rules: CheckupRules) -> 
                 reader.name,
                 f"reader '{reader.name}' is not running ({silent})",
                 "start it again; or remove it and its position",
-                mendable=True,
+                fixable=True,
                 heartbeat_ns=reader.heartbeat_ns,
             )
         ]
@@ -242,8 +242,8 @@ def _notes(seen: QueueStatus) -> list[QueueFinding]:
     return notes
 
 
-def mend(finding: QueueFinding) -> list[str]:
-    """Apply the remedy of a mendable finding under the dead process's lock; return what was done.
+def apply_remedy(finding: QueueFinding) -> list[str]:
+    """Apply the remedy of a fixable finding under the dead process's lock; return what was done.
 
     Raises:
         WriterAlreadyActive: A writer has opened the queue since.

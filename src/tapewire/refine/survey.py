@@ -21,7 +21,7 @@ from tapewire.refine.split import RawSlice
 from tapewire.scan.slice_reader import batches
 
 if TYPE_CHECKING:
-    from tapewire.damage import Passed
+    from tapewire.damage import SkippedDamage
     from tapewire.log import Batch
     from tapewire.refine.options import RefineOptions
     from tapewire.scan.options import ReadOptions
@@ -120,7 +120,7 @@ def survey_slice(part: Slice, keys: InstrumentKeys, options: ReadOptions) -> Sli
     other_types: collections.Counter[str] = collections.Counter()
     unknown: collections.Counter[str] = collections.Counter()
 
-    def note_damage(lost: Passed) -> None:
+    def note_damage(lost: SkippedDamage) -> None:
         if len(seen.damage) < MAX_REPORTED:
             seen.damage.append(lost.what)
 

@@ -10,20 +10,22 @@ import os
 from typing import TYPE_CHECKING
 
 from tapewire import damage
-from tapewire.damage import DAMAGE, Passed, said
+from tapewire.damage import DAMAGE, SkippedDamage, message_of
 from tapewire.errors import CorruptMetadata, SegmentMissing, TapewireError
 from tapewire.queue import status
 
 if TYPE_CHECKING:
     from tapewire.log import Reader
 
-__all__ = ["DAMAGE", "UNREACHABLE", "pass_damage", "seek_seq"]
+__all__ = ["DAMAGE", "UNREACHABLE", "seek_seq", "skip_damage"]
 
 # What a seek raises if the segment of a sequence number is missing or damaged.
 UNREACHABLE = (CorruptMetadata, SegmentMissing)
 
 
-def pass_damage(reader: Reader, error: TapewireError, first: int | None = None) -> Passed | None:
+def skip_damage(
+    reader: Reader, error: TapewireError, first: int | None = None
+) -> SkippedDamage | None:
     """Move the reader past what made it raise `error`; what was skipped.
 
     Args:
@@ -35,15 +37,15 @@ def pass_damage(reader: Reader, error: TapewireError, first: int | None = None) 
         What was skipped; None if no valid record follows yet: the reader does not move.
     """
     if first is None:
-        return damage.pass_damage(reader, error)
+        return damage.skip_damage(reader, error)
     path = error.path or ""
     for segment in status(os.path.dirname(path)).segments if path.endswith(".q") else ():
         seq = segment.first_seq
         # By sequence number: a missing segment has no file whose name could be compared.
         if segment.readable and seq is not None and seq > first:
             reader.seek_seq(seq)
-            lost = f"{said(error)} (skipped: {os.path.basename(path)})"
-            return Passed(lost, first, seq - 1)
+            lost = f"{message_of(error)} (skipped: {os.path.basename(path)})"
+            return SkippedDamage(lost, first, seq - 1)
     return None
 
 
@@ -52,4 +54,4 @@ def seek_seq(reader: Reader, seq: int) -> bool:
     try:
         return reader.seek_seq(seq)
     except UNREACHABLE as error:
-        return pass_damage(reader, error, seq) is not None
+        return skip_damage(reader, error, seq) is not None

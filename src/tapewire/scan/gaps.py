@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from tapewire.book.gaps import Gap, GapLedger, LedgerScan
-from tapewire.damage import Passed
+from tapewire.damage import SkippedDamage
 from tapewire.log import open_log
 from tapewire.replay.names import Names
 from tapewire.replay.playback import gaps_of, open_engine
@@ -224,7 +224,7 @@ def found_in(
     found: list[dict[str, Any]] = []
     in_ledger = {(gap.first, gap.last) for gap in ledger if gap.kind == "record"}
 
-    def note(lost: Passed) -> None:
+    def note(lost: SkippedDamage) -> None:
         known = lost.first is not None and lost.last is not None and lost.last >= lost.first
         if known and (lost.first, lost.last) in in_ledger:
             return  # the ledger has more details

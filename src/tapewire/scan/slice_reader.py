@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tapewire.damage import Passed, said
+from tapewire.damage import SkippedDamage, message_of
 from tapewire.errors import CorruptMetadata, CorruptRecord, SegmentMissing, TapewireError
 from tapewire.log import Batch, Reader, open_log
-from tapewire.scan.damaged import DAMAGE, UNREACHABLE, pass_damage
+from tapewire.scan.damaged import DAMAGE, UNREACHABLE, skip_damage
 
 if TYPE_CHECKING:
     from tapewire.scan.columns import RowColumns
@@ -33,7 +33,9 @@ class SliceDamage:
         report: Called with each place that was skipped.
     """
 
-    def __init__(self, skip: bool, report: Callable[[Passed], None] = lambda lost: None) -> None:
+    def __init__(
+        self, skip: bool, report: Callable[[SkippedDamage], None] = lambda lost: None
+    ) -> None:
         self._skip = skip
         self._report = report
 
@@ -43,8 +45,8 @@ class SliceDamage:
             if isinstance(error, CorruptRecord):  # its own hint is for users of the reader
                 error.hint = _REMEDY
             raise error
-        lost = pass_damage(reader, error, first)
-        self._report(lost or Passed(f"{said(error)} (no valid record follows)"))
+        lost = skip_damage(reader, error, first)
+        self._report(lost or SkippedDamage(f"{message_of(error)} (no valid record follows)"))
         return lost is not None
 
     def sought(self, reader: Reader, seq: int) -> bool:
@@ -58,17 +60,17 @@ class SliceDamage:
         """A segment cannot be read, and no record after it is in the range."""
         if not self._skip:
             raise error
-        _log.warning("damaged: %s", said(error))
+        _log.warning("damaged: %s", message_of(error))
 
     def missing(self, error: SegmentMissing, first: int, last: int) -> None:
         """Records were retired; the reader is past them already."""
         if not self._skip:
             raise error
-        self._report(Passed(said(error), first, last))
+        self._report(SkippedDamage(message_of(error), first, last))
 
 
 def batches(
-    part: Slice, options: ReadOptions, report: Callable[[Passed], None] | None = None
+    part: Slice, options: ReadOptions, report: Callable[[SkippedDamage], None] | None = None
 ) -> Iterator[Batch]:
     """The records of a slice, in batches of at most 65,536 over the mapped segments.
 
@@ -84,7 +86,7 @@ def batches(
     """
     name = part.log.name
 
-    def warn(lost: Passed) -> None:
+    def warn(lost: SkippedDamage) -> None:
         _log.warning("damaged: %s: %s", name, lost.what)
 
     damage = SliceDamage(options.on_damage == "skip", report or warn)
@@ -180,9 +182,9 @@ def refuse_rows(error: TapewireError, rows: RowColumns, options: ReadOptions) ->
     """Raise for records that do not decode as their type; warn if damage is skipped."""
     refused = CorruptRecord(
         f"a record is not a message of its type: queue={rows.queue}, seq={rows.seq_of(0)}, "
-        f"rows={rows.rows}: {said(error)}",
+        f"rows={rows.rows}: {message_of(error)}",
         hint='option("on_damage", "skip") leaves such records out, with a warning',
     )
     if options.on_damage == "raise":
         raise refused
-    _log.warning("damaged: %s", said(refused))
+    _log.warning("damaged: %s", message_of(refused))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tapewire.damage import Passed
+from tapewire.damage import SkippedDamage
 from tapewire.errors import CorruptMetadata
 from tapewire.log import Reader, open_log
 from tapewire.queue._native import indexed_seqs
@@ -190,7 +190,7 @@ def _place_at(reader: Reader, found: bool, options: ReadOptions) -> _Place | Non
     """
     if not found:
         return None
-    lost: list[Passed] = []
+    lost: list[SkippedDamage] = []
     batch = next(walk(reader, SliceDamage(options.on_damage == "skip", lost.append), 1), None)
     if batch is None:
         return None

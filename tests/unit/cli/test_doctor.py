@@ -5,7 +5,7 @@ import pytest
 import tapewire as tw
 from tapewire import bus as bus_of
 from tapewire.queue import status
-from tapewire.queue.checkup import examine, mend
+from tapewire.queue.checkup import apply_remedy, examine
 from tests.support import crafted, faulty_bus
 from tests.support import queue_format as qf
 from tests.support.commands import tapewire
@@ -84,7 +84,7 @@ def test_yes_without_fix_is_a_usage_error(bus):
 def test_json_names_findings_and_fixes(bus):
     code, seen = doctor(bus)
     assert (code, kinds(seen), seen["queues"], seen["left"]) == (1, sorted(FAULTS), 5, 4)
-    assert all(finding["mendable"] and finding["remedy"] for finding in seen["findings"])
+    assert all(finding["fixable"] and finding["remedy"] for finding in seen["findings"])
     code, seen = doctor(bus, "--fix", "--yes")
     assert (code, seen["left"]) == (0, 0)
     assert sorted(fix["kind"] for fix in seen["fixes"]) == sorted(FAULTS)
@@ -176,7 +176,7 @@ def test_a_bus_without_a_queue_exits_4(tmp):
 
 def test_a_writer_that_comes_before_the_fix_keeps_the_queue(tmp):
     from tapewire.queue import status
-    from tapewire.queue.checkup import examine, mend
+    from tapewire.queue.checkup import apply_remedy, examine
 
     queue = faulty_bus.good(tmp / "q")
     for kind in ("stale-lock", "temporary-file"):
@@ -187,22 +187,22 @@ def test_a_writer_that_comes_before_the_fix_keeps_the_queue(tmp):
     with tw.open_publisher(queue):
         for finding in found:
             with pytest.raises(tw.WriterAlreadyActive):
-                mend(finding)
+                apply_remedy(finding)
 
 
 def test_a_reader_that_came_back_before_the_fix_is_kept(tmp):
     from tapewire.queue import status
-    from tapewire.queue.checkup import examine, mend
+    from tapewire.queue.checkup import apply_remedy, examine
 
     queue = faulty_bus.good(tmp / "q")
     faulty_bus.add_dead_reader(queue)
     (finding,) = examine(status(queue))
     with tw.open_subscriber(queue, "gone"), pytest.raises(tw.ReaderAlreadyActive):
-        mend(finding)
-    assert mend(finding) == ["reader 'gone' has been running since: not removed"]
+        apply_remedy(finding)
+    assert apply_remedy(finding) == ["reader 'gone' has been running since: not removed"]
     assert (queue / "readers" / "gone.meta").exists()
     (queue / "readers" / "gone.meta").unlink()
-    assert mend(finding) == ["reader 'gone' no longer exists"]
+    assert apply_remedy(finding) == ["reader 'gone' no longer exists"]
 
 
 def test_an_open_segment_that_is_the_last_with_records_is_not_a_finding(tmp):
@@ -227,6 +227,6 @@ def test_marks_whose_owner_comes_before_the_fix_are_left_alone(tmp):
     (finding,) = examine(status(queue))
     assert finding.kind == "stale-marks"
     bus_of.write_lease(queue)
-    mend(finding)
+    apply_remedy(finding)
     assert bus_of.is_ready(queue)
     assert bus_of.read_lease(queue).alive

@@ -156,7 +156,7 @@ def test_waiting_for_a_lock_that_is_never_released_ends_with_an_error(
 ):
     monkeypatch.setattr(json_file, "LOCK_SECONDS", 0.01)
     with (
-        json_file.locked_folder(str(queue), "types.json"),
+        json_file.locked_directory(str(queue), "types.json"),
         pytest.raises(tw.ConcurrentUse, match="signal handlers"),
     ):
         writer.append_message(fill(1, 2, 3, 1, ""))

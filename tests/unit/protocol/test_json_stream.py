@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tapewire as tw
 from tapewire.protocol import json_stream
-from tapewire.protocol.json_file import Wrong
+from tapewire.protocol.json_file import InvalidField
 from tapewire.protocol.json_stream import MAX_VALUE_CHARS, stream_entries
 
 HEAD = b'{"format": "f", "version": 1, "names": '
@@ -46,7 +46,7 @@ def test_any_valid_document_gives_the_entries_of_json_loads(
         try:
             assert read(encoded) == json.loads(encoded.decode())["names"]
         except UnicodeDecodeError:
-            with pytest.raises(Wrong):
+            with pytest.raises(InvalidField):
                 read(encoded)
 
 
@@ -88,7 +88,7 @@ def test_space_of_any_length_separates_entries():
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_invalid_document_is_refused(text, why):
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(InvalidField) as caught:
         read(text)
     assert why in str(caught.value)
 
@@ -102,13 +102,13 @@ def test_the_size_of_an_entry_is_limited():
         b"[" + b"1," * MAX_VALUE_CHARS + b"1]",
         b"{" + b'"a": 1' + b" " * MAX_VALUE_CHARS * 20 + b"}",
     ):
-        with pytest.raises(Wrong, match="more than 16384 characters"):
+        with pytest.raises(InvalidField, match="more than 16384 characters"):
             read(HEAD + b"[" + entry + b"]}" + b" " * 100_000)
 
 
 def test_more_entries_than_permitted_are_not_read():
     file = io.BytesIO(HEAD + b"[" + b"1," * 1_000_000 + b"1]}")
-    with pytest.raises(Wrong, match=r"too many names: .*max=10"):
+    with pytest.raises(InvalidField, match=r"too many names: .*max=10"):
         list(stream_entries(file, "f", 1, "names", 10))
     assert file.tell() < 200_000
 
@@ -121,6 +121,6 @@ def test_a_later_version_is_reported_before_what_it_may_have_added():
 def test_a_document_with_many_members_is_refused_before_they_are_read():
     members = b",".join(b'"m%d": %d' % (n, n) for n in range(100_000))
     file = io.BytesIO(b'{"format": "f", "version": 1, ' + members + b"}")
-    with pytest.raises(Wrong, match="more than 16 members"):
+    with pytest.raises(InvalidField, match="more than 16 members"):
         list(stream_entries(file, "f", 1, "names", 1000))
     assert file.tell() < 100_000

@@ -19,7 +19,7 @@ from tapewire.bus.markers import Lease, boot_id
 from tapewire.bus.names import check_name
 from tapewire.errors import ConcurrentUse, CorruptMetadata
 from tapewire.files import directories_below, make_directories, path_below, take_lock
-from tapewire.protocol.json_file import Wrong, load, members, parse_checked
+from tapewire.protocol.json_file import InvalidField, load, members, parse_checked
 
 __all__ = ["Jobs", "commit_lock"]
 
@@ -124,9 +124,9 @@ def _checked(document: Any) -> tuple[Lease, str]:
     )
     for name in ("pid", "start_time_ticks", "epoch", "timestamp_ns"):
         if not 0 <= document[name] < 2**63:
-            raise Wrong(f"{name} must be from 0 to 2**63 - 1: {name}={document[name]}")
+            raise InvalidField(f"{name} must be from 0 to 2**63 - 1: {name}={document[name]}")
     if document["pid"] == 0:
-        raise Wrong("no such process: pid=0")
+        raise InvalidField("no such process: pid=0")
     writer = document.pop("writer")
     return Lease(**document), writer
 

@@ -19,10 +19,10 @@ from tapewire.bus.names import check_name
 from tapewire.errors import InvalidName
 from tapewire.files import directories_below, make_directories, path_below, sync
 from tapewire.protocol.json_file import (
-    Wrong,
+    InvalidField,
     check_format,
     load,
-    locked_folder,
+    locked_directory,
     members,
     parse_checked,
     store,
@@ -118,7 +118,7 @@ class Manifests:
         document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
         text = json.dumps(document, indent=1).encode() + b"\n"
         path = os.fspath(directory / f"{manifest.batch}{_DECIDED}")
-        with locked_folder(os.fspath(directory), path) as directory_fd:
+        with locked_directory(os.fspath(directory), path) as directory_fd:
             store(path, text, directory_fd)
 
     def published(self, manifest: Manifest) -> None:
@@ -200,7 +200,7 @@ def _checked(value: Any) -> Manifest:
     for name in ("writer", "batch", "job"):
         _name(name, document[name])
     if document["rows"] < 0:
-        raise Wrong(f"rows must not be negative: rows={document['rows']}")
+        raise InvalidField(f"rows must not be negative: rows={document['rows']}")
     return Manifest(
         document["writer"],
         document["batch"],
@@ -214,17 +214,19 @@ def _checked(value: Any) -> Manifest:
 def _action(value: Any, i: int) -> Action:
     where = f"actions[{i}]"
     if isinstance(value, dict) and not isinstance(value.get("keep_seq"), bool):
-        raise Wrong(f"{where}.keep_seq must be true or false")
+        raise InvalidField(f"{where}.keep_seq must be true or false")
     kept = value.pop("keep_seq") if isinstance(value, dict) else True
     members(value, where, log=str, kind=str, staged=str, records=int, next_seq=int)
     if value["kind"] not in _KINDS:
-        raise Wrong(f"{where}.kind must be one of {', '.join(_KINDS)}: kind={value['kind']!r:.60}")
+        raise InvalidField(
+            f"{where}.kind must be one of {', '.join(_KINDS)}: kind={value['kind']!r:.60}"
+        )
     for name in ("log", "staged"):
         for part in value[name].split("/"):
             _name(f"{where}.{name}", part)
     for name in ("records", "next_seq"):
         if not 0 <= value[name] < 2**64:
-            raise Wrong(f"{where}.{name} must fit 64 bits: {name}={value[name]}")
+            raise InvalidField(f"{where}.{name} must fit 64 bits: {name}={value[name]}")
     return Action(**value, keep_seq=kept)
 
 
@@ -232,4 +234,4 @@ def _name(where: str, text: str) -> None:
     try:
         check_name(where, text)
     except InvalidName as error:
-        raise Wrong(str(error)) from None
+        raise InvalidField(str(error)) from None

@@ -13,7 +13,7 @@ import tapewire as tw
 from tapewire.cli.export.columns import sizes_of
 from tapewire.cli.log_walk import last_seq, walk
 from tapewire.cli.output import Exit, errors, fail, warn
-from tapewire.damage import DAMAGE, pass_damage, said
+from tapewire.damage import DAMAGE, message_of, skip_damage
 from tapewire.errors import CorruptRecord, TapewireError
 from tapewire.log import Batch, Reader
 
@@ -52,18 +52,18 @@ class ExportDamage:
         """Move the reader past the damage; return whether it can continue."""
         if not self._skip:
             self._give_up(error)
-        passed = pass_damage(reader, error)
-        self._note(passed.what if passed else f"{said(error)} (no valid record follows)")
+        passed = skip_damage(reader, error)
+        self._note(passed.what if passed else f"{message_of(error)} (no valid record follows)")
         return passed is not None
 
     def refused(self, error: CorruptRecord) -> None:
         """Handle a record that is valid, but cannot be written as requested."""
         if not self._skip:
             self._give_up(error)
-        self._note(said(error))
+        self._note(message_of(error))
 
     def _give_up(self, error: TapewireError) -> NoReturn:
-        fail(Exit.DAMAGED, said(error), "give --skip-damaged to skip it and continue")
+        fail(Exit.DAMAGED, message_of(error), "give --skip-damaged to skip it and continue")
 
     def _note(self, line: str) -> None:
         self._done.damaged.append(line)

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from tapewire.errors import InvalidOption
 from tapewire.log import Batch, open_log
 from tapewire.queue._native import RECORD_HEADER_BYTES
-from tapewire.scan.damaged import DAMAGE, pass_damage, seek_seq
+from tapewire.scan.damaged import DAMAGE, seek_seq, skip_damage
 
 __all__ = ["BatchLimit", "UnreadRange", "batch_ends"]
 
@@ -138,7 +138,7 @@ class _Share:
                     batch = reader.read_batch(min(_READ_RECORDS, self._max_rows - self.rows))
                 except DAMAGE as error:
                     # The task that reads the slice reports it.
-                    if pass_damage(reader, error) is None:
+                    if skip_damage(reader, error) is None:
                         return log.end
                     continue
                 fitting = self._add(batch, log.end)

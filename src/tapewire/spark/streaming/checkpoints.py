@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tapewire.errors import CorruptMetadata, InvalidOption, TapewireError
-from tapewire.protocol.json_file import Wrong, load, members, parse_checked, short, store
+from tapewire.protocol.json_file import InvalidField, load, members, parse_checked, short, store
 from tapewire.spark.streaming.offsets import MAX_NEXT_SEQ
 
 __all__ = ["KEPT", "CheckpointMark", "Checkpoints", "FoundCheckpoint", "check_state_directory"]
@@ -136,7 +136,7 @@ class Checkpoints:
 
         def check(document: Any) -> dict[str, int]:
             if not isinstance(document, dict) or not _are_seqs(document.values()):
-                raise Wrong(f"not sequence numbers of logs: {short(document)}")
+                raise InvalidField(f"not sequence numbers of logs: {short(document)}")
             return document
 
         try:
@@ -228,14 +228,16 @@ class Checkpoints:
             )
             logs = document["logs"]
             if not _are_seqs(logs.values()):
-                raise Wrong(f"logs must have sequence numbers: logs={short(logs)}")
+                raise InvalidField(f"logs must have sequence numbers: logs={short(logs)}")
             mark = CheckpointMark(document["time_ns"], logs)
             if document["unit"] != unit or mark.time_ns < 0 or mark.file_name != path.name:
-                raise Wrong(f"it belongs to another position: unit={short(document['unit'])}")
+                raise InvalidField(
+                    f"it belongs to another position: unit={short(document['unit'])}"
+                )
             if document["bytes"] != len(state):
-                raise Wrong(f"truncated: bytes={len(state)}, expected={document['bytes']}")
+                raise InvalidField(f"truncated: bytes={len(state)}, expected={document['bytes']}")
             if document["sha256"] != hashlib.sha256(state).hexdigest():
-                raise Wrong("checksum mismatch")
+                raise InvalidField("checksum mismatch")
             if document["meaning"] != self._meaning:
                 return None
             self._check(state)

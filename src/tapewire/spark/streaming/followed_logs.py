@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tapewire.errors import CorruptMetadata, InvalidOption, SegmentMissing
 from tapewire.log import open_log
 from tapewire.queue.status import QueueStatus, QueueWatch
-from tapewire.scan.damaged import DAMAGE, pass_damage, seek_seq
+from tapewire.scan.damaged import DAMAGE, seek_seq, skip_damage
 from tapewire.scan.logs import LogRef, resolve
 from tapewire.scan.options import ReadOptions
 from tapewire.spark.reading.live_queues import refuse_live
@@ -164,7 +164,7 @@ class FollowedLogs:
                 try:
                     record = reader.next()
                 except DAMAGE as error:
-                    if pass_damage(reader, error) is None:
+                    if skip_damage(reader, error) is None:
                         return low
                 else:
                     return low if record is None else max(low, record.seq)

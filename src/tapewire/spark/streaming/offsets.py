@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapewire.errors import CorruptMetadata, UnsupportedVersion
-from tapewire.protocol.json_file import Wrong, members, short
+from tapewire.protocol.json_file import InvalidField, members, short
 
 __all__ = ["MAX_NEXT_SEQ", "Offset"]
 
@@ -81,7 +81,7 @@ class Offset:
         """
         try:
             return cls._checked(document, view)
-        except Wrong as error:
+        except InvalidField as error:
             raise CorruptMetadata(
                 f"the checkpoint has an invalid offset: {error}", hint=_REMEDY
             ) from None
@@ -89,7 +89,7 @@ class Offset:
     @classmethod
     def _checked(cls, document: Any, view: str) -> Offset:
         if not isinstance(document, dict):
-            raise Wrong(f"an offset must be an object: {short(document)}")
+            raise InvalidField(f"an offset must be an object: {short(document)}")
         version = document.get("v")
         if type(version) is int and version > VERSION:
             raise UnsupportedVersion(
@@ -100,9 +100,9 @@ class Offset:
         known |= {name: dict for name in ("times", "ledgers") if name in document}
         members(document, "the offset", **known)
         if version != VERSION:
-            raise Wrong(f"no such version: v={short(version)}")
+            raise InvalidField(f"no such version: v={short(version)}")
         if document["view"] != view:
-            raise Wrong(
+            raise InvalidField(
                 f"it belongs to another view: view={short(document['view'])}, query={view!r}"
             )
         logs = _checked_integers("logs", document["logs"], MAX_NEXT_SEQ)
@@ -132,11 +132,13 @@ class Offset:
 
 def _checked_integers(what: str, table: dict[Any, Any], most: int) -> dict[str, int]:
     if len(table) > _MAX_ENTRIES:
-        raise Wrong(f"too many {what}: {what}={len(table)}, max={_MAX_ENTRIES}")
+        raise InvalidField(f"too many {what}: {what}={len(table)}, max={_MAX_ENTRIES}")
     for name, number in table.items():
         named = isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARACTERS
         if not named or not name.isprintable():
-            raise Wrong(f"{what} has an invalid name: {short(name)}")
+            raise InvalidField(f"{what} has an invalid name: {short(name)}")
         if type(number) is not int or not 0 <= number <= most:
-            raise Wrong(f"{what}[{short(name)}] must be an integer, 0 to {most}: {short(number)}")
+            raise InvalidField(
+                f"{what}[{short(name)}] must be an integer, 0 to {most}: {short(number)}"
+            )
     return table
