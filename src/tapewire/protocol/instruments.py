@@ -310,7 +310,7 @@ class Instruments:
         return made
 
     def _put_entry(self, entry: Any, where: str, texts: dict[str, str]) -> None:
-        """Add an entry of a file; raise `InvalidField` if it is invalid. `texts` interns its texts."""
+        """Add an entry of a file; raise `InvalidField` if it is invalid. `texts` interns texts."""
         if not isinstance(entry, dict) or entry.keys() != _KINDS.keys():
             members(entry, where, **_KINDS)
         for name in ("venue", "rules", "book_mode"):  # the same few texts in thousands of entries

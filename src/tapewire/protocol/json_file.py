@@ -52,7 +52,7 @@ def parse_checked(text: bytes, path: str, check: Callable[[Any], _T], remedy: st
 
 @contextlib.contextmanager
 def named_errors(path: str, remedy: str) -> Iterator[None]:
-    """Turn `InvalidField` into `CorruptMetadata` with the path; add the path to `UnsupportedVersion`."""
+    """Turn `InvalidField` into `CorruptMetadata`; give it and `UnsupportedVersion` the path."""
     try:
         yield
     except InvalidField as error:

@@ -39,8 +39,8 @@ def stream_entries(
         ['a', 'b']
 
     Raises:
-        InvalidField: The document is invalid, has more than `most` entries, or an entry has more than
-            `MAX_VALUE_CHARS` characters.
+        InvalidField: The document is invalid, has more than `most` entries, or an entry has more
+            than `MAX_VALUE_CHARS` characters.
         UnsupportedVersion: A later release wrote it.
     """
     window = _Window(file)
