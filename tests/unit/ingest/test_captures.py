@@ -167,7 +167,7 @@ def test_a_bad_row_is_counted_by_its_reason_and_kept(import_lines, rejected, why
 def test_the_remedy_for_digits_that_would_be_lost_is_told(import_lines, rejected):
     import_lines("binance-usdm", [depth(pu=1, b=[["1.123456789", "1"]])])
     (row,) = rejected()
-    assert "take a larger scale" in row["detail"]
+    assert "use a larger scale" in row["detail"]
 
 
 def test_of_a_long_bad_row_the_beginning_is_kept(import_lines, rejected, monkeypatch):
