@@ -39,7 +39,7 @@ void FanIn::check_usable() const {
     }
 }
 
-// ---- sources ---------------------------------------------------------------------------------------
+// ---- sources ------------------------------------------------------------------------------------
 
 FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor,
                        std::optional<std::uint64_t> end_seq) {
@@ -121,7 +121,7 @@ bool FanIn::is_over() const noexcept {
                        [](const Source& source) { return source.over; });
 }
 
-// ---- the heap --------------------------------------------------------------------------------------
+// ---- the heap -----------------------------------------------------------------------------------
 
 void FanIn::push(const Entry& entry) noexcept {
     assert(heap_.size() < heap_.capacity());
@@ -157,7 +157,7 @@ void FanIn::sift_down() noexcept {
     heap_[at] = moving;
 }
 
-// ---- who shows what --------------------------------------------------------------------------------
+// ---- who shows what -----------------------------------------------------------------------------
 
 // With a limit no record counts as later than now: one stamped in the future, by a clock that was
 // put back since, would keep its source waiting for as long.
@@ -367,7 +367,7 @@ void FanIn::take_mapping(BatchColumns& out, Source& source) const {
     source.in_batch = mapping.get();
 }
 
-// ---- moving ----------------------------------------------------------------------------------------
+// ---- moving -------------------------------------------------------------------------------------
 
 void FanIn::mark_all_idle() noexcept {
     heap_.clear();

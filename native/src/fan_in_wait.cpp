@@ -121,7 +121,7 @@ bool FanIn::prepare_to_sleep(Bell& bell) {
     return !choose(true);
 }
 
-// ---- by descriptor ---------------------------------------------------------------------------------
+// ---- by descriptor ------------------------------------------------------------------------------
 
 int FanIn::ready_fd() {
     check_usable();

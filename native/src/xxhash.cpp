@@ -33,13 +33,13 @@ constexpr std::uint64_t avalanche64(std::uint64_t h) noexcept {
     return xor_shift(h, 32);
 }
 
-// ---- XXH64 ---------------------------------------------------------------------------------------
+// ---- XXH64 --------------------------------------------------------------------------------------
 
 constexpr std::uint64_t round64(std::uint64_t lane, std::uint64_t input) noexcept {
     return std::rotl(lane + input * kPrime64_2, 31) * kPrime64_1;
 }
 
-// ---- XXH3 ----------------------------------------------------------------------------------------
+// ---- XXH3 ---------------------------------------------------------------------------------------
 
 constexpr std::size_t kSecretBytes = 192;
 constexpr std::size_t kSecretLeast =

@@ -161,7 +161,7 @@ void pass_messages(Way way) {
     table.report();
 }
 
-// ---- store buffering ---------------------------------------------------------------------------------
+// ---- store buffering ----------------------------------------------------------------------------
 
 enum Woken : std::size_t { both, writer_only, reader_only, neither };
 

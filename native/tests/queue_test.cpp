@@ -32,7 +32,7 @@ std::vector<Seen> fill(Writer& writer, std::uint64_t n, std::size_t bytes) {
 
 }  // namespace
 
-// ---- writing and reading --------------------------------------------------------------------------
+// ---- writing and reading ------------------------------------------------------------------------
 
 TEST(records_of_every_size_come_out_as_they_went_in) {
     const Scratch tmp;
@@ -130,7 +130,7 @@ TEST(a_second_writer_is_refused) {
     CHECK(throws(Errc::writer_already_active, [&] { Writer other(tmp / "q", small()); }));
 }
 
-// ---- reservations ---------------------------------------------------------------------------------
+// ---- reservations -------------------------------------------------------------------------------
 
 TEST(an_aborted_reservation_leaves_nothing_behind) {
     const Scratch tmp;
@@ -170,7 +170,7 @@ TEST(a_batch_is_refused_while_a_reservation_is_open) {
     CHECK(read_all(tmp / "q") == std::vector<Seen>{{0, std::string(64, 'R')}});
 }
 
-// ---- rolling --------------------------------------------------------------------------------------
+// ---- rolling ------------------------------------------------------------------------------------
 
 // The segment that the worker prepares is taken once, however the two threads meet: a second one of
 // the same number would be written over the first.
@@ -223,7 +223,7 @@ TEST(a_full_queue_says_so_and_goes_on_when_the_readers_have_committed) {
     CHECK_EQ(Layout{tmp / "q"}.segments().front(), 2u);
 }
 
-// ---- restarts, kills and damage -------------------------------------------------------------------
+// ---- restarts, kills and damage -----------------------------------------------------------------
 
 TEST(a_reopened_writer_goes_on_after_the_last_number) {
     const Scratch tmp;
@@ -358,7 +358,7 @@ TEST(a_missing_short_or_wrong_checkpoint_changes_nothing) {
     }
 }
 
-// ---- seeking --------------------------------------------------------------------------------------
+// ---- seeking ------------------------------------------------------------------------------------
 
 TEST(seek_seq_finds_every_number_with_and_without_indexes) {
     const Scratch tmp;
@@ -458,7 +458,7 @@ TEST(an_index_with_impossible_entries_is_passed_over) {
     }
 }
 
-// ---- retention and readers ------------------------------------------------------------------------
+// ---- retention and readers ----------------------------------------------------------------------
 
 TEST(retention_deletes_what_every_reader_has_committed_past_and_its_index) {
     const Scratch tmp;

@@ -197,7 +197,7 @@ def test_view_of_one_column_of_numbers(log, read):
 def test_view_refuses_payloads_of_another_size(log, read):
     log.append(bytes(QUOTE.itemsize))
     log.append(bytes(QUOTE.itemsize + 1))
-    with pytest.raises(ValueError, match="16 bytes"):
+    with pytest.raises(ValueError, match="size of dtype: bytes=16"):
         read().read_batch().view(QUOTE)
 
 

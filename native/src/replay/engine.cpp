@@ -71,7 +71,7 @@ bool is_unreadable(Errc code) noexcept {
 
 Engine::Engine(Cursor& cursor, const EngineOptions& options) : cursor_(cursor), options_(options) {}
 
-// ---- instruments -----------------------------------------------------------------------------------
+// ---- instruments --------------------------------------------------------------------------------
 
 Market& Engine::add(std::uint16_t venue_id, std::uint32_t market_id, std::uint64_t symbol_hash,
                     std::optional<book::Options> options) {
@@ -139,7 +139,7 @@ Market* Engine::market_of_symbol(std::uint64_t symbol_hash,
     return there->second->symbol_hash == 0 ? there->second : nullptr;
 }
 
-// ---- gaps ------------------------------------------------------------------------------------------
+// ---- gaps ---------------------------------------------------------------------------------------
 
 std::uint16_t Engine::failed_source() const noexcept {
     return static_cast<std::uint16_t>(std::max(cursor_.failed(), 0));
@@ -224,7 +224,7 @@ bool Engine::peek(RecordView& record, Step& out, bool& gap) {
     }
 }
 
-// ---- records ---------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 
 bool Engine::is_at_end(const RecordView& record) noexcept {
     ended_by_seq_ = options_.ends_at_seq && record.seq >= options_.end_seq;

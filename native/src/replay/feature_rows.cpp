@@ -10,7 +10,7 @@ namespace {
 
 using RowsRef = std::shared_ptr<const FeatureRows>;
 
-// ---- schema ----------------------------------------------------------------------------------------
+// ---- schema -------------------------------------------------------------------------------------
 
 constexpr std::int64_t kNullable = 2;  // ARROW_FLAG_NULLABLE
 
@@ -57,7 +57,7 @@ void export_field(const Field& field, ArrowSchema* out) {
     own(out, std::move(memory));
 }
 
-// ---- columns ---------------------------------------------------------------------------------------
+// ---- columns ------------------------------------------------------------------------------------
 
 struct ColumnMemory {
     RowsRef rows;

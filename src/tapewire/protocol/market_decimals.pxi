@@ -90,8 +90,7 @@ def scaled(text, scale):
         >>> scaled("101.505", 2)
         Traceback (most recent call last):
           ...
-        tapewire.errors.InvalidMessage: a number must not lose digits: text='101.505', scale=2; use
-        a \
+        tapewire.errors.InvalidMessage: a number must not lose digits: text='101.505', scale=2; use a \
 larger scale
     """
     cdef int digits = _scale("scale", scale)

@@ -472,7 +472,7 @@ cdef class Engine:
                 venue = self._venues[tape.markets[0].index]
                 symbol = self._symbols[tape.markets[0].index]
             good = all([self._is_resynced(tape.markets[k], tape) for k in range(tape.markets.size())])
-            cause = CAUSES[<int> tape.cause] if tape.counted else "damaged, count unknown"
+            cause = CAUSES[<int> tape.cause] if tape.counted else "damaged, how many is not known"
             found.append(("parse" if tape.cause == TapeCause.unreadable else "record", venue, symbol,
                           tape.first, tape.last, tape.seq, tape.timestamp_ns, cause,
                           self._action(good) if tape.markets.size() else "noted", tape.source))

@@ -65,7 +65,7 @@ def test_closing_a_reader_two_levels_down_is_refused(sources, nested):
     sources.write("a", 1, 2)
     outer, inner = nested(sources.readers("a"))
     assert outer.next().seq == 0
-    with pytest.raises(tw.ConcurrentUse, match="inside another one"):
+    with pytest.raises(tw.ConcurrentUse, match="belongs to another one"):
         inner.readers["a"].close()
     assert outer.next().seq == 1
     outer.remove("inner")

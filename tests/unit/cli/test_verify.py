@@ -73,7 +73,7 @@ def test_a_damaged_header_is_located_and_the_lost_records_are_named(six):
     assert (place["offset"], place["bytes"]) == (192, 128)
     assert (place["first_lost"], place["last_lost"]) == (1, 1)
     ran = tapewire("verify", six)
-    assert "000000000.q at offset 192, 128 bytes: header check does not match" in ran.out
+    assert "000000000.q at offset 192, 128 bytes: header_check does not match" in ran.out
     assert "lost: record 1" in ran.out
     assert "5 records, 0 … 5" in ran.out
     assert ran.out.endswith(": 1 damaged place\n")

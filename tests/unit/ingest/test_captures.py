@@ -175,7 +175,7 @@ def test_a_bad_row_is_counted_by_its_reason_and_written_to_the_file(
 def test_lost_digits_are_reported_with_the_remedy(import_lines, rejected):
     import_lines("binance-usdm", [depth(pu=1, b=[["1.123456789", "1"]])])
     (row,) = rejected()
-    assert "take a larger scale" in row["detail"]
+    assert "use a larger scale" in row["detail"]
 
 
 def test_a_long_bad_row_is_truncated(import_lines, rejected, monkeypatch):

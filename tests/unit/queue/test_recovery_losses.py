@@ -267,7 +267,7 @@ def test_a_file_that_is_none_keeps_no_writer_out(tmp, caplog):
     (queue / "readers" / "x.meta").mkdir(parents=True)
     (queue / "000000999.idx").mkdir()
     assert reopen(queue)["next_seq"] == 5
-    assert "could not be looked at" in caplog.text
+    assert "could not be checked" in caplog.text
     assert "could not be removed" in caplog.text
 
 

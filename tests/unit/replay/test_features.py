@@ -414,7 +414,7 @@ def test_without_pyarrow_the_error_names_the_extra(tmp, monkeypatch):
 def test_an_error_of_a_function_is_raised_to_the_caller(tmp):
     writer = TapeWriter(tmp, instrument())
     writer.write(random_tape(1, 10))
-    with pytest.raises(KeyError, match="no such feature: name='mid'"):
+    with pytest.raises(KeyError, match="no such feature in the row: name='mid'"):
         replay.features(writer.logs, [{"broken": lambda row: row["mid"]}])
 
 
