@@ -126,7 +126,7 @@ class TapReport:
 
 
 def _remember(names: dict[str, None], name: str, most: int) -> bool:
-    """Move a name to the end and drop the first one if there are too many; whether it is new."""
+    """Move a name to the end, drop the first if there are too many; returns whether it is new."""
     new = name not in names
     names.pop(name, None)
     names[name] = None

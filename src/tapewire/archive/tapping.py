@@ -174,7 +174,7 @@ class Tap:
         self.report.sources[name] = live.report
 
     def _try_attach(self, source: TapSource, *, starting: bool = False) -> bool:
-        """Whether it is followed now. At the start, another active tap of this name is an error."""
+        """Follow a queue; returns whether that worked. `starting`: another tap is an error."""
         name = str(source.stream)
         try:
             self._attach(source)
@@ -187,7 +187,7 @@ class Tap:
         return True
 
     def _scan(self) -> bool:
-        """Find new queues and queues created again, and close idle logs; whether one was added."""
+        """Find new and recreated queues, close idle logs; returns whether a queue was added."""
         added = False
         for source in self._sources.scan():
             name = str(source.stream)
@@ -228,7 +228,7 @@ class Tap:
     # ---- archiving ------------------------------------------------------------------------------
 
     def _step(self, live: LiveQueue) -> bool:
-        """Archive a batch of one queue, if there is one; whether there was."""
+        """Archive the next batch of one queue; returns whether there was one."""
         try:
             batch = live.read()
         except (TapewireError, OSError) as error:
