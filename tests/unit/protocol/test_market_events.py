@@ -162,7 +162,7 @@ def test_events_can_be_compared_and_pickled():
     event = market.BookEvent.decode(page.diff(BIDS, ASKS))
     assert pickle.loads(pickle.dumps(event)) == event == market.BookEvent.decode(bytes(event))
     assert event != market.BookEvent.decode(page.diff(BIDS, []))
-    with pytest.raises(TypeError, match="use BookEvent.decode"):
+    with pytest.raises(TypeError, match=r"use BookEvent\.decode"):
         market.BookEvent()
 
 
