@@ -82,7 +82,7 @@ def pausing(spark, base, numbers):
         def read(self, partition):
             for rows in plain.read(self, partition):
                 yield rows
-                for part in partition.slices:
+                for part in partition.parts:
                     for number in numbers:
                         if part.seq_from <= number < part.seq_to:
                             pause(number)

@@ -179,7 +179,7 @@ def test_a_live_queue_is_read_where_all_workers_are_on_this_machine(run):
 
 
 def test_a_live_queue_is_refused_with_the_remedy_where_workers_may_be_elsewhere(run):
-    said = run.told["live elsewhere"]
+    said = run.found["live elsewhere"]
     assert "a live queue can be read only on its own host" in said
     assert "master=spark://10.0.0.5:7077" in said
     assert '.option("shared", "true")' in said

@@ -82,11 +82,11 @@ def test_a_plain_remote_session_needs_one_import(found, expected):
     assert found["plain"] == expected
 
 
-def test_a_setting_of_the_servers_start_is_refused(told):
-    assert "spark.executor.memory=1g; stop() it first, or pass the setting" in told["refused"][0]
+def test_a_setting_of_the_servers_start_is_refused(found):
+    assert "spark.executor.memory=1g; stop() it first, or pass the setting" in found["refused"][0]
 
 
-def test_another_master_is_refused_while_a_remote_session_is_there(told):
-    local, elsewhere = told["refused"][1:]
+def test_another_master_is_refused_while_a_remote_session_is_there(found):
+    local, elsewhere = found["refused"][1:]
     assert "master=local[1], running=127.0.0.1:" in local
     assert "master=sc://127.0.0.1:1, running=127.0.0.1:" in elsewhere

@@ -107,7 +107,7 @@ def test_orders_of_the_day_before_are_in_the_slices_of_a_day(tmp, span_ns):
 
 @pytest.mark.parametrize("every", [25, None], ids=["with snapshots", "without"])
 def test_an_l3_day_that_begins_with_a_reset_needs_no_other(tmp, every):
-    write_orders(tmp, 39, 800, days=4, anew=(1, 3), snapshots_every=every)
+    write_orders(tmp, 39, 800, days=4, resets=(1, 3), snapshots_every=every)
     asked = Query(tmp, "book", partitions=8)
     want = asked.one_pass(orders=True)
     for parts in (asked.parts(8), asked.parts(span_ns=SECOND)):
