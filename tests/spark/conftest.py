@@ -11,11 +11,15 @@ QUICK = {
 
 
 @pytest.fixture(scope="session")
-def spark():
-    """A session on two local cores."""
-    from tapewire import spark as tws
-
-    yield tws.session("tests", master="local[2]", conf=QUICK)
-    # A test that needs no Spark may have ended it, and a later one may have started its own.
+def _spark_ends():
+    yield
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(_spark_ends):
+    """A session on two local cores: the running one, or a new one if another module has ended it."""
+    from tapewire import spark as tws
+
+    return tws.session("tests", master="local[2]", conf=QUICK)
