@@ -187,8 +187,7 @@ class Reader final : public Cursor, private ForkAware {
     std::atomic<bool> writer_lives_{false};
     std::atomic<bool> hint_due_{false};  // the writer's hint must be read again
     std::optional<Position> checked_end_;
-    std::uint64_t hint_seen_at_ = 0;  // the reader's offset at that time; 0: not in this segment
-                                      // yet
+    std::uint64_t hint_seen_at_ = 0;  // the reader's offset then; 0: not in this segment yet
     std::uint64_t checked_epoch_ = 0;
 
     std::atomic<std::uint64_t> heartbeat_seen_{0};

@@ -31,8 +31,7 @@ struct Tally {
     Mark mark;
     std::optional<RecordPlace> last;  // counted; empty if it is before the start of the walk
     std::optional<RecordPlace> next;  // the first record not counted
-    std::uint64_t end = 0;            // of the walk: `next`, or where the next record will be
-                                      // written
+    std::uint64_t end = 0;            // of the walk: `next`, or the end of the records
     std::uint64_t damage = 0;         // the first damaged place in the walk; 0: none
 };
 
