@@ -250,7 +250,7 @@ void File::put_back(const std::byte* copy, std::uint64_t bytes,
     try {
         write_at(copy, bytes, offset);
     } catch (const Error&) {
-        // The caller throws the reason why the pages could not be written to disk.
+        // The caller throws, with the reason why the pages could not be written to disk.
     }
 }
 

@@ -12,7 +12,7 @@ using market::BookEvent;
 
 namespace {
 
-// Called after each level: records nothing. The other sink records the top of the book.
+// The sink of events for which no rows are wanted.
 struct NoRows {
     void level(const L2&) noexcept {}
     void undone() noexcept {}

@@ -144,8 +144,8 @@ Applied Book::trade(const L3Event& e) {
     if (!bid && !ask) {
         ids[count++] = e.order_id;
     } else if (options_.rules == Rules::sse && e.side != 0) {
-        // Shanghai shows an aggressor only with the rest that its trades left: it is not in the
-        // book yet.
+        // Shanghai shows an aggressor only as the remainder of its trades: it is not in the book
+        // yet.
         bid = bid && Side{e.side} == Side::sell;
         ask = ask && Side{e.side} == Side::buy;
     }

@@ -236,7 +236,7 @@ void ItchDecoder::executed(ItchEvent event, std::uint32_t size, bool priced, boo
         if (!priced) event.price = order->price;
     }
     event.maker = maker_of(event.side);
-    event.printed = printed && (priced || order != nullptr);  // a trade has a price
+    event.printed = printed && (priced || order != nullptr);  // without a price it is no trade
     events_.push_back(event);
 }
 

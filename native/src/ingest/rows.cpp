@@ -77,7 +77,7 @@ bool read_decimal(std::string_view text, Decimal& out) noexcept {
     return (*p == 'e' || *p == 'E') && read_exponent(p + 1, end, out.exponent);
 }
 
-// mantissa / 10^places, rounded half to even if that changes it by no more than a factor of 1e-9.
+// mantissa / 10^places, rounded half to even if that changes it by no more than 1e-9 of its value.
 // `lost`: significant digits follow the mantissa.
 Fault divide_rounded(std::uint64_t mantissa, bool lost, std::int64_t places,
                      std::uint64_t& out) noexcept {

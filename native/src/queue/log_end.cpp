@@ -85,7 +85,8 @@ std::optional<LostEnd> contradicts_end(const Layout& layout, const Control& cont
     }
     const auto checkpoint = load_tail_checkpoint(layout, control.geometry().key);
     if (auto lost = by_checkpoint(checkpoint, segment, offset, over)) return lost;
-    // Lower: the pages of a later writer reached the disk and its withdrawal of the end did not.
+    // A lower end: the pages of a later writer reached the disk and its withdrawal of the end did
+    // not.
     if (end && end->offset == offset) return std::nullopt;
     if (offset + format::kRecordHeaderBytes > segment.size()) return std::nullopt;
     if (!over) {

@@ -144,8 +144,8 @@ void Reader::seek_end() {
     });
 }
 
-// A damaged segment in which nothing can have been written yet: the log ends before it. If the
-// writer's SEALED, or its hint, does not lead there, it was only published ahead.
+// A damaged segment in which nothing can have been written yet: the log ends before it. If neither
+// SEALED of the segment before nor the writer's hint leads there, it was only published ahead.
 bool Reader::is_only_prepared(std::uint32_t id) const {
     if (id == 0 || control_.current_segment() >= id) return false;
     const auto below = open_or_nothing(layout_, geometry(), id - 1);

@@ -48,7 +48,7 @@ void Reader::check_passed_by_writer() {
     const bool due = hint_due_.load(std::memory_order_relaxed);
     if (!due && hint_seen_at_ != 0 && offset_ - hint_seen_at_ < kEveryBytes) return;
     check_hidden_record();
-    hint_seen_at_ = offset_;  // only now: if it threw, it must throw again on the next call
+    hint_seen_at_ = offset_;  // after the check: what it throws once it throws each time
     hint_due_.store(false, std::memory_order_relaxed);
 }
 

@@ -17,8 +17,7 @@ namespace {
 std::uint32_t header_check(const SegmentHeader& header) noexcept {
     const std::uint32_t fixed = crc32c(&header, format::kSegmentCheckedBytes);
     if (header.version == format::kSegmentVersionUnkeyed) return fixed;
-    const std::uint32_t flags =
-        header.flags & ~format::kSegmentSealed;  // the only one that ever changes
+    const std::uint32_t flags = header.flags & ~format::kSegmentSealed;  // only this one changes
     return crc32c(&header.segment_units, format::kSegmentCheckedFixedBytes,
                   crc32c(&flags, sizeof flags, fixed));
 }

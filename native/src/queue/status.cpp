@@ -41,7 +41,7 @@ bool is_held(const std::string& path) {
     return false;
 }
 
-// Since the look: then it may have released the segment that was not found.
+// Whether it has moved since the look: then it may have released the segment that was not found.
 bool has_moved(const ReaderLook& reader) {
     try {
         const auto now = read_reader_state(reader.path);

@@ -20,8 +20,7 @@ using format::Stat;
 
 namespace {
 
-// In memory-backed file systems blocks are allocated in steps; those of the appending thread
-// increase.
+// In memory-backed file systems blocks are allocated in steps; those of the appending thread grow.
 constexpr std::uint64_t kStepMinBytes = 256 * 1024;
 constexpr std::uint64_t kStepMaxBytes = 16 * 1024 * 1024;
 

@@ -4,12 +4,12 @@
 //            bits_      0 1 0 0 1 1 0 1     set where there is a value; the highest is the best
 //   sparse_  the levels outside the window, in order (levels.hpp)
 //
-// Most instruments have even ticks, and nearly all levels are within a few thousand of them: such a
-// level is found by a subtraction, a multiplication and a rotation, and changed without a branch.
-// The position of the window affects only speed, never the content: a level is in the window if it
-// has an entry there, else in sparse_. When too many changes had to go to sparse_ (a new book, a
-// price that moved far), the window is rebuilt over the existing levels, wide enough for 31 of 32
-// of them.
+// Most instruments have uniform ticks, and nearly all levels are within a few thousand of them:
+// such a level is found by a subtraction, a multiplication and a rotation, and changed without a
+// branch. The position of the window affects only speed, never the content: a level is in the
+// window if it has an entry there, else in sparse_. When too many changes had to go to sparse_ (a
+// new book, a price that moved far), the window is rebuilt over the existing levels, wide enough
+// for 31 of 32 of them.
 //
 // A key is a price transformed so that a better one is larger: a bid's price, or the complement of
 // an ask's (~p = -p - 1, which cannot overflow).

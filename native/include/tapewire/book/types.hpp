@@ -10,14 +10,14 @@ namespace tapewire::book {
 // What a book does on a gap. Each policy leaves it frozen and untrusted.
 enum class GapPolicy : std::uint8_t {
     raise,       // throw gap_detected once, then continue as `resync`
-    quarantine,  // ignore everything, also snapshots, until release()
+    quarantine,  // ignore everything, including snapshots, until release()
     resync,      // buffer diffs, and start again from the next snapshot
 };
 
 enum class Rules : std::uint8_t { none, szse, sse };
 
 // Handling of an event that names an order not in the book, or adds one that is.
-enum class Unknown : std::uint8_t { ignore, raise, distrust };  // each of them counts it
+enum class Unknown : std::uint8_t { ignore, raise, distrust };  // counted in every case
 
 // Why a book is untrusted. Stored only in loop states, which carry the release's version.
 enum class Distrust : std::uint8_t {

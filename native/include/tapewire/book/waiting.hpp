@@ -1,4 +1,4 @@
-// Diffs that arrived before the snapshot they follow.
+// Diffs that arrived before the snapshot that they apply to.
 #pragma once
 
 #include <cstddef>

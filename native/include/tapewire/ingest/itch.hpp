@@ -2,7 +2,7 @@
 // into events of orders and trades.
 //
 // Executions name an order but not its price, and replacements name no side, so the decoder keeps
-// all resting orders.
+// all orders that rest in the market at a time.
 #pragma once
 
 #include <cstddef>

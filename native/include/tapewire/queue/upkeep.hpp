@@ -29,8 +29,8 @@ class Upkeep {
 };
 
 // Removes a reader that is not running. False if its heartbeat no longer equals `heartbeat_ns`: it
-// has been running since the caller looked. Throws reader_already_active, or ENOENT if there is no
-// reader of that name.
+// has run since the caller looked. Throws reader_already_active, or ENOENT if there is no reader of
+// that name.
 bool remove_reader(const std::string& root, const std::string& name,
                    std::optional<std::uint64_t> heartbeat_ns);
 

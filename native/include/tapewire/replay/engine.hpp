@@ -112,7 +112,7 @@ class Engine {
               std::uint64_t seq, std::int64_t timestamp_ns);
     // The current book has been saved to disk and can be loaded from there.
     void saved(Market& market) noexcept;
-    // `source` begins after records that were deleted: its books are untrusted.
+    // `source` begins after missing records: the books read from it are untrusted.
     void lost_before(std::uint16_t source, std::uint64_t first, std::uint64_t last);
 
     // Sets a new end: before the first record at which the replay reaches this time.

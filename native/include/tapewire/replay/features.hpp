@@ -57,7 +57,7 @@ class FeatureSet {
     // Time passes with everything unchanged, up to just before the events at `time_ns`. Times must
     // not decrease.
     void advance(std::int64_t time_ns);
-    // The state of the book after an event.
+    // Called after an event, with the new state of the book.
     void on_book(const book::Book& book);
     // Throws corrupt_record for a trade that would overflow a sum.
     void on_trade(const market::TradeView& trade);

@@ -58,7 +58,7 @@ class ReturnWindows {
   public:
     explicit ReturnWindows(std::vector<std::int64_t> seconds);
 
-    // The replay is at `now_ns`; prices at earlier whole seconds are unknown.
+    // The replay is at `now_ns`; prices at whole seconds up to then are unknown.
     void start(std::int64_t now_ns);
     // The price was this at every whole second not passed yet, up to `now_ns`. A price may be
     // scaled by any positive constant; 0: unknown.
