@@ -125,7 +125,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
     struct sigaction standard{};
     standard.sa_handler = SIG_DFL;
     ::sigaction(signal, &standard, nullptr);
-    if (!fault) ::raise(signal);  // a fault recurs by itself
+    if (!fault) ::raise(signal);  // a fault recurs
 }
 
 // Under the table's mutex.

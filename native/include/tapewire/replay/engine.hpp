@@ -95,7 +95,7 @@ struct Limits {
     std::uint64_t bytes = std::numeric_limits<std::uint64_t>::max();  // of log, headers included
     std::int64_t until_ns = std::numeric_limits<std::int64_t>::max();
     bool at_roll = false;       // the first record of another segment
-    bool at_gap = false;        // records are missing, or a missing part has been made good
+    bool at_gap = false;        // records are missing, or the trust in a book has changed
     std::int64_t slice_ns = 0;  // of wall clock; 0: no limit
 };
 enum class Stop : std::uint8_t { end, records, bytes, time, roll, gap, slice };
