@@ -16,7 +16,7 @@ namespace tapewire {
 
 namespace {
 
-constexpr std::size_t kColumns = 6;  // the last of a fan-in alone
+constexpr std::size_t kColumns = 6;  // the last one in a fan-in only
 
 struct Field {
     const char* name;
@@ -29,7 +29,7 @@ constexpr std::array<Field, kColumns> kFields = {{
     {"type_id", "S"},
     {"flags", "S"},
     {"payload", "vz"},
-    {"source", "S"},  // into a dictionary of names
+    {"source", "S"},  // a dictionary of names
 }};
 
 std::size_t columns_of(const BatchColumns& batch) noexcept {
@@ -50,7 +50,7 @@ struct View {
 };
 static_assert(sizeof(View) == 16);
 
-// A child may be moved out of its parent and outlive it, so each holds the columns on its own.
+// A child may be moved out of its parent and outlive it, so each one holds the columns itself.
 struct ColumnMemory {
     ColumnsRef columns;
     std::vector<View> views;
@@ -81,7 +81,7 @@ void export_payloads(const ColumnsRef& columns, std::size_t from, std::size_t to
     memory->columns = columns;
     memory->views.resize(to - from);
     const auto& owners = columns->owners;
-    // Where the last payload lay: of its source, in a fan-in, since those take turns.
+    // The mapping of the last payload, for each source of a fan-in, since the sources alternate.
     std::vector<std::size_t> last(columns->source_names ? columns->source_names->size() : 1);
     std::size_t owner = 0;
     const auto inside = [&](const std::byte* at, std::uint32_t length) {
@@ -115,7 +115,7 @@ void export_payloads(const ColumnsRef& columns, std::size_t from, std::size_t to
     finish_column(std::move(memory), to - from, out);
 }
 
-// The names as Arrow text, and what keeps them.
+// The names as Arrow text, and their memory.
 struct NamesMemory {
     std::vector<std::int32_t> offsets{0};
     std::string text;
@@ -194,14 +194,14 @@ void add_fixed(const ArrowArray& array, std::int64_t bytes, ArrowRows& rows) {
     }
 }
 
-// The column of payloads in a struct: what a batch of records is to Arrow.
+// The payload column of a struct, such as a batch of records.
 void add_struct(const ArrowSchema& schema, const ArrowArray& array, ArrowRows& rows) {
     for (std::int64_t i = 0; i < schema.n_children && i < array.n_children; ++i) {
         if (schema.children[i]->name == nullptr ||
             std::string_view(schema.children[i]->name) != "payload") {
             continue;
         }
-        ArrowArray column = *array.children[i];  // the same memory, cut as the struct is
+        ArrowArray column = *array.children[i];  // the same memory, sliced as the struct is
         if (array.offset < 0 || array.length > column.length - array.offset) {
             refuse("Arrow column is shorter than its struct: payload=" +
                        std::to_string(column.length) + ", rows=" + std::to_string(array.length),
@@ -236,7 +236,7 @@ int without_throwing(Work work) noexcept {
 }  // namespace
 
 void export_schema(const ColumnsRef& columns, ArrowSchema* out) {
-    // Format and names are literals: a field needs memory for its dictionary alone.
+    // Format and names are literals: a field needs memory only for its dictionary.
     const auto field = [](const char* name, const char* format, ArrowSchema* into) {
         *into = {};
         into->format = format;
@@ -296,7 +296,7 @@ void ArrowRows::add(const ArrowSchema& schema, const ArrowArray& array) {
     if (array.null_count != 0) {
         for (std::int64_t i = 0; i < array.length; ++i) {
             if (is_null(array, i)) {
-                // Of all rows: earlier chunks are in already.
+                // Of all rows: earlier chunks have been added already.
                 const std::size_t row = pointers.size() + static_cast<std::size_t>(i);
                 refuse("a record cannot be null: row=" + std::to_string(row),
                        "drop or fill the nulls");

@@ -40,7 +40,7 @@ constexpr SlicingTables make_tables(std::uint32_t poly) {
 constexpr SlicingTables kCrc32Tables = make_tables(detail::kCrc32Poly);
 constexpr SlicingTables kCrc32cTables = make_tables(detail::kCrc32cPoly);
 
-// `crc` is the raw register, that is before the final inversion.
+// `crc` is the raw register, before the final inversion.
 inline std::uint32_t step8(const SlicingTables& t, std::uint32_t crc, std::uint64_t word) noexcept {
     word ^= crc;  // the register lines up with the first four bytes
     return t.at[7][word & 0xFF] ^ t.at[6][(word >> 8) & 0xFF] ^ t.at[5][(word >> 16) & 0xFF] ^
@@ -68,14 +68,14 @@ constexpr detail::ChecksumOps kPortable{crc32_portable, crc32c_portable, crc32c_
                                         "portable"};
 
 // Priority 101, the first that is not reserved, runs before the ordinary static initialisers of the
-// same library or executable: those already get the fast code.
+// same library or executable: these already use the fast code.
 __attribute__((constructor(101))) void choose_at_load() {
     select_checksum(ChecksumImpl::automatic);
 }
 
 }  // namespace
 
-// constinit: filled in by the loader, hence valid before any code of ours runs.
+// constinit: initialised by the loader, hence valid before any code of ours runs.
 constinit detail::ChecksumOps detail::checksum_ops = kPortable;
 
 #if !defined(__x86_64__) && !defined(__aarch64__)

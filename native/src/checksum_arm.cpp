@@ -1,4 +1,4 @@
-// Checksums on the CRC32 instructions of ARMv8, which know both polynomials.
+// Checksums with the CRC32 instructions of ARMv8, which support both polynomials.
 #include "tapewire/checksum.hpp"
 
 #if defined(__aarch64__)
@@ -59,7 +59,7 @@ inline std::uint32_t run(std::uint32_t crc, const void* data, std::size_t n) noe
     for (; n >= 32; n -= 32) {
         crc = take32<Poly>(crc, p);
     }
-    // Fewer than 32 bytes are left: the bits of n say which words they consist of.
+    // Fewer than 32 bytes are left: the bits of n give the words that they consist of.
     if ((n & 16) != 0) {
         crc = take<Poly, std::uint64_t>(crc, p);
         crc = take<Poly, std::uint64_t>(crc, p);
@@ -100,7 +100,7 @@ bool cpu_has_crc32() noexcept {
 #if defined(__linux__)
     return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 #elif defined(__ARM_FEATURE_CRC32) || defined(__APPLE__)
-    return true;  // promised by the compiler's target; every 64 bit Apple Mac has it
+    return true;  // guaranteed by the compiler's target; every 64 bit Apple Mac has it
 #else
     return false;
 #endif

@@ -1,11 +1,11 @@
-// CRC by carry-less multiplication (PCLMULQDQ): the constants and the building blocks that
-// checksum_x86.cpp puts together.
-// How the folding works. A message is a polynomial M over GF(2) whose first bit is the highest
-// coefficient; its CRC register is M * x^32 mod P. Cut M in 16 byte blocks B, each with d blocks
-// behind it: M = sum of B * x^(128 d). Each half of a block (64 coefficients) times the constant
-// x^e mod P has the same remainder as that half times x^e, but fewer than 96 coefficients. So the
-// sum over all halves is one 96 bit number T congruent to M * x^32, and the products do not depend
-// on one another: there is no serial chain. One Barrett reduction of T gives the CRC.
+// CRC by carry-less multiplication (PCLMULQDQ): the constants and building blocks of
+// checksum_x86.cpp.
+// How folding works. A message is a polynomial M over GF(2) whose first bit is the highest
+// coefficient; its CRC register is M * x^32 mod P. Cut M into 16 byte blocks B, each followed by d
+// blocks: M = sum of B * x^(128 d). Each half of a block (64 coefficients) times the constant x^e
+// mod P has the same remainder as that half times x^e, but fewer than 96 coefficients. So the sum
+// over all halves is one 96 bit number T congruent to M * x^32, and the products are independent of
+// each other: there is no serial chain. One Barrett reduction of T gives the CRC.
 //
 // Leading zeros do not change M, so a length that is not a multiple of 16 is padded at the front:
 // the odd bytes are shifted within a register, nothing outside the buffer is read, and there is no
@@ -64,17 +64,17 @@ inline constexpr std::size_t kDistances = 32;
 // Pairs are for the low and the high half of a register: the first and last 8 bytes of a block.
 struct alignas(64) FoldConstants {
     // The furthest distance first, as the blocks of a message, so that one wide load gets the pairs
-    // for consecutive blocks; the zeros at the end are there for such a load to run into.
+    // for consecutive blocks; the zeros at the end pad such a load.
     std::uint64_t descending[kDistances + 3][2];
     // by_1/4/16: for moving a block 1, 4 or 16 blocks further, where it is added to 128 message
-    // bits. Those are x^32 lower in a register than T is, whence the exponents are 32 lower.
+    // bits. Those are x^32 lower in a register than T is, so the exponents are 32 lower.
     std::uint64_t by_1[2];
     std::uint64_t by_4[2];
     std::uint64_t by_16[2];
     std::uint64_t barrett[2];  // floor(x^96 / P), and P itself in 33 bits
 
-    // For a block with d blocks behind it. Its halves stand at x^(128 d + 64) and x^(128 d); times
-    // the x^32 of the definition of the CRC.
+    // For a block followed by d blocks. Its halves are at x^(128 d + 64) and x^(128 d), multiplied
+    // by the x^32 of the definition of the CRC.
     constexpr auto to_end(std::size_t d) const noexcept -> const std::uint64_t (&)[2] {
         return descending[kDistances - 1 - d];
     }
@@ -105,7 +105,7 @@ constexpr FoldConstants make_constants(std::uint32_t poly) {
 template <std::uint32_t Poly>
 inline constexpr FoldConstants kConstants = make_constants(Poly);
 
-// The values that the literature prints for CRC-32 (Intel's white paper and Linux).
+// The published values for CRC-32 (Intel's white paper and Linux).
 static_assert(kConstants<kCrc32Poly>.by_4[0] == 0x154442BD4);
 static_assert(kConstants<kCrc32Poly>.by_4[1] == 0x1C6E41596);
 static_assert(kConstants<kCrc32Poly>.barrett[0] == 0xB4E5B025F7011641);
@@ -132,7 +132,7 @@ TAPEWIRE_CLMUL_INLINE __m128i fold(__m128i block, const std::uint64_t (&pair)[2]
                          _mm_clmulepi64_si128(block, k, 0x11));
 }
 
-// fold(block, to_end(0)), knowing that the last half, times x^32, is in place already.
+// fold(block, to_end(0)), given that the last half, times x^32, is in place already.
 TAPEWIRE_CLMUL_INLINE __m128i fold_last(__m128i block, const FoldConstants& k) noexcept {
     return _mm_xor_si128(_mm_srli_si128(block, 8),
                          _mm_clmulepi64_si128(block, load(k.to_end(0)), 0x00));
@@ -151,12 +151,12 @@ TAPEWIRE_CLMUL_INLINE __m128i register_of(std::uint32_t crc) noexcept {
     return _mm_cvtsi32_si128(static_cast<int>(crc));
 }
 
-// The beginning of a message of 16 bytes or more, cut such that whole blocks remain.
+// The beginning of a message of 16 bytes or more, cut so that complete blocks remain.
 struct Start {
-    __m128i head;   // the n % 16 odd bytes behind zeros; `blocks` blocks follow
-    __m128i first;  // the first whole block
+    __m128i head;   // the n % 16 odd bytes after zeros; `blocks` blocks follow
+    __m128i first;  // the first complete block
     const unsigned char* rest;
-    std::size_t blocks;  // whole blocks, `first` included
+    std::size_t blocks;  // complete blocks, `first` included
 };
 
 // The register's old value is added to the first four bytes, which may reach into `first`.

@@ -1,7 +1,7 @@
 // Checksums on x86-64: carry-less multiplication for CRC-32 and for long CRC-32C, see
-// checksum_clmul.hpp; the SSE4.2 crc32 instruction, which knows only Castagnoli's polynomial, for
-// short CRC-32C. `crc` and the results of the crc_... functions are raw registers: the inversions
-// are left to the entries at the end.
+// checksum_clmul.hpp; the SSE4.2 crc32 instruction, which supports only Castagnoli's polynomial,
+// for short CRC-32C. `crc` and the results of the crc_... functions are raw registers: the entry
+// points at the end do the inversions.
 #if defined(__x86_64__)
 
 #include "checksum_clmul.hpp"
@@ -21,7 +21,7 @@ TAPEWIRE_CLMUL_INLINE std::uint32_t crc_below_16(std::uint32_t crc, const unsign
                                                  std::size_t n) noexcept {
     constexpr const FoldConstants& k = kConstants<Poly>;
     if (n >= 8) {
-        // The last 8 bytes fill the high half; what they share with the register's 4 bytes, too.
+        // The last 8 bytes fill the high half, including those that overlap the register's 4 bytes.
         const std::uint64_t high =
             load_as<std::uint64_t>(p + n - 8) ^ (std::uint64_t{crc} >> (8 * (n - 8)));
         // The first n - 8 go to the top of the low half (two shifts: n == 8 shifts out all 64).
@@ -30,7 +30,7 @@ TAPEWIRE_CLMUL_INLINE std::uint32_t crc_below_16(std::uint32_t crc, const unsign
             _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
         return reduce(fold_last(block, k), k);
     }
-    std::uint64_t word;       // the bytes, at the top of 64 bits: that is T already
+    std::uint64_t word;       // the bytes, at the top of 64 bits: this is T already
     std::uint32_t carry = 0;  // the part of the register that fewer than 4 bytes do not reach
     if (n >= 4) {
         const std::uint64_t first = load_as<std::uint32_t>(p);
@@ -100,7 +100,7 @@ TAPEWIRE_WIDE_INLINE __m256i fold_pair(__m256i pair, __m256i constants) noexcept
                             _mm256_clmulepi64_epi128(pair, constants, 0x11));
 }
 
-// Four blocks, or the `blocks` fewer that are left and zeros.
+// Four blocks, or the `blocks` remaining ones followed by zeros.
 TAPEWIRE_WIDE_INLINE __m512i load_quad(const unsigned char* p, std::size_t blocks) noexcept {
     const unsigned words = blocks >= 4 ? 0xFF : (1U << (2 * blocks)) - 1;
     return _mm512_maskz_loadu_epi64(static_cast<__mmask8>(words), p);
@@ -123,7 +123,7 @@ TAPEWIRE_WIDE_INLINE std::uint32_t reduce_pair(__m256i sum, const FoldConstants&
 }
 
 // The halves by maskz with a full mask, i.e. unmasked: the plain forms start from an "undefined"
-// register, of which GCC 12 warns that it is not initialised.
+// register, which GCC 12 reports as uninitialised.
 TAPEWIRE_WIDE_INLINE std::uint32_t reduce_quad(__m512i sum, const FoldConstants& k) noexcept {
     return reduce_pair(_mm256_xor_si256(_mm512_maskz_extracti64x4_epi64(0xFF, sum, 0),
                                         _mm512_maskz_extracti64x4_epi64(0xFF, sum, 1)),
@@ -180,11 +180,11 @@ TAPEWIRE_WIDE std::uint32_t crc_long_wide(std::uint32_t crc, const unsigned char
     return reduce_quad(sum, k);
 }
 
-// ---- the entries -------------------------------------------------------------------------------
+// ---- the entry points ---------------------------------------------------------------------------
 
 constexpr std::uint32_t kAllOnes = 0xFFFFFFFF;
 
-// 64 bytes are the usual payload: first in line, and without loop or shifts.
+// 64 bytes are the usual payload: tested first, and without loop or shifts.
 TAPEWIRE_CLMUL std::uint32_t crc32_x86(const void* data, std::size_t n) noexcept {
     constexpr const FoldConstants& k = kConstants<kCrc32Poly>;
     const auto* p = static_cast<const unsigned char*>(data);
@@ -234,7 +234,8 @@ TAPEWIRE_WIDE std::uint32_t crc32_wide(const void* data, std::size_t n) noexcept
     return n == 0 ? 0 : ~crc_below_16<kCrc32Poly>(kAllOnes, p, n);
 }
 
-// From here on folding beats the chain of crc32 instructions. (crc_long_wide needs 16 blocks.)
+// From here on folding is faster than the chain of crc32 instructions. (crc_long_wide needs 16
+// blocks.)
 constexpr std::size_t kLongCrc32c = 256;
 
 using LongCrc = std::uint32_t (*)(std::uint32_t, const unsigned char*, std::size_t) noexcept;
@@ -287,7 +288,7 @@ constexpr ChecksumOps kX86[] = {
 }  // namespace
 
 std::span<const ChecksumOps> accelerated_checksums() noexcept {
-    __builtin_cpu_init();  // this may run before the constructor that does it for everybody
+    __builtin_cpu_init();  // this may run before the constructor that normally does it
     if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.2")) {
         return {};
     }

@@ -35,7 +35,7 @@ Walked for_each_record(Cursor& cursor, RecordCallback callback, void* data, std:
     Walked walked;
     std::int64_t looked = mono_ns();
     const std::int64_t until = looked + slice_ns;
-    // Rarely while the callback is quick, after each record when it is slow.
+    // The clock is read rarely while the callback is fast, after each record if it is slow.
     constexpr std::size_t kLongestStride = 16;
     constexpr std::int64_t kSlowNs = 1'000'000;
     std::size_t stride = 1;

@@ -14,11 +14,11 @@ namespace tapewire {
 
 namespace {
 
-// In a batch the silent ones are looked at again after so many records.
+// In a batch the silent sources are checked again after this many records.
 constexpr std::size_t kLookEvery = 256;
-// A source without a writer is asked again after so long.
+// A source without a writer is checked again after this time.
 constexpr std::int64_t kNoWriterNs = 100'000'000;
-// One with a writer, when it still has nothing: asking takes system calls, and a spin is short.
+// A source with a writer that still has nothing: a check takes system calls, and a spin is short.
 constexpr std::int64_t kWriterNs = 1'000'000;
 
 }  // namespace
@@ -51,7 +51,7 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor,
             throw Error(Errc::invalid_option, "a fan-in has at most 65535 sources", {}, -1,
                         "merge the readers in several fan-ins, and those in one");
         }
-        // The calls that give records allocate nothing.
+        // The calls that return records allocate nothing.
         heap_.reserve(sources_.size() + 1);
         silent_.reserve(sources_.size() + 1);
         by_name_.reserve(sources_.size() + 1);
@@ -68,7 +68,7 @@ FanIn::Slot FanIn::add(const std::string& name, Cursor& cursor,
     source.name = name;
     source.end_seq = end_seq;
     if (poller_) poller_->watch(slot, cursor, true);
-    // It is inside: nothing can fail any more.
+    // The source is added: nothing can fail any more.
     names_ = std::move(names);
     *free = std::move(source);
     if (free->merges) ++merging_;
@@ -83,7 +83,7 @@ void FanIn::remove(Slot slot) noexcept {
     assert(slot < sources_.size() && sources_[slot].cursor != nullptr);
     retire_consumed_top();
     Source& source = sources_[slot];
-    // In a forked child the numbers of its descriptors are somebody else's.
+    // In a forked child its descriptor numbers may belong to other files.
     Poller* const poller = forked() ? nullptr : poller_.get();
     if (poller != nullptr) poller->forget(slot);
     if (failed_ == slot) failed_ = kNone;
@@ -91,12 +91,12 @@ void FanIn::remove(Slot slot) noexcept {
     std::erase_if(heap_, [slot](const Entry& entry) { return entry.slot == slot; });
     if (source.merges) --merging_;
     source = Source();
-    order_heap();  // the ranks of the others are right as they are
-    if (poller != nullptr) poller->make_readable();  // it may have held others back
+    order_heap();                                    // the order of the other ranks is unchanged
+    if (poller != nullptr) poller->make_readable();  // it may have held back other sources
 }
 
 void FanIn::rank_names() noexcept {
-    by_name_.resize(sources_.size());  // room was reserved
+    by_name_.resize(sources_.size());  // capacity was reserved
     std::iota(by_name_.begin(), by_name_.end(), Slot{0});
     std::sort(by_name_.begin(), by_name_.end(),
               [this](Slot a, Slot b) { return sources_[a].name < sources_[b].name; });
@@ -125,7 +125,7 @@ bool FanIn::is_over() const noexcept {
 
 void FanIn::push(const Entry& entry) noexcept {
     assert(heap_.size() < heap_.capacity());
-    heap_.push_back(entry);  // room was reserved
+    heap_.push_back(entry);  // capacity was reserved
     std::push_heap(heap_.begin(), heap_.end(),
                    [](const Entry& a, const Entry& b) { return b.before(a); });
 }
@@ -157,10 +157,10 @@ void FanIn::sift_down() noexcept {
     heap_[at] = moving;
 }
 
-// ---- who shows what -----------------------------------------------------------------------------
+// ---- state of the sources -----------------------------------------------------------------------
 
-// With a limit no record counts as later than now: one stamped in the future, by a clock that was
-// put back since, would keep its source waiting for as long.
+// With a limit no record counts as later than now: a record stamped in the future, by a clock that
+// was set back since, would delay its source by that difference.
 void FanIn::read_clock() noexcept {
     const std::int64_t now = wall_ns();
     const bool put_back = now < wall_ns_;
@@ -184,7 +184,7 @@ bool FanIn::show(Slot slot) {
     return !source.over;
 }
 
-// Into the heap, by the record it shows.
+// Pushes a source onto the heap, by its next record.
 void FanIn::push(Slot slot) noexcept {
     const std::int64_t time = sources_[slot].shown.timestamp_ns;
     if (limited() && time > wall_ns_) read_clock();
@@ -220,7 +220,7 @@ void FanIn::retire_consumed_top() noexcept {
     pop_top();
 }
 
-// True: it is silent no longer, and another one has its place in the list.
+// True: it is no longer silent, and another source has its place in the list.
 bool FanIn::became_ready(std::size_t at) {
     assert(at < silent_.size());
     const Slot slot = silent_[at];
@@ -241,8 +241,8 @@ void FanIn::look_at_silent() {
 bool FanIn::choose(bool look) {
     if (top_consumed_) refill_top();
     if (!silent_.empty() && (look || heap_.empty())) {
-        // Not only when patience asks: a clock that was ahead for a while would end all patience
-        // until it comes there again.
+        // Not only when the limit is tested: a clock that was ahead for a while would suspend the
+        // limit until it reaches that time again.
         if (limited()) read_clock();
         look_at_silent();
     }
@@ -270,9 +270,9 @@ bool FanIn::skew_limit_passed() {
     return now - held_since() >= options_.max_skew_ns;
 }
 
-// Of the top of the heap, by the monotonic clock. Records that lie one behind the other and are
-// stamped later than now all become as old as now when they are shown: they are held back together,
-// once, else a long row of them would cost `max_skew` each.
+// For the top of the heap, by the monotonic clock. Consecutive records with timestamps in the
+// future all become as old as now when they are shown: they are held back together, once; otherwise
+// a long run of them would cost `max_skew` each.
 std::int64_t FanIn::held_since() const noexcept {
     assert(!heap_.empty() && held_since_ns_);
     return sources_[heap_[0].slot].ahead_since_ns.value_or(*held_since_ns_);
@@ -285,7 +285,7 @@ bool FanIn::all_shown() {
         if (now >= source.ask_writer_ns) {
             source.has_writer = source.cursor->has_writer();
             source.ask_writer_ns = now + (source.has_writer ? kWriterNs : kNoWriterNs);
-            // It may have appended after our last look and before it went.
+            // The writer may have appended after our last check and before it closed.
             if (!source.has_writer && became_ready(i)) continue;
         }
         if (source.has_writer) return false;
@@ -294,8 +294,8 @@ bool FanIn::all_shown() {
     return true;
 }
 
-// Past the top of the heap, whose source shows its next record when it is asked for the next time:
-// what was given stays in place until then.
+// Consumes the top of the heap, whose source shows its next record only on the next request: until
+// then the returned record stays in place.
 void FanIn::give() noexcept {
     assert(!heap_.empty() && !top_consumed_);
     source_ = static_cast<Slot>(heap_[0].slot);
@@ -345,8 +345,8 @@ std::size_t FanIn::read_batch(BatchColumns& out, std::size_t max_records) {
             give();
         }
     } catch (const Error& e) {
-        // What was read before the fault is handed out first; the next call meets it again. A gap
-        // is told once, so it must not be swallowed here.
+        // The records read before the fault are returned first; the next call meets it again. A gap
+        // is reported once, so it must not be swallowed here.
         if (n == 0) throw;
         if (e.code == Errc::gap_detected) gap_ = std::current_exception();
     } catch (const std::bad_alloc&) {
@@ -356,8 +356,7 @@ std::size_t FanIn::read_batch(BatchColumns& out, std::size_t max_records) {
     return n;
 }
 
-// A log comes to each of its mappings once, a fan-in goes back and forth between those of its
-// sources.
+// A log reaches each of its mappings once; a fan-in alternates between those of its sources.
 void FanIn::take_mapping(BatchColumns& out, Source& source) const {
     const MappingRef& mapping = *source.shown.owner;
     if (!source.merges ||

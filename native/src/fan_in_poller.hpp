@@ -1,6 +1,6 @@
 // The descriptor of a fan-in, for event loops: an epoll of the descriptors of its silent sources,
-// of a clock for a record that is held back, and of an eventfd that is full except while all of
-// that is armed.
+// of a timer for a record that is held back, and of an eventfd that is readable except while all of
+// these are armed.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class FanIn::Poller {
     int fd() const noexcept { return epoll_; }
     int wake_fd() const noexcept { return more_; }
 
-    // Nothing to give: readable when one of these has something, or at a time of the monotonic
-    // clock.
+    // Nothing to return: makes it readable when one of these has something, or at a time of the
+    // monotonic clock.
     void watch(Slot slot, Cursor& cursor, bool silent);
     void arm(std::optional<std::int64_t> at_ns);
     void forget(Slot slot) noexcept;

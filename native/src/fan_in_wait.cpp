@@ -1,4 +1,4 @@
-// FanIn: waiting for any of the sources, and for the patience with the others to be over.
+// FanIn: waiting for any of the sources, and for the limit on silent sources to pass.
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -18,11 +18,12 @@ namespace tapewire {
 
 namespace {
 
-// Where nobody can ring, and for sources beyond those that one call can wait for.
+// If no process can ring, and for sources beyond the number that one call can wait for.
 constexpr std::int64_t kNapNs = 1'000'000;
-// A writer may have died between clearing the waiters' flag and ringing: look again by ourselves.
+// A writer may have died between clearing the waiters' flag and ringing: look again after this
+// time.
 constexpr std::int64_t kLookAgainNs = 1'000'000'000;
-// Whether a silent source still has a writer is asked so often.
+// How often to check whether a silent source still has a writer.
 constexpr std::int64_t kAskAgainNs = 100'000'000;
 
 timespec to_timespec(std::int64_t ns) noexcept {
@@ -36,7 +37,7 @@ bool nap(std::int64_t ns) noexcept {
 
 }  // namespace
 
-// When the top of the heap, which is held back, may be given: of the monotonic clock.
+// When the top of the heap, which is held back, may be returned, by the monotonic clock.
 std::int64_t FanIn::release_ns(std::int64_t now) const noexcept {
     if (!limited() || heap_.empty() || top_consumed_ || !held_since_ns_) return INT64_MAX;
     const std::int64_t by_wait = held_since() + options_.max_skew_ns;
@@ -44,7 +45,7 @@ std::int64_t FanIn::release_ns(std::int64_t now) const noexcept {
     return std::max(std::min(by_wait, by_age), now);  // the wall clock may have jumped just now
 }
 
-// Sleeps until a silent source may have something, or until that time.
+// Sleeps until a silent source may have something, or until `until_ns`.
 bool FanIn::park(std::int64_t until_ns) {
     std::array<FutexWord, kMostFutexWords> words;
     std::size_t count = 0;
@@ -68,8 +69,8 @@ bool FanIn::park(std::int64_t until_ns) {
         case FutexAny::unsupported:
             break;
     }
-    // A thread for each source rings the descriptor instead. It arms itself when the source is
-    // looked at, so where it is new it is readable, and this ends at once.
+    // A thread for each source rings the descriptor instead. It is armed when the source is
+    // checked, so a new one is readable, and this ends at once.
     pollfd ready{ready_fd(), POLLIN, 0};
     nothing_now();
     const std::int64_t left = std::max<std::int64_t>(until - mono_ns(), 0);
@@ -78,14 +79,14 @@ bool FanIn::park(std::int64_t until_ns) {
 
 WaitOutcome FanIn::wait(std::int64_t max_ns) {
     check_usable();
-    if (gap_) return WaitOutcome::ready;  // it is told by the next call
+    if (gap_) return WaitOutcome::ready;  // the next call throws it
     const std::int64_t begin = mono_ns();
     const std::int64_t deadline = begin + max_ns;
     const bool sleep = options_.wait == WaitKind::sleep;
     const std::int64_t spin_until =
         sleep ? begin
               : begin + (options_.wait == WaitKind::spin_then_park ? options_.wait_ns : max_ns);
-    // Without a limit a wait is for all, whatever the calls that never block do.
+    // Without a limit a wait is for all sources, whatever the calls that never block do.
     struct Following {
         FanIn& fan;
         const bool before;
@@ -127,7 +128,7 @@ int FanIn::ready_fd() {
     check_usable();
     if (!poller_) {
         auto poller = std::make_unique<Poller>();
-        // All at once: a source arms its descriptor when it is looked at and has nothing.
+        // All at once: a source arms its descriptor when it is checked and has nothing.
         for (std::size_t slot = 0; slot < sources_.size(); ++slot) {
             if (Cursor* cursor = sources_[slot].cursor; cursor != nullptr && !sources_[slot].over) {
                 poller->watch(static_cast<Slot>(slot), *cursor, true);
@@ -174,7 +175,7 @@ FanIn::Poller::Poller() {
 }
 
 FanIn::Poller::~Poller() {
-    make_readable();  // for who holds copies of epoll_ and more_
+    make_readable();  // for holders of copies of epoll_ and more_
     close_descriptor(timer_);
     close_descriptor(more_);
     close_descriptor(epoll_);

@@ -24,7 +24,7 @@ namespace tapewire {
 
 namespace {
 
-// NONBLOCK means nothing to a file and keeps a pipe in its place from blocking us for ever.
+// NONBLOCK has no effect on a file, and avoids blocking indefinitely on a pipe in its place.
 int open_regular(const std::string& path, int flags, unsigned mode) noexcept {
     const int fd = open_descriptor(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
     struct stat st{};
@@ -77,7 +77,7 @@ File& File::operator=(File&& other) noexcept {
 
 void File::close() noexcept {
     if (fd_ < 0) return;
-    // In a forked child the number was closed already and may be somebody else's by now.
+    // In a forked child the descriptor was closed already, and its number may be reused by now.
     if (born_ == fork_generation()) close_descriptor(fd_);
     fd_ = -1;
 }
@@ -152,7 +152,7 @@ void File::allocate_holes(std::uint64_t bytes) const {
     const int rc = fallocate_patiently(fd_, 0, 0, bytes);
     if (rc == 0) return;
     if (rc != EOPNOTSUPP) throw_no_room(rc, bytes, path_);
-    // To write to each block of a large file takes seconds: only where some are missing.
+    // Writing to each block of a large file takes seconds: only if some are missing.
     struct stat found;
     if (::fstat(fd_, &found) != 0) throw_errno("cannot stat file", path_);
     if (static_cast<std::uint64_t>(found.st_blocks) * 512 < bytes) allocate(bytes);
@@ -160,7 +160,7 @@ void File::allocate_holes(std::uint64_t bytes) const {
 
 void File::allocate_range(std::uint64_t from, std::uint64_t bytes) const {
     const int rc = fallocate_patiently(fd_, 0, from, bytes);
-    if (rc == EOPNOTSUPP) return;  // ramfs: a page comes when it is touched
+    if (rc == EOPNOTSUPP) return;  // ramfs: a page is allocated on access
     if (rc != 0) throw_no_room(rc, bytes, path_);
 }
 
@@ -196,7 +196,7 @@ std::uint64_t File::next_data(std::uint64_t from) const noexcept {
 std::uint64_t File::next_hole(std::uint64_t from) const noexcept {
     constexpr auto kNone = ~std::uint64_t{0};
     const off_t found = ::lseek(fd_, static_cast<off_t>(from), SEEK_HOLE);
-    // What is data by the one call and a hole by the next was punched meanwhile.
+    // A place that is data for one call and a hole for the next was punched meanwhile.
     return found > static_cast<off_t>(from) ? static_cast<std::uint64_t>(found) : kNone;
 }
 
@@ -209,8 +209,8 @@ void File::sync_data() const {
 void File::write_through(const std::byte* mapped, std::uint64_t from, std::uint64_t to) const {
     constexpr std::uint64_t kPage = 4096;
     const std::uint64_t begin = from / kPage * kPage;
-    // The last page of a file whose length is no multiple of a page cannot be written past the
-    // cache, and must not be made longer.
+    // The last page of a file whose length is not a multiple of a page cannot be written past the
+    // cache, and must not be extended.
     const std::uint64_t end = std::min((to + kPage - 1) / kPage * kPage, size() / kPage * kPage);
     if (const std::uint64_t rest = std::max(begin, end); to > rest)
         write_at(mapped + rest, to - rest, rest);
@@ -222,8 +222,8 @@ void File::write_through(const std::byte* mapped, std::uint64_t from, std::uint6
         if (e.os_errno == EINVAL) return;
         throw;
     }
-    // All of it is copied first: a write drops pages from the cache, neighbours in one folio
-    // included, and what is read again then are zeros.
+    // All of it is copied first: a write drops pages from the cache, neighbours in the same folio
+    // included, and reading them again gives zeros.
     const std::unique_ptr<void, decltype(&std::free)> copy(std::aligned_alloc(kPage, end - begin),
                                                            &std::free);
     if (!copy) throw_os_error(ENOMEM, "cannot copy unsynced records", path_);
@@ -243,14 +243,14 @@ void File::write_through(const std::byte* mapped, std::uint64_t from, std::uint6
 }
 
 // A direct write that fails may have dropped the cached pages all the same, and then the copy is
-// the last. Written as entire pages, so that nothing has to be read from the failing disk, as a
-// store to a mapped page would have to; the mapping shows the same pages.
+// the last one. Written as entire pages, so that nothing has to be read from the failing disk, as a
+// store to a mapped page would require; the mapping shows the same pages.
 void File::put_back(const std::byte* copy, std::uint64_t bytes,
                     std::uint64_t offset) const noexcept {
     try {
         write_at(copy, bytes, offset);
     } catch (const Error&) {
-        // The caller throws why the pages could not be written to disk.
+        // The caller throws, with the reason why the pages could not be written to disk.
     }
 }
 
@@ -271,7 +271,7 @@ struct flock entire_file(short type) noexcept {
     return range;
 }
 
-// The type of a lock that keeps one of `type` from being taken; F_UNLCK without one.
+// The type of a lock that conflicts with one of `type`; F_UNLCK if there is none.
 short conflicting_lock(int fd, short type) noexcept {
     struct flock range = entire_file(type);
     return ::fcntl(fd, F_OFD_GETLK, &range) == 0 ? range.l_type : short{F_UNLCK};
@@ -300,7 +300,7 @@ bool File::is_still_at_its_path() const {
     if (::fstat(fd_, &held) != 0) throw_errno("cannot stat file", path_);
     if (::stat(path_.c_str(), &named) != 0) {
         if (errno == ENOENT || errno == ENOTDIR) return false;
-        throw_errno("cannot stat file", path_);  // it may well be there
+        throw_errno("cannot stat file", path_);  // it may well exist
     }
     return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
@@ -348,7 +348,7 @@ void make_directory(const std::string& path) {
     if (is_directory(path)) return;
     if (::mkdir(path.c_str(), 0700) != 0) {
         if (errno == EEXIST) {
-            if (is_directory(path)) return;  // somebody else made it just now
+            if (is_directory(path)) return;  // another process has just made it
             throw_os_error(ENOTDIR, "cannot create directory", path);
         }
         if (errno != ENOENT) throw_errno("cannot create directory", path);
@@ -356,7 +356,7 @@ void make_directory(const std::string& path) {
         if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
             throw_errno("cannot create directory", path);
     }
-    sync_directory(parent_of(path));  // else a loss of power takes everything in it along
+    sync_directory(parent_of(path));  // otherwise a loss of power takes everything in it
 }
 
 Directory::Directory(const std::string& path)
@@ -367,8 +367,8 @@ Directory::Directory(const std::string& path)
 Directory::~Directory() { close_descriptor(fd_); }
 
 void Directory::sync() const {
-    // Some filesystems (overlay, network) cannot sync a directory and say so; that is not a lost
-    // write.
+    // Some filesystems (overlay, network) cannot sync a directory and report that; this is not a
+    // lost write.
     while (::fsync(fd_) != 0) {
         if (errno == EINVAL || errno == ENOTSUP) return;
         if (errno != EINTR) throw_errno("cannot sync directory", path_);
@@ -405,7 +405,7 @@ bool rename_without_replacing(const std::string& from, const std::string& to) {
     }
     if (errno == EEXIST) return false;
     if (errno != EINVAL && errno != ENOSYS) throw_errno("cannot rename to " + to, from);
-    // Filesystems without the flag (NFS, some FUSE): a hard link refuses to replace just as well.
+    // Filesystems without the flag (NFS, some FUSE): a hard link does not replace a file either.
     if (::link(from.c_str(), to.c_str()) != 0) {
         if (errno == EEXIST) return false;
         throw_errno("cannot link to " + to, from);
@@ -430,7 +430,7 @@ std::vector<std::string> list_directory(const std::string& path) {
         names.emplace_back(entry->d_name);
         errno = 0;
     }
-    const int err = errno;  // a list cut short must not be taken for the whole
+    const int err = errno;  // a truncated list must not be taken for a complete one
     disown_descriptor(fd);
     ::closedir(dir);
     if (err != 0) throw_os_error(err, "cannot list directory", path);

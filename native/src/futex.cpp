@@ -9,7 +9,7 @@ namespace {
 
 std::atomic<bool> pretend_unsupported{false};
 
-// As in <linux/futex.h> since 5.16, which may be newer than the headers we are built with.
+// As in <linux/futex.h> since 5.16, which may be newer than the headers of the build.
 struct WaitvEntry {
     std::uint64_t value;
     std::uint64_t address;
@@ -17,7 +17,7 @@ struct WaitvEntry {
     std::uint32_t reserved;
 };
 static_assert(sizeof(WaitvEntry) == 24);
-constexpr std::uint32_t kWord32 = 2;  // FUTEX_32, and not FUTEX_PRIVATE_FLAG: others ring
+constexpr std::uint32_t kWord32 = 2;  // FUTEX_32 without FUTEX_PRIVATE_FLAG: other processes ring
 constexpr long kSysFutexWaitv = 449;  // the same on all architectures
 
 }  // namespace
@@ -43,7 +43,7 @@ FutexAny futex_wait_any(std::span<const FutexWord> words, std::int64_t until_ns)
             return FutexAny::timed_out;
         case EINTR:
             return FutexAny::interrupted;
-        default:  // ENOSYS, or EPERM where a sandbox does not know it
+        default:  // ENOSYS, or EPERM in a sandbox that does not know the call
             return FutexAny::unsupported;
     }
 }

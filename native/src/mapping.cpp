@@ -12,7 +12,7 @@
 #include "tapewire/clock.hpp"
 #include "tapewire/error.hpp"
 
-#ifndef MADV_POPULATE_READ  // Linux 5.14; older headers do not name them
+#ifndef MADV_POPULATE_READ  // Linux 5.14; older headers lack them
 #define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -49,21 +49,22 @@ std::mutex& table_mutex() {
     return *mutex;
 }
 
-// What handled SIGBUS before us, or has replaced us since. Read by the handler: replaced whole,
-// never freed.
+// The action for SIGBUS before ours, or the one that has replaced it since. Read by the handler:
+// replaced as a unit, never freed.
 std::atomic<const struct sigaction*> previous_action{nullptr};
-// A handler that returns has repaired the page or has done nothing, as faulthandler's after its
-// disable(): then the fault comes back. After so many in a row at one address it ends the process.
+// A handler that returns has either repaired the page or done nothing, like faulthandler's after
+// its disable(): then the fault recurs. After this many in a row at one address it ends the
+// process.
 constexpr int kReturnsMost = 64;
 
-// Of signals that are passed on. Each thread has its own faults: what another thread's handler is
-// doing says nothing about ours.
+// State of forwarded signals. Each thread has its own faults: another thread's handler is
+// irrelevant to them.
 struct PassedOn {
     bool under_way;
     int returned_times;
     std::uintptr_t returned_address;
 };
-// Initial-exec: the usual model of a library that is loaded late allocates at a thread's first
+// Initial-exec: the default model of a library that is loaded late allocates at a thread's first
 // access, which a signal handler must not do. Volatile: the handler interrupts itself.
 __attribute__((tls_model("initial-exec"))) constinit thread_local volatile PassedOn passed_on{false,
                                                                                               0, 0};
@@ -73,7 +74,7 @@ SlotBlock* handler_blocks = nullptr;
 void on_sigbus(int signal, siginfo_t* info, void* context) {
     const int saved_errno = errno;
     const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-    const bool fault = info->si_code > 0;  // else somebody sent it: it has no address
+    const bool fault = info->si_code > 0;  // else it was sent by a process: it has no address
     for (SlotBlock* block = fault ? handler_blocks : nullptr; block != nullptr;
          block = block->next.load(std::memory_order_acquire)) {
         for (MappingSlot& slot : block->slots) {
@@ -85,7 +86,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
             void* page = reinterpret_cast<void*>(address & ~(page_bytes - 1));
             if (::mmap(page, page_bytes, slot.protection.load(std::memory_order_relaxed),
                        MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) {
-                break;  // no memory for one page: let it be a crash with the right signal
+                break;  // no memory for one page: crash with the original signal
             }
             slot.lost.store(true, std::memory_order_relaxed);
             detail::mappings_lost.fetch_add(1, std::memory_order_relaxed);
@@ -97,8 +98,8 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
     const struct sigaction& previous = *previous_action.load(std::memory_order_acquire);
     const bool has_handler = (previous.sa_flags & SA_SIGINFO) != 0 ||
                              (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN);
-    // A handler that puts its predecessor back and raises again (faulthandler) comes back to us:
-    // the end.
+    // A handler that reinstalls its predecessor and raises again (faulthandler) comes back here:
+    // end the process.
     const bool stuck =
         fault && passed_on.returned_address == address && passed_on.returned_times >= kReturnsMost;
     const bool again = passed_on.under_way || stuck;
@@ -119,12 +120,12 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
     }
     if (previous.sa_handler == SIG_IGN && !fault && !again) {
         passed_on.under_way = false;
-        return;  // and go on guarding
+        return;  // and stay installed
     }
     struct sigaction standard{};
     standard.sa_handler = SIG_DFL;
     ::sigaction(signal, &standard, nullptr);
-    if (!fault) ::raise(signal);  // a fault comes again by itself, for good
+    if (!fault) ::raise(signal);  // a fault recurs
 }
 
 // Under the table's mutex.
@@ -145,7 +146,7 @@ MappingSlot* claim_slot() {
     static const bool installed = [] {
         page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
         handler_blocks = &first_block();
-        // A fork must not leave the child with the table locked by a thread it does not have.
+        // A fork must not leave the child with the table locked by a thread that it does not have.
         pthread_atfork([] { table_mutex().lock(); }, [] { table_mutex().unlock(); },
                        [] { table_mutex().unlock(); });
         return true;
@@ -225,8 +226,8 @@ bool Mapping::populate(std::size_t from, std::size_t bytes) const noexcept {
             touch(begin, end);  // before Linux 5.14
             return true;
         }
-        // A page that cannot be had (a bad sector, a file cut short, a full tmpfs) is met by
-        // whoever comes to it. Touching it here would take the whole mapping for lost.
+        // A page that is unavailable (a bad sector, a truncated file, a full tmpfs) is a matter for
+        // the code that accesses it. Touching it here would mark the entire mapping lost.
         if (errno != EINTR && errno != EAGAIN) return false;
     }
     return true;

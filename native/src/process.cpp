@@ -24,9 +24,9 @@ namespace detail {
 std::atomic<std::uint32_t> fork_generation{0};
 }
 
-// Lives for ever (leaked): handles may be destroyed after the static destructors have run.
+// Leaked on purpose: handles may be destroyed after the static destructors have run.
 struct ForkRegistry {
-    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // re-made in the child: its owner is gone
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // reinitialised in the child
     std::vector<int> descriptors;
     ForkAware* first = nullptr;
 
@@ -53,7 +53,7 @@ struct ForkRegistry {
 
     void unlink(ForkAware* handle) {
         pthread_mutex_lock(&mutex);
-        if (!handle->forked()) {  // the child has dropped the whole list already
+        if (!handle->forked()) {  // the child has already dropped the entire list
             if (handle->prev_ != nullptr) handle->prev_->next_ = handle->next_;
             if (handle->next_ != nullptr) handle->next_->prev_ = handle->prev_;
             if (first == handle) first = handle->next_;
@@ -142,8 +142,8 @@ std::optional<std::uint64_t> process_start_ticks(std::int64_t pid) {
     const std::string line(text, static_cast<std::size_t>(n));
     std::size_t at = line.rfind(')');
     if (at == std::string::npos) return std::nullopt;
-    // `state` behind the name is field 3; start time is field 22. A zombie has ended: all that is
-    // left is its exit code, which its parent has not fetched yet.
+    // `state` after the name is field 3; start time is field 22. A zombie has ended: only its exit
+    // code is left, which its parent has not read yet.
     if (line.compare(at, 3, ") Z") == 0 || line.compare(at, 3, ") X") == 0) return std::nullopt;
     for (int field = 2; field < 22; ++field) {
         at = line.find(' ', at);

@@ -16,10 +16,10 @@ void ReadAhead::want(MappingRef map, std::uint64_t from, std::uint64_t to) noexc
 }
 
 void ReadAhead::drop(MappingRef map) noexcept {
-    if (!started_ || !map) return;  // a log so short is not worth a thread
+    if (!started_ || !map) return;  // a log this short does not need a thread
     {
         std::lock_guard lock(mutex_);
-        dropped_.swap(map);  // one that was not taken up yet goes here and now
+        dropped_.swap(map);  // one that was not started yet is unmapped here
     }
     start_or_poke();
 }
@@ -34,7 +34,7 @@ void ReadAhead::start_or_poke() noexcept {
         thread.add(this);
         started_ = true;
     } catch (const std::exception&) {
-        // No thread to be had: then the reader maps its pages itself, as it comes to them.
+        // No thread available: then the reader maps its pages itself, as it reaches them.
     }
 }
 

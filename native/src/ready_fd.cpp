@@ -16,18 +16,20 @@ namespace tapewire {
 namespace {
 
 constexpr std::int64_t kForEverNs = 3'600'000'000'000;
-// A writer may have died between clearing the waiters' flag and ringing: look again by ourselves.
+// A writer may have died between clearing the waiters' flag and ringing: look again after this
+// time.
 constexpr std::int64_t kLookAgainNs = 1'000'000'000;
 constexpr std::int64_t kNapNs = 1'000'000;
 
 bool changed(const ReadyFd::Watch& watch) noexcept {
     const bool any =
         std::any_of(watch.words.begin(), watch.words.end(), [](const ReadyFd::Word& word) {
-            // atomic_ref wants a mutable word; the mapping may be read-only, and nothing is stored.
+            // atomic_ref requires a mutable word; the mapping may be read-only, and nothing is
+            // stored.
             return word.at != nullptr &&
                    std::atomic_ref(*const_cast<std::uint32_t*>(word.at)).load() != word.then;
         });
-    // After the loads, which find out: where a file was cut short, zeros may look like before.
+    // After the loads, which detect it: in a truncated file, zeros may equal the old values.
     return any || (watch.owner && watch.owner->lost());
 }
 
@@ -52,7 +54,7 @@ ReadyFd::~ReadyFd() {
         stop_ = true;
     }
     make_readable();
-    // It may sleep on the shared bell: one more ring is a spurious wake-up to all other readers.
+    // It may sleep on the shared bell: one extra ring is a spurious wake-up for all other readers.
     if (bell_ != nullptr) futex_ring(bell_);
     thread_.join();
     close_descriptor(fd_);
@@ -60,7 +62,7 @@ ReadyFd::~ReadyFd() {
 
 void ReadyFd::fill() const noexcept {
     const std::uint64_t one = 1;
-    // Full (2^64 - 2 fillings) is readable, too: nothing to do then.
+    // A full eventfd (2^64 - 2 fillings) is readable, too: nothing to do then.
     [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof one);
 }
 
@@ -92,7 +94,7 @@ void ReadyFd::sleep_on(const Watch& watch) const noexcept {
 
 void ReadyFd::loop() {
     for (;;) {
-        Watch watch;  // each round anew: a mapping is not held longer than it is watched
+        Watch watch;  // a new copy each round: a mapping is not held longer than it is watched
         std::uint32_t seen;
         bool armed;
         {
@@ -111,11 +113,11 @@ void ReadyFd::loop() {
                           std::atomic_ref(*bell_).load(std::memory_order_seq_cst) != watch.heard;
         if (!rung && !changed(watch)) continue;
         std::lock_guard lock(mutex_);
-        if (changes_ != seen) continue;  // armed anew meanwhile: what was seen may be old
+        if (changes_ != seen) continue;  // armed again meanwhile: the observation may be stale
         watch_ = Watch();
         ++changes_;
         armed_.store(false, std::memory_order_release);
-        fill();  // last: who sees it filled must not find it armed still
+        fill();  // last: when the descriptor becomes readable, it must not be armed any more
     }
 }
 

@@ -30,7 +30,7 @@ void Services::forget_in_child() noexcept { instance.store(nullptr, std::memory_
 
 void Service::add(Client* client) {
     std::unique_lock lock(mutex_);
-    // A leaving thread is joined by whoever removed the last client, under `stop_`.
+    // A stopping thread is joined by the caller that removed the last client, under `stop_`.
     done_.wait(lock, [this] { return !stop_; });
     clients_.push_back(client);
     if (!thread_.joinable()) {
@@ -76,7 +76,7 @@ void Service::poke(Client* client) noexcept {
 }
 
 void Service::loop() {
-    // BATCH: waking us never takes the core away from the thread that rang.
+    // BATCH: waking this thread never preempts the thread that rang.
     const sched_param priority{};
     ::sched_setscheduler(0, SCHED_BATCH, &priority);
     std::atomic_ref bell(bell_);

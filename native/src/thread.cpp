@@ -11,10 +11,11 @@
 namespace tapewire {
 
 std::thread start_thread(const char* name, std::function<void()> body) {
-    // Signals belong to the user's threads: a Ctrl-C delivered here would end no wait.
+    // Signals are for the user's threads: a Ctrl-C delivered here would interrupt no wait.
     sigset_t all, old;
     sigfillset(&all);
-    // Faults are this thread's own: our mappings may raise SIGBUS here, and a bug must be seen.
+    // Faults belong to this thread: our mappings may raise SIGBUS here, and a bug must not be
+    // hidden.
     for (int fault : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     std::thread thread;
@@ -23,7 +24,7 @@ std::thread start_thread(const char* name, std::function<void()> body) {
     } catch (const std::system_error& e) {
         pthread_sigmask(SIG_SETMASK, &old, nullptr);
         throw_os_error(e.code().value(), std::string("cannot start the thread ") + name, "");
-    } catch (...) {  // no memory
+    } catch (...) {  // out of memory
         pthread_sigmask(SIG_SETMASK, &old, nullptr);
         throw;
     }

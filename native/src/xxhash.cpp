@@ -43,7 +43,7 @@ constexpr std::uint64_t round64(std::uint64_t lane, std::uint64_t input) noexcep
 
 constexpr std::size_t kSecretBytes = 192;
 constexpr std::size_t kSecretLeast =
-    136;  // of any secret: the offsets of mid-sized inputs count so
+    136;  // of any secret: the offsets of mid-sized inputs are based on it
 constexpr std::size_t kStripe = 64;
 constexpr std::size_t kStripesPerBlock = (kSecretBytes - kStripe) / 8;
 
@@ -133,7 +133,7 @@ Hash128 hash_to_16(const std::byte* p, std::size_t n) noexcept {
 Hash128 hash_to_240(const std::byte* p, std::size_t n) noexcept {
     Hash128 acc{n * kPrime64_1, 0};
     if (n <= 128) {
-        // The outermost 32 bytes last, those further in before.
+        // From the innermost 32 bytes outwards.
         for (std::size_t i = (n - 1) / 32 + 1; i-- > 0;)
             mix32(acc, p + 16 * i, p + n - 16 * (i + 1), kSecret + 32 * i);
         return finish_mixed(acc, n);
@@ -157,7 +157,7 @@ void accumulate(Lanes& lanes, const std::byte* stripe, const std::byte* secret) 
     }
 }
 
-// One stripe after another, and the stir that ends each block of them.
+// One stripe after another, with the scramble that ends each block of them.
 void accumulate_next(Lanes& lanes, std::size_t& at, const std::byte* stripe) noexcept {
     accumulate(lanes, stripe, kSecret + 8 * at);
     if (++at < kStripesPerBlock) return;
@@ -216,7 +216,7 @@ void Xxh3::update(const void* data, std::size_t n) noexcept {
     const auto* p = static_cast<const std::byte*>(data);
     total_ += n;
     while (n > 0) {
-        // A full buffer waits for one more byte: the end of the input is hashed otherwise.
+        // A full buffer waits for one more byte: the end of the input is hashed differently.
         if (buffered_ == kBufferBytes) consume_buffer();
         const std::size_t part = std::min(n, kBufferBytes - buffered_);
         std::memcpy(buffer_.data() + buffered_, p, part);
@@ -233,7 +233,7 @@ Hash128 Xxh3::digest() const noexcept {
     std::size_t at = stripe_;
     for (std::size_t i = 0; i + kStripe < buffered_; i += kStripe)
         accumulate_next(lanes, at, buffer_.data() + i);
-    // The last 64 bytes once more, which may begin at the end of the buffer before this one.
+    // The last 64 bytes once more, which may begin at the end of the previous buffer.
     std::byte last[kStripe];
     const std::size_t newer = std::min(buffered_, kStripe);
     std::memcpy(last, buffer_.data() + kBufferBytes - (kStripe - newer), kStripe - newer);

@@ -1,5 +1,5 @@
-// A batch as Arrow sees it: the C data interface over columns that are there already, with the
-// payloads as a binary-view column whose buffers are the mapped segments themselves.
+// Exports a batch to Arrow: the C data interface over existing columns, with the payloads as a
+// binary-view column whose buffers are the mapped segments themselves.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 #include "tapewire/cursor.hpp"
 
-// The Arrow C data and stream interfaces; guarded as their specification asks, since other headers
-// define them too.
+// The Arrow C data and stream interfaces; guarded as their specification requires, since other
+// headers define them too.
 extern "C" {
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
@@ -56,25 +56,24 @@ namespace tapewire {
 
 using ColumnsRef = std::shared_ptr<const BatchColumns>;
 
-// A struct of seq uint64, timestamp_ns int64, type_id uint16, flags uint16, payload binary_view,
-// and of a fan-in source, a dictionary of text.
+// A struct of seq uint64, timestamp_ns int64, type_id uint16, flags uint16, payload binary_view
+// and, for a fan-in, source as a dictionary of text.
 void export_schema(const ColumnsRef& columns, ArrowSchema* out);
-// Records [from, to) of the batch. Nothing but the 16-byte views (and what Arrow wants inline,
-// payloads of up to 12 bytes) is made; the mappings live until the consumer releases the array.
+// Records [from, to) of the batch. Only the 16-byte views (with payloads of up to 12 bytes inline,
+// as Arrow requires) are created; the mappings live until the consumer releases the array.
 void export_array(const ColumnsRef& columns, std::size_t from, std::size_t to, ArrowArray* out);
 // The same as a stream of one chunk.
 void export_stream(const ColumnsRef& columns, std::size_t from, std::size_t to,
                    ArrowArrayStream* out);
 
-// The other way: one payload a row out of a column of binary, large binary, binary view, fixed-size
-// binary, or text, or out of the column "payload" of a struct, which a batch is. Nothing is copied:
-// the pointers are valid until the array is released.
+// Import: one payload per row from a column of binary, large binary, binary view, fixed-size binary
+// or text, or from the column "payload" of a struct, such as a batch. Nothing is copied: the
+// pointers are valid until the array is released.
 struct ArrowRows {
     std::vector<const std::byte*> pointers;
     std::vector<std::uint64_t> lengths;
 
-    // Adds the rows of one array. Throws invalid_option for another type and for a row that is
-    // null.
+    // Adds the rows of one array. Throws invalid_option for another type and for a null row.
     void add(const ArrowSchema& schema, const ArrowArray& array);
 };
 

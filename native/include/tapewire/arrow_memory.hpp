@@ -1,6 +1,6 @@
-// Who owns what an exported Arrow array or schema points to, by the rules of the C data interface:
-// a consumer may move a child out of its parent and keep it longer, so every child owns what it
-// needs.
+// Ownership of the memory of an exported Arrow array or schema, by the rules of the C data
+// interface: a consumer may move a child out of its parent and keep it longer, so every child owns
+// what it uses.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class ArrowChildren {
     ArrowChildren(ArrowChildren&&) noexcept = default;
     ArrowChildren(const ArrowChildren&) = delete;
     ArrowChildren& operator=(const ArrowChildren&) = delete;
-    ~ArrowChildren() {  // those that a consumer moved out have no release any more
+    ~ArrowChildren() {  // children that a consumer moved out have a null release
         for (Arrow& child : each_) {
             if (child.release != nullptr) child.release(&child);
         }
@@ -48,7 +48,7 @@ class ArrowChildren {
     std::vector<Arrow*> pointers_;
 };
 
-// A struct of these columns, none of whose rows is null.
+// A struct of these columns, without null rows.
 inline void export_struct(ArrowChildren<ArrowArray> columns, std::size_t length, ArrowArray* out) {
     struct Memory {
         ArrowChildren<ArrowArray> columns;

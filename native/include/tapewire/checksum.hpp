@@ -1,8 +1,8 @@
-// CRC-32 (payloads) and CRC-32C (headers, index files), on the best instructions the CPU has.
+// CRC-32 (payloads) and CRC-32C (headers, index files), with the fastest instructions of the CPU.
 //
-// The implementation is chosen once, when the library is loaded. Until that moment (in a static
-// initialiser that happens to run earlier) the calls go to the portable code, which gives the same
-// results, so they are safe from anywhere.
+// The implementation is chosen once, when the library is loaded. Before that (in a static
+// initialiser that happens to run earlier) the calls use the portable code, which gives the same
+// results, so they are always safe.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tapewire {
 
 enum class ChecksumImpl {
     automatic,  // the fastest this CPU supports (the default)
-    portable,   // table driven, no special instruction
+    portable,   // table driven, no special instructions
 };
 
 /// Switches every later call to another implementation. For tests and diagnosis: it is not
@@ -41,7 +41,7 @@ struct ChecksumOps {
     const char* name;
 };
 
-/// What the calls below go through.
+/// The implementation that the calls below use.
 extern ChecksumOps checksum_ops;
 
 /// The accelerated implementations that this CPU can run, best first; may be empty.
@@ -57,22 +57,22 @@ inline T load_as(const void* p) noexcept {
 
 }  // namespace detail
 
-/// CRC-32 as zlib computes it; 0 for no bytes.
+/// CRC-32 as in zlib; 0 for no bytes.
 inline std::uint32_t crc32(const void* data, std::size_t n) noexcept {
     return detail::checksum_ops.crc32(data, n);
 }
 
-/// CRC-32C; `seed` is the result over the bytes before, so that
-/// crc32c(b, nb, crc32c(a, na)) is the checksum of a followed by b.
+/// CRC-32C; `seed` is the result over the preceding bytes: crc32c(b, nb, crc32c(a, na)) is the
+/// checksum of a followed by b.
 inline std::uint32_t crc32c(const void* data, std::size_t n, std::uint32_t seed = 0) noexcept {
     return detail::checksum_ops.crc32c(data, n, seed);
 }
 
-/// The state that an ordinary CRC-32C starts from.
+/// The initial state of an ordinary CRC-32C.
 inline constexpr std::uint32_t kCrc32cState = ~std::uint32_t{0};
 
 /// CRC-32C of 32 bytes, without the length tests and from any initial `state` of the register: the
-/// header check of every record. From kCrc32cState it is crc32c(p, 32).
+/// header check of every record. From kCrc32cState it equals crc32c(p, 32).
 inline std::uint32_t crc32c_32bytes(const void* p, std::uint32_t state = kCrc32cState) noexcept {
     return detail::checksum_ops.crc32c_32bytes(p, state);
 }

@@ -1,6 +1,6 @@
-// Two clocks. `wall_ns` stamps records; `mono_ns` measures ages and time-outs, so that a jump of
-// the wall clock frees nothing and kills nobody. `shift_wall_clock` is the seam by which tests make
-// such a jump without touching the machine's clock.
+// Two clocks. `wall_ns` stamps records; `mono_ns` measures ages and timeouts, so that a jump of the
+// wall clock neither releases anything nor declares any process dead. `shift_wall_clock` lets tests
+// make such a jump without changing the machine's clock.
 #pragma once
 
 #include <time.h>

@@ -1,5 +1,5 @@
 // The native interface of a reader of any kind of log. Record, Batch and the Python readers are
-// built on it; fan-in, filters and replay use it without knowing the kind.
+// built on it; fan-in, filters and replay use it independently of the kind.
 //
 // A cursor belongs to one thread at a time.
 #pragma once
@@ -37,7 +37,7 @@ class BatchColumns {
     std::unique_ptr<const std::byte*[]> payload;
     std::unique_ptr<std::uint32_t[]> payload_len;
     std::vector<MappingRef> owners;  // every mapping that a payload points into
-    // In a fan-in, the index of the name of the source of each record. Else null.
+    // In a fan-in, the index of the source's name for each record. Otherwise null.
     std::unique_ptr<std::uint16_t[]> source;
     std::shared_ptr<const std::vector<std::string>> source_names;
 
@@ -78,7 +78,7 @@ class TypeFilter {
 enum class WaitKind { busy_spin, spin_then_park, sleep };
 enum class WaitOutcome { ready, not_yet, interrupted };
 
-// A futex word whose value moves past `heard` when there is something to read.
+// A futex word whose value changes from `heard` when there is something to read.
 struct Bell {
     std::uint32_t* word = nullptr;  // null: it cannot be rung, poll instead
     std::uint32_t heard = 0;
@@ -101,8 +101,8 @@ class Cursor {
     // False at the end; never blocks. Throws where the log is damaged, again on every call.
     virtual bool next(RecordView& out) = 0;
     virtual std::size_t read_batch(BatchColumns& out, std::size_t max_records) = 0;
-    // The record that next() would give, without passing it; and past the one that was just shown.
-    // What was shown stays in place until the next look.
+    // peek() returns the record that next() would return, without consuming it; pass() consumes the
+    // record just shown. That record stays in place until the next look.
     virtual bool peek(RecordView& out) = 0;
     virtual void pass(const RecordView& shown) noexcept = 0;
     // Waits for a record for at most `max_ns`, in one slice: the caller handles signals.
@@ -110,7 +110,7 @@ class Cursor {
     // A descriptor that is readable until next() or read_batch() has reached the end, and again
     // when there is more. Owned by the cursor and closed with it.
     virtual int ready_fd() = 0;
-    // For a wait on several cursors. False: there may be a record, read first.
+    // Prepares a wait on several cursors. False: there may be a record, read first.
     virtual bool prepare_to_sleep(Bell& bell) = 0;
     // Whether a writer may append. False: the end is final for now.
     virtual bool has_writer() = 0;
@@ -120,13 +120,13 @@ class Cursor {
     virtual void seek_end() = 0;
     virtual Skipped skip_damaged() = 0;
 
-    // What follows matters of a cursor that merges several (FanIn); a single log is source 0.
+    // The rest is for cursors that merge several (FanIn); a single log is source 0.
 
-    // Which source the record given last came from. Not virtual: it is asked for each record.
+    // The source of the record returned last. Not virtual: called for each record.
     std::uint16_t source() const noexcept { return source_; }
-    // The source of the error thrown last, until skip_damaged() or a seek; negative: none.
+    // The source of the last error, until skip_damaged() or a seek; negative: none.
     virtual int failed() const noexcept { return -1; }
-    // Whether no record will come, whatever is appended.
+    // Whether no more records will follow, whatever is appended.
     virtual bool is_over() const noexcept { return false; }
     virtual bool merges() const noexcept { return false; }
     // While following, next() waits for every source that has a writer.

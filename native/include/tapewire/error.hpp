@@ -1,6 +1,6 @@
-// The one exception type of the core. The bindings turn it into the class of tapewire.errors that
-// has the same name as `code`; the text states the broken constraint, then name=value; path, offset
-// and hint stay apart, so that each layer can show them as it likes.
+// The only exception type of the core. The bindings convert it to the class of tapewire.errors with
+// the same name as `code`. The text states the broken constraint, then name=value; path, offset and
+// hint are separate, so that each layer can format them.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ struct Error : std::exception {
     std::int64_t offset = -1;
     std::string hint;
     int os_errno = 0;
-    // Numbers that some errors carry: gap_detected (first, last); segment_missing (committed
-    // segment, committed offset, first available sequence); others leave them 0.
+    // Values of some errors: gap_detected (first, last); segment_missing (committed segment,
+    // committed offset, first available sequence number); 0 in others.
     std::uint64_t numbers[3] = {0, 0, 0};
 
     Error(Errc c, std::string m) : code(c), message(std::move(m)) {}
@@ -69,7 +69,7 @@ struct Error : std::exception {
 
 std::string hex(std::uint64_t value);
 
-// What to do about a version from the future.
+// The remedy for a version newer than this release.
 inline constexpr const char* kVersionHint =
     "open the queue with the release that wrote it, or upgrade Tapewire";
 

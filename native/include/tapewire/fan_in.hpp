@@ -52,7 +52,7 @@ class FanIn final : public Cursor, private ForkAware {
     void remove(Slot slot) noexcept;
     Counts counts(Slot slot) const { return sources_[slot].counts; }
     std::optional<std::uint64_t> last_seq() const noexcept { return last_seq_; }
-    // True once every source has come to its `end_seq`.
+    // True once every source has reached its `end_seq`.
     bool is_over() const noexcept override;
 
     bool next(RecordView& out) override;
@@ -88,14 +88,14 @@ class FanIn final : public Cursor, private ForkAware {
         Cursor* cursor = nullptr;  // null: the slot is free
         bool merges = false;       // the cursor is a fan-in itself
         std::string name;
-        std::uint32_t rank = 0;  // of the name among all
+        std::uint32_t rank = 0;  // of the name among all names
         RecordView shown;        // while in the heap
         std::optional<std::uint64_t> end_seq;
-        bool over = false;  // in front of end_seq: neither in the heap nor silent
+        bool over = false;  // before end_seq: neither in the heap nor silent
         Counts counts;
-        const Mapping* in_batch = nullptr;  // its mapping that the batch being filled holds already
+        const Mapping* in_batch = nullptr;  // its mapping that the current batch already holds
         bool has_writer = false;
-        std::int64_t ask_writer_ns = 0;  // not checked again before
+        std::int64_t ask_writer_ns = 0;  // not checked again before this time
         // Since when a run of its records with timestamps in the future has been held back.
         std::optional<std::int64_t> ahead_since_ns;
     };
@@ -136,7 +136,7 @@ class FanIn final : public Cursor, private ForkAware {
     template <class Seek>
     bool seek_all(Seek seek);
     std::int64_t release_ns(std::int64_t now) const noexcept;
-    bool park(std::int64_t until_ns);  // false: a signal came
+    bool park(std::int64_t until_ns);  // false: a signal arrived
 
     const FanInOptions options_;
     std::vector<Source> sources_;
@@ -144,13 +144,13 @@ class FanIn final : public Cursor, private ForkAware {
     std::vector<Slot> silent_;
     std::vector<Slot> by_name_;
     std::size_t merging_ = 0;                                // how many sources are fan-ins
-    std::shared_ptr<const std::vector<std::string>> names_;  // by slot; what batches keep
+    std::shared_ptr<const std::vector<std::string>> names_;  // by slot; kept by batches
     bool top_consumed_ =
         false;  // the top of the heap was returned: its source must provide its next record
     std::optional<std::uint64_t> last_seq_;
     std::optional<std::int64_t> latest_;  // highest time returned
-    // With a limit: the wall clock as last read, and before the last check of all silent sources;
-    // and since when the top has been held back, by the monotonic clock.
+    // With a limit: the wall clock as last read, and as read before the last check of all silent
+    // sources; and since when, by the monotonic clock, the top has been held back.
     std::int64_t wall_ns_ = 0;
     std::int64_t looked_wall_ns_ = 0;
     std::optional<std::int64_t> held_since_ns_;

@@ -1,4 +1,4 @@
-// Futex on a word of shared memory (never the PRIVATE form: waiter and waker are often two
+// Futex on a word of shared memory (never the PRIVATE form: waiter and waker are often different
 // processes).
 #pragma once
 
@@ -31,7 +31,7 @@ inline FutexResult futex_wait(std::uint32_t* word, std::uint32_t expected,
             return FutexResult::changed;
         case ETIMEDOUT:
             return FutexResult::timed_out;
-        default:  // EINTR; anything else would be a bug and must not spin unseen: callers re-test
+        default:  // EINTR; anything else is a bug and must not spin unnoticed: callers test again
             return FutexResult::interrupted;
     }
 }
@@ -40,13 +40,13 @@ inline void futex_wake_all(std::uint32_t* word) noexcept {
     ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Changes the word, so that nobody falls asleep on its old value, and wakes whoever has.
+// Changes the word, so that no thread starts to sleep on its old value, and wakes those that do.
 inline void futex_ring(std::uint32_t* word) noexcept {
     std::atomic_ref(*word).fetch_add(1, std::memory_order_seq_cst);
     futex_wake_all(word);
 }
 
-// One of several words to sleep on.
+// One of several words to wait on.
 struct FutexWord {
     std::uint32_t* word;
     std::uint32_t expected;
@@ -55,10 +55,10 @@ inline constexpr std::size_t kMostFutexWords = 128;  // FUTEX_WAITV_MAX
 
 enum class FutexAny { woken, timed_out, interrupted, unsupported };
 
-// Sleeps while all words hold what is expected, until `until_ns` of the monotonic clock. At most
-// kMostFutexWords. Unsupported before Linux 5.16.
+// Sleeps while all words hold their expected values, until `until_ns` of the monotonic clock. At
+// most kMostFutexWords. Unsupported before Linux 5.16.
 FutexAny futex_wait_any(std::span<const FutexWord> words, std::int64_t until_ns) noexcept;
-// For tests of what is done on older systems.
+// For tests of the fallback on older systems.
 void futex_wait_any_is_unsupported(bool pretend) noexcept;
 
 inline void cpu_relax() noexcept {

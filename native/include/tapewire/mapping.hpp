@@ -1,8 +1,8 @@
-// A mapped file that outlives whatever happens to the file.
+// A mapped file that stays accessible whatever happens to the file.
 //
-// A file truncated under a mapping makes the next touch a SIGBUS. Inside Tapewire's own mappings
-// the handler puts a zero page under the address and marks the mapping lost; the call under way, or
-// the next one, throws. Any other SIGBUS goes to the handler that was there before.
+// If a file is truncated under a mapping, the next access raises SIGBUS. In Tapewire's own mappings
+// the handler puts a zero page at the address and marks the mapping lost; the current call, or the
+// next one, throws. Any other SIGBUS goes to the previous handler.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ inline bool any_mapping_lost() noexcept {
     return detail::mappings_lost.load(std::memory_order_relaxed) != 0;
 }
 
-// Puts the SIGBUS handler back where some library, or faulthandler.enable(), has replaced it; what
-// replaced it gets the signals that are not ours. Cheap: looks at most every 50 ms.
+// Reinstalls the SIGBUS handler if a library, or faulthandler.enable(), has replaced it; the
+// replacement receives the signals that are not ours. Cheap: checks at most every 50 ms.
 void guard_against_sigbus() noexcept;
 void guard_against_sigbus_now() noexcept;
 
@@ -35,7 +35,7 @@ class Mapping {
   public:
     enum class Access { read_only, read_write };
 
-    // `path` is what errors name; a file that is still being prepared gets its final name.
+    // `path` appears in errors; a file that is still being prepared gets its final name.
     Mapping(const File& file, std::size_t bytes, Access access, std::string path = {});
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
@@ -50,10 +50,10 @@ class Mapping {
         if (lost()) throw_lost();
     }
 
-    // Makes every page of [from, from + bytes) present. Of a writable mapping they are ready to be
-    // written, and marked as written, though no byte changes: the next sync writes them.
+    // Makes every page of [from, from + bytes) present. In a writable mapping they are also made
+    // writable and become dirty, though no byte changes: the next sync writes them.
     bool populate(std::size_t from, std::size_t bytes) const noexcept;
-    // Each page once, as a load or, of a writable mapping, as a store that changes nothing.
+    // Accesses each page once: a load or, in a writable mapping, a store that changes nothing.
     void touch(std::size_t begin, std::size_t end) const noexcept;
     bool lock_in_memory() const noexcept;
 

@@ -1,4 +1,4 @@
-// Names that become files: of readers, venues, symbols, strategies. The one rule for all of them.
+// The rule for names that become files: of readers, venues, symbols and strategies.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
-// Pages of a mapping, made present by a service thread before they are read. To map a page costs
-// more than to read the records in it, and unmapping costs half of that again: neither is the
-// reading thread's work.
+// Pages of a mapping, made present by a service thread before they are read. Mapping a page costs
+// more than reading its records, and unmapping costs half of that again: both are moved off the
+// reading thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tapewire {
 
-// Belongs to one cursor. Costs the caller at most one system call for each request.
+// Belongs to one cursor. A request costs the caller at most one system call.
 class ReadAhead final : private Service::Client {
   public:
     ReadAhead() = default;
@@ -20,13 +20,13 @@ class ReadAhead final : private Service::Client {
     ReadAhead(const ReadAhead&) = delete;
     ReadAhead& operator=(const ReadAhead&) = delete;
 
-    // Soon: [from, to) of `map`. Replaces an earlier wish that was not taken up yet.
+    // Requests [from, to) of `map` soon. Replaces an earlier request that has not been started.
     void want(MappingRef map, std::uint64_t from, std::uint64_t to) noexcept;
-    // Gives a mapping up; it is unmapped there, unless others still hold it.
+    // Drops a mapping; the service thread unmaps it unless it is still in use elsewhere.
     void drop(MappingRef map) noexcept;
     void stop() noexcept;
     bool started() const noexcept { return started_; }
-    void forget_in_child() noexcept { started_ = false; }  // the thread lives in the parent alone
+    void forget_in_child() noexcept { started_ = false; }  // the thread exists only in the parent
 
   private:
     std::int64_t run(std::int64_t now_mono_ns) noexcept override;

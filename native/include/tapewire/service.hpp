@@ -1,5 +1,6 @@
-// The process's own native threads: one per kind of background work, shared by all its queues,
-// started with the first client and joined with the last. No user code and no GIL in any of them.
+// The native threads of the process: one per kind of background work, shared by all its queues,
+// started with the first client and joined with the last. They run no user code and never take the
+// GIL.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,8 @@ inline constexpr std::int64_t kWhenPoked = std::numeric_limits<std::int64_t>::ma
 
 class Service {
   public:
-    // A piece of work of one queue. `run` returns the monotonic time at which it wants to run
-    // again, or kWhenPoked. It must not throw: what goes wrong is counted by the client.
+    // A unit of work of one queue. `run` returns the monotonic time at which it is to run again, or
+    // kWhenPoked. It must not throw: the client counts its failures.
     class Client {
       public:
         virtual ~Client() = default;
@@ -25,7 +26,7 @@ class Service {
 
       private:
         friend class Service;
-        std::atomic<bool> poked_{true};  // runs once soon after it was added
+        std::atomic<bool> poked_{true};  // runs soon after it was added
         std::int64_t due_ns_ = 0;
         bool running_ = false;
         bool leaving_ = false;
@@ -36,7 +37,7 @@ class Service {
     Service& operator=(const Service&) = delete;
 
     void add(Client* client);
-    // Returns when the client is not running and never will be again.
+    // Returns when the client is not running and will not run again.
     void remove(Client* client);
     // Runs the client soon. Costs one system call, and only when the thread is asleep.
     void poke(Client* client) noexcept;
@@ -50,12 +51,12 @@ class Service {
     std::vector<Client*> clients_;
     std::thread thread_;
     bool stop_ = false;
-    int waiting_ = 0;                     // for a client to end its run
+    int waiting_ = 0;                     // for a client to finish its run
     alignas(64) std::uint32_t bell_ = 0;  // futex word, rung by poke
     std::uint32_t asleep_ = 0;
 };
 
-// The threads of this process. They exist only while somebody uses them.
+// The threads of this process. They exist only while they have clients.
 struct Services {
     Service heartbeat{"tw-heartbeat"};
     Service prealloc{"tw-prealloc"};
@@ -66,7 +67,7 @@ struct Services {
     Service read_ahead{"tw-read-ahead"};
 
     static Services& get() noexcept;
-    // In a forked child the threads do not exist: start afresh.
+    // A forked child does not have the threads: start from scratch.
     static void forget_in_child() noexcept;
 };
 

@@ -1,4 +1,4 @@
-// A thread of the core's own: no signal of the user's is delivered to it, and tools show its name.
+// A thread of the core: it blocks all signals except faults, and tools show its name.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// XXH64 and XXH3-128 (Yann Collet's), without a dependency: names to ids, and hashes of books.
-// Seed 0 and the default secret, so that every implementation of them gives the same.
+// XXH64 and XXH3-128 (by Yann Collet), without a dependency: for ids of names and hashes of books.
+// Seed 0 and the default secret, so the results match every other implementation.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@ namespace tapewire {
 
 std::uint64_t xxh64(std::span<const std::byte> data, std::uint64_t seed = 0) noexcept;
 
-// As text: high, then low, 16 hexadecimal digits each.
+// Text form: high, then low, 16 hexadecimal digits each.
 struct Hash128 {
     std::uint64_t low;
     std::uint64_t high;
     bool operator==(const Hash128&) const = default;
 };
 
-// XXH3-128 of all that is given to update(), in however many pieces.
+// XXH3-128 of all bytes passed to update(), in any number of pieces.
 class Xxh3 {
   public:
     Xxh3() noexcept;
@@ -34,8 +34,7 @@ class Xxh3 {
     std::uint64_t total_ = 0;
     std::size_t buffered_ = 0;
     std::size_t stripe_ = 0;  // within the block
-    // The newest bytes, from the front; behind them what stood there before, of which a digest may
-    // need the last stripe.
+    // The newest bytes at the front, followed by older ones: a digest may need their last stripe.
     std::array<std::byte, kBufferBytes> buffer_;
 };
 

@@ -19,9 +19,9 @@ RecordView view_of(const BatchColumns& records, std::size_t i) noexcept {
     return view;
 }
 
-// The orders that events name lie anywhere, and waiting for them is most of what an event costs: so
-// their memory is asked for this many events ahead. The ids are not checked yet, and need not be
-// right.
+// The orders that events name are scattered in memory, and waiting for them is most of the cost of
+// an event: so their memory is prefetched this many events ahead. The ids are not checked yet and
+// may be invalid.
 constexpr std::size_t kEntryAhead = 16, kOrderAhead = 8;
 
 std::uint64_t order_id_of(const BatchColumns& records, std::size_t i) noexcept {
@@ -30,12 +30,12 @@ std::uint64_t order_id_of(const BatchColumns& records, std::size_t i) noexcept {
     const auto at = [&](std::size_t offset) {
         return detail::load_as<std::uint64_t>(records.payload[i] + kAt + offset);
     };
-    // Of a trade the order that rested: the only one it names, or else a wrong guess.
+    // For a trade, the order that rested: the only one it names; otherwise a wrong guess.
     return at(offsetof(format::L3Event, order_id)) | at(offsetof(format::L3Event, bid_order_id)) |
            at(offsetof(format::L3Event, ask_order_id));
 }
 
-// Calls f(event, seq) with an OrderEvent, or a BookEvent where that is not all of it.
+// Calls f(event, seq) with an OrderEvent, or with a BookEvent if the event is not a plain one.
 template <typename F>
 void each_event(const Book& book, const BatchColumns& records, std::size_t from, std::size_t to,
                 std::size_t& done, F&& f) {
@@ -44,7 +44,7 @@ void each_event(const Book& book, const BatchColumns& records, std::size_t from,
     market::BookEvent event;
     for (std::size_t i = from; i < to; ++i) {
         if (l3 && i + kEntryAhead < to) {
-            __builtin_prefetch(records.payload[i + kOrderAhead]);  // its header, read anew
+            __builtin_prefetch(records.payload[i + kOrderAhead]);  // its header, read again later
             book.l3().prefetch_entry(order_id_of(records, i + kEntryAhead));
             book.l3().prefetch_order(order_id_of(records, i + kOrderAhead));
         }
@@ -74,7 +74,7 @@ std::size_t apply_batch(Book& book, const BatchColumns& records, std::size_t fro
 std::vector<TopRow> tops(Book& book, const BatchColumns& records, std::size_t from, std::size_t to,
                          RowPer per, std::size_t& done) {
     const bool by_level = per == RowPer::level && book.options().mode == format::BookMode::l2;
-    std::size_t most = to - from;  // rows: a level takes 16 bytes of its record
+    std::size_t most = to - from;  // upper bound of rows: a level takes 16 bytes of its record
     if (by_level)
         for (std::size_t i = from; i < to; ++i)
             most += records.payload_len[i] / sizeof(format::Level);

@@ -12,15 +12,15 @@ using market::BookEvent;
 
 namespace {
 
-// What is told after each level: nothing, or the top of the book.
+// The sink of events for which no rows are wanted.
 struct NoRows {
     void level(const L2&) noexcept {}
     void undone() noexcept {}
     void event(const Book&) noexcept {}
 };
 
-// Whether a size is below 0: asked of all before the first is taken, as an event is applied whole
-// or not at all.
+// Whether a size is below 0: checked for all before the first is applied, since an event is applied
+// entirely or not at all.
 bool any_negative(const std::byte* levels, std::uint32_t count) noexcept {
     std::uint64_t signs = 0;
     for (std::uint32_t i = 0; i < count; ++i)
@@ -28,8 +28,8 @@ bool any_negative(const std::byte* levels, std::uint32_t count) noexcept {
     return signs >> 63 != 0;
 }
 
-// Takes back what the first `count` deltas did, the last one first: sizes go through what they
-// were, so each fits again.
+// Reverts the first `count` deltas, the last one first: sizes return through their former values,
+// so each fits again.
 void undo_deltas(L2::Side& side, const std::byte* levels, std::uint32_t count) {
     while (count-- > 0) {
         const format::Level level = market::level_at(levels, count);
@@ -56,7 +56,7 @@ struct RowPerLevel {
         }
     }
     void undone() noexcept { rows.resize(before); }
-    // Of an event that had no level to tell of.
+    // For an event without a level.
     void event(const Book& book) {
         if (rows.size() == before) rows.push_back(book.top_row(timestamp_ns));
     }
@@ -120,9 +120,9 @@ Applied Book::guarded(F&& take) {
     try {
         applied = take();
     } catch (const Error&) {
-        throw;  // said by a rule, before anything was changed
+        throw;  // thrown by a rule, before anything was changed
     } catch (...) {
-        // Memory has run out somewhere within the event. No gap is noted: that would take memory.
+        // Out of memory somewhere within the event. No gap is recorded: that would take memory.
         if (trusted()) distrust_ = Distrust::interrupted;
         to_raise_ = false;
         throw;
@@ -151,8 +151,7 @@ void Book::check_ours(BookMode mode, std::uint16_t venue_id, std::uint32_t marke
     market_id_ = market_id;
 }
 
-// ---- levels
-// --------------------------------------------------------------------------------------
+// ---- levels ------------------------------------------------------------------------------------
 
 template <typename Sink>
 Applied Book::apply_l2(const BookEvent& event, std::uint64_t record_seq, Sink& sink) {
@@ -163,7 +162,7 @@ Applied Book::apply_l2(const BookEvent& event, std::uint64_t record_seq, Sink& s
             return apply_snapshot(event);
         case EventType::reset:
             l2_.clear();
-            waiting_.clear();  // ids begin anew: what came before belongs to no snapshot to come
+            waiting_.clear();  // ids restart: no later snapshot covers the earlier diffs
             last_update_ = 0;
             distrust_ = Distrust::reset;
             return Applied::changed;
@@ -190,8 +189,7 @@ Applied Book::apply_diff(const BookEvent& event, std::uint64_t record_seq, Sink&
             return hold(event, record_seq);
         }
     }
-    // Held also when it could not be applied: by the chain of ids it then tells which snapshot
-    // mends that.
+    // Also kept if it could not be applied: its ids then show which snapshot repairs the book.
     if (!apply_levels(event, sink)) [[unlikely]]
         return hold(event, record_seq);
     if (numbered) last_update_ = last;
@@ -256,13 +254,13 @@ bool Book::apply_deltas(const BookEvent& event, Sink& sink) {
 
 Applied Book::apply_snapshot(const BookEvent& event) {
     NoRows none;
-    // One that cannot be is no snapshot: the book, and what waits for a right one, stay.
+    // An invalid snapshot is ignored: the book, and the diffs that wait for a valid one, stay.
     if (!apply_levels(event, none)) return Applied::ignored;
     last_update_ = event.update_last;
     trust();
-    // Without an id nobody could tell which of them it has already; on the tape they came before.
+    // Without an id it is unknown which of them it contains; in the log they came before it.
     if (last_update_ == 0) waiting_.clear();
-    // Ends early where there is a gap in them too: apply_diff then holds the rest again.
+    // Ends early if they have a gap too: apply_diff then buffers the rest again.
     if (!waiting_.empty())
         waiting_.drain([&](const BookEvent& diff, std::uint64_t seq) {
             if (!quarantined_) apply_diff(diff, seq, none);
@@ -271,7 +269,7 @@ Applied Book::apply_snapshot(const BookEvent& event) {
 }
 
 Applied Book::hold(const BookEvent& diff, std::uint64_t record_seq) {
-    // Without ids nobody could tell whether a later snapshot has it already.
+    // Without ids it would be unknown whether a later snapshot contains it already.
     if (quarantined_ || (diff.update_prev | diff.update_last) == 0) return Applied::ignored;
     waiting_.push(diff, record_seq);
     return Applied::buffered;

@@ -1,4 +1,4 @@
-// What the events of orders do to a book, by the rules of its venue.
+// Applies order events to a book, by the rules of its venue.
 #include "scale.hpp"
 #include "tapewire/book/book.hpp"
 #include "tapewire/error.hpp"
@@ -11,11 +11,11 @@ using format::Side;
 
 namespace {
 
-// SZSE's letters of ord_type; '2' is a limit order.
+// SZSE's values of ord_type; '2' is a limit order.
 constexpr std::uint8_t kSzseMarket = '1';
 constexpr std::uint8_t kSzseOwnBest = 'U';
 
-// Importers put it into order_id, or where the venue's trade stream had it.
+// Importers store it in order_id, or in the field that the venue's trade stream used.
 std::uint64_t cancelled_id(const L3Event& e) noexcept {
     if (e.order_id != 0) return e.order_id;
     return (e.flags & format::kL3HasBidId) != 0 ? e.bid_order_id : e.ask_order_id;
@@ -67,14 +67,14 @@ Applied Book::apply_order(const L3Event& e) {
             return trade(e);
         case L3Type::reset:
         case L3Type::heartbeat:
-            break;  // dealt with before
+            break;  // handled before
     }
     return Applied::unchanged;
 }
 
 bool Book::is_unpriced(const L3Event& e) const noexcept {
     if ((e.flags & format::kL3PriceIsMarket) != 0) return true;
-    if (options_.rules == Rules::none) return false;  // prices of 0 and below are prices
+    if (options_.rules == Rules::none) return false;  // prices of 0 and below are valid prices
     if (options_.rules == Rules::szse && e.ord_type == kSzseMarket) return true;
     return e.price <= 0;
 }
@@ -86,14 +86,14 @@ Applied Book::add_order(const L3Event& e) {
     if (e.qty == 0) return Applied::unchanged;
     if (l3_.find(e.order_id) != L3::kNone) [[unlikely]]
         return unknown(e.order_id, Distrust::duplicate_order);
-    // An id used again: the order that waited for its price is gone, and its price is not for this
-    // one.
+    // A reused id: the order that waited for its price is gone, and the price does not apply to
+    // this one.
     if (settling_.on && settling_.id == e.order_id) [[unlikely]]
         settling_ = {};
     std::int64_t price = e.price;
     bool unpriced = is_unpriced(e);
     if (options_.rules == Rules::szse && e.ord_type == kSzseOwnBest) {
-        // Joins its own side's best; where there is none the exchange takes it out again.
+        // Joins the best price of its own side; if there is none the exchange cancels it.
         unpriced = l3_.side(side).empty();
         if (!unpriced) price = l3_.side(side).best_price();
     }
@@ -128,7 +128,7 @@ Applied Book::modify_order(const L3Event& e) {
     } else if (l3_.rests(slot) && l3_.level(order.level).price == e.price &&
                e.qty <= order.remaining) {
         if (e.qty == order.remaining) return Applied::unchanged;
-        l3_.reduce(slot, order.remaining - e.qty);  // a smaller one keeps its place
+        l3_.reduce(slot, order.remaining - e.qty);  // a reduced order keeps its place
     } else if (!l3_.move(slot, e.price, e.qty)) {
         return distrust(Distrust::does_not_fit);
     }
@@ -144,7 +144,8 @@ Applied Book::trade(const L3Event& e) {
     if (!bid && !ask) {
         ids[count++] = e.order_id;
     } else if (options_.rules == Rules::sse && e.side != 0) {
-        // Shanghai shows an aggressor only as what its trades left over: it is not in the book yet.
+        // Shanghai shows an aggressor only as the remainder of its trades: it is not in the book
+        // yet.
         bid = bid && Side{e.side} == Side::sell;
         ask = ask && Side{e.side} == Side::buy;
     }
@@ -152,7 +153,7 @@ Applied Book::trade(const L3Event& e) {
     if (ask) ids[count++] = e.ask_order_id;
     if (e.qty == 0) return Applied::unchanged;
 
-    // First everything that may be refused, so that a trade is applied to both sides or to none.
+    // All checks first, so that a trade is applied to both sides or to none.
     std::uint32_t slots[2];
     std::size_t found = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -163,7 +164,7 @@ Applied Book::trade(const L3Event& e) {
             continue;
         }
         if (l3_.order(slot).remaining < e.qty) return distrust(Distrust::negative_size);
-        if (found == 1 && slots[0] == slot) continue;  // both sides name the same one
+        if (found == 1 && slots[0] == slot) continue;  // both sides name the same order
         slots[found++] = slot;
     }
     for (std::size_t i = 0; i < found; ++i) {

@@ -1,5 +1,5 @@
-// A book as bytes, and back. What is read may be anything: every count is held against the bytes
-// that are there before it is believed, and what comes out is a book that could have been saved.
+// Converts a book to bytes and back. The input may be anything: every count is checked against the
+// remaining bytes before it is used, and the result is always a book that could have been saved.
 #include <cassert>
 #include <cstring>
 #include <string>
@@ -53,7 +53,7 @@ class Input {
         at_ += size;
         return bytes_.subspan(at_ - size, size);
     }
-    // So many records must still be there, at least: before anything is made for them.
+    // At least this many records must remain: checked before anything is allocated for them.
     void expect(std::uint64_t count, std::size_t size, const char* name) const {
         if (count > (bytes_.size() - at_) / size)
             damaged("a count exceeds the bytes that follow", name, count);
@@ -74,7 +74,7 @@ class Input {
     std::size_t at_ = 0;
 };
 
-// Of levels that come best first.
+// Checks levels that must come best first.
 class Falling {
   public:
     explicit Falling(Side side) : side_(side) {}
@@ -142,7 +142,7 @@ void check_same(const char* name, int saved, int wanted) {
                                               "=" + std::to_string(wanted));
 }
 
-// The header, as far as it can be judged without the rest.
+// The header, as far as it can be checked without the rest.
 BookPayload checked_head(std::span<const std::byte> payload, Input& in) {
     const auto head = in.take<BookPayload>();
     const std::uint32_t crc =
@@ -166,15 +166,15 @@ BookPayload checked_head(std::span<const std::byte> payload, Input& in) {
     return head;
 }
 
-// What a state has of a book behind its payload: why it is not to be believed, and what it waits
-// with.
+// The part of a state after a book's payload: why the book is untrusted, and the diffs that it
+// holds.
 struct SavedTrust {
     std::uint32_t distrust;
     std::uint32_t quarantined;
     std::uint64_t waiting;
 };
 
-struct SavedDiff {  // its bids follow, then its asks
+struct SavedDiff {  // followed by its bids, then its asks
     std::uint64_t update_first, update_last, update_prev, record_seq;
     std::uint32_t bid_count, ask_count;
     std::uint32_t price_scale, size_scale, delta, reserved;
@@ -304,7 +304,7 @@ Book Book::load(std::span<const std::byte> payload, const Options& options) {
     book.last_exchange_ns_ = head.last_exchange_ns;
     book.unknown_count_ = head.unknown_count;
     book.distrust_ = Distrust::none;
-    assert(book.consistent());  // whatever the payload was
+    assert(book.consistent());  // for any payload
     return book;
 }
 

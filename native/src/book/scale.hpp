@@ -1,4 +1,4 @@
-// From one decimal scale to another, exactly or not at all.
+// Converts from one decimal scale to another, exactly or not at all.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ class Rescale {
     Rescale(unsigned from, unsigned to) noexcept
         : factor_(kPowers[from < to ? to - from : from - to]), up_(from <= to) {}
 
-    // False, and the number as it was, where digits or the sign would be lost.
+    // False, with the number unchanged, if digits or the sign would be lost.
     bool operator()(std::int64_t& number) const noexcept {
         std::int64_t result = 0;
         if (up_) {

@@ -1,4 +1,4 @@
-// Whether a book is to be believed, and what it says when it is not.
+// Whether a book can be trusted, and the errors and gaps if it cannot.
 #include <string>
 
 #include "tapewire/book/book.hpp"
@@ -77,7 +77,7 @@ std::string sentence(const Gap& gap) {
 Applied Book::distrust(Distrust cause, std::uint64_t first, std::uint64_t last) {
     gaps_.push_back({cause, first, last, last_seq_, last_timestamp_ns_, false});
     if (trusted()) distrust_ = cause;
-    // By Unknown::distrust the caller has asked for no exception.
+    // With Unknown::distrust the caller has asked for no exception.
     if (cause != Distrust::unknown_order && cause != Distrust::duplicate_order) to_raise_ = true;
     if (options_.on_gap == GapPolicy::quarantine) {
         quarantined_ = true;

@@ -1,4 +1,4 @@
-// What a book shows, and its hash.
+// Views of a book, and its hash.
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -33,7 +33,7 @@ std::uint8_t side_of(char indicator) noexcept {
     return static_cast<std::uint8_t>(Side::unknown);
 }
 
-// The one who rests is the maker.
+// The resting order is the maker.
 std::uint8_t maker_of(std::uint8_t resting_side) noexcept {
     if (resting_side == 0) return format::kMakerUnknown;
     return resting_side == static_cast<std::uint8_t>(Side::buy);
@@ -65,7 +65,7 @@ std::size_t stock_offset(char type) noexcept {
     }
 }
 
-// Offset of the number of the order that a message makes, else 0.
+// Offset of the id of the order that a message creates, else 0.
 std::size_t new_order_offset(char type) noexcept {
     if (type == 'A' || type == 'F') return 11;
     return type == 'U' ? 19 : 0;
@@ -110,7 +110,7 @@ std::size_t itch_length(char type) noexcept {
         case 'U':
             return 35;  // replaced
         case 'P':
-            return 44;  // trade of an order that was not shown
+            return 44;  // trade of a hidden order
         case 'Q':
             return 40;  // cross
         case 'B':
@@ -185,7 +185,7 @@ std::size_t ItchDecoder::decode(std::span<const std::byte> bytes, bool last) {
         try {
             length = frame(rest, last, fault);
         } catch (Error& error) {
-            if (at != 0) break;  // first hand out what came before; the next call comes back here
+            if (at != 0) break;  // return the earlier messages first; the next call comes back here
             error.offset = static_cast<std::int64_t>(consumed_);
             throw;
         }
@@ -212,7 +212,7 @@ ItchFault ItchDecoder::name_stock(std::uint16_t locate, const std::byte* name) {
     return added || found->second == stock ? ItchFault::none : ItchFault::bad_stock;
 }
 
-// The order as it was before; it is forgotten with its last share.
+// Returns the order as it was before; removes it with its last share.
 const ItchDecoder::Order* ItchDecoder::reduce(std::uint64_t order_id, std::uint32_t size) {
     const auto found = orders_.find(order_id);
     if (found == orders_.end()) {
@@ -236,21 +236,21 @@ void ItchDecoder::executed(ItchEvent event, std::uint32_t size, bool priced, boo
         if (!priced) event.price = order->price;
     }
     event.maker = maker_of(event.side);
-    event.printed = printed && (priced || order != nullptr);  // a trade without a price is none
+    event.printed = printed && (priced || order != nullptr);  // without a price it is no trade
     events_.push_back(event);
 }
 
 ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
     const std::byte* const p = message.data();
     ItchEvent event{};
-    // Before anything is remembered of it: a bad message leaves no trace.
+    // Before any state is changed: an invalid message leaves no trace.
     if (const ItchFault fault = judge(p, event); fault != ItchFault::none) return fault;
     ++counts_[static_cast<unsigned char>(letter(p))];
     take(p, event);
     return ItchFault::none;
 }
 
-// The stock that a message names is known from then on.
+// Records the stock that a message names.
 ItchFault ItchDecoder::judge(const std::byte* p, ItchEvent& event) {
     const char type = letter(p);
     event.locate = static_cast<std::uint16_t>(big_endian<2>(p + 1));
@@ -313,7 +313,7 @@ void ItchDecoder::take(const std::byte* p, ItchEvent event) {
         case 'C':
             event.match = big_endian<8>(p + 23);
             event.price = static_cast<std::int64_t>(big_endian<4>(p + 32));
-            // What is not printable is part of a cross, whose message counts it.
+            // Executions that are not printable are part of a cross, whose message counts them.
             executed(event, static_cast<std::uint32_t>(big_endian<4>(p + 19)), true,
                      letter(p + 31) == 'Y');
             break;
@@ -324,8 +324,8 @@ void ItchDecoder::take(const std::byte* p, ItchEvent event) {
             const Order* order = reduce(event.order_id, size);
             event.l3_type = static_cast<std::uint8_t>(L3Type::cancel);
             event.side = order == nullptr ? std::uint8_t{0} : order->side;
-            event.size = type == 'X' ? size : 0;  // 0: all that remains
-            // Nothing taken away is no event: an L3 cancel of 0 would take away everything.
+            event.size = type == 'X' ? size : 0;  // 0: the entire rest
+            // A reduction by 0 is no event: an L3 cancel of 0 would remove everything.
             if (type == 'D' || size != 0) events_.push_back(event);
             break;
         }

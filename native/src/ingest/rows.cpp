@@ -14,7 +14,7 @@ namespace tapewire::ingest {
 
 namespace {
 
-constexpr int kDigitsMax = 19;  // any 19 digits fit 64 bits
+constexpr int kDigitsMax = 19;  // any 19 digits fit in 64 bits
 constexpr std::uint64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
@@ -26,7 +26,7 @@ constexpr std::array<std::uint64_t, kDigitsMax + 1> kPowers = [] {
 
 bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
 
-// The value is mantissa * 10^exponent; `lost` when it has more digits than that.
+// The value is mantissa * 10^exponent; `lost` if it has more digits than that.
 struct Decimal {
     std::uint64_t mantissa = 0;
     std::int64_t exponent = 0;
@@ -34,7 +34,7 @@ struct Decimal {
     bool lost = false;
 };
 
-// The digits behind an 'e'. Five are enough to be out of range whatever stands before.
+// The digits after an 'e'. Five are enough to be out of range for any mantissa.
 bool read_exponent(const char* p, const char* end, std::int64_t& exponent) noexcept {
     const bool negative = p != end && *p == '-';
     if (p != end && (*p == '-' || *p == '+')) ++p;
@@ -77,8 +77,8 @@ bool read_decimal(std::string_view text, Decimal& out) noexcept {
     return (*p == 'e' || *p == 'E') && read_exponent(p + 1, end, out.exponent);
 }
 
-// mantissa / 10^places, rounded half to even where that moves it by no more than 1e-9 of itself.
-// `lost`: digits that count follow the mantissa.
+// mantissa / 10^places, rounded half to even if that changes it by no more than 1e-9 of its value.
+// `lost`: significant digits follow the mantissa.
 Fault divide_rounded(std::uint64_t mantissa, bool lost, std::int64_t places,
                      std::uint64_t& out) noexcept {
     if (places > kDigitsMax) return Fault::too_precise;
@@ -91,7 +91,7 @@ Fault divide_rounded(std::uint64_t mantissa, bool lost, std::int64_t places,
     return Fault::none;
 }
 
-// A decimal that has more digits than the scale.
+// A decimal with more digits than the scale.
 Fault parse_rounded(std::string_view text, std::uint8_t scale, std::int64_t& out) noexcept {
     Decimal decimal;
     if (!read_decimal(text, decimal)) return Fault::not_a_number;
@@ -132,7 +132,7 @@ bool parse_clock(std::string_view text, std::int64_t& out) noexcept {
     return true;
 }
 
-// 1970 to 2261: a time in nanoseconds fits 64 bits.
+// 1970 to 2261: such a time in nanoseconds fits in 64 bits.
 bool parse_date(std::string_view text, std::int64_t& out) noexcept {
     std::int64_t year, month, day;
     const bool packed = text.size() == 8;
@@ -172,8 +172,8 @@ std::int64_t parse_id(std::string_view text) noexcept {
 
 bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
-// The next field of a row, without the quotes around it; `at` moves behind its comma, or beyond the
-// line's end where it was the last.
+// The next field of a row, without the quotes around it; `at` moves past its comma, or past the
+// line's end after the last field.
 std::string_view next_field(std::string_view line, std::size_t& at) noexcept {
     const std::size_t first = at;
     if (first < line.size() && line[first] == '"') {

@@ -49,7 +49,7 @@ void copy_headers(const BatchColumns& batch, std::size_t from, std::size_t to,
                   format::BookEventHeader* out) {
     each_event(batch, from, to, [&](const BookEvent& event, const RecordView& record) {
         *out = event.head;
-        out->seq = record.seq;  // whatever the writer put there
+        out->seq = record.seq;  // whatever the writer stored there
         ++out;
     });
 }

@@ -9,8 +9,8 @@ namespace {
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-constexpr std::uint64_t kMost = std::uint64_t{1} << 63;  // below zero; above, one less
-constexpr std::uint64_t kRoomForOne = kMost / 10 - 1;    // behind this any digit fits
+constexpr std::uint64_t kMost = std::uint64_t{1} << 63;  // negative; positive: one less
+constexpr std::uint64_t kRoomForOne = kMost / 10 - 1;    // up to this any further digit fits
 
 constexpr std::array<std::uint64_t, 19> kPowers = [] {
     std::array<std::uint64_t, 19> powers{1};
@@ -18,10 +18,10 @@ constexpr std::array<std::uint64_t, 19> kPowers = [] {
     return powers;
 }();
 
-// Far beyond any exponent that can matter, far below what overflows.
+// Far above any exponent that matters, far below an overflow.
 constexpr int kExponentLimit = 1'000'000;
 
-// Reads an exponent behind its letter; false when it is none.
+// Reads an exponent after its letter; false if it is invalid.
 bool read_exponent(const char* p, const char* end, int& out) noexcept {
     bool negative = false;
     if (p != end && (*p == '-' || *p == '+')) negative = *p++ == '-';
@@ -35,7 +35,7 @@ bool read_exponent(const char* p, const char* end, int& out) noexcept {
     return true;
 }
 
-// value * 10^places; false, and value as it was, when that is more than kMost. Value is not 0.
+// value * 10^places; false, with value unchanged, if the result exceeds kMost. Value is not 0.
 bool shift(std::uint64_t& value, std::int64_t places) noexcept {
     std::uint64_t shifted = 0;
     if (places >= static_cast<std::int64_t>(kPowers.size()) ||
@@ -55,7 +55,7 @@ Decimal parse_decimal(std::string_view text, int scale, std::int64_t& out) noexc
     if (p != end && (*p == '-' || *p == '+')) negative = *p++ == '-';
 
     std::uint64_t value = 0;
-    std::int64_t zeros = 0;  // behind a value that is nearly full: they may be cut off again
+    std::int64_t zeros = 0;  // after a value that is nearly full: they may be removed again
     std::int64_t decimals = 0;
     bool any = false;
     bool point = false;

@@ -146,7 +146,7 @@ void decode_order(BookEvent& event, std::span<const std::byte> rest) {
     event.size_scale = order.size_scale;
 }
 
-// Every field of `event` is set, whatever it held before.
+// Sets every field of `event`, whatever it held before.
 void decode_into(BookEvent& event, std::span<const std::byte> payload) {
     if (payload.size() < sizeof(BookEventHeader))
         corrupt("a book event must have at least 64 bytes", "payload", payload.size());

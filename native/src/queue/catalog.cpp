@@ -19,7 +19,7 @@ const std::vector<std::uint32_t>& Catalog::ids() {
     return ids_;
 }
 
-// Empty where its header is damaged: nothing is known of it then, and whoever enters it says so.
+// Empty if its header is damaged: then nothing is known about it, and entering it reports that.
 std::optional<Segment> Catalog::open(std::uint32_t id) const {
     try {
         auto segment = Segment::open(layout_, geometry_, id, Mapping::Access::read_only);
@@ -31,7 +31,8 @@ std::optional<Segment> Catalog::open(std::uint32_t id) const {
     }
 }
 
-// Without a header check: another implementation wrote it, and may give its numbers again.
+// Without a header check: another implementation wrote it, and may assign its sequence numbers
+// again.
 bool Catalog::is_foreign(const format::RecordHeader& header) const noexcept {
     return !geometry_.keyed() && header.header_check == 0;
 }

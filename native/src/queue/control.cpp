@@ -80,15 +80,15 @@ Control Control::open(const Layout& layout, bool must_write) {
                      std::string("control.meta is damaged: ") + field + "=" + hex(value), path,
                      static_cast<std::int64_t>(offset), kRebuildHint);
     };
-    // init_state is 2 before the file has its name; anything else was written by damage.
+    // init_state is 2 before the file has its name; any other value is damage.
     if (const auto state = word(block.init_state).load(); state != format::kControlReady) {
         throw corrupt("init_state", offsetof(ControlBlock, init_state), state);
     }
     if (block.magic != format::kControlMagic) {
         throw corrupt("magic", offsetof(ControlBlock, magic), block.magic);
     }
-    // The check goes first: a flipped bit in `version` is damage, not a release from the future.
-    // Version 3 has none; a key where there must be zeros shows that a bit of a later version's was
+    // The check goes first: a flipped bit in `version` is damage, not a newer release. Version 3
+    // has no check; a key where there must be zeros shows that a bit of a later version's was
     // flipped.
     const bool checked = block.check != 0 && block.check == fixed_check(block);
     if (!checked && (block.version == format::kControlVersion || block.check != 0)) {
@@ -131,8 +131,7 @@ bool Control::written_in_earlier_boot() const noexcept {
 
 void Control::beat(std::uint64_t now_ns) noexcept {
     auto heartbeat = word(block_->writer_heartbeat_ns);
-    // Watchers look for a change of the value, so it must change even when the wall clock stands
-    // still.
+    // Observers watch for a change of the value, so it must change even if the wall clock does not.
     const std::uint64_t before = heartbeat.load(std::memory_order_relaxed);
     heartbeat.store(now_ns == before ? now_ns + 1 : now_ns, std::memory_order_relaxed);
 }
@@ -140,7 +139,7 @@ void Control::beat(std::uint64_t now_ns) noexcept {
 void Control::publish_position(std::uint32_t segment, std::uint64_t offset) noexcept {
     assert(writable());
     auto gen = word(block_->segment_gen);
-    // A writer killed between the two stores left it odd: go on from the next even number.
+    // A writer killed between the two stores left it odd: continue from the next even number.
     const std::uint32_t odd = gen.load(std::memory_order_relaxed) | 1u;
     gen.store(odd, std::memory_order_seq_cst);
     word(block_->current_segment).store(segment, std::memory_order_release);
@@ -160,7 +159,7 @@ std::optional<std::pair<std::uint32_t, std::uint64_t>> Control::position() const
         if (before == after && before % 2 == 0) {
             if (!geometry_.keyed() || check == (offset ^ position_mask(segment)))
                 return std::pair{segment, offset};
-            // The writer is between its two stores; or, where nothing changes, they are damaged.
+            // The writer is between its two stores; or, if nothing changes, they are damaged.
             if (tries != 0 && seen == offset) return std::nullopt;
             seen = offset;
         }

@@ -61,7 +61,7 @@ std::string Layout::free_damaged_name(std::uint32_t id) const {
 std::vector<std::string> Layout::temporary_files() const {
     std::vector<std::string> paths;
     for (const std::string& name : list_directory(root)) {
-        // Ours alone: others may prepare files of their own in this folder.
+        // Only our own: other programs may prepare files in this directory.
         if (name == "control.meta.tmp" || ends_with(name, ".q.tmp") ||
             ends_with(name, ".idx.tmp") || (ends_with(name, ".tmp") && is_damaged_copy(name))) {
             paths.push_back(root + "/" + name);

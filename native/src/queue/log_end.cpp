@@ -48,7 +48,7 @@ std::optional<LostEnd> by_seek_index(const Layout& layout, const Segment& segmen
     if (!index || !index->running_max || index->entries.empty()) return std::nullopt;
     const auto& last = index->entries.back();
     if (last.offset < offset) return std::nullopt;
-    // How long that record was is not known: at least so long.
+    // The length of that record is unknown: at least its header.
     return LostEnd{"the seek index has an entry at " + at_offset(last.offset),
                    last.offset + format::kRecordHeaderBytes, last.seq + 1};
 }
@@ -56,7 +56,8 @@ std::optional<LostEnd> by_seek_index(const Layout& layout, const Segment& segmen
 }  // namespace
 
 bool lies_in_later_segment(const TailCheckpoint& checkpoint, std::uint32_t id) noexcept {
-    // The start of the next segment is stored when this one is sealed: no record lies between.
+    // The start of the next segment is stored when this one is sealed: there is no record in
+    // between.
     return Position{std::uint64_t{id} + 1, kSegmentDataOffset} < checkpoint.position;
 }
 
@@ -64,7 +65,7 @@ std::optional<Written> written_to(const Control& control, const Segment& segment
     const auto hint = control.position();
     if (!hint || !control.written_in_this_boot() || hint->first < segment.id()) return std::nullopt;
     if (hint->second % format::kRecordAlign != 0 || hint->second > segment.size())
-        return std::nullopt;  // it never was there
+        return std::nullopt;  // it was never there
     const bool here = hint->first == segment.id();
     return Written{here ? hint->second : segment.size(), here};
 }
@@ -84,7 +85,8 @@ std::optional<LostEnd> contradicts_end(const Layout& layout, const Control& cont
     }
     const auto checkpoint = load_tail_checkpoint(layout, control.geometry().key);
     if (auto lost = by_checkpoint(checkpoint, segment, offset, over)) return lost;
-    // Below: the pages of a later writer reached the disk and the one that took it back did not.
+    // A lower end: the pages of a later writer reached the disk and its withdrawal of the end did
+    // not.
     if (end && end->offset == offset) return std::nullopt;
     if (offset + format::kRecordHeaderBytes > segment.size()) return std::nullopt;
     if (!over) {
@@ -95,8 +97,8 @@ std::optional<LostEnd> contradicts_end(const Layout& layout, const Control& cont
     const auto written = written_to(control, segment);
     if (written && written->here && written->offset > offset)
         return LostEnd{"the writer had reached " + at_offset(written->offset), written->offset, 0};
-    // Killed in the middle of an append: what it was just writing may hold anything. With a key no
-    // copy of a record is valid in there.
+    // Killed in the middle of an append: the record being written may contain anything. With a key
+    // no copy of a record in it is valid.
     if (written && !control.geometry().keyed()) return std::nullopt;
     if (holds_valid_record(segment, offset, segment.size()))
         return LostEnd{"a valid record follows", 0, 0};
@@ -108,7 +110,7 @@ SegmentEnd proven_end(const Layout& layout, const Control& control,
     SegmentEnd reached{0, 0};
     const bool same_boot = control.written_in_this_boot();
     // The end of a sealed segment is stored before its records are synced, that of a closed log
-    // after. A kill loses nothing of either.
+    // after. A kill loses neither.
     const bool complete = !segment.sealed() || !checkpoint ||
                           segment.id() < checkpoint->position.segment || same_boot;
     if (const auto end = segment.end(); end && complete) reached = *end;
@@ -119,8 +121,8 @@ SegmentEnd proven_end(const Layout& layout, const Control& control,
         reached = {checkpoint->position.offset, checkpoint->next_seq};
     }
     if (!same_boot || segment.end() || segment.sealed()) return reached;
-    // Nor does it lose what an index has. (After a loss of power an index may have outlived its
-    // records, and a segment that is sealed without a recorded end may be of a boot before.)
+    // Nor does a kill lose what an index has. (After a loss of power an index may have outlived its
+    // records, and a segment that is sealed without a recorded end may be from an earlier boot.)
     if (const auto index = load_index(layout, segment);
         index && index->running_max && !index->entries.empty() &&
         index->entries.back().offset >= reached.offset) {

@@ -22,17 +22,17 @@ namespace {
 constexpr std::int64_t kWatchNs = 100'000'000;
 constexpr std::int64_t kBeatNs = 1'000'000'000;
 constexpr std::int64_t kSilentNs = 1'000'000'000;
-constexpr std::uint64_t kFirstStepBytes = 256 * 1024;  // below that no thread is worth its waking
+constexpr std::uint64_t kFirstStepBytes = 256 * 1024;  // below that, waking a thread does not pay
 constexpr std::uint64_t kStepBytes = 4 * 1024 * 1024;
 constexpr std::size_t kCacheLine = 64;
 
-// By a writer: a segment that is only prepared has nothing of this.
+// Entered by a writer: a segment that is only prepared has none of these.
 bool is_entered(const std::optional<Segment>& segment) {
     return segment && (load_commit(segment->data() + kSegmentDataOffset) != 0 ||
                        segment->sealed() || segment->end().has_value());
 }
 
-// The field that a fault is about, with its value.
+// The field of a fault, with its value.
 std::string wrong_field(Fault fault, Commit commit) {
     const format::RecordHeader& header = commit.header();
     switch (fault) {
@@ -62,14 +62,14 @@ Reader::Reader(const std::string& root, const ReaderOptions& options)
         check_reader_name(options_.name);
         make_directory(layout_.readers());
         // SYNC registration: pairs with RetentionWatch::pass. A writer that is stopped in the
-        // middle of a pass does not keep us out for ever; then the segment may go, and
-        // SegmentMissing says so.
+        // middle of a pass must not delay this indefinitely; then the segment may be deleted, which
+        // SegmentMissing reports.
         registering_ = FolderLock(layout_.readers(), LOCK_SH, 1'000'000'000);
         meta_ = std::make_unique<ReaderMeta>(layout_, options_.name);
     }
     seek_start();
     watch_heartbeat(mono_ns());
-    sees_writer();  // here, so that reading takes no system call while the writer lives
+    sees_writer();  // here, so that reading takes no system call while the writer is alive
     Services::get().heartbeat.add(&heartbeat_);
 }
 
@@ -77,7 +77,7 @@ Reader::~Reader() {
     try {
         close(false);
     } catch (const Error&) {
-        // Nobody is left to be told; close() is how a caller learns.
+        // Errors cannot be reported here; callers of close() get them.
     }
 }
 
@@ -88,7 +88,7 @@ void Reader::close(bool forget) {
     look_to_ = 0;
     if (forked()) {
         meta_.reset();
-        [[maybe_unused]] auto* left = ready_.release();  // its thread lives in the parent
+        [[maybe_unused]] auto* left = ready_.release();  // its thread exists only in the parent
         return;
     }
     ready_.reset();
@@ -118,7 +118,7 @@ void Reader::watch_heartbeat(std::int64_t now) noexcept {
         heartbeat_seen_.store(value, std::memory_order_relaxed);
         heartbeat_since_ns_.store(now, std::memory_order_relaxed);
     } else if (now - heartbeat_since_ns_.load(std::memory_order_relaxed) > kSilentNs) {
-        writer_lives_.store(false, std::memory_order_relaxed);  // or is stopped: the lock will tell
+        writer_lives_.store(false, std::memory_order_relaxed);  // or is stopped: the lock decides
     }
 }
 
@@ -136,8 +136,8 @@ void Reader::check_usable() const {
 }
 
 void Reader::throw_fault(Fault fault) const {
-    map_->check_not_lost();  // zeros that the SIGBUS handler put there are not a damaged record
-    // Looked at again, so that next() need not keep it; 0 when recovery takes it back just now.
+    map_->check_not_lost();  // zeros from the SIGBUS handler are not a damaged record
+    // Read again, so that next() need not keep it; 0 if recovery withdraws it at this moment.
     const Commit commit = Commit::at(base_ + offset_);
     const std::string field = commit ? wrong_field(fault, commit) : std::string("commit_len=0");
     const Errc code = fault == Fault::payload_crc     ? Errc::checksum_mismatch
@@ -152,7 +152,7 @@ void Reader::throw_fault(Fault fault) const {
 
 void Reader::note_gap(std::uint64_t seq) {
     const std::uint64_t first = expected_;
-    expected_ = seq;  // told once; the next call goes on with the record
+    expected_ = seq;  // reported once; the next call continues with the record
     throw Error(Errc::gap_detected,
                 "sequence numbers are missing: first=" + std::to_string(first) +
                     ", last=" + std::to_string(seq - 1),
@@ -216,9 +216,9 @@ inline bool Reader::look(RecordView& out) {
     }
 }
 
-// Passes the valid unwanted records up to the first place that look() has to judge. The position is
-// kept in registers and stored once for all of them. Repeats the tests of look(): shared, they cost
-// each call of next() three instructions.
+// Skips the valid unwanted records up to the first place that look() must judge. The position is
+// kept in registers and stored once for all of them. Duplicates the tests of look(): sharing them
+// would cost each call of next() three instructions.
 void Reader::pass_unwanted() noexcept {
     const std::byte* const base = base_;
     const HeaderSeed seed = seed_;
@@ -242,13 +242,14 @@ void Reader::pass_unwanted() noexcept {
     expected_ = expected;
 }
 
-// Some way further into the segment, with the pages after that on their way. False at its end.
+// Extends the range that look() may read, and requests the pages after it. False at the segment's
+// end.
 bool Reader::look_further() {
     if (look_to_ >= end_) return false;
     const bool first = look_to_ < offset_ && !read_ahead_.started();
     look_to_ = std::min(offset_ + (first ? kFirstStepBytes : kStepBytes), end_);
     if (first) return true;
-    // Only what was written: of a file in memory a hole would become a page.
+    // Only what was written: in a file in memory, reading a hole allocates a page.
     std::uint64_t written = end_;
     if (const auto at = control_.position(); at && at->first == segment_.id()) written = at->second;
     const std::uint64_t to = std::min(look_to_ + kStepBytes, written);
@@ -286,8 +287,8 @@ std::size_t Reader::read_batch(BatchColumns& out, std::size_t max_records) {
             expected_ = record.seq + 1;
         }
     } catch (const Error& e) {
-        // What was read before the fault is handed out first; the next call meets it again. A gap
-        // is told once, so it must not be swallowed here.
+        // The records read before the fault are returned first; the next call meets it again. A gap
+        // is reported once, so it must not be swallowed here.
         if (n == 0) throw;
         if (e.code == Errc::gap_detected) expected_ = e.numbers[0];
     } catch (const std::bad_alloc&) {
@@ -298,8 +299,8 @@ std::size_t Reader::read_batch(BatchColumns& out, std::size_t max_records) {
 }
 
 // SEALED may be lost: a flipped bit, or a page that never reached the disk. A writer seals before
-// its first append to the next segment, so a record there proves that nothing more comes here. The
-// hint only says when it is worth a look.
+// its first append to the next segment, so a record there proves that nothing more is written here.
+// The hint only indicates when to check.
 bool Reader::passed_over() const {
     return control_.current_segment() > segment_.id() &&
            is_entered(
@@ -315,15 +316,15 @@ bool Reader::sees_writer() {
     try {
         lives = look_at_writer_lock(layout_, &control_.file()).held;
     } catch (const Error&) {
-        // The lock cannot be looked at from here: then a heartbeat that changes is what is known.
+        // The lock cannot be tested from here: then only a changing heartbeat is known.
         lives = mono_ns() - heartbeat_since_ns_.load(std::memory_order_relaxed) <= kSilentNs;
     }
     writer_lives_.store(lives, std::memory_order_relaxed);
     return lives;
 }
 
-// At an uncommitted word of a segment that is not sealed, where the log seems to end. True: it goes
-// on in the next one. Where no writer lives, the end must be one.
+// At an uncommitted word of a segment that is not sealed, where the log seems to end. True: it
+// continues in the next one. Without a live writer, the apparent end must be the real one.
 bool Reader::goes_on_after_end() {
     assert(!is_outside());
     if (writer_lives_.load(std::memory_order_relaxed)) {
@@ -338,7 +339,7 @@ bool Reader::goes_on_after_end() {
     }
     if (was_entered(segment_.id() + 1)) return true;
     const auto lost = contradicts_end(layout_, control_, segment_, offset_, false);
-    // A writer may have come meanwhile, and gone: what it left is for the next look.
+    // A writer may have come and gone meanwhile: the next look handles what it left.
     const bool same = control_.writer_epoch() == epoch && !segment_.sealed() &&
                       (offset_ + kRecordHeaderBytes > end_ || load_commit(base_ + offset_) == 0);
     if (!same || (lost && sees_writer())) return false;
@@ -398,8 +399,9 @@ bool Reader::leave_segment() {
     return true;
 }
 
-// Lost records may have lain in bytes that hold none now: skip_damaged must know how many there are
-// since the last number. Told by the place: next() need not reset it.
+// Lost records may have been in bytes that hold none now: skip_damaged must know how many such
+// bytes there are since the last sequence number. Identified by the position: next() need not reset
+// it.
 void Reader::pass_unnumbered(std::uint64_t bytes, Position to) noexcept {
     const bool goes_on = unnumbered_.expected == expected_ && unnumbered_.to == position();
     unnumbered_ = {expected_, (goes_on ? unnumbered_.bytes : 0) + bytes, to};
@@ -421,7 +423,7 @@ void Reader::enter(Segment segment, std::uint64_t offset) noexcept {
     look_further();
 }
 
-// Outside of all segments, in front of one that cannot be entered, or is not there yet.
+// Outside of all segments, before one that cannot be entered or does not exist yet.
 void Reader::stand_before(std::uint32_t id, std::uint64_t offset) noexcept {
     segment_ = Segment::unopened(id);
     map_.reset();
@@ -431,8 +433,8 @@ void Reader::stand_before(std::uint32_t id, std::uint64_t offset) noexcept {
     offset_ = offset;
 }
 
-// As enter_id; a damaged header is not told here but by next(), since this reader stands before it
-// then.
+// As enter_id; a damaged header is not reported here but by next(), since the reader is then
+// positioned before it.
 bool Reader::come_to(std::uint32_t id, std::uint64_t offset) {
     try {
         return enter_id(id, offset);
@@ -457,12 +459,12 @@ bool Reader::enter_awaited() {
     if (offset_ == kSegmentDataOffset) {
         expect_first_number();
     } else {
-        stand_on_the_log();  // by a committed position, which nobody could check before
+        stand_on_the_log();  // from a committed position, which could not be checked before
     }
     return true;
 }
 
-// The one place where the very first number is known beforehand.
+// The only position where the first sequence number is known beforehand.
 void Reader::expect_first_number() noexcept {
     if (expected_ == kAnySeq && segment_.id() == 0 && offset_ == kSegmentDataOffset &&
         !segment_.sparse()) {
@@ -470,7 +472,7 @@ void Reader::expect_first_number() noexcept {
     }
 }
 
-// All segments of a log agree about it: any will do.
+// All segments of a log agree about it, so any of them will do.
 bool Reader::sparse() const {
     if (!is_outside()) return segment_.sparse();
     for (const std::uint32_t id : layout_.segments()) {
@@ -541,12 +543,12 @@ bool Reader::resume_committed() {
     last_seq_.reset();
     const auto id = static_cast<std::uint32_t>(at.segment);
     if (!come_to(id, at.offset)) {
-        // Ahead of all there is: its name was lost with the power, and the log ends before.
+        // Past the end of the log: its name was lost with the power, and the log ends before it.
         const auto ids = layout_.segments();
         if (ids.empty() || id < ids.back() || !come_to(ids.back(), segment_bytes())) {
             throw_segment_missing(id);
         }
-        // Or it was committed behind a damaged segment, to wait there for the next one.
+        // Or it was committed after a damaged segment, to wait there for the next one.
         if (is_outside()) stand_before(id, at.offset);
     }
     if (!is_outside()) stand_on_the_log();

@@ -27,7 +27,7 @@ ReaderState judge(const format::ReaderMeta& meta, std::size_t bytes) {
     ReaderState state;
     for (unsigned i = 0; i < 2; ++i) {
         const ReaderMetaSlot& slot = meta.slots[i];
-        if (slot.flags != 0) state.pinned = true;  // in doubt, keep data
+        if (slot.flags != 0) state.pinned = true;  // if in doubt, keep data
         if (!slot_is_right(slot, i) || slot.generation <= state.generation) continue;
         state.position = {slot.segment_id, slot.offset};
         state.heartbeat_ns = slot.last_heartbeat_ns;
@@ -36,8 +36,8 @@ ReaderState judge(const format::ReaderMeta& meta, std::size_t bytes) {
     if (state.generation != 0) {
         state.pinned = meta.slots[state.generation % 2].flags != 0;
     } else {
-        // Slot 1 is written first. While slot 0 was never touched, the file holds at most the
-        // registration of a new name, and a store that was cut short has lost nothing.
+        // Slot 1 is written first. While slot 0 was never written, the file holds at most the
+        // registration of a new name, and an interrupted store has lost nothing.
         const auto* raw = reinterpret_cast<const unsigned char*>(&meta.slots[0]);
         for (std::size_t i = 0; i < sizeof meta.slots[0] && i < bytes; ++i) {
             state.damaged = state.damaged || raw[i] != 0;
@@ -52,7 +52,7 @@ std::optional<ReaderState> read_reader_state(const std::string& path) {
     const std::optional<File> file = File::open_existing(path, O_RDONLY);
     if (!file) return std::nullopt;
     ReaderState state;
-    // The reader may be storing just now: a slot that is half new is not right, so look again.
+    // The reader may be storing at this moment, and a half-written slot is invalid: try again.
     for (int tries = 0; tries < 3; ++tries) {
         format::ReaderMeta meta{};
         const std::size_t got = file->read_at(&meta, sizeof meta, 0);
@@ -71,7 +71,7 @@ ReaderMeta::ReaderMeta(const Layout& layout, const std::string& name, Open how) 
                         "this reader name is in use: name='" + name + "'", path, -1,
                         "close the other reader, or choose another name");
         }
-        // Somebody may have removed the file between open and lock: the lock would guard nothing.
+        // The file may have been removed between open and lock: the lock would protect nothing.
         if (file_.is_still_at_its_path()) break;
     }
     format::ReaderMeta meta{};
@@ -84,8 +84,8 @@ ReaderMeta::ReaderMeta(const Layout& layout, const std::string& name, Open how) 
     map();
 }
 
-// By a descriptor of its own: a mapping keeps the one that it was made with open, and so its lock,
-// in a forked child as well, which has no other way to let go of it.
+// Uses a descriptor of its own: a mapping keeps the descriptor it was made with open, and so its
+// lock, also in a forked child, which has no other way to release it.
 void ReaderMeta::map() {
     const File again(file_.path(), O_RDWR);
     if (!file_.is_still_at_its_path()) {
@@ -95,12 +95,12 @@ void ReaderMeta::map() {
     map_ = std::make_unique<Mapping>(again, format::kReaderMetaBytes, Mapping::Access::read_write);
 }
 
-// Unlocked before it is closed: a copy of the descriptor in some child must not keep the name.
+// Unlocked before it is closed: a copy of the descriptor in a child must not keep the name.
 ReaderMeta::~ReaderMeta() { file_.unlock(); }
 
 void ReaderMeta::commit(Position position, bool pinned) {
     std::lock_guard lock(mutex_);
-    if (!map_) {  // damaged, and the user chose a start of his own: begin afresh
+    if (!map_) {  // damaged, and the user chose a start position: begin from scratch
         file_.resize(0);
         file_.extend_with_zeros(format::kReaderMetaBytes);
         map();
@@ -118,7 +118,7 @@ void ReaderMeta::beat() noexcept {
 void ReaderMeta::write(Position position, bool pinned) noexcept {
     assert(map_ && state_.generation < format::kReaderGenerationEnd);
     std::uint64_t now = static_cast<std::uint64_t>(wall_ns());
-    if (now == state_.heartbeat_ns) ++now;  // watchers look for a change of the value
+    if (now == state_.heartbeat_ns) ++now;  // observers watch for a change of the value
     ReaderMetaSlot slot{};
     slot.segment_id = position.segment;
     slot.offset = position.offset;

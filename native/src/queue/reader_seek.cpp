@@ -1,4 +1,4 @@
-// Reader: moving to a number, a time, the start, the end, and past damage.
+// Reader: moving to a sequence number, a time, the start, the end, and past damage.
 #include <algorithm>
 #include <cassert>
 
@@ -14,8 +14,7 @@ using format::kSegmentDataOffset;
 
 namespace {
 
-// The last entry that `before` holds for and whose record is as it says; empty: the segment's
-// start.
+// The last entry that satisfies `before` and whose record matches it; empty: the segment's start.
 template <class Before>
 std::optional<std::uint64_t> place_by_index(const Layout& layout, const Segment& segment,
                                             bool by_time, Before before) {
@@ -23,7 +22,7 @@ std::optional<std::uint64_t> place_by_index(const Layout& layout, const Segment&
     if (!index || (by_time && !index->running_max)) return std::nullopt;
     const auto& entries = index->entries;
     auto it = std::partition_point(entries.begin(), entries.end(), before);
-    // A few wrong entries are damage; more of them, and the index as a whole is not to be believed.
+    // A few wrong entries are damage; if there are more, the index as a whole is not trusted.
     for (int tries = 0; tries < 64 && it != entries.begin(); ++tries) {
         --it;
         if (before(*it) && entry_is_right(segment, *it)) return it->offset;
@@ -41,10 +40,10 @@ Walk walk_by_index(const Layout& layout, const Geometry& geometry, const Segment
     return walk_from_start(layout, geometry, segment);
 }
 
-// Retention may remove a segment while we look: begin again with what is there.
+// Retention may remove a segment during the search: start again with what remains.
 constexpr int kTries = 10;
 
-// Of a segment: whoever is asked to skip what is damaged goes on behind it.
+// A segment with such an error is skipped by skip_damaged().
 bool cannot_be_entered(Errc code) noexcept {
     return code == Errc::corrupt_metadata || code == Errc::unsupported_version;
 }
@@ -58,10 +57,10 @@ template <class Seek>
 bool Reader::or_stay(Seek seek) {
     check_usable();
     if (const std::uint64_t epoch = control_.writer_epoch(); epoch != catalog_epoch_) {
-        catalog_.forget_all();  // recovery may have put other segments under the same numbers
+        catalog_.forget_all();  // recovery may have replaced segments under the same ids
         catalog_epoch_ = epoch;
     }
-    const Segment before = segment_.share();  // by its mapping: the file may be gone by then
+    const Segment before = segment_.share();  // keeps its mapping: the file may be deleted by then
     const std::uint64_t offset = offset_;
     const std::uint64_t expected = expected_;
     const auto last = last_seq_;
@@ -89,7 +88,7 @@ bool Reader::or_stay(Seek seek) {
     }
 }
 
-// Stands at `offset` of segment `id`. True when a record is there or behind, or what is damaged.
+// Moves to `offset` of segment `id`. True if a record, or damage, is there or after it.
 bool Reader::settle(std::uint32_t id, std::uint64_t offset, bool from_start) {
     if (!come_to(id, offset)) throw_gone();
     expected_ = kAnySeq;
@@ -97,20 +96,20 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset, bool from_start) {
     hint_seen_at_ = 0;
     last_seq_.reset();
     if (is_outside()) return true;
-    // Who asks for a number or a time further on does not ask what is missing before it.
+    // A seek to a later sequence number or time does not ask what is missing before it.
     if (from_start) expect_first_number();
     for (;;) {
         if (offset_ + kRecordHeaderBytes <= end_) {
             if (const Commit commit = Commit::at(base_ + offset_)) {
                 const bool pad = check_header(commit, seed_, offset_, end_) == Fault::none &&
                                  commit.header().type_id == format::kPadType;
-                if (!pad) return true;  // a record, or damage that the next call will name
+                if (!pad) return true;  // a record, or damage that the next call will report
                 pass_unnumbered(commit.record_bytes(),
                                 {segment_.id(), offset_ + commit.record_bytes()});
                 offset_ += commit.record_bytes();
                 continue;
             }
-            // Something unfinished where nothing more can come: the next call will name it.
+            // Something incomplete where nothing more can be written: the next call will report it.
             if (!rest_of_header_is_zero(base_ + offset_) && (segment_.sealed() || passed_over()))
                 return true;
         }
@@ -118,7 +117,7 @@ bool Reader::settle(std::uint32_t id, std::uint64_t offset, bool from_start) {
             if (!leave_segment()) return false;
         } catch (const Error& e) {
             // Records are lost here, or the header of the next segment is damaged: the next call
-            // names it.
+            // reports it.
             if (e.code != Errc::corrupt_metadata && e.code != Errc::corrupt_record) throw;
             return true;
         }
@@ -145,8 +144,8 @@ void Reader::seek_end() {
     });
 }
 
-// A damaged segment in which nothing can have been written yet: the log ends before it. Without a
-// writer's SEALED, or its hint, on the way there it was published ahead of its time.
+// A damaged segment in which nothing can have been written yet: the log ends before it. If neither
+// SEALED of the segment before nor the writer's hint leads there, it was only published ahead.
 bool Reader::is_only_prepared(std::uint32_t id) const {
     if (id == 0 || control_.current_segment() >= id) return false;
     const auto below = open_or_nothing(layout_, geometry(), id - 1);
@@ -170,7 +169,8 @@ void Reader::find_end() {
         for (;;) {
             while (walk.step()) any = true;
             offset_ = walk.offset();
-            // One word that became 0 ends the walk as well: the log ends after what follows it.
+            // A single word that became 0 ends the walk as well: the log ends after what follows
+            // it.
             if (offset_ + kRecordHeaderBytes > end_ || !lost_here()) break;
             const std::uint64_t found =
                 find_right_record(search_after(segment_, offset_), offset_, walk.numbers(), budget);
@@ -195,8 +195,8 @@ bool Reader::find_seq(std::uint64_t seq) {
     assert(std::is_sorted(ids.begin(), ids.end()));
     if (ids.empty()) throw_gone();
     if (catalog_.first_record(ids.front()).foreign) return seek_newest_run(seq);
-    // The last segment whose first number is not beyond; empty ones are only at the end, and a
-    // segment of nothing but PAD counts with its successor.
+    // The last segment whose first sequence number is not too high; empty ones are only at the end,
+    // and a segment with nothing but PADs counts with its successor.
     const auto beyond = [&](std::size_t i) {
         for (; i < ids.size(); ++i) {
             if (const auto& facts = catalog_.first_record(ids[i]); facts.first_seq) {
@@ -225,20 +225,21 @@ bool Reader::find_seq(std::uint64_t seq) {
             walk.forget_damage();
             continue;
         }
-        // The wanted number may lie in a damaged place: stand there, so that next() says so.
+        // The wanted sequence number may be in a damaged place: move there, so that next() reports
+        // it.
         const bool hidden = walk.header().seq > seq && walk.damage() != 0;
         return settle(id, hidden ? walk.damage() : walk.offset());
     }
     return settle(id, walk.offset());
 }
 
-// Another implementation starts its numbers again with each writer: look from the back for the last
-// place where they fall, then walk forward from there.
+// Another implementation restarts its sequence numbers with each writer: search from the end for
+// the last place where they decrease, then walk forward from there.
 bool Reader::seek_newest_run(std::uint64_t seq) {
     const auto ids = catalog_.ids();
     std::uint32_t run_id = ids.front();
     std::uint64_t run_offset = kSegmentDataOffset;
-    std::uint64_t first_behind = kAnySeq;  // first number of the segments looked at so far
+    std::uint64_t first_behind = kAnySeq;  // first sequence number of the segments examined so far
     for (std::size_t i = ids.size(); i-- > 0;) {
         if (!enter_id(ids[i], kSegmentDataOffset)) throw_gone();
         std::uint64_t last = 0;
@@ -291,10 +292,10 @@ bool Reader::find_time(std::uint64_t wanted) {
                     walk.forget_damage();
                     continue;
                 }
-                // What is damaged before it may be what was asked for: next() says so.
+                // The wanted record may be in the damage before it: next() reports it.
                 return settle(id, walk.damage() != 0 ? walk.damage() : walk.offset());
             }
-            // One word that became 0 ends the walk as well: what was asked for may follow it.
+            // A single word that became 0 ends the walk as well: the wanted record may follow it.
             offset_ = walk.offset();
             if (offset_ + kRecordHeaderBytes > end_ || !lost_here()) break;
             if (!Commit::at(base_ + offset_)) return settle(id, offset_);
@@ -307,10 +308,9 @@ bool Reader::find_time(std::uint64_t wanted) {
     return false;
 }
 
-// Where a committed position is not a place between two records, nothing that was acknowledged as
-// durable lies between it and the last right record before it: a loss of power took what was there,
-// and recovery may have put a PAD over it, or new records. Stand behind that record; what is
-// missing is then told.
+// If a committed position is not a boundary between two records, nothing acknowledged as durable is
+// between it and the last valid record before it: a loss of power took what was there, and recovery
+// may have put a PAD over it, or new records. Move to after that record; the loss is then reported.
 void Reader::stand_on_the_log() {
     assert(!is_outside() && is_record_boundary(offset_, end_));
     const std::uint64_t committed = offset_;
@@ -326,8 +326,7 @@ void Reader::stand_on_the_log() {
         for (;;) {
             more = walk.step();
             if (!more && walk.offset() < committed) {
-                // A walk ends at zeros; records may lie behind them, by which the position was
-                // reached.
+                // A walk ends at zeros; records may follow them, by which the position was reached.
                 const std::uint64_t found = find_right_record(
                     search_after(segment_, walk.offset()), walk.offset(), walk.numbers(), budget);
                 if (found == end_) break;
@@ -347,7 +346,8 @@ void Reader::stand_on_the_log() {
             return;
         }
         expected_ = numbers->next;
-        // At the end of a sealed segment nothing will come: what was skipped there stays skipped.
+        // At the end of a sealed segment nothing more is written: what was skipped there stays
+        // skipped.
         if (committed == end_ && segment_.sealed()) {
             pass_unnumbered(committed - behind, position());
         } else {
@@ -357,12 +357,13 @@ void Reader::stand_on_the_log() {
     }
     offset_ = kSegmentDataOffset;
     if (more) {
-        // To the first record of the segment: what was lost before it is told, by what lies below.
+        // To the first record of the segment: a loss before it is reported by means of the earlier
+        // segments.
         if (numbers) expected_ = numbers->next;
         return;
     }
-    // Nothing is in this segment. The log goes on here when the one before is over, else it ends
-    // there.
+    // This segment has no records. The log continues here if the previous one is over; otherwise it
+    // ends there.
     for (std::uint32_t below = id; below-- > 0;) {
         auto segment = open_or_nothing(layout_, geometry(), below);
         if (!segment) return;
@@ -390,7 +391,7 @@ std::optional<Numbering> Reader::numbers_here() {
                                     static_cast<std::int64_t>(passed ? unnumbered_.bytes : 0)};
 }
 
-// Nothing more comes where it stands: the next record is in another segment.
+// Nothing more is written at this position: the next record is in another segment.
 bool Reader::has_left() const {
     if (is_outside()) return true;
     const bool sealed = segment_.sealed();
@@ -405,8 +406,8 @@ bool Reader::has_left() const {
     return !sealed || !contradicts_end(layout_, control_, segment_, offset_, true);
 }
 
-// Where the segment to read next is gone or its header is damaged: to the next one that can be
-// entered, or behind all, to wait there for one.
+// If the segment to read next is missing or its header is damaged: moves to the next one that can
+// be entered, or past all, to wait there for one.
 bool Reader::skip_segments(Skipped& skipped) {
     if (!has_left()) return false;
     const std::uint32_t from = is_outside() ? segment_.id() : segment_.id() + 1;
@@ -443,8 +444,8 @@ bool Reader::skip_segments(Skipped& skipped) {
     return true;
 }
 
-// The number that the first record of a damaged segment had, where none is expected yet. Before the
-// bytes are counted: they are counted from that number on.
+// Expects the sequence number of the first record of a damaged segment, if none is expected yet.
+// Before the bytes are counted, since they are counted from that number on.
 void Reader::expect_first_of(std::uint32_t id) {
     if (expected_ != kAnySeq) return;
     if (const auto below = numbers_below(layout_, geometry(), id)) {
@@ -455,14 +456,14 @@ void Reader::expect_first_of(std::uint32_t id) {
     }
 }
 
-// Which numbers the segments before this one had, where it begins with a valid record.
+// Counts the sequence numbers of the segments before this one, if it begins with a valid record.
 void Reader::count_skipped(Skipped& skipped) {
     if (segment_.sparse()) return;
     const Commit commit = Commit::at(base_ + offset_);
     if (expected_ == kAnySeq || !commit || commit.header().type_id == format::kPadType ||
         check_record(commit, seed_, offset_, end_) != Fault::none ||
         commit.header().seq < expected_) {
-        return;  // a gap, if there is one, is told at the next right record
+        return;  // a gap, if any, is reported at the next valid record
     }
     skipped.numbers_known = true;
     skipped.first_seq = expected_;
@@ -470,11 +471,11 @@ void Reader::count_skipped(Skipped& skipped) {
     expected_ = commit.header().seq;
 }
 
-// What says that the log does not end where this reader stands, at a place without a valid record.
+// The evidence that the log does not end at the reader's position, a place without a valid record.
 // Empty: it does.
 std::optional<LostEnd> Reader::lost_here() {
     if (segment_.sealed() || !sees_writer()) {
-        // SEALED may be lost: where the log continues in the next segment, this one is over.
+        // SEALED may be lost: if the log continues in the next segment, this one is over.
         const bool over = segment_.sealed() || was_entered(segment_.id() + 1);
         return contradicts_end(layout_, control_, segment_, offset_, over);
     }
@@ -507,18 +508,18 @@ Skipped Reader::skip_damaged() {
     std::uint64_t found = find_right_record(search, offset_, numbers, budget);
     // SYNC commit: a writer commits in ascending order. Whatever was found after this place, or
     // recorded of it, was there only after a record that a writer has begun here meanwhile: that
-    // one is not damaged.
+    // record is not damaged.
     if (!commit && Commit::at(base_ + offset_)) return skipped;
     const bool known = numbers.has_value();
     if (known) expected_ = numbers->next;
     const bool gone = found == end_;
     if (gone && reached > offset_) {
-        found = reached;  // nothing of it is left, and a writer goes on after it
+        found = reached;  // nothing of it is left, and a writer continues after it
     } else if (gone && !segment_.sealed()) {
         return skipped;  // nothing valid after it yet: stay
     }
     skipped.bytes = found - offset_;
-    // Of the last record of a segment: what comes in the next one is counted from there.
+    // For the last record of a segment: the records of the next one are counted from there.
     const auto past = gone ? numbers_past(search, offset_, numbers) : std::nullopt;
     const std::uint64_t vouched_seq = past ? past->next : 0;
     const std::uint64_t next_seq =

@@ -14,7 +14,7 @@ namespace tapewire::queue {
 using format::kRecordHeaderBytes;
 
 // With seq_cst loads: pairs with the writer's commit and SEALED stores. A sealed last segment
-// without a successor is the end of a log, not progress: look() has just found nothing behind it.
+// without a successor is the end of a log, not progress: look() has just found nothing after it.
 bool Reader::progress_made() const noexcept {
     if (offset_ + kRecordHeaderBytes <= end_ &&
         load_commit(base_ + offset_, std::memory_order_seq_cst) != 0) {
@@ -23,13 +23,13 @@ bool Reader::progress_made() const noexcept {
     return segment_.sealed(std::memory_order_seq_cst);
 }
 
-// The writer has passed this place and still nothing is committed here: the commit word was
-// damaged. Without this a reader would sleep for ever in front of it.
+// The writer has passed this position and still nothing is committed here: the commit word was
+// damaged. Without this check a reader would sleep before it indefinitely.
 void Reader::check_hidden_record() const {
     if (is_outside()) return;
     const auto at = control_.position();
-    // Of a boot before, while a writer recovers the log: what it speaks of may be lost with the
-    // power.
+    // From an earlier boot, while a writer recovers the log: the records it refers to may have been
+    // lost with the power.
     if (control_.written_in_earlier_boot()) return;
     if (!at || at->first != segment_.id() || at->second <= offset_ ||
         offset_ + kRecordHeaderBytes > end_ || load_commit(base_ + offset_) != 0) {
@@ -39,20 +39,20 @@ void Reader::check_hidden_record() const {
     if (hides_record(segment_, offset_, at->second)) throw_fault(Fault::uncommitted);
 }
 
-// The writer's hint is on the line that each append stores to: a reader that polls at the end of
-// the log must not take it away from the writer. So it is looked at when a reader first comes to an
-// end, then once in so many bytes, and after each of this reader's own heartbeats; wait() looks
-// each time before it sleeps.
+// The writer's hint is on the cache line that each append stores to: a reader that polls at the end
+// of the log must not take that line from the writer. So the hint is read when a reader first
+// reaches an end, then once every so many bytes, and after each of this reader's own heartbeats;
+// wait() reads it each time before it sleeps.
 void Reader::check_passed_by_writer() {
     constexpr std::uint64_t kEveryBytes = 64 * 1024;
     const bool due = hint_due_.load(std::memory_order_relaxed);
     if (!due && hint_seen_at_ != 0 && offset_ - hint_seen_at_ < kEveryBytes) return;
     check_hidden_record();
-    hint_seen_at_ = offset_;  // not before: what is reported once is reported each time
+    hint_seen_at_ = offset_;  // after the check: what it throws once it throws each time
     hint_due_.store(false, std::memory_order_relaxed);
 }
 
-// A reader that cannot write the flag cannot be woken: it looks again every so often.
+// A reader that cannot write the flag cannot be woken: it polls.
 bool Reader::can_park() const noexcept { return control_.writable(); }
 
 // True: there is nothing to read, and the bell will be rung past `heard` when there is. False: look
@@ -62,14 +62,14 @@ bool Reader::nothing_until_rung(std::uint32_t& heard) {
     heard = std::atomic_ref(*control_.notify_word()).load(std::memory_order_acquire);
     std::atomic_ref(*control_.waiters_word()).store(1, std::memory_order_seq_cst);
     RecordView record;
-    // Whoever publishes the segment that is awaited rings afterwards.
+    // A writer that publishes the awaited segment rings afterwards.
     if (is_outside()) return !look_cold(record) && is_outside();
     const bool was_sealed = segment_.sealed(std::memory_order_seq_cst);
     if (!progress_made()) return true;
     if (!was_sealed) return false;
     // Sealed: look() moves on, unless this is the end of the log; then only commits count, and
-    // nothing can be committed here, so sleep until a writer opens and rings. If it moved on and
-    // found nothing, the test must be made again in that place.
+    // nothing can be committed here, so sleep until a writer opens the queue and rings. If it moved
+    // on and found nothing, the test must be repeated at the new position.
     const std::uint32_t here = segment_.id();
     return !look_cold(record) && segment_.id() == here;
 }
@@ -141,15 +141,15 @@ int Reader::ready_fd() {
     return ready_->fd();
 }
 
-// At the end, with somebody waiting by descriptor: true with a record that has come meanwhile, else
-// the descriptor is armed.
+// At the end, if the descriptor is in use: true with a record that has arrived meanwhile; otherwise
+// arms the descriptor.
 bool Reader::look_again(RecordView& out) {
     if (ready_->watching()) return false;
     for (;;) {
         check_hidden_record();
         ReadyFd::Watch watch;
         watch.owner = map_;
-        // Their values are taken before the last look, so that no change falls between the two.
+        // Their values are read before the last look, so that no change is missed between the two.
         if (!is_outside()) {
             watch.words[0] = {segment_.flags_address(), segment_.flags(std::memory_order_seq_cst)};
         }

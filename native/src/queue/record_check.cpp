@@ -28,7 +28,7 @@ const char* describe(Fault fault) noexcept {
     return "?";
 }
 
-// Word and header in one read would come in no particular order: a copy is not an acquire.
+// Word and header in a single read would come in no particular order: a copy is not an acquire.
 Commit Commit::read(const File& file, std::uint64_t offset,
                     std::span<std::byte, kRecordHeaderBytes> into) {
     std::uint32_t word = 0;
@@ -87,7 +87,7 @@ std::uint64_t find_from(const Search& search, std::uint64_t from,
         if (!commit) continue;
         const RecordHeader& header = commit.header();
         if (header.type_id == format::kPadType || has_no_successor(commit)) {
-            // With a key a PAD is one, and what it fences off is not looked into.
+            // With a key a PAD is trusted, and the bytes it covers are not searched.
             if (search.seed.keyed() && header.type_id == format::kPadType &&
                 check_header(commit, search.seed, at, search.end) == Fault::none) {
                 at += commit.record_bytes() - format::kRecordAlign;
@@ -112,8 +112,8 @@ std::uint64_t find_from(const Search& search, std::uint64_t from,
     return search.end;
 }
 
-// A header that is valid by its own check vouches for its length, so the bytes of its damaged
-// payload are not searched: they may hold copies of records.
+// A header that is valid by its own check proves its length, so the bytes of its damaged payload
+// are not searched: they may hold copies of records.
 bool vouches(const Search& search, std::uint64_t bad, Commit commit) noexcept {
     return commit && (search.seed.keyed() || commit.header().header_check != 0) &&
            check_header(commit, search.seed, bad, search.end) == Fault::none;
@@ -150,7 +150,7 @@ void write_pad(std::byte* base, HeaderSeed seed, std::uint64_t offset,
     auto& header = *reinterpret_cast<RecordHeader*>(at);
     std::atomic_ref commit(header.commit_len);
     commit.store(
-        0, std::memory_order_seq_cst);  // a damaged header may be committed: take it back first
+        0, std::memory_order_seq_cst);  // a damaged header may be committed: withdraw it first
     RecordHeader pad{};
     pad.commit_len = static_cast<std::uint32_t>(bytes - kRecordHeaderBytes + 1);
     pad.version = format::kRecordVersion;

@@ -52,8 +52,8 @@ class Recovery {
         }
         seal_below();
         list_unsynced();
-        // What was on disk and is gone had numbers: they are not given again, so the loss shows as
-        // a gap.
+        // Records that were on disk and are lost had sequence numbers: these are not assigned
+        // again, so the loss shows as a gap.
         if (checkpoint_) {
             tail_.next_seq = std::max(tail_.next_seq, checkpoint_->next_seq);
             if (checkpoint_->checked &&
@@ -79,7 +79,7 @@ class Recovery {
 
     static bool holds_record(const Segment& segment) {
         CandidateBudget budget(segment.size());
-        bool chained = true;  // only PADs so far: what lies behind damage may be some payload
+        bool chained = true;  // only PADs so far: what follows damage may be part of a payload
         const std::uint64_t end = segment.written_end(kSegmentDataOffset);
         for (std::uint64_t at = kSegmentDataOffset; at + kRecordHeaderBytes <= end;
              at += format::kRecordAlign) {
@@ -87,7 +87,7 @@ class Recovery {
             const Commit commit = Commit::at(place);
             if (!commit) {
                 chained = false;
-                // Mostly zeros: pass over them by the page.
+                // Mostly zeros: skip them page by page.
                 const std::uint64_t page = (at + 4095) & ~std::uint64_t{4095};
                 if (at == page && at + 4096 <= segment.size() && all_zero(place, 4096)) {
                     at += 4096 - format::kRecordAlign;
@@ -97,7 +97,7 @@ class Recovery {
             const Fault fault = check_header(commit, segment.seed(), at, segment.size());
             if (fault == Fault::later_version && chained) refuse_later_version(segment, at, commit);
             if (fault == Fault::none && commit.header().type_id == format::kPadType) {
-                // What was fenced off still lies inside.
+                // The bytes covered by the PAD are still in it.
                 if (chained) at += commit.record_bytes() - format::kRecordAlign;
                 continue;
             }
@@ -110,7 +110,7 @@ class Recovery {
         return false;
     }
 
-    // Right, but not ours to judge: leave the log alone.
+    // Valid, but of a later version: leave the log alone.
     [[noreturn]] static void refuse_later_version(const Segment& segment, std::uint64_t at,
                                                   Commit commit) {
         throw Error(Errc::unsupported_version,
@@ -124,7 +124,7 @@ class Recovery {
         for (std::size_t i = ids_.size(); i-- > 0;) {
             const Segment segment = open(ids_[i]);
             if (i + 1 == ids_.size()) tail_.sparse = segment.sparse();
-            // All that was in it may be lost: its place stays taken all the same.
+            // All its records may be lost: its place stays taken all the same.
             if (proven_end(layout_, control_, checkpoint_, segment).offset > kSegmentDataOffset)
                 return i;
             if (segment.is_zero_from(kSegmentDataOffset)) continue;  // prepared ahead
@@ -152,7 +152,8 @@ class Recovery {
         if (options_.everything) {
             first = 0;
         } else if (checkpoint_) {
-            // Retention may have removed that segment itself: then from the first one there is.
+            // Retention may have removed that segment itself: then start at the first remaining
+            // one.
             const Position& stored = checkpoint_->position;
             const auto it = std::lower_bound(ids_.begin(), ids_.end(), stored.segment);
             const auto at = static_cast<std::size_t>(it - ids_.begin());
@@ -165,8 +166,8 @@ class Recovery {
         }
         std::uint64_t end = scan_segments(first, top, synced);
         while (!accepted_ && first > 0) {
-            // What was taken for a record is none by its number: then what lies before is the end
-            // of the log, and wants to be looked at as well.
+            // What was taken for a record is none, by its sequence number: then the end of the log
+            // is before it and must be scanned as well.
             do --first;
             while (first > 0 && !holds_record(open(ids_[first])));
             numbers_.reset();
@@ -191,17 +192,18 @@ class Recovery {
         }
     }
 
-    // Of a segment below the last one: readers leave it there, and nowhere before.
+    // For a segment below the last one: readers leave it there, and nowhere before.
     void record_scanned_end(Segment& segment, std::uint64_t end) {
         assert(is_record_boundary(end, segment.size()));
         const auto recorded = segment.end();
         if (recorded && recorded->offset == end) {
-            // Its last records may be fenced off: their numbers are not given again.
+            // Its last records may be covered by a PAD: their sequence numbers are not assigned
+            // again.
             tail_.next_seq = std::max(tail_.next_seq, recorded->next_seq);
             return;
         }
         if (recorded && recorded->offset > end) {
-            // In a sparse log nothing else shows it.
+            // In a sparse log there is no other indication.
             tail_.report.push_back("records at offsets " + std::to_string(end) + " to " +
                                    std::to_string(recorded->offset) + " of " + segment.path() +
                                    " were never synced and are lost");
@@ -217,7 +219,8 @@ class Recovery {
                                place(end) + ": records at the end were removed");
     }
 
-    // Where to begin in the first segment, so that the next number always comes from a record.
+    // Where to begin in the first segment, so that the next sequence number always comes from a
+    // record.
     std::uint64_t start_of_scan(const Segment& segment, std::uint64_t synced) {
         if (synced <= kSegmentDataOffset) return kSegmentDataOffset;
         if (const auto loaded = load_index(layout_, segment); loaded && loaded->running_max) {
@@ -231,11 +234,12 @@ class Recovery {
         return kSegmentDataOffset;
     }
 
-    // Walks the valid records; fences damage off. Returns where the log ends in this segment.
+    // Walks the valid records and covers damage with PADs. Returns where the log ends in this
+    // segment.
     std::uint64_t scan(Segment& segment, std::uint64_t synced) {
         tail_.index = std::make_unique<IndexBuilder>(segment, options_.index_stride);
         std::uint64_t at = start_of_scan(segment, synced);
-        bool indexed = tail_.index->count() != 0;  // the record to begin with has its entry already
+        bool indexed = tail_.index->count() != 0;  // the first record has its entry already
         std::byte* base = segment.data();
         CandidateBudget budget(segment.size());
         std::optional<SegmentEnd> proven;
@@ -255,7 +259,7 @@ class Recovery {
                 continue;
             }
             if (!numbers_) {
-                // By what lies before: without a key a payload may hold a copy of some other
+                // From the records before: without a key a payload may hold a copy of another
                 // record.
                 numbers_ = numbers_before(layout_, control_.geometry(), segment, at);
                 if (numbers_) tail_.next_seq = numbers_->next;
@@ -268,8 +272,8 @@ class Recovery {
         return at;
     }
 
-    // From a place without a valid record to the next one, with a PAD in between; `at` itself where
-    // the log ends there.
+    // From a place without a valid record to the next one, with a PAD in between; returns `at`
+    // itself if the log ends there.
     std::uint64_t after_damage(Segment& segment, std::uint64_t at, Fault fault, SegmentEnd reached,
                                CandidateBudget& budget) {
         if (!segment.is_zero_from(at)) {
@@ -278,8 +282,8 @@ class Recovery {
             const bool repairing = options_.everything && segment.seed().keyed();
             const bool killed = written && fault == Fault::uncommitted && !repairing;
             if (killed) {
-                // And nothing more: after a word that is 0 and that the writer had not passed comes
-                // what it was just writing, which may hold anything.
+                // And no further: a word that is 0 and that the writer had not passed is followed
+                // by the record it was writing, which may contain anything.
                 search.until = std::min(search.until, std::max(written->offset, reached.offset));
             }
             const std::uint64_t found = find_right_record(search, at, numbers_, budget);
@@ -299,17 +303,17 @@ class Recovery {
             }
         }
         if (reached.offset <= at) return at;
-        // It was there and is not any more. Its place stays taken: readers may have been after it.
-        // So do its numbers.
+        // The record existed and is lost. Its place stays taken, since readers may have been past
+        // it, and so do its sequence numbers.
         tail_.numbers_lost = tail_.numbers_lost || reached.next_seq > tail_.next_seq;
         tail_.next_seq = std::max(tail_.next_seq, reached.next_seq);
         fence_damage(segment, at, reached.offset);
         return reached.offset;
     }
 
-    // Valid by their keyed checks, after a word that the killed writer had not passed, by its hint.
-    // They are not taken in: whoever knows the key can have made them, in a payload. Nor are they
-    // destroyed.
+    // Records that are valid by their keyed checks, after a word that the killed writer had not
+    // passed, according to its hint. They are not accepted: a process that knows the key may have
+    // made them, in a payload. Nor are they destroyed.
     void keep_if_records_follow(Segment& segment, std::uint64_t at, CandidateBudget& budget) {
         if (!segment.seed().keyed()) return;
         const std::uint64_t found =
@@ -326,15 +330,16 @@ class Recovery {
     }
 
     void accept(const format::RecordHeader& header, const Segment& segment, std::uint64_t end) {
-        // Lower: another implementation's restart. Higher in a dense log: records are missing
-        // before it; they cannot be brought back, and what follows is right.
+        // Lower: a restart by another implementation. Higher in a dense log: the records before it
+        // are missing and cannot be restored; what follows is valid.
         if (numbers_ && !segment.sparse() && header.seq > numbers_->next) {
             ++tail_.gaps;
             tail_.report.push_back("sequence numbers " + std::to_string(numbers_->next) + " to " +
                                    std::to_string(header.seq - 1) + " are missing in " +
                                    segment.path());
         }
-        // Ours never fall: a lower one is a copy, and no number is given twice because of it.
+        // Ours never decrease: a lower one is a copy, and it must not cause a number to be assigned
+        // again.
         const bool ours = control_.geometry().keyed() || header.header_check != 0;
         tail_.next_seq = std::max(ours && numbers_ ? tail_.next_seq : 0, header.seq + 1);
         tail_.last_record_segment = segment.id();
@@ -355,7 +360,7 @@ class Recovery {
     }
 
     // After the last valid record of a segment that is not the last: nothing may look committed.
-    // Returns where the segment ends now.
+    // Returns the new end of the segment.
     std::uint64_t fence_rest(Segment& segment, std::uint64_t end) {
         if (segment.is_zero_from(end)) return end;
         pad_rest(segment, end);
@@ -364,7 +369,7 @@ class Recovery {
 
     void pad_rest(Segment& segment, std::uint64_t end) {
         assert(end < segment.size() && is_record_boundary(end, segment.size()));
-        // What was on disk is damaged, not unfinished: it is not overwritten without a copy.
+        // What was on disk is damaged, not incomplete: it is copied before it is overwritten.
         if (checkpoint_ && Position{segment.id(), end} < checkpoint_->position)
             files_.keep_copy(segment);
         write_pad(segment.data(), segment.seed(), end, segment.size() - end);
@@ -374,7 +379,7 @@ class Recovery {
                                segment.path() + " became a PAD");
     }
 
-    // The log ends at `end` of `segment`: append there, or go on in the next segment.
+    // The log ends at `end` of `segment`: append there, or continue in the next segment.
     void go_on_after(Segment segment, std::uint64_t end) {
         for (;;) {
             const bool clean = segment.is_zero_from(end);
@@ -382,7 +387,7 @@ class Recovery {
                 append_to(std::move(segment), end);
                 return;
             }
-            // The PAD comes after the next segment is there, and SEALED after that.
+            // The PAD is written after the next segment exists, and SEALED after that.
             tail_.index.reset();
             const std::uint32_t next = segment.id() + 1;
             if (!std::binary_search(ids_.begin(), ids_.end(), next)) {
@@ -406,8 +411,8 @@ class Recovery {
         record_scanned_end(segment, end);
     }
 
-    // An earlier recovery may have fenced off all of it. Its PADs are not written again: readers
-    // may be looking at them.
+    // An earlier recovery may have covered all of it. Its PADs are not written again: readers may
+    // be reading them.
     static std::uint64_t behind_pads(const Segment& segment) {
         std::uint64_t at = kSegmentDataOffset;
         while (at + kRecordHeaderBytes <= segment.size()) {
@@ -448,9 +453,9 @@ class Recovery {
         if (ids_.empty()) tail_.lowest_segment = id;
     }
 
-    // It is of records that are gone, and would be taken as proof of lost ones where we append now.
-    // What is before the end was on disk by it; our repairs are from here on. (One without a CRC
-    // proves neither.)
+    // It refers to lost records, and would count as proof of lost ones at the position where we
+    // append now. What is before the end was on disk according to it; our repairs are from here on.
+    // (A checkpoint without a CRC proves neither.)
     void lower_checkpoint() {
         assert(tail_.segment && checkpoint_);
         for (std::uint32_t id : changed_) open(id).file().sync_data();
@@ -460,8 +465,8 @@ class Recovery {
         file.sync_data();
     }
 
-    // Everything since the checkpoint: no sync that succeeded covers it. What was repaired below it
-    // is dirty, and wants a sync alone.
+    // Everything since the checkpoint: no successful sync covers it. Repairs below it are dirty,
+    // and need only a sync.
     void list_unsynced() {
         const Position synced = checkpoint_ ? checkpoint_->position : lowest_unsynced();
         const auto scanned_to = [this](std::uint32_t id) {
@@ -485,13 +490,13 @@ class Recovery {
     // Without a checkpoint: our writers leave no more than that.
     Position lowest_unsynced() const {
         const std::uint32_t last = tail_.segment->id();
-        // After a sync that failed, segments were not held back by a limit.
+        // After a failed sync, no limit held segments back.
         const bool ours = control_.geometry().keyed() && control_.sync_errno() == 0;
         return {ours && last > kUnsyncedMost ? last - kUnsyncedMost : 0, 0};
     }
 
-    // Every segment below the one to append to is over. Only headers are read: this is the one part
-    // of opening that looks at all segments, at a few microseconds each.
+    // Every segment below the one to append to is over. Reads only headers: this is the one part of
+    // opening that reads all segments, at a few microseconds each.
     void seal_below() {
         assert(tail_.segment && tail_.index);
         for (std::uint32_t id : ids_) {
@@ -505,8 +510,8 @@ class Recovery {
         }
     }
 
-    // A segment ahead of the end, with something in it that is no right record, would mislead seeks
-    // until the writer comes there. No reader is in it: none leaves a segment that is open.
+    // A segment past the end with content but no valid record would mislead seeks until the writer
+    // gets there. No reader is in it: a reader never leaves a segment that is open.
     void set_aside_ahead() {
         bool any = false;
         for (std::uint32_t id : unfinished_) {
@@ -521,8 +526,8 @@ class Recovery {
         if (any) sync_directory(layout_.root);
     }
 
-    // An index may have reached the disk when its records have not. It is right in itself, and
-    // would hide the new ones from seeks until the index thread has written it again.
+    // An index may have reached the disk although its records have not. It is consistent in itself,
+    // and would hide the new records from seeks until the index thread has rewritten it.
     void drop_outlived_indexes() {
         const std::uint32_t current = tail_.segment->id();
         bool dropped = false;
@@ -539,12 +544,13 @@ class Recovery {
     }
 
     // A loss of power may take records that a reader has committed past: its file's page was
-    // written back, the segment's was not. New records will come where it believes to have been, so
-    // it is sent back to the end of the log. One that is open has found its place by itself.
+    // written back, the segment's was not. New records will be written before its committed
+    // position, so it is moved back to the end of the log. A reader that is open has found its
+    // position itself.
     void call_back_readers() {
         const Position end{tail_.segment->id(), tail_.offset};
         std::optional<FolderLock>
-            quiet;  // SYNC registration: none is between its name and its place
+            quiet;  // SYNC registration: no reader is between its name and its position
         for (const std::string& name : layout_.reader_names()) {
             try {
                 auto state = read_reader_state(layout_.reader_meta(name));
@@ -568,7 +574,7 @@ class Recovery {
         }
     }
 
-    // A position that cannot be at all is the reader's to refuse.
+    // An impossible position is left for the reader to reject.
     bool lies_beyond(const ReaderState& state, Position end) const {
         return state.generation != 0 && end < state.position &&
                state.position.segment <= format::kSegmentIdMax &&
@@ -588,19 +594,19 @@ class Recovery {
         load_tail_checkpoint(layout_, control_.geometry().key);
     RecoveryFiles files_{layout_, control_.geometry(), checkpoint_, options_.sparse,
                          ids_,    tail_.report};
-    std::vector<std::uint32_t> changed_;     // by us, in any way
-    std::vector<std::uint32_t> unfinished_;  // above the last record, and not empty
-    std::optional<Numbering> numbers_;       // of what was scanned so far
-    bool accepted_ = false;                  // any record of it
-    std::vector<UnsyncedSpan> scanned_;      // repairs may be in any of them
+    std::vector<std::uint32_t> changed_;     // by this recovery, in any way
+    std::vector<std::uint32_t> unfinished_;  // after the last record, and not empty
+    std::optional<Numbering> numbers_;       // of the part scanned so far
+    bool accepted_ = false;                  // any record of that part
+    std::vector<UnsyncedSpan> scanned_;      // any of them may contain repairs
 };
 
 }  // namespace
 
 RecoveredTail recover(const Layout& layout, Control& control, const RecoveryOptions& options) {
     RecoveredTail tail = Recovery(layout, control, options).run();
-    // After all repairs: whoever has to recover the log again, if this process is killed among
-    // them, still sees how far the writer before had come.
+    // After all repairs: if this process is killed during them, the next recovery still finds how
+    // far the previous writer had come.
     control.publish_position(tail.segment->id(), tail.offset);
     return tail;
 }

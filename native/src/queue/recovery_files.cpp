@@ -17,9 +17,9 @@ using format::kSegmentDataOffset;
 
 // Power may be lost after a segment's name has reached the disk and before its pages have, or after
 // a later segment's name has and before this one's. Such a segment was never covered by a
-// flush_sync. At the top one without a byte in it goes; below, it becomes an empty one, so that
-// readers pass over it to what follows. Where the header page alone was lost, the header is written
-// again, so that the records after it can be judged.
+// flush_sync. The highest segment is removed if it is empty; a lower one becomes an empty segment,
+// so that readers skip it to what follows. If only the header page was lost, the header is
+// rewritten, so that the records after it can be checked.
 void RecoveryFiles::repair_unborn() {
     while (!ids_.empty()) {
         const File file(layout_.segment(ids_.back()), O_RDWR);
@@ -28,7 +28,7 @@ void RecoveryFiles::repair_unborn() {
         report_.push_back("removed " + file.path() + ": none of its bytes had reached the disk");
         ids_.pop_back();
     }
-    // From below: a header that is written again takes SPARSE from its neighbour.
+    // Ascending: a rewritten header takes SPARSE from its neighbour.
     for (std::size_t i = 0; i < ids_.size(); ++i) {
         if (ids_[i] < synced_below_) continue;
         format::SegmentHeader header;
@@ -47,8 +47,8 @@ void RecoveryFiles::repair_unborn() {
     }
 }
 
-// A segment whose header is damaged, or whose file was cut short, holds its records all the same:
-// they prove by themselves that they belong there.
+// A segment whose header is damaged, or whose file was truncated, still holds its records: they
+// prove by themselves that they belong there.
 std::uint64_t RecoveryFiles::repair_headers() {
     std::uint64_t repaired = 0;
     for (std::size_t i = 0; i < ids_.size(); ++i) {
@@ -66,7 +66,7 @@ std::uint64_t RecoveryFiles::repair_headers() {
         if (file.size() != geometry_.segment_bytes) file.resize(geometry_.segment_bytes);
         format::SegmentHeader header = new_segment_header(geometry_, ids_[i], is_sparse(i, before));
         if (i + 1 != ids_.size()) header.flags |= format::kSegmentSealed;
-        if (geometry_.keyed()) {  // what it says of its end has a check of its own
+        if (geometry_.keyed()) {  // the recorded end has a check of its own
             header.end_offset = before.end_offset;
             header.end_seq = before.end_seq;
             header.end_check = before.end_check;
@@ -81,8 +81,8 @@ std::uint64_t RecoveryFiles::repair_headers() {
 }
 
 void RecoveryFiles::keep_copy(const Segment& segment) {
-    if (copied_ == segment.id()) return;      // this time, with all the damage in it
-    keep_file(segment.id(), segment.path());  // before the original is touched
+    if (copied_ == segment.id()) return;      // in this recovery, with all the damage in it
+    keep_file(segment.id(), segment.path());  // before the original is changed
 }
 
 void RecoveryFiles::keep_file(std::uint32_t id, const std::string& path) {
@@ -120,10 +120,10 @@ bool RecoveryFiles::is_unborn(const File& file) const {
     return file.size() < geometry_.segment_bytes && file_is_zero(file, 0);
 }
 
-// Before the checkpoint only retention or a user removes names: nothing is put into their place.
+// Before the checkpoint only retention or a user removes names: nothing replaces them.
 void RecoveryFiles::fill_holes(std::size_t& top) {
     assert(top < ids_.size() && std::is_sorted(ids_.begin(), ids_.end()));
-    constexpr std::uint32_t kMost = 64;  // more are not what a loss of power does
+    constexpr std::uint32_t kMost = 64;  // a loss of power does not cause more
     std::uint32_t filled = 0;
     for (std::size_t i = 1; i <= top; ++i) {
         const std::uint32_t missing = ids_[i - 1] + 1;
@@ -139,7 +139,7 @@ void RecoveryFiles::fill_holes(std::size_t& top) {
     if (filled != 0) sync_directory(layout_.root);
 }
 
-// Of the one below, which is valid already; of the lowest, that of the next valid one above.
+// SPARSE of the segment below, which is valid already; for the lowest, of the next valid one above.
 bool RecoveryFiles::sparse_of_neighbour(std::size_t i, bool otherwise) const {
     assert(i < ids_.size());
     for (std::size_t other = i == 0 ? 1 : i - 1; other < ids_.size(); ++other) {
@@ -153,8 +153,8 @@ bool RecoveryFiles::sparse_of_neighbour(std::size_t i, bool otherwise) const {
     return otherwise;
 }
 
-// Decided by its own check, where nothing but the flag is damaged; else a neighbour, else its own
-// flag.
+// Decided by the header's own check, if only the flag is damaged; else by a neighbour, else by its
+// own flag.
 bool RecoveryFiles::is_sparse(std::size_t i, const format::SegmentHeader& damaged) const {
     for (const bool sparse : {false, true}) {
         if (geometry_.keyed() &&
@@ -164,8 +164,8 @@ bool RecoveryFiles::is_sparse(std::size_t i, const format::SegmentHeader& damage
     return sparse_of_neighbour(i, sparse_ || (damaged.flags & format::kSegmentSparse) != 0);
 }
 
-// That of the most segments with a valid header: one of them may be another queue's. The checkpoint
-// knows the key as well.
+// The geometry of the majority of the segments with a valid header: one of them may belong to
+// another queue. The checkpoint contains the key as well.
 static std::optional<Geometry> geometry_of_most(const Layout& layout) {
     std::vector<std::pair<Geometry, std::size_t>> votes;
     for (const std::uint32_t id : layout.segments()) {
@@ -207,7 +207,7 @@ void rebuild_control(const Layout& layout) {
                     -1, "restore control.meta or one segment from a copy");
     }
     if (!geometry->keyed()) {
-        // The headers of that version do not hold it; the very first record does.
+        // The headers of that version do not contain it; the very first record does.
         const File first(layout.segment(layout.segments().front()), O_RDONLY);
         alignas(8) std::byte header[kRecordHeaderBytes];
         const Commit commit = Commit::read(first, kSegmentDataOffset, header);

@@ -1,6 +1,6 @@
-// Recovery of a queue's files, before the records in them are looked at: segments that a loss of
-// power left half-made, names that are missing, headers that are damaged, and copies of what is
-// repaired. Internal to recovery.
+// Recovery of a queue's files, before the records in them are examined: segments that a loss of
+// power left incomplete, names that are missing, headers that are damaged, and copies made before a
+// repair. Internal to recovery.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace tapewire::queue {
 
 class RecoveryFiles {
   public:
-    // `ids` are the queue's segments, ascending, and kept so; `report` gets a line for each thing
-    // done.
+    // `ids` are the queue's segments, ascending, and are kept up to date; `report` gets a line for
+    // each action.
     RecoveryFiles(const Layout& layout, const Geometry& geometry,
                   const std::optional<TailCheckpoint>& checkpoint, bool sparse,
                   std::vector<std::uint32_t>& ids, std::vector<std::string>& report)
@@ -28,11 +28,11 @@ class RecoveryFiles {
           report_(report) {}
 
     void repair_unborn();
-    std::uint64_t repair_headers();  // how many
-    // From the checkpoint's segment up to the last record, which is in `top`, a name may be
-    // missing.
+    std::uint64_t repair_headers();  // returns how many
+    // A name may be missing between the checkpoint's segment and the last record, which is in
+    // `top`.
     void fill_holes(std::size_t& top);
-    // The segment as it is now, under another name, before it is repaired. Once for each.
+    // Copies the segment under another name before it is repaired. Once for each segment.
     void keep_copy(const Segment& segment);
     bool drop_index(std::uint32_t id);  // false: there was none, or it could not be removed
     bool has_copied(std::uint32_t id) const noexcept { return copied_ == id; }
@@ -47,7 +47,7 @@ class RecoveryFiles {
     const Layout& layout_;
     Geometry geometry_;
     std::uint64_t synced_below_;  // every segment below is on disk, with its name
-    bool sparse_;                 // of a queue in which no segment says it
+    bool sparse_;                 // for a queue in which no segment shows it
     std::vector<std::uint32_t>& ids_;
     std::vector<std::string>& report_;
     std::uint64_t copied_ = ~std::uint64_t{0};  // the segment that was copied last

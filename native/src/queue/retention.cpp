@@ -13,7 +13,7 @@ namespace tapewire::queue {
 
 namespace {
 
-// Passes are at most a second apart; a slow disk may add to it.
+// Passes are at most a second apart, plus the delays of a slow disk.
 constexpr std::int64_t kLongestPauseNs = 2'000'000'000;
 constexpr std::int64_t kLongestPassNs = 100'000'000;
 
@@ -31,12 +31,13 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
                                      const std::function<void()>& sync_queue_directory) {
     RetentionResult result;
     if (!is_directory(layout.readers())) return result;
-    // SYNC registration: a reader that is choosing its place is not in the list yet. Next time.
+    // SYNC registration: a reader that is choosing its position is not in the list yet. Try the
+    // next pass.
     const FolderLock quiet(layout.readers(), LOCK_EX, 0);
     if (quiet) {
         kept_out_since_ns_ = 0;
     } else {
-        // Somebody who is stopped in the middle of registering counts no longer than a stale
+        // A process that was stopped in the middle of registering counts no longer than a stale
         // reader.
         if (kept_out_since_ns_ == 0) kept_out_since_ns_ = now_mono_ns;
         const std::int64_t patience = std::max(rules_.reader_ttl_ns, kLongestPauseNs);
@@ -45,9 +46,9 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
             "a reader has been registering for too long: retention no longer waits for it");
     }
     const std::vector<std::string> names = layout.reader_names();
-    if (names.empty()) return result;  // nobody ever read: nothing is known to be done with
+    if (names.empty()) return result;  // no reader ever existed: nothing is known to be unneeded
 
-    // We were stopped ourselves (a paused machine, a frozen group): no heartbeat could be seen.
+    // This process was stopped (a paused machine, a frozen group): no heartbeat could be observed.
     const bool frozen = last_pass_ns_ != 0 &&
                         now_mono_ns - last_pass_ns_ > rules_.reader_ttl_ns / 2 + kLongestPauseNs;
     if (frozen) seen_.clear();
@@ -58,7 +59,7 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     std::map<std::string, Seen> seen;
     for (const std::string& name : names) {
         const auto state = read_reader_state(layout.reader_meta(name));
-        if (!state) continue;  // removed just now
+        if (!state) continue;  // just removed
         auto it = seen_.find(name);
         if (it == seen_.end() || it->second.heartbeat_ns != state->heartbeat_ns) {
             seen[name] = {state->heartbeat_ns, now_mono_ns};
@@ -94,20 +95,20 @@ void RetentionWatch::remove_below(const Layout& layout, std::uint64_t floor,
     const std::vector<std::uint32_t> ids = layout.segments();
     if (ids.empty() || ids.front() >= floor) return;
     assert(std::is_sorted(ids.begin(), ids.end()));
-    // After a loss of power a reader must find what it needs: what lets segments go is on disk
-    // before they are gone.
+    // After a loss of power a reader must find what it needs: the positions that allow the deletion
+    // must be on disk before the segments are deleted.
     for (const std::string& path : counted) {
         if (const auto meta = File::open_existing(path, O_RDONLY)) meta->sync_data();
     }
     sync_directory(layout.readers());
     for (std::uint32_t id : ids) {
         if (id >= floor) break;
-        // Readers that register wait for us: the rest, with a fresh list of them, is the next
-        // pass's.
+        // Readers that register wait for this lock: leave the rest to the next pass, with a new
+        // list of readers.
         if (result.retired != 0 && mono_ns() - now_mono_ns > kLongestPassNs) break;
-        sync_queue_directory();  // one at a time: else the disk may show a hole
-        // The segment first: the index thread looks for it after each write, and clears up behind
-        // us.
+        sync_queue_directory();  // one at a time: otherwise a gap may remain on disk
+        // The segment first: the index thread checks for it after each write, and then deletes the
+        // index.
         if (remove_file(layout.segment(id))) ++result.retired;
         retired_below_ = id + 1;
         remove_file(layout.index(id));

@@ -27,7 +27,7 @@ std::uint64_t most_entries(std::uint64_t segment_bytes, std::uint32_t stride) {
     return records / stride + 1;
 }
 
-// Whole and consistent, whatever wrote it; says nothing about the segment yet.
+// Complete and consistent, whatever wrote it; says nothing about the segment yet.
 bool header_is_right(const SeekIndexHeader& h, std::uint32_t id, std::uint64_t segment_bytes) {
     return std::memcmp(h.magic, format::kSeekIndexMagic, sizeof h.magic) == 0 &&
            h.version == format::kSeekIndexVersion && h.header_len == kHeaderBytes &&
@@ -47,7 +47,7 @@ bool entries_rise(std::span<const SeekIndexEntry> entries, std::uint64_t segment
     return true;
 }
 
-// From the state of the segment: the index of another queue does not pass.
+// Starts from the state of the segment: the index of another queue does not pass.
 std::uint32_t crc_in(HeaderSeed seed, const void* data, std::size_t bytes) noexcept {
     return crc32c(data, bytes, ~seed.of_segment());
 }
@@ -76,7 +76,7 @@ std::optional<LoadedIndex> load_once(const File& file, std::uint32_t id,
             return std::nullopt;
         }
     } else if (seed.keyed()) {
-        return std::nullopt;  // who writes an index without checks writes no key either
+        return std::nullopt;  // an implementation that writes no checks writes no key either
     }
     index.complete = (header.flags & format::kSeekIndexPartial) == 0;
     index.max_seq = header.max_seq;
@@ -98,7 +98,7 @@ IndexBuilder::IndexBuilder(const Segment& segment, std::uint32_t stride)
 void IndexBuilder::push(std::uint64_t seq, std::uint64_t offset) noexcept {
     until_entry_ = stride_;
     const std::uint64_t n = count_.load(std::memory_order_relaxed);
-    if (n == capacity_) return;  // cannot be: capacity_ counts the smallest records
+    if (n == capacity_) return;  // impossible: capacity_ is based on the smallest records
     entries_[n] = {seq, times_.max_ns, offset};
     published_min_ts_ns_.store(times_.min_ns, std::memory_order_relaxed);
     count_.store(n + 1, std::memory_order_release);
@@ -136,8 +136,8 @@ void IndexBuilder::write(const Layout& layout, bool complete) {
     header.entry_stride = stride_;
     header.entry_count = n;
     if (n != 0) {
-        // Of a growing segment: what holds up to the newest entry. The rest is the
-        // appending thread's.
+        // For a growing segment: the values up to the newest entry. The later ones belong to the
+        // appending thread.
         header.min_seq = entries_[0].seq;
         header.max_seq = complete ? last_seq_ : entries_[n - 1].seq;
         header.min_ts_ns =
@@ -166,13 +166,13 @@ static std::optional<LoadedIndex> load_index(const Layout& layout, std::uint32_t
     try {
         const std::optional<File> file = File::open_existing(layout.index(segment_id), O_RDONLY);
         if (!file) return std::nullopt;
-        // Of a growing segment the index thread may be in the middle of a write: look again.
+        // For a growing segment the index thread may be in the middle of a write: try again.
         for (int tries = 0; tries < 3; ++tries) {
             if (auto index = load_once(*file, segment_id, segment_bytes, seed)) return index;
         }
     } catch (const Error&) {
-        // A folder, a link or a pipe in its place, or a bad sector: the segment itself is the
-        // truth.
+        // A directory, a link or a pipe instead of the file, or a bad sector: the segment itself
+        // takes precedence.
     }
     return std::nullopt;
 }

@@ -17,7 +17,7 @@ namespace {
 std::uint32_t header_check(const SegmentHeader& header) noexcept {
     const std::uint32_t fixed = crc32c(&header, format::kSegmentCheckedBytes);
     if (header.version == format::kSegmentVersionUnkeyed) return fixed;
-    const std::uint32_t flags = header.flags & ~format::kSegmentSealed;  // which alone ever changes
+    const std::uint32_t flags = header.flags & ~format::kSegmentSealed;  // only this one changes
     return crc32c(&header.segment_units, format::kSegmentCheckedFixedBytes,
                   crc32c(&flags, sizeof flags, fixed));
 }
@@ -38,7 +38,7 @@ void check_header(const SegmentHeader& header, const Geometry& geometry, std::ui
     if (header.magic != format::kSegmentMagic) {
         throw corrupt("magic", offsetof(SegmentHeader, magic), header.magic);
     }
-    // The check goes first: a flipped bit in `version` is damage, not a release from the future.
+    // The check goes first: a flipped bit in `version` is damage, not a newer release.
     if ((header.header_check != 0 || geometry.keyed()) &&
         header.header_check != header_check(header)) {
         throw corrupt("header_check", offsetof(SegmentHeader, header_check), header.header_check);
@@ -67,7 +67,7 @@ void check_header(const SegmentHeader& header, const Geometry& geometry, std::ui
 }
 
 std::uint32_t end_check(const SegmentEnd& end, HeaderSeed seed) noexcept {
-    // As crc32c takes its seed: the state that it starts from, inverted.
+    // crc32c takes its seed as the initial state, inverted.
     return crc32c(&end, format::kSegmentEndCheckedBytes, ~seed.of_segment());
 }
 static_assert(sizeof(SegmentEnd) == format::kSegmentEndCheckedBytes);
@@ -96,7 +96,7 @@ std::optional<Geometry> geometry_of(const File& segment, std::uint32_t id) {
     if (!keyed && header.version != format::kSegmentVersionUnkeyed) return std::nullopt;
     Geometry geometry{segment.size(), 0, 0};
     if (keyed) {
-        // Not by the length of the file: it may have been cut short.
+        // Not from the length of the file: it may have been truncated.
         geometry = {std::uint64_t{header.segment_units} * format::kSegmentUnitBytes,
                     header.first_seq, header.key};
     }
@@ -113,7 +113,7 @@ std::optional<File> open_segment_file(const Layout& layout, std::uint32_t id, in
     try {
         return File::open_existing(layout.segment(id), flags);
     } catch (const Error& e) {
-        // What open() says of a directory, a link, a pipe and a socket.
+        // The errors of open() for a directory, a link, a pipe and a socket.
         const int code = e.os_errno;
         if (code != EISDIR && code != ELOOP && code != EINVAL && code != ENXIO) throw;
         throw Error(Errc::corrupt_metadata, "a segment is not a regular file: " + e.message,
@@ -213,8 +213,7 @@ void Segment::lock_for_writing() {
     (void)retry_lock();
 }
 
-// Three words that are not read together: whoever looks while they change sees a check that does
-// not fit.
+// Three words that are not read atomically: if they change meanwhile, the check does not match.
 std::optional<SegmentEnd> Segment::end() const noexcept {
     if (!seed_.keyed()) return std::nullopt;
     const SegmentEnd end{std::atomic_ref(header().end_offset).load(std::memory_order_acquire),
@@ -235,15 +234,14 @@ void Segment::forget_end() noexcept {
     std::atomic_ref(header().end_seq).store(0, std::memory_order_release);
 }
 
-// Holes are passed over by the extents of the file: in a file in memory, reading a hole makes it a
-// page.
+// Skips holes by the extents of the file: in a file in memory, reading a hole allocates a page.
 template <class Visit>
 void Segment::for_each_written(std::uint64_t from, Visit visit) const {
     std::optional<File> opened;
     try {
         if (!file_) opened = File::open_existing(path(), O_RDONLY);
     } catch (const Error&) {
-        // No descriptor to be had, or no permission by now: then all of it is looked at.
+        // No descriptor available, or no permission any more: then all of it is visited.
     }
     const File& file = opened ? *opened : file_;
     const bool by_extents = file && file.shows_holes();

@@ -41,7 +41,7 @@ bool is_held(const std::string& path) {
     return false;
 }
 
-// Since we looked: then it may have let go of the segment that we miss.
+// Whether it has moved since the look: then it may have released the segment that was not found.
 bool has_moved(const ReaderLook& reader) {
     try {
         const auto now = read_reader_state(reader.path);
@@ -92,13 +92,13 @@ std::vector<std::uint64_t> indexed_seqs(const std::string& root, std::uint32_t s
             for (const auto& entry : index->entries) seqs.push_back(entry.seq);
         }
     } catch (const Error&) {
-        // control.meta is damaged or gone: whoever reads the log reports that.
+        // control.meta is damaged or missing: readers of the log report that
     }
     return seqs;
 }
 
-// Retention may remove a segment between its listing and its opening: look again. More often than
-// that it is no coincidence.
+// Retention may remove a segment between its listing and its opening: look again, a limited number
+// of times.
 QueueLook QueueWatch::look() {
     constexpr int kTries = 10;
     for (int tries = 1;; ++tries) {
@@ -125,7 +125,7 @@ QueueLook QueueWatch::look_once() {
         look.problems.push_back(line_of(e));
     }
     forget_if_changed(look);
-    look_at_readers(look);  // before the end is looked for: a reader is never ahead of it
+    look_at_readers(look);  // before the end is determined: a reader is never past it
     look_at_segments(look);
     try {
         look.stats = read_stats(layout_);
@@ -165,8 +165,7 @@ void QueueWatch::look_at_control(QueueLook& look) {
     }
 }
 
-// Recovery may have put other bytes under what was remembered, or the folder holds another queue
-// now.
+// Recovery may have changed what was remembered, or another queue may be in the directory now.
 void QueueWatch::forget_if_changed(const QueueLook& look) {
     Identity now;
     struct statx st;
@@ -174,7 +173,7 @@ void QueueWatch::forget_if_changed(const QueueLook& look) {
                 &st) == 0) {
         now.device = std::uint64_t{st.stx_dev_major} << 32 | st.stx_dev_minor;
         now.inode = st.stx_ino;
-        // The number of a file that was removed is given again, often at once.
+        // The inode number of a removed file is reused, often at once.
         if ((st.stx_mask & STATX_BTIME) != 0) {
             now.born_ns = static_cast<std::uint64_t>(st.stx_btime.tv_sec) * 1'000'000'000 +
                           st.stx_btime.tv_nsec;
@@ -220,7 +219,7 @@ SegmentLook QueueWatch::look_at_segment(QueueLook& look, std::uint32_t id) {
     seen.id = id;
     seen.path = layout_.segment(id);
     seen.bytes = size_or_zero(seen.path);
-    if (look.version == 0) return seen;  // how long it must be is not known
+    if (look.version == 0) return seen;  // the required length is unknown
     try {
         const Segment segment = open(look, id);
         seen.sealed = segment.sealed();
@@ -243,10 +242,10 @@ void QueueWatch::look_at_readers(QueueLook& look) {
         reader.path = layout_.reader_meta(name);
         try {
             const auto state = read_reader_state(reader.path);
-            if (!state) continue;  // removed just now
+            if (!state) continue;  // just removed
             reader.state = *state;
             reader.alive = is_held(reader.path);
-        } catch (const Error& e) {  // whether it lives cannot be said: it must not pass for dead
+        } catch (const Error& e) {  // unknown whether it is alive: it must not be reported dead
             look.problems.push_back("reader '" + name + "': " + line_of(e));
             continue;
         }
@@ -275,14 +274,14 @@ void QueueWatch::find_end(QueueLook& look) {
         break;
     }
     for (std::size_t i = segments.size(); i-- > 0;) {
-        if (!segments[i].holds_records) end_known_ = false;  // the log may go on in there
+        if (!segments[i].holds_records) end_known_ = false;  // the log may continue in there
         if (!segments[i].holds_records.value_or(false)) continue;
         try {
             const Segment segment = open(look, segments[i].id);
             if (i != 0 && !segments[i - 1].sealed && lies_ahead(layout_, look.geometry, segment))
                 continue;
-            // Where no writer lives the entire segment is walked, once: damage before an entry of
-            // the seek index would not be seen from there.
+            // Without a live writer the entire segment is walked, once: damage before an entry of
+            // the seek index would not be found from there.
             const std::uint64_t hint = !look.lock.held                     ? 0
                                        : look.hint.segment == segment.id() ? look.hint.offset
                                                                            : segment.size();
@@ -300,7 +299,7 @@ void QueueWatch::find_end(QueueLook& look) {
             if (tally.last || !same) tail_last_ = tally.last;
             tail_ = {segment.id(), tally.mark};
             look.end = {segment.id(), tally.end};
-            // The writer is still here: what is above was only prepared.
+            // The writer is still here: later segments were only prepared.
             if (!segment.sealed() && look.hint.segment == segment.id()) end_known_ = true;
             const bool ends_here = look.lock.held || check_end(look, segment);
             if (tail_last_ && ends_here) {  // else another record was the last one
@@ -322,7 +321,7 @@ void QueueWatch::find_end(QueueLook& look) {
     } else if (look.first_available_seq && *look.first_available_seq <= *look.last_seq) {
         for (const SegmentLook& segment : segments) {
             if (!segment.holds_records.value_or(false)) continue;
-            // Numbers that another implementation gave may begin anew at any record.
+            // Another implementation may restart its sequence numbers at any record.
             if (!catalog_->first_record(segment.id).foreign)
                 look.records = *look.last_seq - *look.first_available_seq + 1;
             break;
@@ -330,7 +329,7 @@ void QueueWatch::find_end(QueueLook& look) {
     }
 }
 
-// Where no writer lives, the end must be one.
+// Without a live writer, the apparent end must be the real one.
 bool QueueWatch::check_end(QueueLook& look, const Segment& segment) {
     const Control control = Control::open(layout_, false);
     const auto lost = contradicts_end(layout_, control, segment, look.end.offset, segment.sealed());
@@ -347,15 +346,15 @@ bool QueueWatch::check_end(QueueLook& look, const Segment& segment) {
 std::uint64_t QueueWatch::records_of(const QueueLook& look, std::uint32_t id) {
     if (const auto it = totals_.find(id); it != totals_.end()) return it->second;
     const Segment segment = open(look, id);
-    const bool sealed = segment.sealed();  // before counting: what comes later is not counted
+    const bool sealed = segment.sealed();  // before counting: what is appended later is not counted
     const Tally tally = count_records(layout_, look.geometry, segment, segment.size(), std::nullopt,
                                       segment.size());
     if (sealed) totals_[id] = tally.mark.records;
     return tally.mark.records;
 }
 
-// A reader that comes to a segment which cannot be read: its next number follows on what lies
-// before.
+// For a reader that reaches a segment which cannot be read: its next sequence number follows from
+// the records before.
 void QueueWatch::expect_at(const QueueLook& look, ReaderLook& reader, std::uint32_t id) const {
     const bool damaged =
         std::any_of(look.segments.begin(), look.segments.end(),
@@ -369,7 +368,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
     if (reader.state.damaged) return;
     Position at = reader.state.position;
     if (reader.state.generation == 0) {
-        // It has said nothing yet: all that there is lies before it.
+        // It has committed nothing yet: all records are ahead of it.
         at = {look.segments.empty() ? 0 : look.segments.front().id, kSegmentDataOffset};
     } else if (!can_be(at, look.geometry.segment_bytes)) {
         look.problems.push_back("reader '" + reader.name +
@@ -387,7 +386,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
         }
     };
     const bool at_start = at.offset == kSegmentDataOffset;
-    if (!end_known_ && at >= look.end) {  // how much lies behind is not known
+    if (!end_known_ && at >= look.end) {  // the amount after it is unknown
         expect_at(look, reader, static_cast<std::uint32_t>(at.segment) + (at_start ? 0 : 1));
         return;
     }
@@ -421,7 +420,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
             if (next) reader.next_seq = next->seq;
         }
         if (!end_known_) return;
-        if (lag == 0) {  // what is left holds no record
+        if (lag == 0) {  // the rest holds no record
             reader.lag_bytes = 0;
             reader.lag_segments = 0;
             return caught_up();

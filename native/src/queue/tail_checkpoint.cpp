@@ -11,7 +11,7 @@
 
 namespace tapewire::queue {
 
-// The file of another queue, or of one that was in the same directory before, says nothing.
+// A file of another queue, or of an earlier queue in the same directory, is ignored.
 static std::uint32_t next_crc_of(const format::TailCheckpoint& stored, std::uint64_t key) noexcept {
     std::byte bytes[format::kTailCheckpointNextCheckedBytes + sizeof key];
     std::memcpy(bytes, &stored, format::kTailCheckpointNextCheckedBytes);
@@ -26,7 +26,7 @@ std::optional<TailCheckpoint> load_tail_checkpoint(const Layout& layout, std::ui
         const std::optional<File> file = File::open_existing(layout.tail_checkpoint(), O_RDONLY);
         if (file) got = file->read_at(&stored, sizeof stored, 0);
     } catch (const Error&) {
-        return std::nullopt;  // whatever is in its place: without it the scan is longer
+        return std::nullopt;  // not a readable file: without it the scan is longer
     }
     const bool checked = got >= format::kTailCheckpointShortBytes &&
                          stored.crc == crc32(&stored, format::kTailCheckpointCheckedBytes);

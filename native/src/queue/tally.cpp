@@ -12,15 +12,15 @@ namespace {
 // Walking that far costs less than reading the index.
 constexpr std::uint64_t kNearBytes = 64 * 1024;
 
-// The last entry at or before `to` whose record is as it says.
+// The last entry at or before `to` whose record matches it.
 std::optional<Mark> mark_by_index(const Layout& layout, const Segment& segment, std::uint64_t to) {
     const auto index = load_index(layout, segment);
-    // Others may count their stride differently, and have no checksum.
+    // Other implementations may count their stride differently, and have no checksum.
     if (!index || !index->running_max) return std::nullopt;
     const auto& entries = index->entries;
     auto it = std::partition_point(entries.begin(), entries.end(),
                                    [to](const auto& entry) { return entry.offset <= to; });
-    // As for seeking: a few wrong entries are damage, more of them an index not to be believed.
+    // As for seeking: a few wrong entries are damage; if there are more, the index is not trusted.
     for (int tries = 0; tries < 64 && it != entries.begin(); ++tries) {
         --it;
         if (!entry_is_right(segment, *it)) continue;
@@ -59,7 +59,7 @@ Tally count_records(const Layout& layout, const Geometry& geometry, const Segmen
     }
     tally.end = walk.offset();
     tally.damage = walk.damage();
-    segment.map()->check_not_lost();  // zeros that the SIGBUS handler put there are no end
+    segment.map()->check_not_lost();  // zeros from the SIGBUS handler are not an end
     return tally;
 }
 

@@ -12,7 +12,7 @@ namespace tapewire::queue {
 
 namespace {
 
-// A writer's thread may be in the middle of rewriting it, and have lost its core there.
+// A writer's thread may be rewriting it, and may have been preempted there.
 std::optional<LoadedIndex> load_index_patiently(const Layout& layout, const Segment& segment) {
     for (int tries = 0; tries < 20; ++tries) {
         if (auto index = load_index(layout, segment)) return index;
@@ -56,10 +56,10 @@ std::vector<std::string> wrong_indexes(const std::string& root) {
     std::vector<std::string> lines;
     for (std::uint32_t id : layout.indexes()) {
         const auto segment = open_or_nothing(layout, geometry, id);
-        if (!segment) continue;  // gone or damaged itself, which is told elsewhere
+        if (!segment) continue;  // deleted or itself damaged, which is reported elsewhere
         const auto index = load_index_patiently(layout, *segment);
         if (!index) {
-            if (!file_exists(layout.index(id))) continue;  // retired with its segment
+            if (!file_exists(layout.index(id))) continue;  // deleted with its segment
             lines.push_back("seek index is damaged [" + layout.index(id) + "]");
             continue;
         }

@@ -8,7 +8,7 @@ using format::kSegmentDataOffset;
 
 namespace {
 
-// A right record, or nothing at all: then no number is needed to walk on.
+// A valid record, or an empty segment: then a walk needs no sequence number.
 bool begins_right(const Segment& segment) {
     const std::byte* at = segment.data() + kSegmentDataOffset;
     const Commit commit = Commit::at(at);
@@ -17,7 +17,8 @@ bool begins_right(const Segment& segment) {
            check_record(commit, segment.seed(), kSegmentDataOffset, segment.size()) == Fault::none;
 }
 
-// After all records of a segment below the last one. A walk ends at zeros; records may follow them.
+// The numbers after all records of a segment below the last one. A walk ends at zeros; records may
+// follow them.
 std::optional<Numbering> numbers_after(const Segment& segment,
                                        const std::optional<Numbering>& before) {
     CandidateBudget budget(segment.size());
@@ -34,7 +35,7 @@ std::optional<Numbering> numbers_after(const Segment& segment,
     }
 }
 
-// Further back the number is taken for unknown, as it is when the segments are gone.
+// Further back the sequence number counts as unknown, as it does if the segments are deleted.
 constexpr std::uint32_t kMostSegmentsBack = 64;
 
 }  // namespace

@@ -91,24 +91,24 @@ Writer::Writer(const std::string& root, const WriterOptions& options)
     lock_->announce(epoch_);
     open_stats();
     segment->segment
-        .forget_end();  // from now on it is where this writer is; before, opening may fail
+        .forget_end();  // from now on the position of this writer counts; before, opening may fail
     enter(std::move(segment), tail.offset);
     start_workers();
     resume();
-    // Only a checkpoint keeps them, if this writer is killed before it appends.
+    // If this writer is killed before it appends, only a checkpoint preserves them.
     if (tail.numbers_lost) flush_in_background();
-    // The predecessor may have died between clearing the flag and waking: ring always, reset
+    // The previous writer may have died between clearing the flag and waking: always ring, reset
     // nothing.
     futex_ring(control_.notify_word());
 }
 
-// What recovery found, except for the segment to append to.
+// Takes over the findings of recovery, except for the segment to append to.
 void Writer::take_over(RecoveredTail& tail) {
     next_seq_ = opened_seq_ = tail.next_seq;
     lowest_id_ = tail.lowest_segment;
     for (const UnsyncedSpan& span : tail.unsynced) {
         if (span.segment == tail.segment->id()) {
-            write_again_at_opening(*tail.segment, span);  // here and now: later we append to it
+            write_again_at_opening(*tail.segment, span);  // immediately: later we append to it
         } else {
             inherited_.push_back(span);
         }
@@ -120,7 +120,7 @@ void Writer::take_over(RecoveredTail& tail) {
     count(Stat::gaps_found, tail.gaps);
 }
 
-// A disk that still fails does not keep the queue from being opened: flush_sync and close raise it.
+// A disk that still fails does not prevent opening the queue: flush_sync and close raise it.
 void Writer::write_again_at_opening(const Segment& segment, const UnsyncedSpan& span) noexcept {
     try {
         write_again(segment, span);
@@ -134,10 +134,10 @@ void Writer::open_checkpoint() {
     checkpoint_file_ = File(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
     if (checkpoint_file_.size() > sizeof(format::TailCheckpoint)) checkpoint_file_.resize(0);
     checkpoint_file_.extend_with_zeros(
-        sizeof(format::TailCheckpoint));  // its space, while the disk has some
+        sizeof(format::TailCheckpoint));  // allocate it while the disk has space
 }
 
-// For those who watch from outside; the queue does without it where there is no room for it.
+// For outside observers; the queue works without it if there is no space for it.
 void Writer::open_stats() {
     try {
         File file(layout_.stats(), O_RDWR | O_CREAT);
@@ -154,11 +154,11 @@ Writer::~Writer() {
     try {
         close();
     } catch (const Error&) {
-        // A destructor has nobody to tell; close() is how a caller learns of a failed sync.
+        // A destructor cannot report errors; callers of close() get a failed sync.
     }
 }
 
-// control.meta comes last: a queue exists once it does, and then it has its first segment.
+// control.meta is created last: a queue exists once it does, and then it has its first segment.
 bool Writer::create_if_new() {
     if (file_exists(layout_.control())) return false;
     const std::uint64_t bytes =
@@ -185,7 +185,7 @@ bool Writer::create_if_new() {
     first.file().sync_data();
     first.publish(layout_);
     {
-        // From the beginning on it is known up to where everything is on disk.
+        // From the beginning a checkpoint records up to where everything is on disk.
         const File checkpoint(layout_.tail_checkpoint(), O_RDWR | O_CREAT);
         store_tail_checkpoint(checkpoint, {{0, kSegmentDataOffset}, geometry.first_seq},
                               geometry.key);
@@ -232,7 +232,7 @@ void Writer::start_workers() {
     if (options_.preallocate) {
         wanted_id_ = current_id_ + 1;
         if (options_.require_prealloc) {
-            // The first append may have to roll: do not leave the first one to luck.
+            // The first append may have to roll: prepare for it now.
             current_->segment.map()->populate(offset_, remaining());
             std::lock_guard lock(prealloc_mutex_);
             prepared_ = make_segment(wanted_id_, true).release();
@@ -262,7 +262,7 @@ void Writer::resume() noexcept {
     assert(limit <= control_.segment_bytes());
     if (limit == control_.segment_bytes()) {
         const std::uint64_t approach = std::min(kApproachBytes, limit / 4);
-        // Until the end is near, the fast path stops short of it once, for approach_end().
+        // Until the end is near, the fast path stops before it once, for approach_end().
         if (!near_end_ && remaining() > approach) limit -= approach;
     }
     // SYNC oust: look_at_lock stores ousted_, then the limit. One of the two sees what the other
@@ -326,7 +326,7 @@ void Writer::enter(std::shared_ptr<WriterSegment> segment, std::uint64_t offset)
     seed_ = segment->segment.seed();
     position_mask_ = control_.position_mask(segment->segment.id());
     index_ = segment->index.get();
-    suspend();  // the limit was of another segment
+    suspend();  // the limit belonged to another segment
     std::atomic_ref(offset_).store(offset, std::memory_order_release);
     entered_at_ = offset;
     near_end_ = false;
@@ -370,8 +370,8 @@ void Writer::run_retention() noexcept {
     }
 }
 
-// Each heartbeat while records come or a lock is still to be had; an idle writer looks now and
-// then, and whenever it flushes.
+// Runs at each heartbeat while records are appended or a lock is missing; an idle writer checks now
+// and then, and whenever it flushes.
 void Writer::watch_lock(std::int64_t now) noexcept {
     const std::uint64_t appended = records();
     const bool idle =
@@ -382,14 +382,14 @@ void Writer::watch_lock(std::int64_t now) noexcept {
     look_at_lock();
 }
 
-// Whether the queue is still this writer's. The one who took it may be writing to the same places,
-// so nothing is written from here on.
+// Whether the queue still belongs to this writer. A writer that took it may be writing to the same
+// offsets, so nothing is written from here on.
 void Writer::look_at_lock() noexcept {
     std::lock_guard looking(look_mutex_);
     if (ousted_.load(std::memory_order_relaxed)) return;
     const std::uint64_t epoch = control_.writer_epoch();
     if (control_.map().lost())
-        return;  // cut short: that is not its epoch, and every call raises it
+        return;  // truncated: the epoch is not valid, and every call raises it
     const auto gone = lock_->lost(control_);
     if (!gone && epoch == epoch_) {
         std::shared_ptr<WriterSegment> current;
@@ -404,7 +404,7 @@ void Writer::look_at_lock() noexcept {
     ousted_why_ = gone ? *gone + " was removed or replaced" : another_epoch(epoch);
     // SYNC oust: pairs with resume.
     ousted_.store(true, std::memory_order_seq_cst);
-    detail::mappings_lost.fetch_add(1, std::memory_order_release);  // what `lost` looks at
+    detail::mappings_lost.fetch_add(1, std::memory_order_release);  // tested by `lost`
     limit_.store(0, std::memory_order_seq_cst);
     note("the queue may have another writer: " + ousted_why_);
 }
@@ -429,8 +429,8 @@ WriterPlace Writer::place() const {
     return place_locked();
 }
 
-// A roll changes segment and offset under the mutex, appends only let the offset grow: so they fit
-// together.
+// A roll changes segment and offset under the mutex, appends only increase the offset: so they are
+// consistent.
 WriterPlace Writer::place_locked() const {
     const auto load = [](const std::uint64_t& word) {
         return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
@@ -459,7 +459,7 @@ std::vector<std::uint64_t> Writer::stats() const {
 }
 
 void Writer::write_stats() noexcept {
-    // A quiet queue costs nothing and dirties no page.
+    // An idle queue costs nothing and dirties no page.
     const std::uint64_t changes = records() + changes_.load(std::memory_order_relaxed);
     if (!stats_map_ || changes == written_changes_) return;
     written_changes_ = changes;
@@ -472,9 +472,9 @@ void Writer::write_stats() noexcept {
 }
 
 // An archive has a log for each stream and day, and most days do not fill a segment. The file keeps
-// its length and its bytes, so nobody who reads it, nor a kill or a loss of power, sees a
-// difference; the next writer takes the room again before it appends. The page of the word where a
-// reader waits stays.
+// its length and its bytes, so there is no difference for readers or after a kill or a loss of
+// power; the next writer allocates the space again before it appends. The page of the word at which
+// readers wait stays.
 void Writer::free_after(const Segment& segment, std::uint64_t end) noexcept {
     assert(is_record_boundary(end, segment.size()));
     constexpr std::uint64_t kPage = 4096;
@@ -490,14 +490,14 @@ void Writer::close() {
     if (closed_) return;
     suspend();
     if (forked()) {
-        // Nothing here is ours any more; only memory is given back.
+        // Nothing here belongs to this process any more; only memory is freed.
         closed_ = true;
-        workers_.release();  // its service threads live on in the parent alone
+        workers_.release();  // its service threads exist only in the parent
         return;
     }
     if (reserved_bytes_ != 0) abort_reserved();
     closed_ = true;
-    if (!workers_) return;  // the constructor threw half-way
+    if (!workers_) return;  // the constructor threw
     workers_->stop();
     const auto ahead = take_prepared();
     workers_->write_indexes();
@@ -520,7 +520,7 @@ void Writer::close() {
     checkpoint_file_.close();
     if (!ousted_) lock_->withdraw();
     lock_.reset();
-    control_ = Control();  // its lock goes with it
+    control_ = Control();  // also releases its lock
     if (failed) throw *failed;
 }
 

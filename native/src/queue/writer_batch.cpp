@@ -1,4 +1,4 @@
-// Writer: batches, reservations and flushing; what is neither the hot path nor rolling.
+// Writer: batches, reservations and flushing; everything but the hot path and rolling.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -19,11 +19,11 @@ bool Writer::batch_fits(const BatchRows& rows) {
     check_not_reserved();
     const std::uint64_t rolls = rolls_needed(rows);
     if (rolls == 0 || capacity_allows(rolls)) return true;
-    if (rolls >= segment_limit()) throw_full();  // larger than the whole queue: waiting cannot help
+    if (rolls >= segment_limit()) throw_full();  // larger than the queue: waiting cannot help
     return false;
 }
 
-// How many times the batch would roll; throws when a row fits no segment.
+// How many times the batch would roll; throws if a row does not fit in a segment.
 std::uint64_t Writer::rolls_needed(const BatchRows& rows) {
     const std::uint64_t most = max_payload_bytes();
     const std::uint64_t whole = control_.segment_bytes() - kSegmentDataOffset;
@@ -37,7 +37,7 @@ std::uint64_t Writer::rolls_needed(const BatchRows& rows) {
     std::uint64_t rolls = 0;
     for (std::uint64_t i = 0; i < rows.count; ++i) {
         const std::uint64_t length = rows.length(i);
-        if (length > most) make_room(length);  // throws payload_too_large with its text
+        if (length > most) make_room(length);  // throws payload_too_large
         const std::uint64_t bytes = record_bytes(length);
         if (bytes > left) {
             ++rolls;
@@ -50,19 +50,19 @@ std::uint64_t Writer::rolls_needed(const BatchRows& rows) {
 
 namespace {
 
-// Another thread may change a caller's column at any time: each value is loaded once, checked and
-// written.
+// Another thread may change a caller's column at any time: each value is loaded once, then checked
+// and written.
 template <class T>
 T load_once(const T* column, std::uint64_t i) noexcept {
     return __atomic_load_n(column + i, __ATOMIC_RELAXED);
 }
 
-// After a kill in the middle of a batch recovery relies on the hint: it must not lag by a whole
+// After a kill in the middle of a batch recovery relies on the hint: it must not lag by an entire
 // batch.
 constexpr std::uint64_t kRunMost = 256;
 
-// Why a row cannot be appended; null: it can. `next` is the number that it gets without one of its
-// own.
+// Why a row cannot be appended; null: it can. `next` is the sequence number that it gets if it has
+// none of its own.
 const char* refusal(std::uint16_t type_id, std::uint16_t flags, std::uint64_t next,
                     std::uint64_t own, std::uint64_t timestamp_ns) noexcept {
     if (timestamp_ns >> 63 != 0) return "timestamps_ns must be from 0 to 2^63 - 1";
@@ -75,10 +75,11 @@ const char* refusal(std::uint16_t type_id, std::uint16_t flags, std::uint64_t ne
 
 }  // namespace
 
-// The rows from `first` on that fit what is allocated of this segment, a limited number; how many
-// they were. Counters and hints are stored once: nothing relies on them before the fence that
-// follows. Ends before a row that cannot be appended, with the reason in `refused`. `Columns`: each
-// row may have its own type, flags, sequence number or time, which is checked as it is written.
+// Appends the rows from `first` on that fit in the allocated part of this segment, a limited
+// number; returns how many. Counters and hints are stored once: nothing relies on them before the
+// fence that follows. Ends before a row that cannot be appended, with the reason in `refused`.
+// `Columns`: each row may have its own type, flags, sequence number or time, which is checked as it
+// is written.
 template <std::uint32_t FixedBytes, bool Columns>
 std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
                                  const char*& refused) noexcept {
@@ -111,8 +112,8 @@ std::uint64_t Writer::append_run(const BatchRows& rows, std::uint64_t first,
         }
         std::memcpy(at + format::kRecordHeaderBytes, rows.row(i),
                     FixedBytes != 0 ? FixedBytes : length);
-        // Released one by one, in ascending order; one fence for all of them stands in for seq_cst
-        // stores, since only the load of waiters_pending after it must not pass them.
+        // Released one by one, in ascending order; one fence for all of them replaces seq_cst
+        // stores, since only the later load of waiters_pending must not be reordered before them.
         const auto offset = static_cast<std::uint64_t>(at - base);
         publish(at, seed.at(offset), type_id, flags, seq, ts, static_cast<std::uint32_t>(length),
                 at + format::kRecordHeaderBytes, std::memory_order_release);
@@ -129,8 +130,8 @@ std::uint64_t Writer::append_some(const BatchRows& rows, std::uint64_t first,
     if (rows.type_ids != nullptr || rows.flags_each != nullptr || rows.seqs != nullptr ||
         rows.timestamps_ns != nullptr)
         return append_run<0, true>(rows, first, refused);
-    // A copy of a known size is made of narrow stores, which the wide loads of the checksum would
-    // have to wait for; without a checksum it is the quicker one.
+    // A copy of a known size uses narrow stores, which would stall the wide loads of the checksum;
+    // without a checksum it is faster.
     if (!checksum_ && rows.lengths == nullptr && rows.row_bytes == 64)
         return append_run<64, false>(rows, first, refused);
     return append_run<0, false>(rows, first, refused);
@@ -156,7 +157,7 @@ void Writer::append_batch(const BatchRows& rows, std::uint64_t& done) {
             if (lost()) check_usable();
             continue;
         }
-        // Room was counted before; what can still fail is the disk. Readers see what is there.
+        // Capacity was checked before; only the disk can fail now. Readers see what was appended.
         if (!make_room(rows.length(done))) throw_full();
     }
     if (lost()) check_usable();
@@ -177,7 +178,7 @@ void Writer::commit_reserved(std::uint16_t type_id, std::uint16_t flags, std::ui
     std::byte* at = base_ + offset_;
     const std::uint64_t bytes = record_bytes(payload_len);
     assert(bytes <= reserved_bytes_);
-    // What lies behind a shorter record would be read as the next header: back to zero first.
+    // What follows a shorter record would be read as the next header: zero it first.
     const std::uint64_t used = format::kRecordHeaderBytes + payload_len;
     std::memset(at + used, 0, reserved_bytes_ - used);
     reserved_bytes_ = 0;
@@ -194,7 +195,7 @@ void Writer::commit_reserved(std::uint16_t type_id, std::uint16_t flags, std::ui
 
 void Writer::abort_reserved() noexcept {
     if (reserved_bytes_ == 0) return;
-    // Not where another writer may have put its records.
+    // Not if another writer may have put its records there.
     if (!forked() && !ousted_.load(std::memory_order_acquire))
         std::memset(base_ + offset_, 0, reserved_bytes_);
     reserved_bytes_ = 0;
@@ -211,7 +212,7 @@ void Writer::flush_async() {
     }
     dirty.back()->segment.map()->check_not_lost();
     for (const auto& segment : dirty) {
-        // msync(MS_ASYNC) does nothing on Linux; this starts the write-back and does not wait.
+        // msync(MS_ASYNC) does nothing on Linux; this starts the write-back without waiting.
         if (::sync_file_range(segment->segment.file().fd(), 0, 0, SYNC_FILE_RANGE_WRITE) != 0 &&
             errno != ENOSYS && errno != EINVAL && errno != ESPIPE) {
             throw_errno("cannot start write-back", segment->segment.path());
@@ -227,10 +228,10 @@ void Writer::flush_sync() {
 
 void Writer::sync_everything(bool closing) {
     std::lock_guard syncing(sync_mutex_);
-    look_at_lock();  // an idle writer's heartbeat does so every ten seconds only
+    look_at_lock();  // an idle writer's heartbeat does so only every ten seconds
     check_not_ousted();
     std::vector<std::shared_ptr<WriterSegment>> sealed;
-    // As it stands now: what is appended while the disk works belongs to the next flush.
+    // The current position: records appended during the sync belong to the next flush.
     WriterPlace at;
     {
         std::lock_guard lock(segments_mutex_);
@@ -265,12 +266,12 @@ void Writer::sync_everything(bool closing) {
     check_complete(current->segment.file());
     check_in_place(control_.file());
     sync_file(control_.file());
-    sync_queue_directory();  // the checkpoint speaks for the segments' names too
+    sync_queue_directory();  // the checkpoint also covers the segments' names
     check_in_place(checkpoint_file_);
-    look_at_lock();  // once more, before anything is acknowledged: the disk may have taken long
+    look_at_lock();  // once more before acknowledging: the disk may have taken long
     check_not_ousted();
-    // After everything before it is on disk: it need not be synced itself, the checkpoint says the
-    // same.
+    // After everything before it is on disk: it need not be synced itself, since the checkpoint is
+    // equivalent.
     if (closing) current->segment.record_end({offset_, next_seq_});
     try {
         current->segment.map()->check_not_lost();
@@ -286,13 +287,13 @@ void Writer::sync_everything(bool closing) {
     for (const auto& segment : sealed) count(Stat::seals, let_go(segment));
 }
 
-// Takes a sealed segment off the list of those to be synced; 0: it was not on it any more.
+// Removes a sealed segment from the list of those to be synced; 0: it was no longer in it.
 std::size_t Writer::let_go(const std::shared_ptr<WriterSegment>& sealed) {
     std::lock_guard lock(segments_mutex_);
     return std::erase(unsynced_, sealed);
 }
 
-// Nor is what was cut off on the disk, whatever the pages of the mapping that are left say.
+// A truncated part is not on disk either, whatever the remaining pages of the mapping contain.
 void Writer::check_complete(const File& segment) const {
     if (is_complete(segment)) return;
     const std::uint64_t bytes = segment.size();
@@ -308,7 +309,7 @@ bool Writer::is_complete(const File& segment) const {
     return segment.size() >= control_.segment_bytes();
 }
 
-// What is in a file without a name is gone when it is closed, however often it is synced.
+// The content of an unlinked file is lost when it is closed, however often it is synced.
 void Writer::check_in_place(const File& file) const {
     if (!file.is_still_at_its_path()) throw_missing(file.path());
 }
@@ -323,14 +324,14 @@ void Writer::throw_missing(const std::string& path) const {
         "after a gap");
 }
 
-// Retention removes segments, also such that wait for their sync: that is no loss.
+// Retention also removes segments that wait for their sync: that is no loss.
 bool Writer::is_in_place(const WriterSegment& sealed) {
     return sealed.segment.file().is_still_at_its_path() || was_retired(sealed.segment.id());
 }
 
 bool Writer::was_retired(std::uint32_t id) {
     if (!options_.retention.enabled) return false;
-    std::lock_guard pass(retention_mutex_);  // a pass under way removes first and counts then
+    std::lock_guard pass(retention_mutex_);  // a pass removes first and counts afterwards
     return id < retention_.retired_below();
 }
 
@@ -354,15 +355,15 @@ std::optional<std::uint32_t> Writer::first_missing() {
     return lost == ids.end() ? std::nullopt : std::optional(*lost);
 }
 
-// Sticky: the kernel reports a lost page once and calls it clean from then on, so a later sync that
-// succeeds proves nothing about it. The next writer of the queue learns of it by control.meta.
+// Sticky: the kernel reports a lost page once and then calls it clean, so a later sync that
+// succeeds proves nothing about it. The next writer of the queue finds it in control.meta.
 void Writer::remember_failed_sync(const Error& e) noexcept {
     sync_errno_.store(e.os_errno, std::memory_order_release);
     control_.set_sync_errno(e.os_errno);
 }
 
-// Of the writer before us: everything since its checkpoint is written again. Not one that a thread
-// of ours has recorded meanwhile.
+// The failure of the previous writer: everything since its checkpoint has been written again. Not a
+// failure that one of our threads has recorded meanwhile.
 void Writer::clear_recorded_failure() noexcept {
     std::lock_guard lock(directory_mutex_);
     if (sync_errno_.load(std::memory_order_acquire) == 0 && control_.sync_errno() != 0)
@@ -397,8 +398,8 @@ void Writer::sync_queue_directory() {
     }
 }
 
-// Makes pages dirty that no successful sync covers: after one that failed the kernel may call them
-// clean.
+// Makes pages dirty that no successful sync covers: after a failed sync the kernel may consider
+// them clean.
 void Writer::write_again(const Segment& segment, const UnsyncedSpan& span) {
     assert(span.from <= span.to && span.to <= segment.size());
     const Mapping& map = *segment.map();
@@ -409,8 +410,8 @@ void Writer::write_again(const Segment& segment, const UnsyncedSpan& span) {
     map.check_not_lost();
 }
 
-// What a predecessor wrote and did not live to sync: an acknowledged flush covers it too, since
-// recovery has accepted it. Called under sync_mutex_.
+// Syncs what the previous writer wrote and had not synced: an acknowledged flush covers it too,
+// since recovery has accepted it. Called under sync_mutex_.
 void Writer::sync_inherited() {
     std::vector<UnsyncedSpan> spans;
     {

@@ -19,8 +19,8 @@ namespace tapewire::queue {
 namespace {
 
 constexpr std::int64_t kLookerPatienceNs = 100'000'000;
-// The recorded owner is dead, yet the lock is held: the kernel is still tearing the process down,
-// or a child of another program inherited it. Wait longer, but not indefinitely.
+// The recorded owner is dead, yet the lock is held: the kernel is still terminating the process, or
+// a child that runs another program inherited it. Wait longer, but not indefinitely.
 constexpr std::int64_t kDeadOwnerPatienceNs = 1'000'000'000;
 constexpr std::int64_t kSilentNs = 1'000'000'000;  // ten heartbeats
 
@@ -50,7 +50,7 @@ std::optional<LockOwner> parse_lock_text(const std::string& text) {
     return LockOwner{pid, ticks, epoch};
 }
 
-// What is not there, or cannot be opened, holds no lock.
+// A file that does not exist, or cannot be opened, holds no lock.
 bool is_write_locked(const std::string& path) noexcept {
     try {
         const std::optional<File> file = File::open_existing(path, O_RDONLY);
@@ -60,8 +60,8 @@ bool is_write_locked(const std::string& path) noexcept {
     }
 }
 
-// The lock of a living writer on control.meta, or on its segment where control.meta was removed or
-// replaced. A writer is in the last segment, or in the one before it when it has prepared the last
+// Tests the lock of a live writer on control.meta, or on its segment if control.meta was removed or
+// replaced. A writer is in the last segment, or in the one before it if it has prepared the last
 // one.
 bool another_writes(const Layout& layout) {
     if (is_write_locked(layout.control())) return true;
@@ -76,9 +76,9 @@ bool heart_beats(const Control& control) {
     return within(kSilentNs, [&] { return control.heartbeat_ns() != before; });
 }
 
-// Where a process that may only read can have kept a writer from its locks. The process that
-// writer.lock names decides, if it is the last writer's. Else, in another container, or if it is
-// this very process, which may have called exec since, the heartbeat does.
+// For a writer that a process with read permission only may have kept from its locks. The process
+// named in writer.lock decides, if it is the last writer's. Otherwise (in another container, or if
+// it is this very process, which may have called exec since) the heartbeat does.
 bool last_writer_lives(const Layout& layout, const Control& control) {
     const auto last = parse_lock_text(read_small_file(layout.writer_lock(), 128));
     if (last && last->epoch == control.writer_epoch()) {
@@ -95,7 +95,7 @@ format::ControlBlock read_block(const File& control) {
     return block;
 }
 
-// Where no lock can tell: the process that the lock names, or in another container its heartbeat.
+// If no lock decides: by the process that the lock names, or in another container by its heartbeat.
 bool seems_alive(const LockOwner& owner, const format::ControlBlock& block) {
     if (block.pid_namespace == pid_namespace()) return owner_is_alive(owner);
     const auto now = static_cast<std::uint64_t>(wall_ns());
@@ -103,7 +103,7 @@ bool seems_alive(const LockOwner& owner, const format::ControlBlock& block) {
            now - block.writer_heartbeat_ns < static_cast<std::uint64_t>(kSilentNs);
 }
 
-// Those who may write the queue may lock it, and no others: permission to read is not enough.
+// Only processes that may write the queue may lock it: permission to read is not enough.
 void keep_from_readers(const File& guard, const Layout& layout) noexcept {
     struct stat own, control;
     if (::fstat(guard.fd(), &own) != 0 || own.st_uid != ::geteuid()) return;
@@ -137,25 +137,25 @@ WriterLock::WriterLock(const Layout& layout) : layout_(layout) {
             if (!gone || !within(kDeadOwnerPatienceNs, [&] { return guard_.try_lock(LOCK_EX); }))
                 refuse();
         }
-        // The file may have been removed between open and lock: the lock would guard nothing.
+        // The file may have been removed between open and lock: the lock would protect nothing.
     } while (!guard_.is_still_at_its_path());
     keep_from_readers(guard_, layout_);
     do {
         file_ = File(layout_.writer_lock(), O_RDWR | O_CREAT);
         announced_locked_ = take_announced();
     } while (!file_.is_still_at_its_path());
-    // Before anything is made again, control.meta included.
+    // Before anything is recreated, control.meta included.
     if (!within(kDeadOwnerPatienceNs, [&] { return !another_writes(layout_); })) refuse();
 }
 
-// Unlocked before it is closed: a copy of the descriptor in some child must not keep the queue.
+// Unlocked before it is closed: a copy of the descriptor in a child must not keep the queue.
 WriterLock::~WriterLock() {
     control_.unlock();
     if (announced_locked_) file_.unlock();
     guard_.unlock();
 }
 
-// Whoever writes the queue by an earlier release has no guard, but this lock.
+// A writer of an earlier release has no guard, but it has this lock.
 bool WriterLock::take_announced() const {
     if (lock_patiently(file_)) return true;
     const auto owner = parse_lock_owner(read_small_file(file_.path(), 128));
@@ -163,12 +163,12 @@ bool WriterLock::take_announced() const {
         within(kDeadOwnerPatienceNs, [&] { return file_.try_lock(LOCK_EX); })) {
         return true;
     }
-    // No earlier release can write a queue that has a key, and the guard is ours: it is held by a
-    // process that may only read. `bind` makes sure.
+    // No earlier release can write a queue with a key, and this process has the guard: the lock is
+    // held by a process with read permission only. `bind` makes sure.
     try {
         if (Control::open(layout_, false).geometry().keyed()) return false;
     } catch (const Error&) {
-        // Not there yet, or damaged: then nothing is known of the holder.
+        // Missing or damaged: then nothing is known about the holder.
     }
     refuse();
 }
@@ -182,7 +182,7 @@ void WriterLock::refuse() const {
         try {
             home = Control::open(layout_, false).writer_pid_namespace();
         } catch (const Error&) {
-            // The queue is being created: only the text says who does it.
+            // The queue is being created: only the text identifies the writer.
         }
         who = "pid=" + std::to_string(owner->pid) + ", epoch=" + std::to_string(owner->epoch);
         if (home != 0 && home != pid_namespace()) {
@@ -205,8 +205,8 @@ void WriterLock::bind(const Control& control) {
     control_ = File(control.file().path(), O_RDWR);
     bound_ = within(kLookerPatienceNs, [&] { return control_.try_write_lock(); });
     if (complete()) return;
-    // Held by a process that may only read, or by a writer that such a process kept from the other
-    // locks.
+    // Held by a process with read permission only, or by a writer that such a process kept from the
+    // other locks.
     if (control_.is_write_locked() || last_writer_lives(layout_, control)) refuse();
 }
 
@@ -216,7 +216,7 @@ std::optional<std::string> WriterLock::lost(const Control& control) const noexce
             if (!file->is_still_at_its_path()) return file->path();
         }
     } catch (const Error&) {
-        return std::nullopt;  // it cannot be seen just now: the next look will show
+        return std::nullopt;  // cannot be determined now: the next look will
     }
     if (!announced_locked_) announced_locked_ = ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0;
     if (!bound_) bound_ = control_.try_write_lock();
@@ -242,7 +242,7 @@ void WriterLock::withdraw() const noexcept {
     try {
         write({0, 0, last_writer_epoch(layout_)});
     } catch (const Error&) {
-        // Then whoever looks next takes us for killed.
+        // Then the next observer considers this writer killed.
     }
 }
 
@@ -257,12 +257,12 @@ LockLook look_at_writer_lock(const Layout& layout, const File* control) {
     const std::optional<File> file = File::open_existing(layout.writer_lock(), O_RDONLY);
     if (!file) return look;
     const auto block = control != nullptr ? read_block(*control) : format::ControlBlock{};
-    // Whoever writes a queue with a key has the lock on control.meta. A flock on writer.lock shows
+    // The writer of a queue with a key has the lock on control.meta. A flock on writer.lock proves
     // nothing there: permission to read is enough for it.
     const bool shows = !look.held && block.version != format::kControlVersion;
     const bool taken = shows && file->try_lock(LOCK_SH);
-    // Before letting go: a writer that came just then would have written its name, and be taken for
-    // killed.
+    // Before unlocking: a writer that came just then would have written its name, and would be
+    // considered killed.
     look.owner = parse_lock_owner(read_small_file(layout.writer_lock(), 128));
     if (taken) file->unlock();
     look.held = look.held || (shows && !taken);

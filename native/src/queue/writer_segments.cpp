@@ -1,4 +1,4 @@
-// Writer: space for records. Blocks ahead of the writer, segments, rolling, capacity.
+// Writer: space for records. Preallocated blocks, segments, rolling, capacity.
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -20,8 +20,7 @@ using format::Stat;
 
 namespace {
 
-// Where blocks are memory they are allocated in steps; the appending thread's own grow as it goes
-// on.
+// In memory-backed file systems blocks are allocated in steps; those of the appending thread grow.
 constexpr std::uint64_t kStepMinBytes = 256 * 1024;
 constexpr std::uint64_t kStepMaxBytes = 16 * 1024 * 1024;
 
@@ -29,7 +28,7 @@ std::uint64_t page_up(std::uint64_t bytes) { return (bytes + 4095) & ~std::uint6
 
 }  // namespace
 
-// Blocks for what the writer appends first, from `offset` on.
+// Allocates blocks for the first appends, from `offset` on.
 void Writer::allocate_first(WriterSegment& made, std::uint64_t offset) {
     const Segment& segment = made.segment;
     if (!in_steps_) {
@@ -51,7 +50,7 @@ void Writer::allocate_more(WriterSegment& made, std::uint64_t to) {
     const std::uint64_t target = std::min(page_up(to), segment.size());
     std::uint64_t from = made.allocated_to.load(std::memory_order_acquire);
     if (target <= from) return;
-    assert(from == page_up(from));  // only the end of the segment is not, and no target is past it
+    assert(from == page_up(from));  // only the segment end may be unaligned, no target is past it
     segment.file().allocate_range(from, target - from);
     if (options_.preallocate) segment.map()->populate(from, target - from);
     while (from < target &&
@@ -75,7 +74,7 @@ std::uint64_t Writer::segment_limit() const noexcept {
 bool Writer::capacity_allows(std::uint64_t more_segments) {
     const std::uint64_t limit = segment_limit();
     if (segments() + more_segments <= limit) return true;
-    run_retention();  // here and now: full is only said when it is true
+    run_retention();  // synchronously: full must be reported only if it is true
     return segments() + more_segments <= limit;
 }
 
@@ -127,7 +126,7 @@ void Writer::check_numbers_left() const {
                 -1, "start a new queue");
 }
 
-// The worker was not quick enough, or there is none: at least up to `to`, and more each time.
+// The worker was too slow, or there is none: allocates at least up to `to`, and more each time.
 void Writer::allocate_step(std::uint64_t to) {
     assert(in_steps_ && to <= control_.segment_bytes());
     step_bytes_ = std::clamp(2 * step_bytes_, kStepMinBytes, kStepMaxBytes);
@@ -136,7 +135,7 @@ void Writer::allocate_step(std::uint64_t to) {
             allocate_more(*current_, std::max(to, offset_ + step_bytes_));
         } catch (const Error& e) {
             if (e.code != Errc::disk_full) throw;
-            allocate_more(*current_, to);  // the last that is left
+            allocate_more(*current_, to);  // the last remaining blocks
         }
     } catch (const Error& e) {
         if (e.code == Errc::disk_full) count(Stat::disk_full);
@@ -145,16 +144,16 @@ void Writer::allocate_step(std::uint64_t to) {
     if (options_.preallocate) workers_->poke_prealloc();
 }
 
-// A roll touches a dozen cache lines that no append does, most of them last written by another
-// core. A few microseconds before it, they are asked for, so that the append that rolls does not
-// wait for them.
+// A roll touches a dozen cache lines that an append does not, most of them last written by another
+// core. They are prefetched a few microseconds before, so that the append that rolls does not wait
+// for them.
 void Writer::approach_end() noexcept {
     near_end_ = true;
     __builtin_prefetch(base_, 1);  // the segment's header, for SEALED
     __builtin_prefetch(control_.map().data() + offsetof(format::ControlBlock, segment_gen), 1);
     __builtin_prefetch(&segments_mutex_, 1);
     __builtin_prefetch(&unsynced_, 1);
-    // The worker replaces it only after it was taken, by this thread.
+    // The worker replaces it only after this thread has taken it.
     const WriterSegment* next = prepared_.load(std::memory_order_acquire);
     if (next == nullptr) return;
     __builtin_prefetch(&next->allocated_to);
@@ -194,8 +193,8 @@ bool Writer::backlog_is_full() {
     return backlog_ >= kUnsyncedMost || (backlog_ > 0 && SealedPlace::all_taken());
 }
 
-// A disk that is slower than the writer must not cost the process all its descriptors: the
-// appending thread does its share.
+// A disk that is slower than the writer must not use up the descriptors of the process: the
+// appending thread does part of the work.
 void Writer::bound_backlog() {
     if (!backlog_is_full()) return;
     workers_->sync_sealed(mono_ns());
@@ -217,15 +216,15 @@ std::unique_ptr<WriterSegment> Writer::make_segment(std::uint32_t id, bool durab
     auto made = std::make_unique<WriterSegment>();
     std::optional<Segment> ahead =
         Segment::open(layout_, control_.geometry(), id, Mapping::Access::read_write);
-    // Published ahead by a predecessor. No reader can be in it while the segment before it is open,
-    // so whatever is not empty is set aside whole.
+    // Published ahead by the previous writer. No reader can be in it while the segment before it is
+    // open, so a segment that is not empty is renamed as a unit.
     if (ahead && !ahead->is_zero_from(kSegmentDataOffset)) {
         const std::string kept = layout_.free_damaged_name(id);
         rename_over(ahead->path(), kept);
         note("a segment ahead of the writer was not empty and has been renamed to " + kept);
         ahead.reset();
     } else if (ahead && ahead->sealed()) {
-        remove_file(ahead->path());  // nothing is in it
+        remove_file(ahead->path());  // it is empty
         ahead.reset();
     }
     if (ahead) {
@@ -265,7 +264,7 @@ std::shared_ptr<WriterSegment> Writer::next_segment() {
         count(Stat::prealloc_ready);
         return ready;
     }
-    workers_->poke_prealloc();  // the wish itself stands since the last roll
+    workers_->poke_prealloc();  // the request itself was made at the last roll
     const std::int64_t deadline = mono_ns() + options_.prealloc_wait_ns;
     for (int spins = 0; mono_ns() < deadline; ++spins) {
         if (auto ready = take_prepared()) {
@@ -290,14 +289,14 @@ std::shared_ptr<WriterSegment> Writer::next_segment() {
                     "append again, raise prealloc_wait or segment_bytes, or omit require_prealloc");
     }
     count(Stat::prealloc_misses);
-    // The worker may be in the middle of it: then waiting for it is the quickest way.
+    // The worker may be making it: then waiting for it is fastest.
     std::lock_guard lock(prealloc_mutex_);
     if (auto ready = take_prepared()) return ready;
     wanted_id_.store(0, std::memory_order_release);
     try {
         return make_segment(id, false);
     } catch (const Error&) {
-        wanted_id_.store(id, std::memory_order_release);  // the worker goes on trying
+        wanted_id_.store(id, std::memory_order_release);  // the worker keeps trying
         throw;
     }
 }
@@ -315,12 +314,12 @@ void Writer::roll() {
     assert(next->segment.id() == old->segment.id() + 1);
     assert(is_record_boundary(offset_, old->segment.size()));
     {
-        // What can run out of memory does so before anything is published to readers.
+        // Anything that can run out of memory is done before publishing to readers.
         std::lock_guard lock(segments_mutex_);
         unsynced_.reserve(unsynced_.size() + 1);
         unindexed_.reserve(unindexed_.size() + 1);
     }
-    // SYNC roll: the next segment is there before SEALED says so; readers look in that order.
+    // SYNC roll: the next segment exists before SEALED is set; readers check in that order.
     control_.publish_position(next->segment.id(), kSegmentDataOffset);
     old->segment.record_end(
         {offset_, next_seq_});  // SYNC seal: before SEALED, which readers look for
@@ -336,7 +335,8 @@ void Writer::roll() {
         backlog_ = backlog();
         bytes_before_ += offset_ - entered_at_;
         current_ = next;
-        enter(std::move(next), kSegmentDataOffset);  // in here: place() must not see half a roll
+        enter(std::move(next),
+              kSegmentDataOffset);  // under the mutex: place() needs a complete roll
     }
     count(Stat::rolls);
     if (options_.preallocate) {

@@ -19,13 +19,13 @@ constexpr std::int64_t kPaceMinNs = kMs / 2;
 constexpr std::int64_t kPaceMaxNs = 1000 * kMs;
 constexpr std::int64_t kIndexPauseMinNs = 10 * kMs;
 constexpr std::int64_t kIndexPauseMaxNs = 1000 * kMs;
-// What is prepared ahead of the writer: what it writes in so long a time, by its own rate.
+// How far to prepare ahead of the writer: what it writes in this time, at its own rate.
 constexpr std::int64_t kAheadNs = 20 * kMs;
 constexpr std::uint64_t kAheadMinBytes = 256 * 1024;
 constexpr std::uint64_t kAheadMaxBytes = 32 * 1024 * 1024;
 
-// Many writers of a process are looked at together, not one after the other: a wake-up costs more
-// than a look.
+// The clients of many writers run at the same times, not one after the other: a wake-up costs more
+// than a run.
 std::int64_t on_the_grid(std::int64_t due, std::int64_t grid_ns) {
     return (due + grid_ns - 1) / grid_ns * grid_ns;
 }
@@ -54,7 +54,7 @@ void WriterWorkers::stop() noexcept {
 }
 
 void WriterWorkers::after_roll() noexcept {
-    // With pre-allocation the worker comes by itself often enough: waking it here would cost the
+    // With pre-allocation the worker runs often enough by itself: waking it here would cost the
     // appending thread a system call, and perhaps its core.
     if (writer.options_.preallocate) return;
     services.seal.poke(&seal);
@@ -69,9 +69,9 @@ std::int64_t WriterWorkers::beat(std::int64_t now) noexcept {
     return on_the_grid(now + kHeartbeatNs / 2, kHeartbeatNs);
 }
 
-// How fast the writer is, and so how much is to be prepared and when to look again: four looks in
-// the time that it takes to use that up, so that it never catches up; fewer and fewer when it does
-// nothing.
+// Measures the rate of the writer, which determines how much to prepare and when to run again: four
+// runs in the time that it takes to use that up, so that the writer never catches up; less and less
+// often when it is idle.
 std::int64_t WriterWorkers::pace(std::int64_t now, std::uint64_t bytes) noexcept {
     const std::uint64_t rolls = writer.rolls();
     if (rolls != rolls_seen) {
@@ -82,12 +82,12 @@ std::int64_t WriterWorkers::pace(std::int64_t now, std::uint64_t bytes) noexcept
     }
     const std::int64_t passed = std::max<std::int64_t>(now - looked_at_ns, 1);
     const auto fresh = static_cast<double>(bytes - looked_bytes) / static_cast<double>(passed);
-    // Up at once, down slowly: a burst is rarely alone.
+    // Up at once, down slowly: bursts come in groups.
     bytes_per_ns = std::max(fresh, bytes_per_ns * 0.75);
     const bool idle = bytes == looked_bytes;
     looked_bytes = bytes;
     looked_at_ns = now;
-    // Clamped before the conversion, which is undefined for what does not fit.
+    // Clamped before the conversion, which is undefined for values that do not fit.
     ahead_bytes = static_cast<std::uint64_t>(std::clamp(bytes_per_ns * kAheadNs,
                                                         static_cast<double>(kAheadMinBytes),
                                                         static_cast<double>(kAheadMaxBytes)));
@@ -100,8 +100,8 @@ std::int64_t WriterWorkers::pace(std::int64_t now, std::uint64_t bytes) noexcept
     return now + pause_ns;
 }
 
-// Blocks and pages ahead of where the writer is, so that appending takes neither a system call nor
-// a fault.
+// Prepares blocks and pages ahead of the writer, so that an append takes neither a system call nor
+// a page fault.
 void WriterWorkers::prepare_ahead(const WriterPlace& at) {
     WriterSegment& current = *at.segment;
     assert(at.offset <= current.segment.size());
@@ -112,13 +112,14 @@ void WriterWorkers::prepare_ahead(const WriterPlace& at) {
         return;
     }
     const std::uint64_t from = std::max(current.populated_to, at.offset);
-    // Not for every few pages: a call costs as much as it saves then.
+    // Not for a few pages: then a call costs as much as it saves.
     if (to <= from || (to < size && to - from < ahead_bytes / 4)) return;
     current.segment.map()->populate(from, to - from);
     current.populated_to = to;
 }
 
-// The next segment is worth having when the current one ends soon, by the writer's own rate.
+// Whether the current segment will end soon, at the writer's own rate, so that the next one is
+// needed.
 bool WriterWorkers::next_is_due(const WriterPlace& at) const noexcept {
     if (writer.options_.require_prealloc) return true;
     const std::uint64_t size = at.segment->segment.size();
@@ -131,7 +132,7 @@ std::int64_t WriterWorkers::prepare_next(std::int64_t now) noexcept {
     try {
         prepare_ahead(at);
     } catch (const Error& e) {
-        count_prealloc_failure(e);  // the appending thread will meet it, and raise it
+        count_prealloc_failure(e);  // the appending thread will get the same error, and raise it
     }
     if (!next_is_due(at)) return next_look;
     std::lock_guard lock(writer.prealloc_mutex_);
@@ -151,7 +152,7 @@ std::int64_t WriterWorkers::prepare_next(std::int64_t now) noexcept {
         }
         writer.prealloc_errno_.store(0, std::memory_order_release);
         writer.prepared_.store(made.release(), std::memory_order_release);
-        std::uint32_t fulfilled = id;  // unless a roll has stored the next wish meanwhile
+        std::uint32_t fulfilled = id;  // unless a roll has stored the next request meanwhile
         writer.wanted_id_.compare_exchange_strong(fulfilled, 0);
         return next_look;
     } catch (const Error& e) {
@@ -173,7 +174,7 @@ bool WriterWorkers::sync_still_due(const std::shared_ptr<WriterSegment>& sealed)
            writer.unsynced_.end();
 }
 
-// One at a time: each that is held here is a descriptor, while another thread may be syncing them
+// One at a time: each segment held here is a descriptor, while another thread may be syncing them
 // all.
 std::shared_ptr<WriterSegment> WriterWorkers::next_unsynced(std::int64_t after) {
     std::lock_guard lock(writer.segments_mutex_);
@@ -185,13 +186,14 @@ std::shared_ptr<WriterSegment> WriterWorkers::next_unsynced(std::int64_t after) 
 
 std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
     if (writer.sync_errno_.load(std::memory_order_acquire) != 0) {
-        // A sync has failed for good: flush_sync and close say so. Holding every later segment open
-        // for it would stop the queue in the end.
+        // A sync has failed permanently: flush_sync and close raise it. Keeping every later segment
+        // open would stop the queue in the end.
         std::lock_guard lock(writer.segments_mutex_);
         writer.unsynced_.clear();
         return kWhenPoked;
     }
-    // Those of now: a writer that rolls all the time must not keep the thread from other queues.
+    // Only the current ones: a writer that rolls all the time must not keep the thread from other
+    // queues.
     const std::int64_t active = writer.current_id_.load(std::memory_order_acquire);
     std::int64_t after = -1;
     while (const std::shared_ptr<WriterSegment> sealed = next_unsynced(after)) {
@@ -209,9 +211,8 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
             }
             sync_one_sealed(sealed->segment);
         } catch (const Error& e) {
-            // Its own sync has failed, and then every flush raises; or it is synced, and what comes
-            // after it is left to the next one or to a flush. Either way it holds a descriptor for
-            // nothing.
+            // If its own sync has failed, every flush raises; if it is synced, the rest is left to
+            // the next segment or to a flush. Either way its descriptor is no longer needed.
             writer.let_go(sealed);
             writer.count(Stat::seal_errors);
             writer.note("syncing a sealed segment: " + e.message + " (" + e.path + ")");
@@ -222,7 +223,7 @@ std::int64_t WriterWorkers::sync_sealed(std::int64_t now) noexcept {
     return kWhenPoked;
 }
 
-// Where that cannot be seen just now, a flush will look again before it acknowledges anything.
+// If that cannot be determined now, a flush will check again before it acknowledges anything.
 bool WriterWorkers::still_named(const WriterSegment& sealed) noexcept {
     try {
         return writer.is_in_place(sealed);
@@ -231,15 +232,15 @@ bool WriterWorkers::still_named(const WriterSegment& sealed) noexcept {
     }
 }
 
-// Under Writer::sync_mutex_. The checkpoint follows only where nothing before it is in doubt.
+// Under Writer::sync_mutex_. The checkpoint is stored only if nothing before it is in doubt.
 void WriterWorkers::sync_one_sealed(const Segment& sealed) {
     const bool inherited = inherited_is_synced();
     writer.sync_file(sealed.file());
     if (!writer.is_complete(sealed.file())) {
-        writer.note_missing(sealed.id());  // a part of it: for flush_sync and close to raise
+        writer.note_missing(sealed.id());  // truncated: for flush_sync and close to raise
         return;
     }
-    writer.sync_queue_directory();  // for one that was not made ahead
+    writer.sync_queue_directory();  // for a segment that was not made ahead
     writer.check_no_sync_failed();
     if (!inherited || writer.first_missing()) return;
     const auto end = sealed.end();
@@ -248,7 +249,7 @@ void WriterWorkers::sync_one_sealed(const Segment& sealed) {
                           writer.control_.geometry().key);
 }
 
-// What cannot be synced of a predecessor's segments must not keep ours waiting. Reported once: each
+// A failure to sync the segments of the previous writer must not delay ours. Reported once: each
 // sealed segment tries again.
 bool WriterWorkers::inherited_is_synced() noexcept {
     try {
@@ -282,15 +283,15 @@ std::int64_t WriterWorkers::flush_due(std::int64_t now) noexcept {
         if (writer.flush_in_background()) flushed_records = records;
         flushed_at_ns = now;
     } else if (records == flushed_records) {
-        flushed_at_ns = now;  // the clock runs from the first record that is not yet flushed
+        flushed_at_ns = now;  // measured from the first record that is not yet flushed
     }
-    // By count: look often while records come.
+    // By count: check often while records arrive.
     const std::int64_t look = every == 0 ? interval : records != looked_records ? kMs : 10 * kMs;
     looked_records = records;
     return now + (interval != 0 ? std::min(look, interval) : look);
 }
 
-// An index is a help, never the truth: without it a seek scans.
+// An index is only an aid: without it a seek scans.
 template <class Work>
 bool WriterWorkers::count_failure(Work work) noexcept {
     try {
@@ -322,17 +323,17 @@ void WriterWorkers::write_indexes() {
         {
             std::lock_guard lock(writer.segments_mutex_);
             std::erase(writer.unindexed_, segment);
-            // Once more, from its records: whether that succeeds or not, nothing is held open for
+            // Once more, from its records: whether that succeeds or not, nothing is kept open for
             // it.
             if (!written) writer.rescan_.push_back(id);
         }
-        segment.reset();  // and its descriptor: the writer has rolled on meanwhile
+        segment.reset();  // and its descriptor: the writer has rolled meanwhile
     }
     if (current) count_failure([&] { current->index->write(writer.layout_, false); });
 }
 
-// One segment that was sealed before us: reading it may take a second, and others wait for the
-// thread.
+// Indexes one segment that was sealed before this writer was opened: reading it may take a second,
+// and other clients wait for the thread.
 void WriterWorkers::index_one_old() {
     std::uint32_t id = 0;
     {
@@ -349,12 +350,12 @@ void WriterWorkers::index_one_old() {
     drop_if_retired(id);
 }
 
-// Retention removes a segment first and its index then: whoever comes last clears up.
+// Retention removes a segment first and its index then: whichever runs last removes the index.
 void WriterWorkers::drop_if_retired(std::uint32_t id) {
     if (!file_exists(writer.layout_.segment(id))) remove_file(writer.layout_.index(id));
 }
 
-// Sealed segments that a killed writer left without a whole index.
+// Finds sealed segments that a killed writer left without a complete index.
 void WriterWorkers::find_unindexed() {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t id : writer.layout_.segments()) {
@@ -377,7 +378,7 @@ std::int64_t WriterWorkers::index_new(std::int64_t now) noexcept {
     }
     write_indexes();
     count_failure([this] { index_one_old(); });
-    // Quick while records come, slow when nothing happens.
+    // Often while records arrive, rarely when idle.
     const std::uint64_t records = writer.records();
     index_pause_ns = records != indexed_entries
                          ? kIndexPauseMinNs

@@ -1,4 +1,4 @@
-// What a writer has done for it by the process's service threads. Internal to the writer.
+// The work that the process's service threads do for a writer. Internal to the writer.
 #pragma once
 
 #include "tapewire/error.hpp"
@@ -9,7 +9,7 @@ namespace tapewire::queue {
 
 struct WriterWorkers {
     explicit WriterWorkers(Writer& writer);
-    ~WriterWorkers() { stop(); }  // a constructor may throw half-way through start()
+    ~WriterWorkers() { stop(); }  // a constructor may throw during start()
 
     void start();
     void stop() noexcept;

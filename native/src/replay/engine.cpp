@@ -16,7 +16,7 @@ namespace tapewire::replay {
 
 namespace {
 
-// A slice of wall clock is looked at once in so many records.
+// The wall clock is read once in this many records.
 constexpr std::uint64_t kClockEvery = 4096;
 
 template <class T>
@@ -60,8 +60,7 @@ bool is_damage(Errc code) noexcept {
            code == Errc::segment_missing || code == Errc::corrupt_metadata;
 }
 
-// A record that is right, with a message that is not: or not of this release, or for another kind
-// of book.
+// A valid record with an invalid message, or one of another release, or for another kind of book.
 bool is_unreadable(Errc code) noexcept {
     return code == Errc::corrupt_record || code == Errc::unsupported_version ||
            code == Errc::invalid_option;
@@ -133,7 +132,7 @@ Market* Engine::market_of_symbol(std::uint64_t symbol_hash,
         return there->second;
     }
     if (market_id == 0) return nullptr;
-    // Only the id of the market is left to go by: good when the instrument's own hash is not known.
+    // Only the market id is available: sufficient if the instrument's own hash is unknown.
     const auto there = by_market_id_.find(market_id);
     if (there == by_market_id_.end() || there->second == nullptr) return nullptr;
     return there->second->symbol_hash == 0 ? there->second : nullptr;
@@ -145,7 +144,7 @@ std::uint16_t Engine::failed_source() const noexcept {
     return static_cast<std::uint16_t>(std::max(cursor_.failed(), 0));
 }
 
-// By GapPolicy::raise the book throws: who calls has that error at hand, or told it before.
+// With GapPolicy::raise the book throws: the caller already has that error, or has reported it.
 void Engine::distrust(Market& market, const TapeGap& gap) {
     try {
         market.book->record_gap(gap.first, gap.last, gap.seq, gap.timestamp_ns);
@@ -154,7 +153,7 @@ void Engine::distrust(Market& market, const TapeGap& gap) {
     }
 }
 
-// Of all instruments that the source has told of, or of one.
+// For all instruments of which the source had records, or for one.
 void Engine::note_gap(TapeGap gap, Market* only) {
     for (const auto& market : markets_) {
         if (!market->book || (only != nullptr && only != market.get())) continue;
@@ -162,7 +161,7 @@ void Engine::note_gap(TapeGap gap, Market* only) {
             market->sources.end()) {
             continue;
         }
-        // What a snapshot was taken behind does not matter to it.
+        // A gap before the record of its snapshot does not affect it.
         if (market->warm_seq && market->warm_source == gap.source &&
             gap.last <= *market->warm_seq) {
             continue;
@@ -190,7 +189,7 @@ void Engine::show_gap(Step& out) {
     }
 }
 
-// The record to take next. False at the end; `gap` when something is missing in front of it.
+// The record to process next. False at the end; `gap` is set if records are missing before it.
 bool Engine::peek(RecordView& record, Step& out, bool& gap) {
     try {
         return cursor_.peek(record);
@@ -207,7 +206,7 @@ bool Engine::peek(RecordView& record, Step& out, bool& gap) {
             lost.last = e.numbers[1];
         } else if (options_.skip_damaged && is_damage(e.code)) {
             const Skipped skipped = cursor_.skip_damaged();
-            if (skipped.bytes == 0) throw;  // nothing right is behind it yet
+            if (skipped.bytes == 0) throw;  // no valid record after it yet
             lost.cause = TapeGap::Cause::damaged;
             lost.counted = skipped.numbers_known && skipped.last_seq >= skipped.first_seq;
             lost.first = lost.counted ? skipped.first_seq : lost.seq + 1;
@@ -229,7 +228,7 @@ bool Engine::peek(RecordView& record, Step& out, bool& gap) {
 bool Engine::is_at_end(const RecordView& record) noexcept {
     ended_by_seq_ = options_.ends_at_seq && record.seq >= options_.end_seq;
     if (ended_by_seq_) return true;
-    // The first record of that time or later is where the tape reaches it.
+    // The first record of that time or later is where the replay reaches it.
     if (options_.end_ns > record.timestamp_ns ||
         options_.end_ns == std::numeric_limits<std::int64_t>::max()) {
         return false;
@@ -244,7 +243,7 @@ bool Engine::is_shown() const noexcept {
            (options_.show_from_seq == 0 || (last_seq_ && *last_seq_ >= options_.show_from_seq));
 }
 
-// Whether the snapshot that the book came from holds this already.
+// Whether the snapshot from which the book was loaded already contains this record.
 bool Engine::is_known(const Market& market, const RecordView& record,
                       std::uint16_t source) const noexcept {
     return market.warm_source == source ? record.seq <= *market.warm_seq
@@ -263,7 +262,7 @@ void Engine::make_book(Market& market, const market::BookEvent& event, std::uint
     options.unknown = options_.unknown;
     market.book = std::make_shared<book::Book>(options);
     market.rebuild_from = last_seq_.value_or(0);
-    // What was lost before its first event may have been of it.
+    // Records lost before its first event may have belonged to it.
     for (TapeGap& gap : tape_gaps_) {
         if (gap.source != source || gap.cause == TapeGap::Cause::unreadable) continue;
         distrust(market, gap);
@@ -287,12 +286,12 @@ void Engine::apply(Market& market, const market::BookEvent& event, const RecordV
     }
     note();
     ++events_;
-    // Of orders any event may let another one come to rest, and not change what it names.
+    // In an L3 book any event may give another order a price without changing the one it names.
     if (out.applied == book::Applied::changed || event.mode() == format::BookMode::l3)
         market.changed = true;
 }
 
-// A record that is no message after all: skipped like damage where that is allowed.
+// A record without a valid message: skipped like damage if that is allowed.
 bool Engine::take_unreadable(const RecordView& record, Step& out) {
     if (!options_.skip_damaged) return false;
     TapeGap lost;
@@ -305,7 +304,7 @@ bool Engine::take_unreadable(const RecordView& record, Step& out) {
     Market* const market = named ? market_of_event(record) : nullptr;
     if (record.type_id == format::kBookEvent) {
         note_gap(std::move(lost), market);
-    } else {  // no book is made of it
+    } else {  // no book is created for it
         tape_gaps_.push_back(std::move(lost));
         ++gap_changes_;
     }
@@ -326,7 +325,7 @@ Engine::Taken Engine::take_book(const RecordView& record, Step& out) {
     out.kind = Kind::book;
     out.market = market;
     if (!market->book) {
-        // Neither brings scales, and there is nothing to reset.
+        // Neither has scales, and there is nothing to reset.
         if (event.type() == format::EventType::reset ||
             event.type() == format::EventType::heartbeat) {
             return Taken::shown;

@@ -14,13 +14,13 @@ int bits_of(UInt128 value) noexcept {
                      : 64 - std::countl_zero(static_cast<std::uint64_t>(value));
 }
 
-// A quotient of 55 bits or more, whose lowest bit is also set when something was left over, rounds
-// to 53 bits as the exact one does.
+// A quotient of 55 bits or more, whose lowest bit is also set if there is a remainder, rounds to 53
+// bits as the exact quotient does.
 double from_quotient(std::uint64_t quotient, bool rest, int shift) noexcept {
     return std::ldexp(static_cast<double>(quotient | (rest ? 1U : 0U)), -shift);
 }
 
-// Bit by bit, for denominators that leave no room to shift the numerator. Both are below 2^127.
+// Bit by bit, for denominators that leave no space to shift the numerator. Both are below 2^127.
 double by_long_division(UInt128 numerator, UInt128 denominator) noexcept {
     const int whole = bits_of(numerator) - bits_of(denominator);
     int shift = 0;  // the quotient is that of numerator * 2^shift
@@ -49,14 +49,14 @@ double by_long_division(UInt128 numerator, UInt128 denominator) noexcept {
 double nearest_positive(UInt128 numerator, UInt128 denominator) noexcept {
     constexpr std::uint64_t kExact = std::uint64_t{1} << 53;
     if (numerator <= kExact &&
-        denominator <= kExact) {  // both are doubles: one division, one rounding
+        denominator <= kExact) {  // both are exact doubles: one division, one rounding
         return static_cast<double>(static_cast<std::uint64_t>(numerator)) /
                static_cast<double>(static_cast<std::uint64_t>(denominator));
     }
     const int denominator_bits = bits_of(denominator);
     if (denominator_bits > 70) return by_long_division(numerator, denominator);
     // A quotient of 56 or 57 bits: floor(floor(n / 2^k) / d) is floor(n / (2^k d)), so bits that
-    // are shifted out count as rest only.
+    // are shifted out only count as a remainder.
     const int shift = denominator_bits + 56 - bits_of(numerator);
     UInt128 shifted = 0;
     bool rest = false;

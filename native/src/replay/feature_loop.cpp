@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kHighest = std::numeric_limits<std::int64_t>::max();
 
-// The smallest multiple of `step` that is at least `time`; the highest number when there is none.
+// The smallest multiple of `step` that is at least `time`; the highest number if there is none.
 std::int64_t grid_from(std::int64_t time, std::int64_t step) noexcept {
     std::int64_t rest = time % step;
     if (rest == 0) return time;
@@ -56,7 +56,7 @@ FeatureLoop::Stop FeatureLoop::run(FeatureRows& rows, std::size_t max_rows,
             case Engine::Found::end:
                 if (engine_.ended_by_seq()) return Stop::done;
                 if (!engine_.ahead_ns()) return Stop::end;
-                // No further than the slice: who goes on may read logs first that were not read
+                // Not past the slice: a loop that resumes may first read logs that were not read
                 // here.
                 time_ns_ = std::max(time_ns_, std::min(*engine_.ahead_ns(), slice_.to_ns));
                 seq_ = engine_.ahead_seq();
@@ -65,7 +65,7 @@ FeatureLoop::Stop FeatureLoop::run(FeatureRows& rows, std::size_t max_rows,
     }
 }
 
-// A trade that fits no sum is to be found.
+// Adds the location of a trade that would overflow a sum.
 template <typename Work>
 void FeatureLoop::locate(Work work) {
     try {
@@ -76,7 +76,8 @@ void FeatureLoop::locate(Work work) {
     }
 }
 
-// Books alone, up to where windows begin. False when that is not reached yet: `stop` says why.
+// Processes books only, up to where windows begin. False if that is not reached yet; `stop` has the
+// reason.
 bool FeatureLoop::warm_up(std::uint64_t max_records, Stop& stop) {
     Step step;
     const std::uint64_t begin = engine_.records();
@@ -130,7 +131,7 @@ FeatureSet& FeatureLoop::make_set(const Market& market, const market::TradeView*
     return *sets_[market.index];
 }
 
-// An instrument's first record makes its features; whatever its book is by now, it was none before.
+// An instrument's first record creates its features; its book counts as empty before that record.
 FeatureSet& FeatureLoop::set_of(const Market& market, const market::TradeView* trade) {
     if (market.index < sets_.size() && sets_[market.index]) return *sets_[market.index];
     FeatureSet& set = make_set(market, trade);
@@ -187,13 +188,14 @@ void FeatureLoop::make_row(FeatureRows& rows, const Market& market, FeatureSet& 
     set.sampled();
 }
 
-// The points that the tape has reached. False when there is no more room for rows.
+// Processes the grid points that the replay has reached. False if there is no space for more rows.
 bool FeatureLoop::pass_grid(FeatureRows& rows, std::size_t max_rows) {
     const std::int64_t step = plan_->sample.span_ns;
     assert(started_ && step > 0);
     while (next_grid_ns_ <= time_ns_ && next_grid_ns_ < slice_.to_ns) {
         if (next_grid_ns_ < slice_.from_ns || seq_ < slice_.from_seq) {
-            // Nothing happens between these, and nobody wants them: the last one says it all.
+            // Nothing happens between these points, and their rows are not wanted: process only the
+            // last one.
             const std::int64_t last = seq_ < slice_.from_seq
                                           ? std::min(time_ns_, slice_.to_ns - 1)
                                           : std::min(time_ns_, slice_.from_ns - 1);

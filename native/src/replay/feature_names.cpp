@@ -88,7 +88,7 @@ constexpr auto kUnits = std::to_array<Unit>({{"us", 1'000},
     throw Error(Errc::invalid_option, what, {}, -1, std::move(hint));
 }
 
-// A whole number from 1 without leading zeros, so that a feature has one name; and what follows it.
+// An integer from 1 without leading zeros, so that a feature has one name; and the text after it.
 std::optional<std::pair<std::uint32_t, std::string_view>> number_at_start(std::string_view text) {
     std::uint32_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -44,7 +44,7 @@ struct FieldMemory {
 };
 
 void export_field(const Field& field, ArrowSchema* out) {
-    const std::size_t items = field.format[0] == '+' ? 1 : 0;  // of a list
+    const std::size_t items = field.format[0] == '+' ? 1 : 0;  // for a list
     std::unique_ptr<FieldMemory> memory(
         new FieldMemory{field.name, ArrowChildren<ArrowSchema>(items)});
     if (items != 0) export_field({"item", "l"}, memory->items[0]);
@@ -85,7 +85,7 @@ void finish(std::unique_ptr<ColumnMemory> memory, std::size_t length, std::int64
     own(out, std::move(memory));
 }
 
-// A bit for each byte that is 1; how many are 0.
+// Packs bytes of 0 or 1 into bits; returns how many are 0.
 std::int64_t pack(const std::vector<std::uint8_t>& bytes, std::vector<std::uint8_t>& bits) {
     bits.assign((bytes.size() + 7) / 8, 0);
     std::int64_t zeros = 0;
@@ -159,7 +159,7 @@ void export_rows_schema(const std::vector<std::string>& features, const LevelsWa
 
 void export_rows(RowsRef rows, const MarketNames& names, ArrowArray* out) {
     const LevelsWanted wanted = rows->levels ? rows->levels->wanted() : LevelsWanted{};
-    // The columns in the order of fields_of(), which says how many there are.
+    // The columns in the order of fields_of(), which gives their count.
     const std::vector<std::string> unnamed(rows->values.size());
     ArrowChildren<ArrowArray> made(fields_of(unnamed, wanted, names.with_venues).size());
     std::size_t at = 0;

@@ -1,9 +1,9 @@
 // The state of a feature loop as bytes. Version 2, little-endian:
 //
-//   crc u32        CRC-32C of everything behind it
+//   crc u32        CRC-32C of everything after it
 //   version u32    2
-//   positions      what each source was read up to
-//   plan           names and sample: a state fits no other
+//   positions      the position up to which each source was read
+//   plan           names and sample: must match on loading
 //   loop           time, next grid point
 //   tape gaps      source, first, last
 //   instruments    ids, book (trusted or not), windows
@@ -28,7 +28,7 @@ std::string plan_text(const FeaturePlan& plan) {
     return text;
 }
 
-// Behind checksum and version.
+// Skips checksum and version after checking them.
 StateReader checked(std::span<const std::byte> state) {
     StateReader in(state);
     const auto crc = in.get<std::uint32_t>();
@@ -55,7 +55,7 @@ std::vector<FeatureLoop::Position> read_positions(StateReader& in) {
     return positions;
 }
 
-// Of each source that was saved, its place now.
+// The current slot of each saved source.
 std::vector<std::uint16_t> places_of(const std::vector<FeatureLoop::Position>& saved,
                                      const std::vector<std::string>& sources) {
     std::vector<std::uint16_t> places;
@@ -127,7 +127,7 @@ void FeatureLoop::save(const std::vector<Position>& positions, std::vector<std::
     to.put(time_ns_);
     to.put(next_grid_ns_);
     to.put(static_cast<std::uint64_t>(grid_market_));
-    // A message that could not be read says nothing of instruments that come later.
+    // A message that could not be read does not affect instruments that come later.
     const auto counts = [](const TapeGap& gap) { return gap.cause != TapeGap::Cause::unreadable; };
     const auto& gaps = engine_.tape_gaps();
     to.put(static_cast<std::uint64_t>(std::count_if(gaps.begin(), gaps.end(), counts)));
@@ -177,7 +177,7 @@ void FeatureLoop::load(std::span<const std::byte> state, const std::vector<std::
     next_grid_ns_ = in.get<std::int64_t>();
     const auto grid_market = in.get<std::uint64_t>();
     const bool grid = plan_->sample.at == Sample::At::grid;
-    // Points are behind a record, and no record is before the epoch.
+    // Grid points are after a record, and no record is before the epoch.
     if (grid && started && next_grid_ns_ != std::numeric_limits<std::int64_t>::max() &&
         (next_grid_ns_ < 0 || next_grid_ns_ % plan_->sample.span_ns != 0))
         StateReader::refuse("the next point is not on the grid: time=" +
@@ -214,7 +214,7 @@ void FeatureLoop::load_market(StateReader& in, std::size_t index,
     if (in.flag()) {
         const book::Options options = get_options(in);
         auto book = std::make_shared<book::Book>(book::Book::load_state(in.block(), options));
-        // The sources begin behind what is in it: no record of theirs is in it already.
+        // The sources begin after the records in it: none of their records is in it already.
         engine_.warm(market, std::move(book), 0, 0, time_ns_);
         market.warm_seq.reset();
         market.sources.clear();

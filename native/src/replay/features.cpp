@@ -17,7 +17,7 @@ std::size_t place_of(std::vector<T>& values, T value) {
                                     values.begin());
 }
 
-// At another scale, exactly.
+// Converts to another scale, exactly.
 std::int64_t rescaled(std::int64_t value, std::uint8_t from, std::uint8_t to, const char* what) {
     if (from == to) return value;
     if (from < to) {
@@ -104,8 +104,8 @@ FeatureSet::Top FeatureSet::top_of(const book::Book* book) noexcept {
     return top;
 }
 
-// Cont, Kukanov, Stoikov: what an event added to the demand at the best prices, less what it added
-// to the supply. An empty side is a price beyond all others with size 0.
+// Cont, Kukanov, Stoikov: the demand that an event added at the best prices, less the supply that
+// it added. An empty side is a price beyond all others with size 0.
 Int128 FeatureSet::flow_between(const Top& before, const Top& now) noexcept {
     Int128 flow = 0;
     if (now.has_bid && (!before.has_bid || now.bid.price >= before.bid.price)) flow += now.bid.size;
@@ -191,7 +191,7 @@ void FeatureSet::sample(const book::Book* book, const market::TradeView* own, do
     if (top_.trusted && !depths_.empty()) sum_levels(*book);
     Print own_print{};
     if (own != nullptr) own_print = print_of(*own);
-    // Unsigned: the difference of two times may have 64 bits.
+    // Unsigned: the difference of two times may need 64 bits.
     const bool remembered = traded_ && static_cast<std::uint64_t>(time_ns_) -
                                                static_cast<std::uint64_t>(last_.time_ns) <=
                                            static_cast<std::uint64_t>(kTradeMemoryNs);
@@ -230,7 +230,7 @@ bool FeatureSet::value_of(const FeaturePlan::Column& column, const Print* last,
             return true;
         case FeatureKind::vwap: {
             const TradeWindows::Sums& sums = trades_.sums(column.window);
-            // Beyond 126 bits, which is no market's volume, there is no room for the exact
+            // Above 126 bits, which no real volume reaches, there is no space for the exact
             // division.
             constexpr Int128 kMost = static_cast<Int128>(1) << 126;
             if (sums.volume <= 0 ||
@@ -319,7 +319,7 @@ void FeatureSet::save(StateWriter& out) const {
     returns_.save(out);
 }
 
-// After start() with the book that goes with it.
+// Call after start() with the corresponding book.
 void FeatureSet::load(StateReader& in) {
     price_scale_ = in.get<std::uint8_t>();
     size_scale_ = in.get<std::uint8_t>();

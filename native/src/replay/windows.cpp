@@ -13,7 +13,7 @@ namespace tapewire::replay {
 namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::min();
-constexpr int kReturnBits = 48;  // behind the point; |ln| of two 64-bit prices has 6 before it
+constexpr int kReturnBits = 48;  // after the point; |ln| of two 64-bit prices has 6 before it
 
 std::int64_t whole_second(std::int64_t time_ns) noexcept {
     const std::int64_t second = time_ns / kSecondNs;
@@ -29,7 +29,7 @@ std::int64_t log_return(Int128 before, Int128 now) noexcept {
     if (before <= 0 || now <= 0) return kUnknown;
     if (before == now) return 0;
     const double change = nearest_ratio(now - before, static_cast<UInt128>(before));
-    // A price that all but vanished: the logarithm of what is left of it, which is no double's 0.
+    // A price that all but vanished: the logarithm of the rest, which is never 0 as a double.
     if (change <= -1.0) return -log_return(now, before);
     return std::llrint(std::ldexp(std::log1p(change), kReturnBits));
 }
@@ -58,7 +58,7 @@ void TradeWindows::advance(std::int64_t now_ns) {
         assert(window.first >= dropped_ && window.first <= end);
         for (; window.first < end; ++window.first) {
             const Print& print = prints_[window.first - dropped_];
-            // Unsigned: the difference of two times may have 64 bits. Times do not fall.
+            // Unsigned: the difference of two times may need 64 bits. Times do not decrease.
             if (static_cast<std::uint64_t>(now_ns) - static_cast<std::uint64_t>(print.time_ns) <=
                 static_cast<std::uint64_t>(window.span_ns))
                 break;
@@ -116,7 +116,7 @@ void ReturnWindows::start(std::int64_t now_ns) {
 void ReturnWindows::advance(std::int64_t now_ns, Int128 price) {
     if (ring_.empty()) return;
     const std::int64_t now = whole_second(now_ns);
-    // After as many seconds as there are in the ring nothing of before is left, and all are alike.
+    // After as many seconds as the ring has, none of the old ones is left, and all are alike.
     std::size_t left = ring_.size() + 1;
     for (; second_ < now && left > 0; --left) {
         ++second_;
@@ -149,7 +149,7 @@ void ReturnWindows::push(std::int64_t log_return) {
     ring_[slot(second_)] = log_return;
 }
 
-// The windows' sums from the ring, whose latest second is second_.
+// Computes the windows' sums from the ring, whose latest second is second_.
 void ReturnWindows::sum_up() {
     const auto size = static_cast<std::int64_t>(ring_.size());
     for (Window& window : windows_) {

@@ -1,19 +1,19 @@
-// The book of one instrument: its levels or orders, and whether to believe them.
+// The book of one instrument: its levels or orders, and whether it can be trusted.
 //
-// An L2 book believes nothing before its first snapshot, and then follows the venue's update ids.
-// With S the last id applied, a diff (prev, last] is
+// An L2 book is untrusted until its first snapshot, then follows the venue's update ids. With S the
+// last id applied, a diff (prev, last] is
 //
 //   prev == S          the next one                            applied
-//   last <= S          what is known already                   unchanged
+//   last <= S          already applied                         unchanged
 //   prev <  S < last   the first after a snapshot, or an       applied, unless it holds deltas
 //                      overlap of absolute sizes
 //   prev >  S          S+1 … prev are missing: a gap           by GapPolicy
 //
-// A diff without ids (prev and last 0) is applied as it comes; a snapshot without one (native_seq
-// 0) lets the next diff say where the ids stand. An L3 book starts empty and believed; what makes
-// it untrusted (see Distrust) ends with a reset.
+// A diff without ids (prev and last 0) is always applied. After a snapshot without an id
+// (native_seq 0), the next diff sets S. An L3 book starts empty and trusted; a reset ends whatever
+// made it untrusted (see Distrust).
 //
-// An untrusted book is frozen as it was. A book belongs to one thread at a time.
+// An untrusted book is frozen at its last state. A book belongs to one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@ namespace tapewire::book {
 
 struct OrderRow {
     std::uint64_t id = 0;
-    std::int64_t price = 0;  // 0 when it rests nowhere
+    std::int64_t price = 0;  // 0 if it has no price
     std::int64_t remaining = 0;
     format::Side side = format::Side::unknown;
-    bool rests = false;  // at a price
+    bool rests = false;  // has a price
 };
 
 class Book {
@@ -46,36 +46,35 @@ class Book {
     Book(Book&&) noexcept = default;
     Book& operator=(Book&&) noexcept = default;
 
-    // Throws, by policy, gap_detected(first, last), corrupt_record (a size below 0, a number that
-    // does not fit) or unknown_order; the event has then changed nothing but the trust in the book,
-    // and the next one may follow. std::bad_alloc leaves it untrusted. Throws invalid_option, with
-    // nothing changed, for an event of the other mode, or of another instrument than the first one
-    // was of.
+    // Throws, depending on the policy, gap_detected(first, last), corrupt_record (a size below 0, a
+    // number that does not fit) or unknown_order; then the event has changed nothing but the trust
+    // in the book, and the next event may follow. std::bad_alloc leaves the book untrusted. Throws
+    // invalid_option, with nothing changed, for an event of the other mode or of another instrument
+    // than the first event.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq);
     Applied apply(const market::OrderEvent& event, std::uint64_t record_seq);
-    // The same, and a row for each level of an applied diff, or for the event when it is no diff of
-    // levels.
+    // The same; adds a row for each level of an applied diff, or one row for any other event.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq,
                   std::vector<TopRow>& tops);
 
-    // For loops that see which orders are next.
+    // For loops that know which orders come next.
     const L3& l3() const noexcept { return l3_; }
 
-    // The tape itself lacks these records. Throws as apply does.
+    // The log lacks these records. Throws as apply does.
     void record_gap(std::uint64_t first, std::uint64_t last, std::uint64_t seq = 0,
                     std::int64_t timestamp_ns = 0);
-    // Ends a quarantine: the book waits for a snapshot (L3: a reset) as by `resync`.
+    // Ends a quarantine: the book waits for a snapshot (L3: a reset) as with `resync`.
     void release() noexcept { quarantined_ = false; }
 
-    // False when the side is empty.
+    // False if the side is empty.
     bool best(format::Side side, format::Level& out) const noexcept;
     TopRow top_row(std::int64_t timestamp_ns) const noexcept;
-    // At most `n` levels, best first; how many there were.
+    // At most `n` levels, best first; returns how many it wrote.
     std::size_t top(format::Side side, std::size_t n, LevelRow* out) const;
     std::size_t level_count(format::Side side) const noexcept;
-    // Sum of the sizes of the best `n` levels; at most the largest 64-bit number.
+    // Sum of the sizes of the best `n` levels, capped at the largest 64-bit number.
     std::int64_t depth(format::Side side, std::size_t n) const noexcept;
-    // The best bid is not below the best ask.
+    // Whether the best bid is not below the best ask.
     bool crossed() const noexcept;
 
     // XXH3-128 over every level, bids then asks, each best first: see docs/formats/book-payload.md.
@@ -83,41 +82,41 @@ class Book {
 
     bool trusted() const noexcept { return distrust_ == Distrust::none; }
     Distrust distrust() const noexcept { return distrust_; }
-    // A sentence for people; empty when trusted.
+    // A readable sentence; empty if trusted.
     std::string distrust_reason() const;
     bool quarantined() const noexcept { return quarantined_; }
     const std::vector<Gap>& gaps() const noexcept { return gaps_; }
 
     const Options& options() const noexcept { return options_; }
-    std::uint64_t last_update() const noexcept { return last_update_; }  // S; 0: not known
-    // Of the last event given, whatever became of it.
+    std::uint64_t last_update() const noexcept { return last_update_; }  // S; 0: unknown
+    // Of the last event passed to apply(), whatever the result.
     std::uint64_t last_seq() const noexcept { return last_seq_; }
     std::int64_t last_timestamp_ns() const noexcept { return last_timestamp_ns_; }
     std::uint64_t last_exchange_ns() const noexcept { return last_exchange_ns_; }
-    // kL3OpeningAuction, kL3ClosingAuction, kL3RestrictedCancel of the last L3 event.
+    // kL3OpeningAuction, kL3ClosingAuction and kL3RestrictedCancel of the last L3 event.
     std::uint32_t phase() const noexcept { return phase_; }
     std::size_t waiting() const noexcept { return waiting_.size(); }  // diffs buffered
 
-    // L3 only; an L2 book knows no order.
+    // L3 only; false in an L2 book, which has no orders.
     bool order(std::uint64_t id, OrderRow& out) const noexcept;
-    // What stands before this order at its price; false when it rests nowhere.
+    // The orders ahead of this order at its price; false if it has no price.
     bool queue_position(std::uint64_t id, std::uint64_t& orders_ahead,
                         std::int64_t& size_ahead) const noexcept;
-    // First come first.
+    // In queue order, oldest first.
     std::vector<OrderRow> orders(format::Side side, std::int64_t price) const;
     std::uint32_t order_count(format::Side side, std::int64_t price) const noexcept;
     std::size_t order_count() const noexcept { return l3_.order_count(); }
-    // Events that named an order which was not there, or added one that was.
+    // Events that named an order not in the book, or added one that is.
     std::uint64_t unknown_count() const noexcept { return unknown_count_; }
     std::size_t memory_bytes() const noexcept;
 
-    // What a snapshot file holds of a book; invalid_option for an untrusted one.
+    // The content of a snapshot file for this book; throws invalid_option if it is untrusted.
     void save(std::vector<std::byte>& out) const;
-    // Throws corrupt_metadata or unsupported_version for any other bytes, and invalid_option where
-    // the mode, the scales or the rules are not those of `options`.
+    // Throws corrupt_metadata or unsupported_version for invalid bytes, and invalid_option if the
+    // mode, the scales or the rules differ from those of `options`.
     static Book load(std::span<const std::byte> payload, const Options& options);
-    // The same of any book, with what an untrusted one waits with: to go on from, in this release.
-    // No snapshot is made of it.
+    // The same for any book, with the diffs that wait for a snapshot if it is untrusted: for
+    // resuming in the same release. Snapshot files are not made from it.
     void save_state(std::vector<std::byte>& out) const;
     static Book load_state(std::span<const std::byte> state, const Options& options);
     // Mode, scales and rules of a saved book; throws as load does. Policies are not saved.
@@ -154,7 +153,7 @@ class Book {
     void await_price(std::uint32_t slot, std::int64_t price);
     void settle();
 
-    // Whether an event may come in at all, and what is kept of each.
+    // Checks that an event may be applied, and stores its times and sequence number.
     void note(format::BookMode mode, std::uint16_t venue_id, std::uint32_t market_id,
               std::uint64_t record_seq, std::uint64_t ingest_ts_ns, std::uint64_t exchange_ts_ns) {
         if (mode != options_.mode || market_id != market_id_ || venue_id != venue_id_ || !bound_)
@@ -170,8 +169,8 @@ class Book {
     void trust() noexcept;
     void throw_if_raised();
 
-    // SZSE: what a market order leaves over rests at the price it last traded at, once the next
-    // event is about something else.
+    // SZSE: the rest of a market order gets the price of its last trade as soon as the next event
+    // is about something else.
     struct Settling {
         bool on = false;
         std::uint64_t id = 0;
@@ -181,8 +180,8 @@ class Book {
     Options options_;
     Distrust distrust_;
     bool quarantined_ = false;
-    bool to_raise_ = false;  // distrust() was called since apply() was
-    bool bound_ = false;     // venue_id_ and market_id_ are known
+    bool to_raise_ = false;  // distrust() was called during this apply()
+    bool bound_ = false;     // venue_id_ and market_id_ are set
     std::uint16_t venue_id_ = 0;
     std::uint32_t market_id_ = 0;
     std::uint32_t phase_ = 0;

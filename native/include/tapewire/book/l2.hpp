@@ -19,7 +19,7 @@ class L2 {
     }
 
     enum class Sum { done, negative, too_large };
-    // The level's size changes by so much; nothing changes unless it is done.
+    // Changes the size of the level by this much; changes nothing unless it returns Sum::done.
     static Sum add(Side& side, std::int64_t price, std::int64_t change) {
         std::int64_t size = side.get(price);
         if (__builtin_add_overflow(size, change, &size)) return Sum::too_large;

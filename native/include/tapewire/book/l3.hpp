@@ -1,9 +1,9 @@
-// Orders by id, first come first served at each price.
+// Orders by id, in time priority at each price.
 //
-// An order is 32 bytes in a pool and is linked into the queue of its level; a level keeps the sum
-// and the number of its orders, so that tops and depth do not walk them. What is freed is used
-// again first: no allocation once the book has its size. Policies are not here: who calls has found
-// the order, and knows that the numbers fit.
+// An order takes 32 bytes in a pool and is linked into the queue of its level; a level keeps the
+// sum and the count of its orders, so tops and depth do not walk them. Freed entries are reused
+// first: no allocation once the book has reached its size. Policies are the caller's: it has found
+// the order and checked that the numbers fit.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ class L3 {
     struct Order {
         std::uint64_t id;
         std::int64_t remaining;    // > 0
-        std::uint32_t prev, next;  // in its queue; `next` is the next free one of a free slot
-        std::uint32_t level;       // 0: it rests at no price
+        std::uint32_t prev, next;  // in its queue; `next` links the free slots
+        std::uint32_t level;       // 0: no price
         format::Side side;
     };
     static_assert(sizeof(Order) == 32);
 
     struct Level {
         std::int64_t price;
-        std::int64_t size;  // of all its orders
+        std::int64_t size;  // the sum over its orders
         std::uint32_t head, tail;
         std::uint32_t orders;
     };
@@ -40,8 +40,8 @@ class L3 {
     std::uint32_t find(std::uint64_t id) const noexcept {
         return index_.find(id, [this](std::uint32_t slot) { return orders_[slot].id; });
     }
-    // For loops that know which orders come next: asks for the entry of one, and some events later
-    // for the order and its neighbours. Nothing depends on these guesses.
+    // For loops that know which orders come next: prefetches the entry of one, and some events
+    // later the order and its neighbours. Wrong guesses are harmless.
     void prefetch_entry(std::uint64_t id) const noexcept { index_.prefetch(id); }
     void prefetch_order(std::uint64_t id) const noexcept {
         const std::uint32_t slot = index_.guess(id);
@@ -51,15 +51,15 @@ class L3 {
     const Level& level(std::uint32_t slot) const noexcept { return levels_[slot]; }
     bool rests(std::uint32_t slot) const noexcept { return orders_[slot].level != 0; }
 
-    // Of an id that is not there and `qty` > 0. Joins the end of the queue at its price. False, and
-    // nothing changed, where the sum of its level would not fit into 64 bits.
+    // The id must not be in the book, and `qty` > 0. Joins the end of the queue at its price.
+    // Returns false, with nothing changed, if the sum of its level would not fit in 64 bits.
     bool add(std::uint64_t id, format::Side side, std::int64_t price, std::int64_t qty);
-    // An order that is known but rests at no price yet.
+    // An order that is known but has no price yet.
     void add_unpriced(std::uint64_t id, format::Side side, std::int64_t qty) {
         make(id, side, qty);
         ++unpriced_;
     }
-    // Takes so much away, 0 < by <= remaining; an order with nothing left is gone.
+    // Reduces the order by 0 < by <= remaining; removes it if nothing remains.
     void reduce(std::uint32_t slot, std::int64_t by) noexcept {
         Order& o = orders_[slot];
         if (by == o.remaining) return remove(slot);
@@ -67,7 +67,7 @@ class L3 {
         if (o.level != 0) levels_[o.level].size -= by;
     }
     void remove(std::uint32_t slot) noexcept;
-    // To the end of the queue at a price (the same one: it loses its place). False as of add.
+    // Moves it to the end of the queue at a price (also at its own price). False as in add.
     bool move(std::uint32_t slot, std::int64_t price, std::int64_t qty);
     void move_to_unpriced(std::uint32_t slot, std::int64_t qty) noexcept;
     void clear() noexcept;
@@ -82,7 +82,7 @@ class L3 {
     }
     std::size_t order_count() const noexcept { return index_.size(); }
     std::size_t unpriced_count() const noexcept { return unpriced_; }
-    // Calls f(order) for each that rests at no price, in the order of their ids.
+    // Calls f(order) for each order without a price, by ascending id.
     template <typename F>
     void each_unpriced(F&& f) const {
         for (const std::uint32_t slot : unpriced_slots()) f(orders_[slot]);
@@ -119,7 +119,7 @@ class L3 {
 
     Ladder<std::uint32_t> bids_{format::Side::buy}, asks_{format::Side::sell};  // slots of levels_
     std::vector<Order> orders_;
-    std::vector<Level> levels_{1};  // the first is nobody's: 0 means no level
+    std::vector<Level> levels_{1};  // entry 0 is unused: 0 means no level
     OrderIndex index_;
     std::uint32_t free_order_ = kNone;
     std::uint32_t free_level_ = 0;  // linked through `head`
@@ -167,7 +167,7 @@ inline bool L3::link(std::uint32_t slot, std::int64_t price) {
     o.level = at;
     o.prev = level.tail;
     o.next = kNone;
-    // A choice between two addresses, here and below: nobody could guess a branch.
+    // A select between two addresses, here and below: a branch would be unpredictable.
     std::uint32_t* const before = level.tail == kNone ? &level.head : &orders_[level.tail].next;
     *before = slot;
     level.tail = slot;

@@ -1,18 +1,18 @@
-// One side of a book: a value for each price, and the best of them at hand.
+// One side of a book: a value for each price, with the best one cached.
 //
-//   window   values_  [ . 7 . . 3 9 . 2 ]   one place a tick, from base_ on; no value: no level
-//            bits_      0 1 0 0 1 1 0 1     which have one; the highest is the best
-//   sparse_  the levels that the window has no place for, in order (levels.hpp)
+//   window   values_  [ . 7 . . 3 9 . 2 ]   one entry per tick, from base_; no value: no level
+//            bits_      0 1 0 0 1 1 0 1     set where there is a value; the highest is the best
+//   sparse_  the levels outside the window, in order (levels.hpp)
 //
-// The ticks of most instruments are even, and nearly all levels lie within some thousand of them:
+// Most instruments have uniform ticks, and nearly all levels are within a few thousand of them:
 // such a level is found by a subtraction, a multiplication and a rotation, and changed without a
-// branch. That the window is right never matters for what the book says, only for how fast: a level
-// belongs into the window if it has a place there and into sparse_ if not. When too many changes
-// had to go to sparse_ (a new book, a price that has run away), the window is laid anew over what
-// is there, as wide as 31 of 32 levels need.
+// branch. The position of the window affects only speed, never the content: a level is in the
+// window if it has an entry there, else in sparse_. When too many changes had to go to sparse_ (a
+// new book, a price that moved far), the window is rebuilt over the existing levels, wide enough
+// for 31 of 32 of them.
 //
-// A key is a price turned so that a better one is larger: a bid's price, or the complement of an
-// ask's (~p = -p - 1, which cannot overflow).
+// A key is a price transformed so that a better one is larger: a bid's price, or the complement of
+// an ask's (~p = -p - 1, which cannot overflow).
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@
 
 namespace tapewire::book {
 
-// Value{} stands for no level.
+// Value{} means no level.
 template <typename Value>
 class Ladder {
   public:
@@ -40,7 +40,7 @@ class Ladder {
     std::size_t size() const noexcept { return size_; }
     bool empty() const noexcept { return size_ == 0; }
 
-    // Not to be asked of an empty side.
+    // The side must not be empty.
     std::int64_t best_price() const noexcept { return best_key_ ^ turn_; }
     const Value& best_value() const noexcept { return *best_; }
 
@@ -54,7 +54,7 @@ class Ladder {
         return found.found ? sparse_.value(found) : Value{};
     }
 
-    // Value{} takes the level away.
+    // Value{} removes the level.
     void set(std::int64_t price, Value value) {
         const std::int64_t key = price ^ turn_;
         const std::uint64_t at = place_of(key);
@@ -82,7 +82,7 @@ class Ladder {
         return sparse_.memory_bytes() + width_ * sizeof(Value) + width_ / 8;
     }
 
-    // For tests: whether everything above is so.
+    // For tests: checks the invariants above.
     bool consistent() const;
     std::size_t window() const noexcept { return width_; }
 
@@ -91,9 +91,9 @@ class Ladder {
     static constexpr std::size_t kMissesMin = 1024;
     static constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
-    // Below width_ when the key is base_ + that many ticks. With tick = odd << shift, the inverse
-    // of `odd` modulo 2^64 divides whatever is divisible; all of it is one-to-one, so no other key
-    // falls below.
+    // Below width_ if the key is base_ plus that many ticks. With tick = odd << shift, the inverse
+    // of `odd` modulo 2^64 divides exactly where the division has no remainder; the mapping is
+    // one-to-one, so no other key maps below width_.
     std::uint64_t place_of(std::int64_t key) const noexcept {
         const std::uint64_t distance =
             static_cast<std::uint64_t>(key) - static_cast<std::uint64_t>(base_);
@@ -117,12 +117,12 @@ class Ladder {
     std::int64_t tick_ = 1;
     std::uint64_t inverse_ = 1;
     int shift_ = 0;
-    std::int64_t top_ = -1;  // the window's best place, or -1
+    std::int64_t top_ = -1;  // the best entry of the window, or -1
     std::unique_ptr<Value[]> values_;
     std::unique_ptr<std::uint64_t[]> bits_;
 
     Levels<Value> sparse_;
-    std::size_t misses_ = 0;  // changes of sparse_ since the window was laid
+    std::size_t misses_ = 0;  // changes of sparse_ since the window was built
     std::size_t misses_max_ = kMissesMin;
 };
 
@@ -179,19 +179,19 @@ void Ladder<Value>::set_sparse(std::int64_t key, Value value) {
         try {
             refit();
         } catch (const std::bad_alloc&) {
-            // As it was, only slower; a level that goes away must not fail for want of memory.
+            // The window stays, only slower; removing a level must not fail for lack of memory.
         }
     }
 }
 
-// Lays the window over the levels that are there. Changes nothing that can be seen.
+// Rebuilds the window over the existing levels. No visible change.
 template <typename Value>
 void Ladder<Value>::refit() {
     misses_ = 0;
-    misses_max_ = std::max(kMissesMin, 4 * size_);  // so that this is a fixed part of each change
+    misses_max_ = std::max(kMissesMin, 4 * size_);  // to amortise its cost over the changes
     const auto width_now = static_cast<std::int64_t>(width_);
     if (sparse_.size() <= size_ / 16 && top_ >= width_now / 4 && top_ < width_now - width_now / 16)
-        return;  // it lies well: what was missed is few levels that change often
+        return;  // the window fits: the misses are few levels that change often
     std::vector<std::int64_t> keys;
     keys.reserve(size_);
     each(size_, [&](std::int64_t price, const Value&) { keys.push_back(price ^ turn_); });
@@ -205,8 +205,8 @@ void Ladder<Value>::refit() {
     const std::uint64_t span = gap(keys[0], keys[covered - 1]) / tick;
     const std::size_t width = std::clamp<std::uint64_t>(
         std::bit_ceil(std::min<std::uint64_t>(span, kWindowMax) * 3 / 2), kWindowMin, kWindowMax);
-    // A quarter of it lies beyond the best, for prices that move. At the ends of all numbers there
-    // is none.
+    // A quarter of the window is beyond the best, for prices that move; none at the limits of the
+    // number range.
     const auto ticks = static_cast<std::int64_t>(width / 4);
     std::int64_t above = 0, below = 0, base = 0;
     if (tick > kLargest || __builtin_mul_overflow(static_cast<std::int64_t>(tick), ticks, &above) ||
@@ -223,7 +223,7 @@ void Ladder<Value>::refit() {
     fresh.tick_ = static_cast<std::int64_t>(tick);
     fresh.shift_ = std::countr_zero(tick);
     const std::uint64_t odd = tick >> fresh.shift_;
-    fresh.inverse_ = odd;  // right in 3 bits; each round doubles them
+    fresh.inverse_ = odd;  // correct in 3 bits; each round doubles them
     for (int i = 0; i < 5; ++i) fresh.inverse_ *= 2 - odd * fresh.inverse_;
     fresh.misses_max_ = std::numeric_limits<std::size_t>::max();
     each(size_, [&](std::int64_t price, const Value& value) { fresh.set(price, value); });

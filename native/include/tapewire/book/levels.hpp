@@ -1,12 +1,12 @@
-// Keys in order, each with a value; the largest key is the best. Where Ladder keeps what has no
-// place in its window, and all of a small side.
+// Sorted keys, each with a value; the largest key is the best. Ladder keeps here what is outside
+// its window, and all levels of a small side.
 //
-//   directory   first_ [ -∞ | k | k | k ]       smallest key of each chunk; the last chunk has the best
-//   chunks      keys   [ …worst → best, +∞ … ]  up to 64 keys and values, each in an array of its own
+//   directory   first_ [ -∞ | k | k | k ]       smallest key of each chunk; the best is in the last
+//   chunks      keys   [ …worst → best, +∞ … ]  up to 64 keys and values, in separate arrays
 //
-// The best is at the end of everything: what happens near it moves few bytes, and the search
-// through the directory begins there. A change moves at most one chunk's levels, whatever the
-// depth. Emptied chunks are kept for later: no allocation once a side has its size.
+// The best is at the end of every array: a change near it moves few bytes, and the directory search
+// starts there. A change moves the levels of one chunk at most, whatever the depth. Emptied chunks
+// are kept for reuse: no allocation once a side has reached its size.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class Levels {
     std::size_t size() const noexcept { return size_; }
     bool empty() const noexcept { return size_ == 0; }
 
-    // Not to be asked when there is none.
+    // There must be at least one key.
     std::int64_t best_key() const noexcept {
         const Chunk& c = *chunks_.back();
         return c.keys[c.count - 1];
@@ -44,7 +44,7 @@ class Levels {
         return c.values[c.count - 1];
     }
 
-    // Where a key is, or would be. Valid until the next change.
+    // Where a key is, or would be inserted. Valid until the next change.
     struct Place {
         std::size_t chunk;
         std::size_t at;
@@ -59,7 +59,7 @@ class Levels {
     Value& value(const Place& p) noexcept { return chunks_[p.chunk]->values[p.at]; }
     const Value& value(const Place& p) const noexcept { return chunks_[p.chunk]->values[p.at]; }
 
-    // Makes the level that find() did not find.
+    // Inserts the level that find() did not find.
     void insert(Place p, std::int64_t key, const Value& value) {
         if (chunks_[p.chunk]->count == kChunk) [[unlikely]]
             p = split(p);
@@ -88,7 +88,7 @@ class Levels {
         size_ = 0;
     }
 
-    // A walk from the best to the worst.
+    // Iterates from the best to the worst.
     class Walk {
       public:
         bool done() const noexcept { return at_ == 0; }
@@ -106,7 +106,7 @@ class Levels {
 
         const Levels* levels_;
         std::size_t chunk_;
-        std::size_t at_;  // behind the one shown
+        std::size_t at_;  // one past the current entry
     };
     Walk best() const noexcept { return Walk(*this); }
 
@@ -116,20 +116,19 @@ class Levels {
                first_.capacity() * sizeof(std::int64_t);
     }
 
-    // For tests: whether everything above is so.
+    // For tests: checks the invariants above.
     bool consistent() const noexcept;
 
   private:
     struct Chunk {
-        std::array<std::int64_t, kChunk> keys;  // rising; kPad behind `count`
+        std::array<std::int64_t, kChunk> keys;  // ascending; kPad from `count` on
         std::array<Value, kChunk> values;
         std::size_t count = 0;
 
         Chunk() { keys.fill(kPad); }
 
-        // How many keys are smaller: first of every eighth, then of eight. Two rounds of loads that
-        // do not wait for each other, and no branch to guess, beat the six rounds of a binary
-        // search.
+        // The number of smaller keys: counts every eighth key, then within eight. Two rounds of
+        // independent loads without branches are faster than the six rounds of a binary search.
         std::size_t below(std::int64_t key) const noexcept {
             const std::int64_t* k = keys.data();
             const std::size_t block = (k[7] < key) + (k[15] < key) + (k[23] < key) + (k[31] < key) +
@@ -149,7 +148,7 @@ class Levels {
             std::memmove(&values[at], &values[at] + 1, (count - at) * sizeof values[0]);
             keys[count] = kPad;
         }
-        // Appends `n` levels of another, which keeps its own.
+        // Appends `n` levels of another chunk, which keeps them.
         void take(const Chunk& from, std::size_t at, std::size_t n) noexcept {
             std::memcpy(&keys[count], &from.keys[at], n * sizeof keys[0]);
             std::memcpy(&values[count], &from.values[at], n * sizeof values[0]);
@@ -168,7 +167,7 @@ class Levels {
         const std::size_t near = i > 4 ? i - 4 : 0;
         while (i > near && first_[i] > key) --i;
         if (i == 0 || first_[i] <= key) return i;
-        std::size_t base = 0, n = i;  // among [0, i): chunk 0 takes whatever is below all others
+        std::size_t base = 0, n = i;  // in [0, i): chunk 0 also covers every lower key
         while (n > 1) {
             const std::size_t half = n / 2;
             base = first_[base + half] <= key ? base + half : base;
@@ -184,7 +183,7 @@ class Levels {
         return c;
     }
     void append_chunk() {
-        spare_.reserve(chunks_.size() + spare_.size() + 1);  // giving one back must not fail
+        spare_.reserve(chunks_.size() + spare_.size() + 1);  // returning a chunk must not fail
         first_.reserve(chunks_.size() + 1);
         chunks_.push_back(new_chunk());
         first_.push_back(kPad);
@@ -200,12 +199,12 @@ class Levels {
 
     std::size_t size_ = 0;
     std::vector<std::int64_t> first_;
-    std::vector<std::unique_ptr<Chunk>> chunks_;  // never none
+    std::vector<std::unique_ptr<Chunk>> chunks_;  // never empty
     std::vector<std::unique_ptr<Chunk>> spare_;
 };
 
-// Makes room in a full chunk. A new best or a new worst gets a chunk of its own, so that a side
-// which grows at one end fills its chunks; else the better half moves to a new chunk behind.
+// Makes space in a full chunk. A new best or a new worst gets a chunk of its own, so that a side
+// that grows at one end fills its chunks; otherwise the better half moves to a new chunk after it.
 template <typename Value>
 typename Levels<Value>::Place Levels<Value>::split(const Place& p) {
     const bool best = p.chunk + 1 == chunks_.size() && p.at == kChunk;
@@ -226,7 +225,7 @@ typename Levels<Value>::Place Levels<Value>::split(const Place& p) {
     return p;
 }
 
-// After a chunk has lost levels: joins it with a neighbour where both together leave room to grow.
+// After a chunk has lost levels: merges it with a neighbour if that leaves space to grow.
 template <typename Value>
 void Levels<Value>::shrink(std::size_t chunk) noexcept {
     Chunk& c = *chunks_[chunk];

@@ -1,9 +1,9 @@
-// From an order's id to its slot in the pool: open addressing with linear probing, 8 bytes an
+// Maps an order's id to its slot in the pool: open addressing with linear probing, 8 bytes per
 // entry.
 //
-// An entry keeps 32 bits of the id's hash beside the slot: a wrong entry is passed over without a
-// look into the pool, and its home is known when a removal closes the gap behind it. So there are
-// no tombstones, and a day of orders that come and go leaves no trace.
+// An entry keeps 32 bits of the id's hash with the slot: other entries are skipped without reading
+// the pool, and the home of each entry is known when a removal closes the gap. Hence there are no
+// tombstones, and a day of added and removed orders leaves the table clean.
 #pragma once
 
 #include <bit>
@@ -20,11 +20,11 @@ class OrderIndex {
     OrderIndex() : entries_(kLeast, Entry{0, kNone}) {}
 
     static std::uint32_t hash(std::uint64_t id) noexcept {
-        // Fibonacci hashing: ids that follow each other fall far apart, and evenly.
+        // Fibonacci hashing: spreads consecutive ids evenly.
         return static_cast<std::uint32_t>(((id ^ (id >> 32)) * 0x9E3779B97F4A7C15u) >> 32);
     }
 
-    // The slot, or kNone. `id_of(slot)` says whose it is.
+    // The slot, or kNone. `id_of(slot)` returns the id of the order in it.
     template <typename IdOf>
     std::uint32_t find(std::uint64_t id, IdOf&& id_of) const noexcept {
         const std::uint32_t h = hash(id);
@@ -36,7 +36,7 @@ class OrderIndex {
         }
     }
 
-    // Of an id that is not there.
+    // The id must not be in the index.
     void insert(std::uint64_t id, std::uint32_t slot) {
         if ((size_ + 1) * 2 > entries_.size()) [[unlikely]]
             grow();
@@ -44,13 +44,13 @@ class OrderIndex {
         ++size_;
     }
 
-    // Of an id that is there, in this slot.
+    // The id must be in the index, with this slot.
     void erase(std::uint64_t id, std::uint32_t slot) noexcept {
         const std::size_t mask = entries_.size() - 1;
         std::size_t hole = home(hash(id));
         while (entries_[hole].slot != slot) hole = (hole + 1) & mask;
         for (std::size_t i = (hole + 1) & mask; entries_[i].slot != kNone; i = (i + 1) & mask) {
-            // It may move back into the hole unless its home lies behind that.
+            // It may move back into the hole unless its home is after the hole.
             if (((i - home(entries_[i].hash)) & mask) < ((i - hole) & mask)) continue;
             entries_[hole] = entries_[i];
             hole = i;
@@ -59,7 +59,7 @@ class OrderIndex {
         --size_;
     }
 
-    // Ahead of time: asks for the entry, and later for what it most likely leads to.
+    // Prefetches the entry, and later the order that it probably refers to.
     void prefetch(std::uint64_t id) const noexcept {
         __builtin_prefetch(&entries_[home(hash(id))]);
     }
@@ -79,7 +79,7 @@ class OrderIndex {
         std::uint32_t slot;
     };
 
-    // The upper bits are the well-mixed ones.
+    // The upper bits are well mixed.
     std::size_t home(std::uint32_t h) const noexcept { return h >> shift_; }
     void place(const Entry& e) noexcept {
         const std::size_t mask = entries_.size() - 1;
@@ -95,7 +95,7 @@ class OrderIndex {
             if (e.slot != kNone) place(e);
     }
 
-    std::vector<Entry> entries_;  // a power of two
+    std::vector<Entry> entries_;  // size is a power of two
     unsigned shift_ = 32 - std::countr_zero(kLeast);
     std::size_t size_ = 0;
 };

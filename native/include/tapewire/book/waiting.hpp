@@ -1,4 +1,4 @@
-// Diffs that came before the snapshot they belong to.
+// Diffs that arrived before the snapshot that they apply to.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ class WaitingDiffs {
   public:
     static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
-    // Copies the diff. Beyond kMaxBytes the oldest are given up.
+    // Copies the diff. Beyond kMaxBytes the oldest are discarded.
     void push(const market::BookEvent& diff, std::uint64_t record_seq);
 
-    // Calls f(event, record_seq) for each, in the order they came; f may push.
+    // Calls f(event, record_seq) for each in order of arrival and removes it; f may push.
     template <typename F>
     void drain(F&& f) {
         std::deque<Diff> all;
@@ -25,7 +25,7 @@ class WaitingDiffs {
         bytes_ = 0;
         for (const Diff& d : all) f(d.event, d.record_seq);
     }
-    // The same, and they stay.
+    // The same, without removing them.
     template <typename F>
     void each(F&& f) const {
         for (const Diff& d : diffs_) f(d.event, d.record_seq);

@@ -11,8 +11,8 @@
 //
 // then, bids before asks, each best first:
 //    book_mode l2   a Level for each
-//    book_mode l3   for each level a SavedLevel and its orders, first come first: SavedOrder
-//                   then the orders that rest at no price, by id: SavedUnpriced
+//    book_mode l3   for each level a SavedLevel and its orders in queue order: SavedOrder
+//                   then the orders without a price, by id: SavedUnpriced
 //
 // The checksum covers everything after it. Little-endian.
 #pragma once
@@ -25,7 +25,7 @@ namespace tapewire::format {
 inline constexpr std::uint16_t kBookPayloadVersion = 1;
 
 struct BookPayload {
-    std::uint32_t crc;       // CRC-32C of all that follows
+    std::uint32_t crc;       // CRC-32C of everything after it
     std::uint16_t version;   // kBookPayloadVersion
     std::uint8_t book_mode;  // BookMode
     std::uint8_t rules;      // 0 none, 1 SZSE, 2 SSE
@@ -69,7 +69,7 @@ static_assert(offsetof(BookPayload, reserved) == 84);
 
 struct SavedLevel {
     std::int64_t price;
-    std::uint32_t orders;  // that follow; at least one
+    std::uint32_t orders;  // count of orders that follow; at least one
     std::uint32_t reserved;
 };
 

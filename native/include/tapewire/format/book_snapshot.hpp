@@ -1,5 +1,5 @@
-// snapshots/<venue_id>/<market_id>/snapshot_<seq>.bin: a book as it was behind record `seq` of its
-// log. This header, then what Book::save wrote.
+// snapshots/<venue_id>/<market_id>/snapshot_<seq>.bin: the state of a book after record `seq` of
+// its log. This header, then the output of Book::save.
 //
 //    0               8     10    12    14    16       20       24              32
 //    +---------------+-----+-----+-----+-----+--------+--------+---------------+
@@ -22,8 +22,8 @@ inline constexpr char kSnapshotMagic[8] = {'C', 'H', 'R', 'S', 'N', 'A', 'P', '1
 inline constexpr std::uint16_t kSnapshotVersion = 1;
 inline constexpr std::size_t kSnapshotHeaderBytes = 128;
 
-// flags: bit 0 says that the upper 32 bits are the CRC-32C of the header with flags = 0. Without it
-// (written elsewhere) there is no such check.
+// flags: if bit 0 is set, the upper 32 bits are the CRC-32C of the header with flags = 0. Without
+// it (written by other software) there is no such check.
 inline constexpr std::uint64_t kSnapshotHasCheck = 1;
 inline constexpr std::uint64_t kSnapshotFlagBits = 0xFFFFFFFF;
 inline constexpr int kSnapshotCheckShift = 32;
@@ -36,10 +36,10 @@ struct BookSnapshotHeader {
     std::uint16_t book_mode;   // 0 L2, 1 L3
     std::uint32_t venue_id;
     std::uint32_t market_id;
-    std::uint64_t seq_num;               // the record behind which the book was so
+    std::uint64_t seq_num;               // the state is the one after this record
     std::uint64_t ingest_ts_ns_start;    // of the last event of the book up to there
     std::uint64_t ingest_ts_ns_end;      // of that record: the book did not change in between
-    std::uint64_t exchange_ts_ns_start;  // the venue's time of the last event; 0 = not given
+    std::uint64_t exchange_ts_ns_start;  // the venue's time of the last event; 0 = absent
     std::uint64_t exchange_ts_ns_end;    // the same
     std::uint64_t book_hash_low;
     std::uint64_t book_hash_high;

@@ -1,12 +1,11 @@
-// The market data messages, protocol version 3: what stands in the payload of records 0x1000 …
-// 0x10FF.
+// The market data messages, protocol version 3: the payloads of records 0x1000 … 0x10FF.
 //
-// BookEvent (0x1000) is a BookEventHeader and then what book_mode and event_type say:
+// BookEvent (0x1000) is a BookEventHeader followed by, depending on book_mode and event_type:
 //
 //    book_mode l2, snapshot   L2Snapshot, bid_count levels, ask_count levels
 //    book_mode l2, diff       L2Diff, bid_count levels, ask_count levels
 //    book_mode l3, diff       L3Event
-//    reset, heartbeat         nothing; in book_mode l3 an L3Event may stand there, as in a diff
+//    reset, heartbeat         nothing; in book_mode l3 an L3Event may follow, as in a diff
 //
 // BookEventHeader:
 //    0     2     4        8  9 10    12       16       20       24               32
@@ -17,7 +16,7 @@
 //    +----------------+---------------+-----------------+--+--+-----+--------------+
 //    32               40              48                56 57 58    60             64
 //
-// Little-endian, as the machines Tapewire runs on. Levels follow at any address: copy them out.
+// Little-endian, as the supported machines are. Levels may be unaligned: copy them out.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +31,8 @@ inline constexpr std::uint16_t kQuote = 0x1003;
 inline constexpr std::uint16_t kTradeTick = 0x1004;
 inline constexpr std::uint16_t kVenueRaw = 0x10FF;
 
-inline constexpr std::uint16_t kMarketVersion = 3;        // what is written
-inline constexpr std::uint16_t kMarketVersionOldest = 2;  // what is still read: the same bytes
+inline constexpr std::uint16_t kMarketVersion = 3;        // written
+inline constexpr std::uint16_t kMarketVersionOldest = 2;  // still readable: the same layout
 inline constexpr std::uint8_t kLittleEndian = 0;
 inline constexpr std::uint8_t kMaxScale = 18;  // 10^18 is the largest power of ten in an i64
 
@@ -49,8 +48,8 @@ enum class L3Type : std::uint8_t {
 };
 enum class Side : std::uint8_t { unknown = 0, buy = 1, sell = 2 };
 
-// BookEventHeader.flags, and the first two in L2Diff.flags.
-inline constexpr std::uint16_t kEventAbsolute = 1;  // sizes are what is there now; 0 = no level
+// BookEventHeader.flags; the first two also in L2Diff.flags.
+inline constexpr std::uint16_t kEventAbsolute = 1;  // sizes are absolute; 0 = no level
 inline constexpr std::uint16_t kEventDelta = 2;     // sizes are changes
 inline constexpr std::uint16_t kEventHasScale = 4;  // price_scale and size_scale were set
 inline constexpr std::uint16_t kEventFlags = 7;
@@ -70,17 +69,17 @@ inline constexpr std::uint8_t kMakerUnknown = 2;
 struct BookEventHeader {
     std::uint16_t schema_version;  // kMarketVersion
     std::uint8_t reserved0[2];
-    std::uint32_t record_len;  // this header and all that follows: the record's payload
+    std::uint32_t record_len;  // this header and all that follows: the payload length of the record
     std::uint8_t endianness;   // kLittleEndian
     std::uint8_t reserved1;
-    std::uint16_t venue_id;  // instruments.json says which
+    std::uint16_t venue_id;  // see instruments.json
     std::uint32_t market_id;
     std::uint32_t stream_id;  // a venue's channel or shard; 0 where it has none
     std::uint8_t reserved2[4];
     std::uint64_t ingest_ts_ns;    // equals the record's timestamp_ns
-    std::uint64_t exchange_ts_ns;  // the venue's own; 0 = not given
-    std::uint64_t seq;             // written 0: the record's own number
-    std::uint64_t native_seq;      // the venue's number of this event; 0 = not given
+    std::uint64_t exchange_ts_ns;  // the venue's own; 0 = absent
+    std::uint64_t seq;             // written as 0: the record has its own
+    std::uint64_t native_seq;      // the venue's sequence number of this event; 0 = absent
     std::uint8_t event_type;       // EventType
     std::uint8_t book_mode;        // BookMode
     std::uint16_t flags;           // kEvent…
@@ -103,14 +102,14 @@ static_assert(offsetof(BookEventHeader, book_mode) == 57);
 static_assert(offsetof(BookEventHeader, flags) == 58);
 static_assert(offsetof(BookEventHeader, reserved3) == 60);
 
-// The venue's update ids: `prev` is the last id of the update before; all 0 where it has none.
+// The venue's update ids: `prev` is the last id of the previous update; all 0 if it has none.
 struct L2Diff {
     std::uint64_t update_id_first;
     std::uint64_t update_id_last;
     std::uint64_t update_id_prev;
     std::uint8_t price_scale;  // price / 10^price_scale
     std::uint8_t size_scale;
-    std::uint16_t flags;  // 0, or the same of kEventAbsolute and kEventDelta as the header
+    std::uint16_t flags;  // 0, or the same of kEventAbsolute and kEventDelta as in the header
     std::uint16_t bid_count;
     std::uint16_t ask_count;
 };
@@ -148,13 +147,13 @@ static_assert(sizeof(Level) == 16);
 static_assert(offsetof(Level, price) == 0);
 static_assert(offsetof(Level, size) == 8);
 
-// One order's event. price, qty and amt are 64 bits that hold a two's-complement number: prices
-// below zero are legal.
+// One order's event. price, qty and amt are 64-bit two's-complement numbers: negative prices are
+// valid.
 struct L3Event {
     std::uint8_t event_type;  // L3Type
     std::uint8_t side;        // Side
-    std::uint8_t ord_type;    // the venue's own letter, 0 = not given
-    std::uint8_t exec_type;   // the venue's own letter, 0 = not given
+    std::uint8_t ord_type;    // the venue's own letter, 0 = absent
+    std::uint8_t exec_type;   // the venue's own letter, 0 = absent
     std::uint8_t price_scale;
     std::uint8_t size_scale;
     std::uint8_t reserved0[2];
@@ -183,7 +182,7 @@ static_assert(offsetof(L3Event, price) == 40);
 static_assert(offsetof(L3Event, qty) == 48);
 static_assert(offsetof(L3Event, amt) == 56);
 
-// For exchange with chronicle-rs: floats. Tapewire's own feeds write Quote and TradeTick.
+// For interchange with chronicle-rs: floats. Tapewire's own feeds write Quote and TradeTick.
 struct BookTicker {
     std::uint64_t timestamp_ns;
     double bid_price;
@@ -223,8 +222,7 @@ static_assert(offsetof(Trade, seller_order_id) == 40);
 static_assert(offsetof(Trade, is_buyer_maker) == 48);
 static_assert(offsetof(Trade, symbol_hash) == 56);
 
-// The best bid and ask of one market. timestamp_ns is the venue's, or ingest time where it gives
-// none.
+// The best bid and ask of one market. timestamp_ns is the venue's, or ingest time if it sends none.
 struct Quote {
     std::uint64_t timestamp_ns;
     std::int64_t bid_price;
@@ -249,7 +247,7 @@ static_assert(offsetof(Quote, market_id) == 48);
 static_assert(offsetof(Quote, price_scale) == 52);
 static_assert(offsetof(Quote, size_scale) == 53);
 
-// One trade. timestamp_ns is the venue's, or ingest time where it gives none.
+// One trade. timestamp_ns is the venue's, or ingest time if it sends none.
 struct TradeTick {
     std::uint64_t timestamp_ns;
     std::int64_t price;
@@ -261,7 +259,7 @@ struct TradeTick {
     std::uint32_t market_id;
     std::uint8_t price_scale;
     std::uint8_t size_scale;
-    std::uint8_t is_buyer_maker;  // 1 the buyer rested in the book, 0 the seller did, 2 not known
+    std::uint8_t is_buyer_maker;  // 1 the buyer was the maker, 0 the seller was, 2 unknown
     std::uint8_t reserved;
 };
 

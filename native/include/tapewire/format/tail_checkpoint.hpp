@@ -8,8 +8,8 @@
 //    +------------+------------+--------+-------+------------+--------+-------+
 //
 // 24 bytes without next_seq (Tapewire before segment version 3) and 16 bytes without a CRC
-// (chronicle-rs) are accepted in a queue without a key. In one with a key it must be whole, and of
-// this queue.
+// (chronicle-rs) are accepted in a queue without a key. In a queue with a key it must be complete
+// and belong to this queue.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct TailCheckpoint {
     std::uint64_t offset;
     std::uint32_t crc;  // CRC-32 (IEEE) of the 16 bytes before it
     std::uint32_t reserved0;
-    std::uint64_t next_seq;  // no record after this place has a lower sequence number
+    std::uint64_t next_seq;  // no record after this position has a lower sequence number
     std::uint32_t
         next_crc;  // CRC-32 (IEEE) of the 32 bytes before it, then of the queue's key if any
     std::uint32_t reserved1;

@@ -1,8 +1,8 @@
-// NASDAQ TotalView-ITCH 5.0: a file of messages, each behind its length in two bytes, to events of
-// orders and trades.
+// Decodes NASDAQ TotalView-ITCH 5.0, a file of messages each preceded by a length of two bytes,
+// into events of orders and trades.
 //
-// Executions name an order, not its price, and a replacement names no side: the decoder remembers
-// the orders that rest, as many as the market has at a time.
+// Executions name an order but not its price, and replacements name no side, so the decoder keeps
+// all orders that rest in the market at a time.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@
 
 namespace tapewire::ingest {
 
-// Bytes of a message of this type, its type included; 0 = the specification has no such type.
+// Length of a message of this type, including the type byte; 0 = no such type in the specification.
 std::size_t itch_length(char type) noexcept;
 
-// Where a message ends.
+// How the end of a message is determined.
 enum class ItchLengths : std::uint8_t {
-    prefix,  // the two bytes before it say so; a message of another length than its type's is bad
-    type,    // its type says so, and the two bytes are passed over: for files that have them wrong
+    prefix,  // by the two bytes before it; a length that does not match the type is an error
+    type,    // by its type; the two bytes are ignored: for files in which they are invalid
 };
 
 enum class ItchFault : std::uint8_t {
@@ -28,15 +28,15 @@ enum class ItchFault : std::uint8_t {
     unknown_type,
     wrong_length,
     cut_short,     // the file ends within the message
-    bad_time,      // not within a day
+    bad_time,      // not within one day
     bad_side,      // neither B nor S
-    bad_stock,     // not a name, or another one than this locate code had
-    out_of_range,  // more shares than there can be
-    no_stock,      // a locate code that nothing has named
-    known_order,   // an order's number that another one, still resting, has
+    bad_stock,     // not a name, or not the name this locate code had before
+    out_of_range,  // more shares than are possible
+    no_stock,      // a locate code without a name
+    known_order,   // the order id belongs to another order that still rests
 };
 
-// One event for a log. What a message does not say is 0. A replacement makes two.
+// One event for a log. Fields that the message does not have are 0. A replacement produces two.
 struct ItchEvent {
     std::uint64_t time_ns;  // since midnight in New York
     std::uint64_t number;   // of the message in the file, from 1
@@ -46,9 +46,9 @@ struct ItchEvent {
     std::int64_t size;
     std::uint16_t locate;
     std::uint8_t message;  // the message's type
-    std::uint8_t l3_type;  // format::L3Type, or 0: no event of an order
+    std::uint8_t l3_type;  // format::L3Type, or 0: not an order event
     std::uint8_t side;     // format::Side, of the order
-    std::uint8_t printed;  // 1: a trade of the tape
+    std::uint8_t printed;  // 1: a printed trade
     std::uint8_t maker;    // TradeTick.is_buyer_maker
     std::uint8_t reserved;
 };
@@ -67,19 +67,19 @@ class ItchDecoder {
   public:
     explicit ItchDecoder(ItchLengths lengths) : lengths_(lengths) {}
 
-    // Decodes the whole messages in `bytes` (`last`: the file ends with them), replacing events()
-    // and bad(). Returns how many bytes they are. Throws corrupt_record where no next message can
+    // Decodes the complete messages in `bytes` (`last`: the file ends there), replacing events()
+    // and bad(). Returns how many bytes they take. Throws corrupt_record if the next message cannot
     // be found.
     std::size_t decode(std::span<const std::byte> bytes, bool last);
 
     const std::vector<ItchEvent>& events() const noexcept { return events_; }
     const std::vector<ItchBad>& bad() const noexcept { return bad_; }
-    std::uint64_t messages() const noexcept { return messages_; }  // good and bad ones
+    std::uint64_t messages() const noexcept { return messages_; }  // valid and invalid ones
     std::uint64_t count(char type) const noexcept {
         return counts_[static_cast<unsigned char>(type)];
     }
     std::uint64_t unknown_orders() const noexcept { return unknown_orders_; }
-    // The stock of a locate code, without the blanks behind it; empty where nothing named it.
+    // The stock of a locate code, without trailing blanks; empty if it has no name.
     std::string stock(std::uint16_t locate) const;
 
   private:
@@ -89,7 +89,7 @@ class ItchDecoder {
         std::uint8_t side;
     };
 
-    // The length of the message at the front, or 0 when it is not all there yet.
+    // The length of the first message, or 0 if it is incomplete so far.
     std::size_t frame(std::span<const std::byte> bytes, bool last, ItchFault& fault) const;
     ItchFault decode_message(std::span<const std::byte> message);
     ItchFault judge(const std::byte* message, ItchEvent& event);

@@ -1,4 +1,4 @@
-// Rows of levels to book events: the rows of one moment become one event.
+// Groups rows of levels into book events: the rows of one moment become one event.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace tapewire::ingest {
 
-// LevelRow.snapshot: how a row relates to those before it.
+// LevelRow.snapshot: how a row relates to the rows before it.
 enum Belongs : std::int64_t {
     kUpdate = 0,    // changes the book
-    kSnapshot = 1,  // behind an update, throws the book away first; behind its like, adds to it
-    kWhole = 2,     // the rows of one line are a whole book, whatever came before
+    kSnapshot = 1,  // after an update: clears the book first; after a snapshot row: adds to it
+    kWhole = 2,     // the rows of one line are a complete book, whatever came before
 };
 
 // One level of a row of the file.
@@ -23,18 +23,18 @@ struct LevelRow {
     std::int64_t exchange_ns;
     std::int64_t native_seq;
     std::int64_t snapshot;  // Belongs
-    std::int64_t side;      // 0 bid, 1 ask, -1 neither: there is such a moment, without this level
+    std::int64_t side;      // 0 bid, 1 ask, -1 neither: the event exists, without this level
     std::int64_t price;
-    std::int64_t size;  // what is there now; 0 removes the level
+    std::int64_t size;  // absolute; 0 removes the level
     std::int64_t line;
 };
 
 static_assert(sizeof(LevelRow) == 64);
 
-// Collects the rows of one instrument. Rows behind each other with the same two times and the same
-// `snapshot` are one event, their levels in the order of the rows. The first event of a run of
+// Collects the rows of one instrument. Consecutive rows with the same two times and the same
+// `snapshot` form one event, with the levels in the order of the rows. The first event of a run of
 // snapshot rows is an L2 snapshot, all others are diffs of absolute sizes without update ids. A
-// side of more than 65,535 levels goes on in a further diff.
+// side of more than 65,535 levels continues in another diff.
 class L2Grouper {
   public:
     static constexpr std::size_t kMaxLevels = 65'535;
@@ -42,11 +42,11 @@ class L2Grouper {
     L2Grouper(std::uint16_t venue_id, std::uint32_t market_id, std::uint8_t price_scale,
               std::uint8_t size_scale);
 
-    // Events that these rows complete are put behind those not taken yet.
+    // Appends the events that these rows complete to those not taken yet.
     void add(const LevelRow* rows, std::size_t n);
-    void finish();  // no row follows: the last event is complete too
+    void finish();  // no rows follow: the last event is complete
 
-    // The events not taken yet: payloads end to end, where each ends, the time of each.
+    // The events not taken yet: concatenated payloads, the end of each, the time of each.
     const std::vector<std::byte>& payloads() const noexcept { return payloads_; }
     const std::vector<std::uint64_t>& ends() const noexcept { return ends_; }
     const std::vector<std::int64_t>& timestamps_ns() const noexcept { return timestamps_ns_; }

@@ -1,4 +1,4 @@
-// Book events of a batch as columns.
+// The book events of a batch as columns.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace tapewire::market {
 
-// One level of one event, and which event: they are numbered from 0, book events alone.
+// One level of one event. `event` is its index from 0, counting book events only.
 struct LevelRow {
     std::uint32_t event;
     std::uint8_t side;  // format::Side
@@ -25,12 +25,13 @@ struct BookCounts {
     std::size_t levels = 0;
 };
 
-// How much there is in records [from, to); records of other types are passed over. Every event is
-// checked, so that the two below cannot fail on the same records.
+// Counts the book events and levels in records [from, to); other types are skipped. Checks every
+// event, so the two functions below cannot fail on the same records.
 BookCounts count_book_events(const BatchColumns& batch, std::size_t from, std::size_t to);
 
-// `out` has room for all of them. `seq` is the record's own. What lies in a mapped file may be
-// written to in between, by who must not: levels that have no room any more are corrupt_record.
+// `out` has space for all of them. `seq` is the sequence number of the record. Another process may
+// write to a mapped file in between, although it must not: levels that no longer fit are
+// corrupt_record.
 void copy_headers(const BatchColumns& batch, std::size_t from, std::size_t to,
                   format::BookEventHeader* out);
 void copy_levels(const BatchColumns& batch, std::size_t from, std::size_t to, LevelRow* out,

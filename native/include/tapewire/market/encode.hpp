@@ -1,5 +1,5 @@
-// Writing book events: the caller brings room for the whole event and puts the levels in itself, so
-// that nothing is copied twice.
+// Writes book events: the caller provides space for the entire event and fills in the levels
+// itself, so nothing is copied a second time.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace tapewire::market {
 
-// What the header of every event is made of.
+// The header fields common to all events.
 struct EventHead {
-    std::uint64_t timestamp_ns = 0;  // of the record, too
+    std::uint64_t timestamp_ns = 0;  // also of the record
     std::uint64_t exchange_ts_ns = 0;
     std::uint64_t native_seq = 0;
     std::uint32_t market_id = 0;
@@ -65,7 +65,7 @@ std::byte* put(std::byte* into, const format::BookEventHeader& header, const Bod
 
 }  // namespace detail
 
-// Fills the first kDiffHeadBytes; returns where the bids go, and behind them the asks.
+// Fills the first kDiffHeadBytes; returns where the bids go, followed by the asks.
 inline std::byte* begin_diff(std::byte* into, const EventHead& head, const UpdateIds& ids,
                              bool delta, std::uint16_t bid_count,
                              std::uint16_t ask_count) noexcept {
@@ -86,7 +86,7 @@ inline std::byte* begin_diff(std::byte* into, const EventHead& head, const Updat
                        diff);
 }
 
-// Fills the first kSnapshotHeadBytes; returns where the bids go, and behind them the asks.
+// Fills the first kSnapshotHeadBytes; returns where the bids go, followed by the asks.
 inline std::byte* begin_snapshot(std::byte* into, const EventHead& head, std::uint32_t bid_count,
                                  std::uint32_t ask_count) noexcept {
     constexpr std::uint16_t kFlags = format::kEventHasScale | format::kEventAbsolute;
@@ -102,7 +102,8 @@ inline std::byte* begin_snapshot(std::byte* into, const EventHead& head, std::ui
                        snapshot);
 }
 
-// Fills kOrderBytes. The scales are the head's; a reset or heartbeat is one in the header as well.
+// Fills kOrderBytes. Takes the scales from the head; sets event_type of the header as well for a
+// reset or heartbeat.
 inline void encode_order(std::byte* into, const EventHead& head, format::L3Event order) noexcept {
     order.price_scale = head.price_scale;
     order.size_scale = head.size_scale;

@@ -1,7 +1,8 @@
-// Reading market data messages out of records, checked: what these return can be believed.
+// Reads market data messages from records and validates them: what these functions return can be
+// trusted.
 //
-// A message is refused as corrupt_record (a field breaks a rule; the text names it) or as
-// unsupported_version (another release wrote it). Padding is not looked at.
+// An invalid message throws corrupt_record (a field breaks a rule, which the text names) or
+// unsupported_version (another release wrote it). Padding is not checked.
 #pragma once
 
 #include <cstddef>
@@ -15,35 +16,35 @@
 
 namespace tapewire::market {
 
-// One event of one book. The levels stay in the record: valid as long as its payload is.
+// One event of one book. The levels stay in the record and are valid as long as its payload is.
 struct BookEvent {
     format::BookEventHeader head{};
     std::uint8_t price_scale = 0;
     std::uint8_t size_scale = 0;
-    bool delta = false;  // sizes are changes, not what is there now
-    // The venue's ids of a diff, 0 where it has none. A snapshot has update_last = native_seq.
+    bool delta = false;  // sizes are changes, not absolute
+    // The venue's ids of a diff, 0 if it has none. In a snapshot, update_last = native_seq.
     std::uint64_t update_first = 0;
     std::uint64_t update_last = 0;
     std::uint64_t update_prev = 0;
-    const std::byte* bids = nullptr;  // format::Level[], maybe unaligned: level_at
+    const std::byte* bids = nullptr;  // format::Level[], possibly unaligned: use level_at
     const std::byte* asks = nullptr;
     std::uint32_t bid_count = 0;
     std::uint32_t ask_count = 0;
-    // Of book mode l3. Of an event without one, reset or heartbeat: only event_type is set.
+    // In book mode l3. A reset or heartbeat without an order sets only event_type.
     format::L3Event order{};
 
     format::EventType type() const noexcept { return format::EventType{head.event_type}; }
     format::BookMode mode() const noexcept { return format::BookMode{head.book_mode}; }
 };
 
-// The event in a record of type kBookEvent; its ingest time must be the record's.
+// Decodes a record of type kBookEvent; its ingest time must be the record's.
 BookEvent decode_book_event(const RecordView& record);
 
-// The same into an event that a loop uses again and again: clearing it each time costs as much as
-// the rest. What it holds after an Error means nothing.
+// The same into an event that a loop reuses: clearing it each time would cost as much as the rest.
+// After an Error its content is undefined.
 void decode_book_event(const RecordView& record, BookEvent& event);
 
-// One event of one order, whole: what nearly every record of a book of orders is.
+// A complete event of one order: nearly every record of an L3 book is one.
 struct OrderEvent {
     std::uint64_t ingest_ts_ns, exchange_ts_ns;
     std::uint32_t market_id;
@@ -51,9 +52,9 @@ struct OrderEvent {
     format::L3Event order;
 };
 
-// The event of a record of type kBookEvent, where it is such a one and right in every field. False
-// says nothing: decode_book_event tells what else it is, or what is wrong with it. For loops: one
-// question instead of many, and nothing copied only to be read again.
+// Decodes the event of a record of type kBookEvent if it is an order event and every field is
+// valid. After false, decode_book_event finds out what else it is, or what is invalid. For loops:
+// one test instead of many, and nothing is copied just to be read again.
 inline bool decode_order_event(const std::byte* payload, std::uint32_t payload_len,
                                std::int64_t timestamp_ns, OrderEvent& out) noexcept {
     using format::BookEventHeader;
@@ -71,7 +72,7 @@ inline bool decode_order_event(const std::byte* payload, std::uint32_t payload_l
     const auto version = TW_HEAD(schema_version);
     const auto flags = TW_HEAD(flags);
     const format::L3Event& order = out.order;
-    // All of it, without a branch for each.
+    // All tests combined, without a branch for each.
     return (version >= format::kMarketVersionOldest) & (version <= format::kMarketVersion) &
            (TW_HEAD(record_len) == kBytes) & (TW_HEAD(endianness) == format::kLittleEndian) &
            (TW_HEAD(event_type) == static_cast<std::uint8_t>(format::EventType::diff)) &
@@ -84,7 +85,7 @@ inline bool decode_order_event(const std::byte* payload, std::uint32_t payload_l
 #undef TW_HEAD
 }
 
-// The event in bytes that are no record's payload, or not yet.
+// Decodes the event in bytes that are not (yet) the payload of a record.
 BookEvent decode_book_payload(std::span<const std::byte> payload);
 
 inline format::Level level_at(const std::byte* levels, std::uint32_t i) noexcept {
@@ -102,7 +103,7 @@ struct TradeView {
     std::uint8_t is_buyer_maker;  // 0, 1 or format::kMakerUnknown
 };
 
-// The trade in a record of type kTradeTick.
+// Decodes a record of type kTradeTick.
 TradeView decode_trade(const RecordView& record);
 
 }  // namespace tapewire::market

@@ -1,5 +1,5 @@
-// The fields of the messages as a table, out of the structs themselves: numpy's dtypes are made of
-// it, and the tests hold the Python classes to it.
+// The fields of the messages as a table, derived from the structs: numpy's dtypes are built from
+// it, and the tests check the Python classes against it.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ struct FieldRow {
     const char* name;
     std::size_t offset;
     std::size_t bytes;
-    char kind;  // 'u', 'i' or 'f', as numpy has it
+    char kind;  // 'u', 'i' or 'f', as in numpy
 };
 
 struct StructRow {
     const char* name;
     std::size_t bytes;
-    std::vector<FieldRow> fields;  // reserved bytes are no fields
+    std::vector<FieldRow> fields;  // without reserved bytes
 };
 
 namespace detail {

@@ -1,4 +1,4 @@
-// What a reader knows of a queue's segments, for seeking: looked up when needed, remembered once a
+// What a reader knows about a queue's segments, for seeking: read on demand, and remembered once a
 // segment is sealed and cannot change.
 #pragma once
 
@@ -16,26 +16,26 @@ namespace tapewire::queue {
 class Catalog {
   public:
     struct Facts {
-        std::optional<std::uint64_t> first_seq;  // of the first right record
-        bool foreign = false;  // that record has no header check: written elsewhere
-        std::optional<std::uint64_t> max_ts_ns;  // only of a sealed segment
-        bool empty = false;                      // sealed, and holds no record
+        std::optional<std::uint64_t> first_seq;  // of the first valid record
+        bool foreign = false;  // that record has no header check: written by other software
+        std::optional<std::uint64_t> max_ts_ns;  // only for a sealed segment
+        bool empty = false;                      // sealed, without records
     };
 
     Catalog(Layout layout, const Geometry& geometry)
         : layout_(std::move(layout)), geometry_(geometry) {}
 
-    // Ids of the segments, ascending. Cheap after the first call: segments come at the end and go
-    // at the front.
+    // Ids of the segments, ascending. Cheap after the first call: segments are added at the end and
+    // removed at the front.
     const std::vector<std::uint32_t>& ids();
-    void forget() noexcept { ids_.clear(); }  // something was not where it was expected
+    void forget() noexcept { ids_.clear(); }  // a segment was not where it was expected
     void forget_all() noexcept {
         ids_.clear();
         facts_.clear();
     }
 
-    // Number of the first record; looks into the file. Empty: the segment holds no record, or
-    // is damaged in its header and at its first record.
+    // Sequence number of the first record; reads the file. Empty: the segment holds no record, or
+    // its header and its first record are damaged.
     const Facts& first_record(std::uint32_t id);
     // Highest time in a sealed segment, from its index or by a scan. Empty: not sealed, or no
     // record.

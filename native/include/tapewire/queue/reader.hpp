@@ -33,15 +33,15 @@ struct WriterStatus {
     bool alive = false;
     std::int64_t pid = 0;
     std::uint64_t epoch = 0;
-    std::int64_t heartbeat_age_ns = 0;  // since its value last changed, as seen from here
+    std::int64_t heartbeat_age_ns = 0;  // since its value last changed, as observed by this process
 };
 
 enum class Disconnect { none, lock_lost, heartbeat_stale, segment_missing };
 
 class Reader final : public Cursor, private ForkAware {
   public:
-    // Stands at the earliest record. `resume()` and the seeks move it. A segment that is damaged in
-    // its header is no reason to fail: they stand before it, and next() says so until
+    // Starts at the earliest record; `resume()` and the seeks move it. A segment with a damaged
+    // header is not an error here: the reader is then positioned before it, and next() throws until
     // skip_damaged().
     Reader(const std::string& root, const ReaderOptions& options);
     ~Reader() override;
@@ -62,9 +62,10 @@ class Reader final : public Cursor, private ForkAware {
 
     void filter(std::unique_ptr<TypeFilter> types) noexcept { filter_ = std::move(types); }
 
-    // Behind what this name last committed; false when it has committed nothing yet.
+    // Moves to after the last committed record of this name; false if it has committed nothing yet.
     bool resume_committed();
-    // Writes a new name's place, so that retention knows of it. Ends what the constructor began.
+    // Writes the position of a new name, so that retention respects it. Completes what the
+    // constructor began.
     void register_position();
     void commit();
     std::optional<Position> committed() const;
@@ -78,7 +79,7 @@ class Reader final : public Cursor, private ForkAware {
     WriterStatus writer_status(std::int64_t ttl_ns);
     Disconnect detect_disconnect(std::int64_t ttl_ns);
     bool forked_away() const noexcept { return forked(); }
-    void check_usable() const;  // open, not forked, its mappings whole
+    void check_usable() const;  // open, not forked, its mappings intact
 
     // Ends a wait() of another thread within one slice.
     void interrupt() noexcept { interrupted_.store(true, std::memory_order_release); }
@@ -104,7 +105,7 @@ class Reader final : public Cursor, private ForkAware {
     }
 
     bool look(RecordView& out);       // finds the next record; inline in the hot calls
-    bool look_cold(RecordView& out);  // the same, for everybody else
+    bool look_cold(RecordView& out);  // the same, for all other callers
     void pass_unwanted() noexcept;
     bool look_further();
     bool leave_segment();  // at an uncommitted word: to the next segment, or false at the end
@@ -151,7 +152,7 @@ class Reader final : public Cursor, private ForkAware {
     // Hot.
     const std::byte* base_ = nullptr;
     std::uint64_t offset_ = 0;
-    std::uint64_t look_to_ = 0;  // up to here without asking for pages; 0: take the slow path
+    std::uint64_t look_to_ = 0;  // up to here no pages need be requested; 0: take the slow path
     std::uint64_t end_ = 0;      // of the segment
     std::uint64_t expected_ = kAnySeq;
     HeaderSeed seed_;
@@ -159,20 +160,20 @@ class Reader final : public Cursor, private ForkAware {
     MappingRef map_;
 
     // Cold.
-    // Bytes passed without a record, up to a place, while a number was expected.
+    // Bytes passed without a record, up to a position, while a sequence number was expected.
     struct Unnumbered {
         std::uint64_t expected = kAnySeq;
         std::uint64_t bytes = 0;
         Position to;
     } unnumbered_;
-    Segment segment_;  // without a mapping: this reader stands before it, outside of all
+    Segment segment_;  // unmapped: the reader is positioned before this segment and in none
     std::optional<std::uint64_t> last_seq_;
     Layout layout_;
     ReaderOptions options_;
     Control control_;
     Catalog catalog_;
-    std::uint64_t ahead_to_ = 0;       // pages up to here were asked for
-    std::uint64_t catalog_epoch_ = 0;  // of the writer when it was begun
+    std::uint64_t ahead_to_ = 0;       // pages up to here were requested
+    std::uint64_t catalog_epoch_ = 0;  // of the writer when the catalog was started
     std::unique_ptr<ReaderMeta> meta_;
     ReadAhead read_ahead_;
     FolderLock
@@ -181,12 +182,12 @@ class Reader final : public Cursor, private ForkAware {
     std::atomic<bool> interrupted_{false};
     std::unique_ptr<ReadyFd> ready_;  // from the first ready_fd() on
 
-    // Where no writer lives, an end is checked once. While one does, this is true: looking at its
-    // lock takes system calls, so its heartbeat is watched instead.
+    // Without a live writer, an end is checked once. True while one is alive: testing its lock
+    // takes system calls, so its heartbeat is watched instead.
     std::atomic<bool> writer_lives_{false};
-    std::atomic<bool> hint_due_{false};  // the writer's hint is to be looked at again
+    std::atomic<bool> hint_due_{false};  // the writer's hint must be read again
     std::optional<Position> checked_end_;
-    std::uint64_t hint_seen_at_ = 0;  // where this reader stood then; 0: not in this segment yet
+    std::uint64_t hint_seen_at_ = 0;  // the reader's offset then; 0: not in this segment yet
     std::uint64_t checked_epoch_ = 0;
 
     std::atomic<std::uint64_t> heartbeat_seen_{0};

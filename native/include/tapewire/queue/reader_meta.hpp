@@ -26,18 +26,18 @@ struct ReaderState {
     std::uint64_t heartbeat_ns = 0;
     std::uint64_t generation = 0;  // 0 = the reader has written nothing yet
     bool pinned = false;
-    bool damaged = false;  // bytes are there, but no slot is right
+    bool damaged = false;  // not empty, but no slot is valid
 };
 
-// What the file says, for those who look from outside (retention, tools). Empty: no such file.
+// The content of the file, for outside observers (retention, tools). Empty: no such file.
 std::optional<ReaderState> read_reader_state(const std::string& path);
 
-// The holder's end: a flock on the file for as long as the reader lives.
+// Access by the reader itself: a flock on the file for as long as the reader lives.
 class ReaderMeta {
   public:
     enum class Open { or_create, existing };
 
-    // Throws reader_already_active when somebody holds the name.
+    // Throws reader_already_active if another process holds the name.
     ReaderMeta(const Layout& layout, const std::string& name, Open how = Open::or_create);
     ReaderMeta(const ReaderMeta&) = delete;
     ReaderMeta& operator=(const ReaderMeta&) = delete;

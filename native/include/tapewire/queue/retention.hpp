@@ -1,4 +1,4 @@
-// Which segments nobody needs any more. Off unless the user asked for retention or a limit.
+// Finds and removes segments that no reader needs. Off unless retention or a limit is configured.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,22 @@ struct RetentionResult {
     std::vector<std::string> ignored;  // readers that do not count, each with the reason
 };
 
-// Remembers what it saw of each reader, since staleness is the age of an unchanged value on the
+// Keeps the last state of each reader, since staleness is the age of an unchanged value on the
 // watcher's own monotonic clock.
 class RetentionWatch {
   public:
     explicit RetentionWatch(RetentionRules rules) : rules_(rules) {}
 
-    // Deletes what every reader that counts has committed past. `head` is where the writer is, by
-    // its own account; `keep_from` is the highest segment that holds a record. Neither of the two
-    // segments, nor one above them, is ever deleted. `sync_queue_directory` syncs the queue's
-    // directory, and throws on failure.
+    // Deletes the segments that every reader that counts has committed past. `head` is the position
+    // of the writer, from its private memory; `keep_from` is the highest segment that holds a
+    // record. These two segments and all above them are never deleted. `sync_queue_directory` syncs
+    // the queue's directory, and throws on failure.
     RetentionResult pass(const Layout& layout, std::uint64_t segment_bytes, Position head,
                          std::uint64_t keep_from, std::int64_t now_mono_ns,
                          const std::function<void()>& sync_queue_directory);
 
-    // Every segment below it was let go by a pass of this watch, also by one that failed later; 0:
-    // none.
+    // Every segment below it was released by a pass of this watch, even if the pass failed later;
+    // 0: none.
     std::uint32_t retired_below() const noexcept { return retired_below_; }
 
   private:

@@ -1,5 +1,5 @@
-// A queue as somebody sees it who has no part in it: nothing is written, nothing registered, and a
-// lock is touched for an instant only. What cannot be read becomes a line in `problems`.
+// The status of a queue as seen by an outside process: writes nothing, registers nothing, and
+// touches locks only for an instant. What cannot be read becomes a line in `problems`.
 #pragma once
 
 #include <cstdint>
@@ -26,34 +26,34 @@ struct SegmentLook {
     bool readable = false;
     bool sparse = false;
     bool has_index = false;
-    std::optional<bool> holds_records;  // empty: it could not be found out
+    std::optional<bool> holds_records;  // empty: unknown
     std::optional<std::uint64_t> first_seq;
 };
 
 struct ReaderLook {
     std::string name;
     std::string path;
-    bool alive = false;  // somebody holds the flock of its file
+    bool alive = false;  // a process holds the flock of its file
     ReaderState state;
     std::optional<std::uint64_t> lag_records;
     std::uint64_t lag_bytes = 0;
     std::uint64_t lag_segments = 0;
-    std::uint64_t lag_ns = 0;  // from the first record it has not committed to the last there is
+    std::uint64_t lag_ns = 0;  // from the first record it has not committed to the last record
     std::optional<std::uint64_t> next_seq;
 };
 
 struct QueueLook {
-    std::uint32_t version = 0;  // 0 and the rest unknown: control.meta cannot be read
+    std::uint32_t version = 0;  // 0, and the rest unknown: control.meta cannot be read
     Geometry geometry;
-    int sync_errno = 0;  // a writer's sync failed, and none has succeeded since
+    int sync_errno = 0;  // errno of a failed sync of a writer, with none successful since
     bool sparse = false;
     Position hint;                       // of control.meta
-    Position end;                        // where the next record comes, by the segments
-    std::optional<Position> checkpoint;  // all before it is on disk, says index.meta
+    Position end;                        // of the next record, according to the segments
+    std::optional<Position> checkpoint;  // according to index.meta, everything before it is on disk
     std::optional<std::uint64_t> last_seq;
     std::optional<std::uint64_t> last_timestamp_ns;
     std::optional<std::uint64_t> first_available_seq;
-    std::optional<std::uint64_t> records;  // by their numbers
+    std::optional<std::uint64_t> records;  // by their sequence numbers
     std::vector<SegmentLook> segments;
     LockLook lock;
     std::uint64_t epoch = 0;
@@ -65,8 +65,8 @@ struct QueueLook {
     std::vector<std::string> problems;
 };
 
-// Looks once or many times. Between looks it remembers what cannot change and how far it has
-// counted, and holds nothing open.
+// Looks once or repeatedly. Between looks it remembers what cannot change and how far it has
+// counted, and keeps nothing open.
 class QueueWatch {
   public:
     explicit QueueWatch(std::string root) : layout_{std::move(root)} {}
@@ -106,7 +106,7 @@ class QueueWatch {
     void tell(QueueLook& look, const Error& e, const std::string& about = {});
 
     Layout layout_;
-    bool retired_ = false;  // a segment went while we looked
+    bool retired_ = false;  // a segment was deleted during the look
     bool end_known_ = true;
     Identity identity_;
     std::optional<Catalog> catalog_;
@@ -115,15 +115,15 @@ class QueueWatch {
     std::map<std::string, ReaderMark> reader_marks_;
     ReaderMark tail_;
     std::optional<RecordPlace> tail_last_;
-    std::uint64_t tail_damage_ = 0;  // in that segment; 0: none seen
+    std::uint64_t tail_damage_ = 0;  // in that segment; 0: none found
 };
 
-// stats.meta: the counters in the order of format::kStatNames, as many as this release knows. Empty
-// when there is no such file, or nothing was stored in it yet.
+// stats.meta: the counters in the order of format::kStatNames, as many as this release defines.
+// Empty if there is no such file, or nothing was stored in it yet.
 std::vector<std::uint64_t> read_stats(const Layout& layout);
 
-// The sequence numbers that the seek index of a segment has an entry for, ascending in the log.
-// Hints: empty without a valid index, and a record may be gone since.
+// The sequence numbers with an entry in the seek index of a segment, in log order. Hints: empty
+// without a valid index, and a record may have been deleted since.
 std::vector<std::uint64_t> indexed_seqs(const std::string& root, std::uint32_t segment_id);
 
 }  // namespace tapewire::queue

@@ -1,18 +1,18 @@
-// One writer per queue, by four locks:
+// A queue has one writer, which holds four locks:
 //
-//   writer.guard   flock. Not readable by those who may only read the queue, so that none of them can hold
-//                  it and keep the writer out. Decides between writers.
-//   control.meta   an open-file-description lock for writing, which needs write permission. Cannot be
-//                  removed without the queue being unusable: holds when somebody removes the other two.
-//                  Readers ask by it whether a writer lives, without taking anything.
-//   NNNNNNNNN.q    the same on the segment that is written and on the next one (see Segment). Holds when
-//                  control.meta is removed or replaced, too.
-//   writer.lock    flock, as releases before this one and chronicle-rs take it. The text in it names the
+//   writer.guard   flock. Not readable with read permission on the queue alone, so that no such
+//                  process can hold it and keep the writer out. Decides between writers.
+//   control.meta   an open-file-description lock for writing, which needs write permission. Without
+//                  the file the queue is unusable: the lock holds if the other two are removed.
+//                  Readers test it to find a live writer, without taking anything.
+//   NNNNNNNNN.q    the same on the current segment and on the next one (see Segment). Also holds if
+//                  control.meta is removed or replaced.
+//   writer.lock    flock, as taken by earlier releases and chronicle-rs. Its text names the
 //                  owner.
 //
-// A process that may only read can keep a writer from the last three, and a writer opens without
-// them. Where one of them is held, and nothing shows by whom, the owner named in writer.lock
-// decides, or the heartbeat.
+// A process with read permission only can prevent a writer from taking the last three; the writer
+// then opens without them. If one of them is held and its holder cannot be determined, the owner
+// named in writer.lock decides, or the heartbeat.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct LockOwner {
     std::uint64_t epoch = 0;
 };
 
-// LOCK_EX, tried for 100 ms: a process that only looks may hold it for an instant.
+// LOCK_EX, retried for 100 ms: a process that only inspects the queue may hold it briefly.
 bool lock_patiently(const File& file);
 
 class WriterLock {
@@ -41,17 +41,17 @@ class WriterLock {
     WriterLock(const WriterLock&) = delete;
     WriterLock& operator=(const WriterLock&) = delete;
     ~WriterLock();
-    // The third lock, once control.meta is open. Throws as the constructor.
+    // Takes the third lock, after control.meta is open. Throws as the constructor does.
     void bind(const Control& control);
     void announce(std::uint64_t epoch) const;  // "pid start_time_ticks epoch\n"
-    // "0 0 epoch\n", at a clean end: an owner named in the file whose lock no process holds was
-    // killed.
+    // Writes "0 0 epoch\n", at a clean end: if the file names an owner and no process holds its
+    // lock, that owner was killed.
     void withdraw() const noexcept;
-    // Empty while each lock is on the file that others find under its name; else what was removed
-    // or replaced. Also takes what could not be had at first because of somebody without write
-    // permission.
+    // Empty while each lock is on the file that other processes find under its name; otherwise the
+    // file that was removed or replaced. Also retries the locks that a process without write
+    // permission prevented at first.
     std::optional<std::string> lost(const Control& control) const noexcept;
-    bool complete() const noexcept { return announced_locked_ && bound_; }  // nothing left to take
+    bool complete() const noexcept { return announced_locked_ && bound_; }  // no lock left to take
 
   private:
     [[noreturn]] void refuse() const;
@@ -61,11 +61,11 @@ class WriterLock {
     Layout layout_;
     File guard_;
     File file_;
-    // Opened for the lock alone: the mapping of the other one holds its open file description, and
-    // so would hold the lock in a forked child.
+    // Opened for the lock only: the mapping of the other descriptor keeps its open file
+    // description, and would keep the lock in a forked child.
     File control_;
-    mutable bool announced_locked_ = false;  // the flock of writer.lock is ours
-    mutable bool bound_ = false;             // the lock of control.meta is ours
+    mutable bool announced_locked_ = false;  // holds the flock of writer.lock
+    mutable bool bound_ = false;             // holds the lock of control.meta
 };
 
 struct LockLook {
@@ -73,11 +73,11 @@ struct LockLook {
     std::optional<LockOwner> owner;  // as written; may be stale or unreadable
 };
 
-// Looks without disturbing. `control` is the queue's control.meta where it is open already.
+// Inspects without interfering. `control`: the queue's control.meta if it is already open.
 LockLook look_at_writer_lock(const Layout& layout, const File* control = nullptr);
 
 std::optional<LockOwner> parse_lock_owner(const std::string& text);
-// As writer.lock names it, of a writer that was closed, too; 1 when that cannot be read.
+// From writer.lock, also after the writer was closed; 1 if it cannot be read.
 std::uint64_t last_writer_epoch(const Layout& layout);
 
 }  // namespace tapewire::queue

@@ -1,5 +1,5 @@
-// Rows that a loop makes, as columns, and as Arrow sees them: timestamp_ns, symbol, then a double
-// for each feature; and of books their best levels.
+// The rows that a loop makes, as columns, and their Arrow form: timestamp_ns, symbol, then a double
+// for each feature; for books, their best levels.
 #pragma once
 
 #include <cstddef>
@@ -23,22 +23,22 @@ class FeatureRows {
 
     std::vector<std::int64_t> time_ns;
     std::vector<std::uint32_t> market;             // Market::index
-    std::vector<std::vector<double>> values;       // a column each; 0 where it is null
-    std::vector<std::vector<std::uint8_t>> valid;  // a byte each
-    std::optional<LevelRows> levels;               // as many rows
+    std::vector<std::vector<double>> values;       // one column each; 0 where it is null
+    std::vector<std::vector<std::uint8_t>> valid;  // one byte each
+    std::optional<LevelRows> levels;               // the same number of rows
 
     std::size_t size() const noexcept { return time_ns.size(); }
     void push(std::int64_t time, std::uint32_t index, const double* row, const std::uint8_t* known);
 };
 
-// Names of instruments by Market::index. Without venues there is no such column.
+// Names of instruments by Market::index. Without venues the column is absent.
 struct MarketNames {
     std::vector<std::string> symbols;
     bool with_venues = false;
     std::vector<std::string> venues;
 };
 
-// Rows and names are kept until the consumer lets go of the last column.
+// Rows and names stay in memory until the consumer releases the last column.
 void export_rows_schema(const std::vector<std::string>& features, const LevelsWanted& wanted,
                         bool with_venues, ArrowSchema* out);
 void export_rows(std::shared_ptr<const FeatureRows> rows, const MarketNames& names,

@@ -1,7 +1,7 @@
-// The features of one instrument: told of each record in turn, asked for a row now and then.
+// The features of one instrument: updated with each record, sampled for each row.
 //
-// A row at time t is a function of the book at t and of what happened in the look-back before it,
-// in exact integers. So it is the same bits wherever the replay began, if that was early enough:
+// A row at time t is a function of the book at t and of the events in the look-back before it, in
+// exact integers. It is bit-identical wherever the replay began, provided it began early enough:
 // see look_back_ns.
 #pragma once
 
@@ -22,16 +22,16 @@
 
 namespace tapewire::replay {
 
-// What is asked for, in the order of the columns; shared by all instruments of a replay.
+// The requested features, in column order; shared by all instruments of a replay.
 struct FeaturePlan {
-    // `kept_trades_ns`: spans of which the trades themselves are wanted. Throws invalid_option for
-    // names that are unknown or given twice, and for more levels than there may be.
+    // `kept_trades_ns`: spans of which the trades themselves are needed. Throws invalid_option for
+    // names that are unknown or duplicated, and for too many levels.
     FeaturePlan(const std::vector<std::string>& names, const std::string& sample,
                 const std::vector<std::int64_t>& kept_trades_ns, const LevelsWanted& best = {});
 
     struct Column {
         Feature feature;
-        std::size_t window;  // of its span among those of the same sort, or of its number of levels
+        std::size_t window;  // index of its span among those of its kind, or of its level count
     };
     std::vector<std::string> names;
     std::string sample_text;
@@ -40,34 +40,34 @@ struct FeaturePlan {
     std::vector<std::int64_t> trade_spans_ns;
     std::vector<std::size_t> kept_trades;  // windows of kept_trades_ns, in its order
     std::vector<std::int64_t> volatility_seconds;
-    std::vector<std::uint32_t> level_counts;  // rising
+    std::vector<std::uint32_t> level_counts;  // ascending
     LevelsWanted levels;                      // of the book itself
     std::int64_t look_back_ns = 0;            // the longest
 };
 
 class FeatureSet {
   public:
-    // Scales of the trades; a trade of another scale is converted exactly, or refused.
+    // Scales of the trades; a trade with another scale is converted exactly, or rejected.
     FeatureSet(std::shared_ptr<const FeaturePlan> plan, std::uint8_t price_scale,
                std::uint8_t size_scale);
 
-    // The tape stands at `time_ns`, the book as it is; null: there is none yet.
+    // The replay is at `time_ns` with this book; null: there is none yet.
     void start(const book::Book* book, std::int64_t time_ns);
 
-    // Time passes, with everything as it is: before whatever happened at `time_ns`. Times do not
-    // fall.
+    // Time passes with everything unchanged, up to just before the events at `time_ns`. Times must
+    // not decrease.
     void advance(std::int64_t time_ns);
-    // The book is now so, after an event.
+    // Called after an event, with the new state of the book.
     void on_book(const book::Book& book);
-    // Throws corrupt_record for a trade that fits no sum.
+    // Throws corrupt_record for a trade that would overflow a sum.
     void on_trade(const market::TradeView& trade);
 
-    // A value for each column; valid[i] is 0 where it is null. After advance(), with the book that
-    // on_book was told of last. `own`: the trade that the row is made for, which on_trade has not
-    // been told of.
+    // Writes a value for each column; valid[i] is 0 where it is null. Call after advance(), with
+    // the book last passed to on_book. `own`: the trade that the row is made for, not yet passed to
+    // on_trade.
     void sample(const book::Book* book, const market::TradeView* own, double* values,
                 std::uint8_t* valid);
-    // A row was made, or would have been were it wanted.
+    // A row was made, or would have been if it were wanted.
     void sampled() noexcept;
 
     // The trades of kept_trades[i], oldest first.
@@ -85,7 +85,7 @@ class FeatureSet {
 
   private:
     struct Top {
-        format::Level bid, ask;  // of an empty side: size 0
+        format::Level bid, ask;  // size 0 for an empty side
         bool has_bid, has_ask;
         bool trusted;
     };
@@ -93,7 +93,7 @@ class FeatureSet {
     static Int128 flow_between(const Top& before, const Top& now) noexcept;
     void begin_flow() noexcept;
     void sum_levels(const book::Book& book);
-    Int128 doubled_mid() const noexcept;  // 0: not known, or not above 0
+    Int128 doubled_mid() const noexcept;  // 0: unknown, or not above 0
     Print print_of(const market::TradeView& trade) const;
     bool value_of(const FeaturePlan::Column& column, const Print* last, std::int64_t since_ns,
                   double& out) const noexcept;
@@ -115,7 +115,7 @@ class FeatureSet {
     struct Depths {
         Int128 bids, asks;
     };
-    std::vector<Depths> depths_;  // by level_counts, of the book that is being sampled
+    std::vector<Depths> depths_;  // by level_counts, of the book being sampled
 };
 
 }  // namespace tapewire::replay

@@ -1,4 +1,4 @@
-// The best levels of books, a row each: the levels of all rows lie one behind the other, as Arrow's
+// The best levels of books, one row each: the levels of all rows are concatenated, as in Arrow's
 // lists.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace tapewire::replay {
 
 struct LevelsWanted {
     std::uint32_t levels = 0;  // of each side, at most; 0: none
-    bool orders = false;       // how many orders each has, too
+    bool orders = false;       // also the number of orders of each
 };
 
 class LevelRows {
@@ -22,12 +22,12 @@ class LevelRows {
 
     struct Side {
         std::vector<std::int64_t> price, size, orders;
-        std::vector<std::int32_t> ends{0};  // of each row's levels, behind a 0
+        std::vector<std::int32_t> ends{0};  // of each row's levels, after an initial 0
     };
-    // The row of a book that is null or not trusted has no levels.
+    // If the book is null or untrusted, its row has no levels.
     struct Head {
-        std::optional<std::uint64_t> seq;      // of the record that brought it about
-        std::uint8_t price_scale, size_scale;  // where there is no book
+        std::optional<std::uint64_t> seq;      // of the record that caused it
+        std::uint8_t price_scale, size_scale;  // if there is no book
     };
     void push(const Head& head, const book::Book* book);
 

@@ -1,5 +1,5 @@
-// The bytes of a book snapshot: made of a book, and a book made of them. The files, and which of
-// them to believe, are in src/tapewire/replay/snapshots.py.
+// Converts a book to the bytes of a snapshot and back. The files, and which of them can be trusted,
+// are in src/tapewire/replay/snapshots.py.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tapewire::replay {
 
-// Where a book was so.
+// The record and time at which the book had this state.
 struct SnapshotPlace {
     std::uint16_t venue_id = 0;
     std::uint32_t market_id = 0;
@@ -21,10 +21,10 @@ struct SnapshotPlace {
     std::int64_t timestamp_ns = 0;  // its time
 };
 
-// invalid_option for a book that is not to be trusted.
+// Throws invalid_option for an untrusted book.
 std::vector<std::byte> encode_snapshot(const book::Book& book, const SnapshotPlace& place);
 
-// The header of a file of `file_bytes` bytes, checked by itself. corrupt_metadata or
+// Checks the header of a file of `file_bytes` bytes by itself. Throws corrupt_metadata or
 // unsupported_version.
 format::BookSnapshotHeader decode_snapshot_header(std::span<const std::byte> header,
                                                   std::uint64_t file_bytes);
@@ -33,8 +33,9 @@ struct LoadedSnapshot {
     format::BookSnapshotHeader header;
     book::Book book;
 };
-// Header and book, which has the hash that the header says. `options`: what the book must be, by
-// its instrument; its policies count in any case, and its scales and rules when `as_instrument`.
+// Decodes header and book and checks the book's hash against the header. `options`: what the
+// instrument requires of the book; its policies always apply, its scales and rules if
+// `as_instrument`.
 LoadedSnapshot decode_snapshot(std::span<const std::byte> file, const book::Options& options,
                                bool as_instrument);
 

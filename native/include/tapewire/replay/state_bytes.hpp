@@ -1,4 +1,4 @@
-// Values into bytes and back: how the state of features is kept between runs. Little-endian.
+// Converts values to bytes and back: the format of saved feature state. Little-endian.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class StateWriter {
         static_assert(std::has_unique_object_representations_v<T>, "padding is not written");
         bytes(std::as_bytes(std::span(&value, 1)));
     }
-    // With its length before it.
+    // Preceded by its length.
     void block(std::span<const std::byte> data) {
         put(static_cast<std::uint64_t>(data.size()));
         bytes(data);
@@ -36,7 +36,7 @@ class StateWriter {
     std::vector<std::byte>& out_;
 };
 
-// Throws corrupt_metadata where bytes are missing.
+// Throws corrupt_metadata if bytes are missing.
 class StateReader {
   public:
     explicit StateReader(std::span<const std::byte> in) : in_(in) {}
@@ -62,7 +62,7 @@ class StateReader {
         const auto data = block();
         return {reinterpret_cast<const char*>(data.data()), data.size()};
     }
-    // How many things of `each` bytes follow.
+    // The number of items of `each` bytes that follow.
     std::size_t count(std::size_t each) {
         const auto n = get<std::uint64_t>();
         if (n > in_.size() / each) refuse("the state ends too early: count=" + std::to_string(n));

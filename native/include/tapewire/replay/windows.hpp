@@ -1,5 +1,5 @@
-// What features remember: the trades of a span, and the returns of the last seconds. Sums are
-// integers, so that what has left a window has left no trace in them.
+// The history of features: the trades of a span, and the returns of the last seconds. Sums are
+// integers, so a value that has left a window leaves no residue in them.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ struct Print {  // one trade
     std::int64_t time_ns;
     std::int64_t price;
     std::int64_t size;
-    std::int64_t sign;  // 1: the buyer took it, -1: the seller did, 0: not known
+    std::int64_t sign;  // 1: the buyer was the aggressor, -1: the seller, 0: unknown
 };
 
-// The trades of the last so many nanoseconds, for several spans at once.
+// The trades of the last nanoseconds, for several spans at once.
 class TradeWindows {
   public:
     explicit TradeWindows(std::vector<std::int64_t> spans_ns);
@@ -30,13 +30,12 @@ class TradeWindows {
         Int128 notional = 0;  // of price * size
     };
 
-    // Times do not fall. |price * size| < 2^96, so that 2^31 of them have a sum.
+    // Times must not decrease. |price * size| < 2^96, so that 2^31 of them can be summed.
     void add(const Print& print);
-    // Forgets, in each window, what is older than its span at `now_ns`: not at or after now_ns -
-    // span.
+    // Removes from each window the trades before now_ns - span.
     void advance(std::int64_t now_ns);
     const Sums& sums(std::size_t window) const noexcept { return windows_[window].sums; }
-    // The trades in it, oldest first.
+    // The trades in the window, oldest first.
     std::size_t count(std::size_t window) const noexcept;
     const Print& at(std::size_t window, std::size_t i) const noexcept;
 
@@ -46,12 +45,12 @@ class TradeWindows {
   private:
     struct Window {
         std::int64_t span_ns;
-        std::uint64_t first;  // number of its oldest trade
+        std::uint64_t first;  // index of its oldest trade
         Sums sums;
     };
     std::vector<Window> windows_;
-    std::deque<Print> prints_;   // of the longest
-    std::uint64_t dropped_ = 0;  // numbers before prints_
+    std::deque<Print> prints_;   // of the longest window
+    std::uint64_t dropped_ = 0;  // the count of trades before prints_
 };
 
 // Squared log returns of a price from second to second, in fixed point.
@@ -59,12 +58,12 @@ class ReturnWindows {
   public:
     explicit ReturnWindows(std::vector<std::int64_t> seconds);
 
-    // The tape stands at `now_ns`, and nothing is known of any whole second up to it.
+    // The replay is at `now_ns`; prices at whole seconds up to then are unknown.
     void start(std::int64_t now_ns);
-    // The price has been this for every whole second that was not told of yet, up to `now_ns`. A
-    // price is any positive multiple of it; 0: not known.
+    // The price was this at every whole second not passed yet, up to `now_ns`. A price may be
+    // scaled by any positive constant; 0: unknown.
     void advance(std::int64_t now_ns, Int128 price);
-    // False when a return in the window is not known.
+    // False if a return in the window is unknown.
     bool volatility(std::size_t window, double& out) const noexcept;
 
     void save(StateWriter& out) const;
@@ -81,7 +80,7 @@ class ReturnWindows {
 
     std::vector<Window> windows_;
     std::vector<std::int64_t>
-        ring_;  // of the longest; the return of second s is at s modulo its size
+        ring_;  // of the longest window; second s is at index s modulo its size
     std::int64_t second_ = 0;
     Int128 price_ = 0;  // at second_
 };
