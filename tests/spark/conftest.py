@@ -19,7 +19,7 @@ def _spark_ends():
 
 @pytest.fixture(scope="module")
 def spark(_spark_ends):
-    """A session on two local cores: the running one, or a new one if another module has ended it."""
+    """A session on two local cores; a new one if another module has ended it."""
     from tapewire import spark as tws
 
     return tws.session("tests", master="local[2]", conf=QUICK)
