@@ -22,4 +22,5 @@ def spark(_spark_ends):
     """A session on two local cores; a new one if another module has ended it."""
     from tapewire import spark as tws
 
-    return tws.session("tests", master="local[2]", conf=QUICK)
+    running = SparkContext._active_spark_context is not None
+    return tws.session("tests", master="local[2]", conf=None if running else QUICK)
