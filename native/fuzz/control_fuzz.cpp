@@ -1,5 +1,5 @@
-// control.meta: whatever it holds, it is refused by name, or the whole log is there to be read. Its
-// hints never decide whether a record exists.
+// control.meta: whatever it contains, it is refused with the matching error, or the complete log
+// can be read. Its hints never decide whether a record exists.
 #include <cstring>
 
 #include "fuzz_kit.hpp"
@@ -19,7 +19,7 @@ using tapewire::queue::Segment;
 
 constexpr std::uint64_t kSegmentBytes = 512;
 
-// Three segments, the last one open, written by the engine once and put down again for each input.
+// Three segments, the last one open, written once by the engine and restored for each input.
 const std::vector<std::string>& log_files() {
     static const std::vector<std::string> files = [] {
         const Layout layout = fresh_queue();
@@ -94,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
 }
 
-// One field of the block, to a value near another one that matters.
+// Sets one field of the block to a value near another one that matters.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned int seed) {
     static_assert(sizeof(format::ControlBlock) == 512);

@@ -29,8 +29,8 @@ std::string place(Position at) {
 
 namespace {
 
-// Keeps the service threads alive between inputs: starting and joining them costs more than all
-// else.
+// Keeps the service threads alive between inputs: starting and joining them costs more than
+// everything else.
 class Resident final : public tapewire::Service::Client {
     std::int64_t run(std::int64_t) noexcept override { return tapewire::kWhenPoked; }
 };
@@ -42,7 +42,7 @@ struct Home {
     Home() {
         auto& services = tapewire::Services::get();
         for (auto* service : {&services.heartbeat, &services.seal, &services.index})
-            service->add(new Resident);  // as long as the process
+            service->add(new Resident);  // for the lifetime of the process
     }
 };
 
@@ -58,7 +58,8 @@ bool before(Position a, Position b) {
     return a.segment != b.segment ? a.segment < b.segment : a.offset < b.offset;
 }
 
-// All that a reader may show: judged here by the portable checksums, on the bytes it points to.
+// Everything that a reader may show, checked here by the portable checksums on the bytes it points
+// to.
 Shown checked(const Reader& reader, const RecordView& record) {
     const tapewire::Mapping& map = **record.owner;
     const std::byte* const begin = map.data() + format::kSegmentDataOffset;
@@ -105,7 +106,8 @@ bool has_no_check(const std::string& segment, std::uint64_t at) {
     return header.commit_len != 0 && header.header_check == 0;
 }
 
-// A commit word that is 0: to whoever comes there by another way, the log ends at it.
+// Whether a commit word in the range is 0: to a reader that arrives by another path, the log ends
+// there.
 bool has_hole(const std::string& segment, std::uint64_t from, std::uint64_t to) {
     const auto* bytes = reinterpret_cast<const std::byte*>(segment.data());
     for (std::uint64_t at = from; at < to; at += format::kRecordAlign) {
@@ -114,8 +116,7 @@ bool has_hole(const std::string& segment, std::uint64_t from, std::uint64_t to) 
     return false;
 }
 
-// Of records that are not shown, because their payload is damaged: their numbers count all the
-// same.
+// Counts the sequence numbers of records that are not shown because their payload is damaged.
 void note_right_headers(Tape& tape, const std::string& segment,
                         const tapewire::queue::HeaderSeed& seed, std::uint64_t from,
                         std::uint64_t to) {
@@ -130,8 +131,8 @@ void note_right_headers(Tape& tape, const std::string& segment,
     }
 }
 
-// A reader at a damaged place says so each time, without moving, until it is told to skip. True
-// when the skip got it any further.
+// Checks that a reader at a damaged record throws each time, without moving, until the damage is
+// skipped. Returns whether the skip made progress.
 bool skip(Reader& reader, const Error& error, bool waiting) {
     const Position at = reader.position();
     if (!waiting) {
@@ -219,7 +220,7 @@ bool Tape::has(const Shown& record) const {
 
 Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
     Tape tape;
-    // Each turn passes a record of at least 64 bytes, a gap before one or a damaged place, or ends.
+    // Each turn passes a record of at least 64 bytes, a gap before one or damage, or ends.
     const std::uint64_t most_turns =
         (segments + 1) * (reader.segment_bytes() / format::kRecordAlign + 1) * 3;
     std::optional<std::uint64_t> behind_gap;

@@ -1,5 +1,5 @@
-// ITCH: whatever the bytes are, every message is counted once, as good or bad; cut into two pieces
-// anywhere they give the same events; and a file without its lengths gives what it gives with them.
+// ITCH: whatever the bytes are, every message is counted once, as good or bad; the file split into
+// two pieces anywhere gives the same events; and so does the file without its length fields.
 #include <cstring>
 
 #include "fuzz_kit.hpp"
@@ -23,7 +23,7 @@ struct Decoded {
     }
 };
 
-// As the importer does it: what is not whole is given again with what follows.
+// As the importer does it: incomplete messages are passed again with the bytes that follow.
 void decode(ItchDecoder& decoder, std::vector<std::byte>& waiting, bool last, Decoded& into) {
     while (!waiting.empty() && !into.refused) {
         std::size_t used = 0;

@@ -1,15 +1,15 @@
-// A whole queue as a user meets it: a reader, then a writer that recovers and appends, then readers
-// again, one of them with a name.
+// A complete queue as a user reads it: a reader, then a writer that recovers and appends, then
+// readers again, one of them named.
 #include "queue_image.hpp"
 
 namespace {
 
 using namespace fuzz;
 
-// Numbers of what was appended; empty when the writer refuses the queue.
+// The sequence numbers of the appended records; empty if the writer refuses the queue.
 std::vector<std::uint64_t> append_some(const Layout& layout) {
     WriterOptions options;
-    options.preallocate = false;  // the next segment by the appending thread: runs can be repeated
+    options.preallocate = false;  // the appending thread makes the next segment: reproducible
     options.index_stride = 2;
     std::vector<std::uint64_t> numbers;
     try {
@@ -22,7 +22,7 @@ std::vector<std::uint64_t> append_some(const Layout& layout) {
         writer.flush_sync();
         writer.close();
     } catch (const Error& error) {
-        // After the highest number of all there is none to give.
+        // After the highest sequence number there is no next one.
         if (error.code != Errc::sequence_not_rising) require_refusal(error);
     }
     return numbers;
@@ -66,7 +66,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::optional<Tape> after = read_all(layout);
     if (!after || after->stopped) return 0;  // an older segment is gone or is not one
     if (after->last_numbers) return 0;
-    // What recovery fences off may hold numbers that fall: then `after` does not show it.
+    // What recovery fences off may contain decreasing sequence numbers, which `after` does not
+    // show.
     const bool rise = before && before->numbers_rise() && after->numbers_rise();
     if (before && !before->last_numbers && (rise || !before->damaged)) {
         for (const Shown& record : before->shown)

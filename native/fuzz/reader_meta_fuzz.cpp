@@ -1,5 +1,5 @@
-// readers/NAME.meta: of two slots the right one with the higher generation counts; a store always
-// makes the other slot the one that counts, whatever was there before.
+// readers/NAME.meta: of the two slots, the valid one with the higher generation counts; a store
+// always makes the other slot the one that counts, whatever was there before.
 #include <algorithm>
 #include <cstring>
 
@@ -39,7 +39,7 @@ void put_log(const Layout& layout) {
     put_file(layout.segment(1), files[2].data(), files[2].size());
 }
 
-// By the words of the format, with the portable checksum.
+// As the format specifies, with the portable checksum.
 std::optional<format::ReaderMetaSlot> counting_slot(const std::uint8_t* data, std::size_t size) {
     format::ReaderMeta meta{};
     if (size != 0) std::memcpy(&meta, data, std::min(size, sizeof meta));

@@ -1,5 +1,4 @@
-// Segments, records and the tail checkpoint: reading, seeking and recovery of whatever lies on
-// disk.
+// Segments, records and the tail checkpoint: reading, seeking and recovery of whatever is on disk.
 #include <map>
 
 #include "queue_image.hpp"
@@ -62,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     if (after) check_seeks(layout, *after, image.head.seek_seq, image.head.seek_ns);
 
-    // Recovery leaves nothing to do.
+    // A second recovery changes nothing.
     const std::optional<RecoveredTail> second = recovered(layout);
     REQUIRE(second.has_value(), "what was recovered can be recovered");
     REQUIRE(segment_files(layout) == files, lines(*second));

@@ -1,5 +1,6 @@
-// Text tables: whatever the bytes are, every line is a row or a bad row, once; cut into two pieces
-// anywhere they give the same rows; and levels grouped from them are events that can be read back.
+// Text tables: whatever the bytes are, every line is reported once, as a row or a bad row; the text
+// split into two pieces anywhere gives the same rows; and levels grouped from them are events that
+// can be read back.
 #include <algorithm>
 #include <string_view>
 
@@ -28,7 +29,7 @@ RowParser make_parser() {
 }
 
 struct Parsed {
-    std::vector<std::vector<std::int64_t>> rows;  // without where they stood in their piece
+    std::vector<std::vector<std::int64_t>> rows;  // without their offsets in the piece
     std::vector<std::uint64_t> bad;
 };
 
