@@ -107,16 +107,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const market::BookEvent event = market::decode_book_event(record);
         REQUIRE(whole == (event.mode() == format::BookMode::l3 &&
                           event.type() == format::EventType::diff),
-                "an order's event is decoded both ways");
+                "the short decoder takes exactly the events of orders");
         REQUIRE(!whole || std::memcmp(&order.order, &event.order, sizeof order.order) == 0,
-                "and alike");
+                "both decoders give the same order");
         // Volatile: the compiler would drop an unused sum and with it the reads of the levels.
         [[maybe_unused]] const volatile std::int64_t sums[] = {
             read_levels(event.bids, event.bid_count), read_levels(event.asks, event.ask_count)};
         check_meaning(event);
         check_written_again(event);
     } catch (const Error& error) {
-        REQUIRE(!whole, "refused one way alone");
+        REQUIRE(!whole, "refused by only one decoder");
         REQUIRE(error.code == Errc::corrupt_record || error.code == Errc::unsupported_version,
                 error.message);
         REQUIRE(error.message.find('=') != std::string::npos, error.message);

@@ -246,7 +246,7 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
             REQUIRE(last.segment == shown.at.segment && shown.at.offset < last.offset, place(last));
         } catch (const Error& error) {
             if (error.code == Errc::gap_detected) {
-                REQUIRE(!behind_gap, "a gap is told once");
+                REQUIRE(!behind_gap, "a gap is reported more than once");
                 REQUIRE(error.numbers[0] <= error.numbers[1], error.message);
                 behind_gap = error.numbers[1] + 1;
                 tape.gaps = true;

@@ -182,7 +182,7 @@ void from_elsewhere(const std::string& path) {
 
 int main(int argc, char** argv) {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: make_seeds FOLDER [SEGMENT...]\n");
+        std::fprintf(stderr, "usage: make_seeds DIRECTORY [SEGMENT...]\n");
         return 2;
     }
     folder = argv[1];

@@ -38,7 +38,7 @@ void check_resuming(const Layout& layout, const Tape& tape) {
         reader.register_position();
         for (std::size_t i = 0; i < half;) {
             try {
-                REQUIRE(reader.next(record), "shown before");
+                REQUIRE(reader.next(record), "a record shown before is missing");
                 ++i;
             } catch (const Error& error) {
                 REQUIRE(error.code == Errc::gap_detected, error.message);
@@ -47,7 +47,7 @@ void check_resuming(const Layout& layout, const Tape& tape) {
         reader.commit();
     }
     Reader reader(layout.root, options);
-    REQUIRE(reader.resume_committed(), "committed before");
+    REQUIRE(reader.resume_committed(), "the committed position is lost");
     const Tape rest = read_on(reader, layout.segments().size());
     REQUIRE(rest.shown.size() == tape.shown.size() - half, std::to_string(rest.shown.size()));
     REQUIRE(rest.shown.front().same_record(tape.shown[half]), place(rest.shown.front().at));
@@ -71,9 +71,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool rise = before && before->numbers_rise() && after->numbers_rise();
     if (before && !before->last_numbers && (rise || !before->damaged)) {
         for (const Shown& record : before->shown)
-            REQUIRE(after->has(record), place(record.at) + " is not shown any more");
+            REQUIRE(after->has(record), place(record.at) + " is no longer shown");
     }
-    REQUIRE(after->shown.size() >= appended.size(), "what was appended is not shown");
+    REQUIRE(after->shown.size() >= appended.size(), "appended records are not shown");
     for (std::size_t i = 0; i < appended.size(); ++i) {
         const Shown& record = after->shown[after->shown.size() - appended.size() + i];
         REQUIRE(record.seq == appended[i], place(record.at));

@@ -2,7 +2,7 @@
 // single input can be examined in a debugger. Each file is run unchanged, then as a few mutants of
 // it, the same ones every time.
 //
-//     segment_replay [-mutants=N] FILE-OR-FOLDER...
+//     segment_replay [-mutants=N] FILE-OR-DIRECTORY...
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -90,10 +90,10 @@ class SeekCheck {
             REQUIRE(found == (wanted != tape_.shown.end()), what);
             REQUIRE(rest.shown.empty() == (wanted == tape_.shown.end()), what);
             REQUIRE(rest.shown.empty() || rest.shown.front().same_record(*wanted),
-                    what + ": stands at " + place(rest.shown.front().at) + " instead of " +
+                    what + ": found " + place(rest.shown.front().at) + " instead of " +
                         place(wanted->at));
         } else if (comparable_ && must_be_shown) {
-            REQUIRE(rest.has(*wanted), what + ": " + place(wanted->at) + " is passed over");
+            REQUIRE(rest.has(*wanted), what + ": " + place(wanted->at) + " is skipped");
         }
     }
 

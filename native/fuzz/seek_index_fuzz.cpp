@@ -83,7 +83,7 @@ void check_loaded(const LoadedIndex& index) {
         REQUIRE(entry.offset + 64 <= kSegmentBytes, std::to_string(entry.offset));
         last = entry.offset;
     }
-    REQUIRE(index.stride != 0, "a stride of nothing");
+    REQUIRE(index.stride != 0, "a stride of 0");
 }
 
 // The checkpoint covers everything, so the scan begins at the last valid entry of the index.
@@ -103,7 +103,7 @@ void check_recovery(const Layout& layout, bool truthful) {
     tail.index->write(layout, true);
     const auto rewritten = load_index(layout, *tail.segment);
     REQUIRE(!truthful || (rewritten && rewritten->complete && rewritten->running_max),
-            "its own index is right");
+            "the rewritten index is incomplete");
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
     const std::optional<RecoveredTail> first = recovered(layout);
     if (!first) return 0;
-    REQUIRE(first->segment.has_value(), "a recovered log has a segment to append to");
+    REQUIRE(first->segment.has_value(), "a recovered log has no segment to append to");
     const auto files = segment_files(layout);
     for (const auto& [id, bytes] : files)
         REQUIRE(bytes.size() == image.segment_bytes(), layout.segment(id));
@@ -63,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
     // A second recovery changes nothing.
     const std::optional<RecoveredTail> second = recovered(layout);
-    REQUIRE(second.has_value(), "what was recovered can be recovered");
+    REQUIRE(second.has_value(), "the recovered log cannot be recovered again");
     REQUIRE(segment_files(layout) == files, lines(*second));
     REQUIRE(second->segment->id() == first->segment->id() && second->offset == first->offset,
             place({second->segment->id(), second->offset}) + " instead of " +

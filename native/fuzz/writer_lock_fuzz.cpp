@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Layout layout = fresh_queue();
     put_file(layout.writer_lock(), data, size);
     const tapewire::queue::LockLook look = look_at_writer_lock(layout);
-    REQUIRE(!look.held, "nobody holds it");
+    REQUIRE(!look.held, "the lock is reported as held");
     REQUIRE(size >= 128 || look.owner.has_value() == owner.has_value(), text);
 
     // No text keeps a writer out; its own text replaces it.
