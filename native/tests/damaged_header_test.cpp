@@ -1,5 +1,5 @@
-// A segment whose header is damaged: told by whoever comes to it, passed over by whoever asks for
-// that, and never confused with a segment that a writer has only prepared.
+// A segment with a damaged header: every reader that reaches it reports it, skips it on request,
+// and never confuses it with a segment that a writer has only prepared.
 #include "check.hpp"
 #include "queue_kit.hpp"
 #include "tapewire/fan_in.hpp"
@@ -26,7 +26,7 @@ void damage(const std::string& root, std::uint32_t id) {
     poke_file(Layout{root}.segment(id), 0, wrong.data(), wrong.size());
 }
 
-// Five segments; nothing is prepared behind them.
+// Five segments; nothing is prepared after them.
 std::string write_log(const Scratch& scratch) {
     const std::string root = scratch / "q";
     Writer writer(root, small());
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> all_but(std::uint32_t id) {
     return left;
 }
 
-// Reads to the end, past every damaged header; what was skipped goes to `spans`.
+// Reads to the end, past every damaged header; the skipped ranges go to `spans`.
 std::vector<std::uint64_t> read_past(Reader& reader, std::vector<Skipped>& spans) {
     std::vector<std::uint64_t> found;
     RecordView record;
@@ -98,7 +98,7 @@ TEST(skip_damaged_goes_on_behind_it_and_says_which_numbers_are_lost) {
         CHECK_EQ(spans.size(), 1u);
         CHECK_EQ(spans[0].segment, id);
         CHECK_EQ(spans[0].bytes, kSmallest);
-        CHECK_EQ(spans[0].numbers_known, id != kLast);  // of the last one nobody can know
+        CHECK_EQ(spans[0].numbers_known, id != kLast);  // unknown for the last one
         if (id == kLast) continue;
         CHECK_EQ(spans[0].first_seq, id * kInSegment);
         CHECK_EQ(spans[0].last_seq, (id + 1) * kInSegment - 1);

@@ -1,4 +1,4 @@
-// What the Python tests of features cannot see well: rounding in every branch, and states that lie.
+// What the Python tests of features do not cover well: rounding in every branch, and forged states.
 #include "tapewire/replay/feature_loop.hpp"
 
 #include <cstring>
@@ -15,7 +15,7 @@ using namespace tapewire::replay;
 
 namespace {
 
-// A tape in memory: what a loop asks of a cursor, and no more.
+// A log in memory: what a loop needs of a cursor, and no more.
 class Tape : public Cursor {
   public:
     void add(std::int64_t time, std::uint16_t type, std::vector<std::byte> payload) {
@@ -148,7 +148,7 @@ TEST(a_ratio_is_rounded_the_same_whatever_both_are_multiplied_by) {
         const Int128 k = (static_cast<Int128>(1) << bits) | static_cast<Int128>(random() % 2);
         if (nearest_ratio(n * k, static_cast<UInt128>(d * k)) != plain ||
             nearest_ratio(-n * k, static_cast<UInt128>(d * k)) != -plain) {
-            CHECK_EQ(n, d);  // shows both
+            CHECK_EQ(n, d);  // prints both
             return;
         }
     }
@@ -219,7 +219,7 @@ TEST(a_state_finds_its_sources_by_their_names) {
     Tape tape = some_tape();
     Run run(tape, "event");
     all_rows(run.loop, FeatureRows(7));
-    run.engine.lost_before(0, 5, 9);  // of the source whose place changes
+    run.engine.lost_before(0, 5, 9);  // of the source whose position changes
     add_snapshot(tape, 10'000'000'000'000, 10'000, 10'001);
     all_rows(run.loop, FeatureRows(7));
     std::vector<std::byte> state;
@@ -247,7 +247,7 @@ TEST(levels_are_those_of_the_book_and_outlive_their_rows) {
         export_rows(rows, {{"SYM"}, true, {"venue"}}, &array);
     }
     CHECK_EQ(array.n_children, 4 + 4 + 6);
-    // A consumer takes the prices of bids out, and lets go of the rest.
+    // A consumer moves the prices of bids out and releases the rest.
     ArrowArray prices = *array.children[8];
     array.children[8]->release = nullptr;
     array.release(&array);

@@ -1,5 +1,5 @@
-// Leaving a segment: every outcome that a reader can see beside a roll, counted. The writer's side
-// is the engine's own roll; each round has a segment of the smallest size to itself.
+// Leaving a segment: every outcome that a reader can see during a roll, counted. The writer's side
+// is the engine's own roll; each round has its own segment, of the smallest size.
 #include <memory>
 #include <optional>
 
@@ -21,12 +21,12 @@ namespace {
 
 constexpr std::uint64_t kEnough = 1000;  // rounds
 
-// Stands at the start of a segment. It must hold a record before a roll leaves it.
+// Starts at the beginning of a segment, which must contain a record before a roll leaves it.
 class Roller {
   public:
     explicit Roller(const std::string& root) : layout_{root} {
         WriterOptions options = small();
-        options.preallocate = false;  // the next segment is made by the roll itself
+        options.preallocate = false;  // the roll itself makes the next segment
         options.checksum = false;
         writer_ = std::make_unique<Writer>(root, options);
         control_ = Control::open(layout_, true);
@@ -40,7 +40,7 @@ class Roller {
     void append() { CHECK(writer_->try_append(7, 0, writer_->next_seq(), 1, "last", 4)); }
     void roll() { CHECK(writer_->make_room(writer_->max_payload_bytes())); }
 
-    // While both sides stand still.
+    // Called while both sides wait.
     void go_on() {
         writer_->resume();
         fs::remove(layout_.segment(segment_->id()));
@@ -83,7 +83,7 @@ TEST(what_was_committed_before_the_seal_is_found_behind_it) {
                     found = first_look;
                     return;
                 }
-                // As long as a roll takes, in some rounds: both stores then fall between two loads.
+                // In some rounds as long as a roll takes: both stores then fall between two loads.
                 litmus::linger((round + looks) % 16 * 20'000);
                 if (!roller.segment().sealed()) continue;
                 found = Commit::at(at) ? second_look : lost;
@@ -133,7 +133,7 @@ TEST(a_reader_that_leaves_a_sealed_segment_finds_the_next_one) {
     table.report();
 }
 
-// As with a commit: a reader about to sleep at the end of a segment looks at SEALED instead.
+// As with a commit: a reader about to sleep at the end of a segment checks SEALED instead.
 TEST(a_roll_that_sees_no_waiter_and_a_waiter_that_sees_no_seal_never_meet) {
     const Scratch tmp;
     Roller roller(tmp / "q");
@@ -149,7 +149,7 @@ TEST(a_roll_that_sees_no_waiter_and_a_waiter_that_sees_no_seal_never_meet) {
     roller.append();
     litmus::race([&](std::uint64_t) { roller.roll(); },
                  [&](std::uint64_t round) {
-                     // The seal comes at the end of a roll, at a time that varies: wait until it is
+                     // The seal comes at the end of a roll, after a varying time: wait until it is
                      // near.
                      const std::uint32_t next = roller.segment().id() + 1;
                      if (round % 8 != 0) {
@@ -162,7 +162,7 @@ TEST(a_roll_that_sees_no_waiter_and_a_waiter_that_sees_no_seal_never_meet) {
                  },
                  [&](std::uint64_t) {
                      const bool writer_saw =
-                         waiters.exchange(0) == 0;  // it has cleared the flag then
+                         waiters.exchange(0) == 0;  // if so, it has cleared the flag
                      table.count(writer_saw ? (reader_saw ? both : writer_only)
                                             : (reader_saw ? reader_only : neither));
                      if (writer_saw && !reader_saw) phase.right_was_first();
@@ -188,7 +188,7 @@ TEST(the_published_position_is_never_torn) {
                  {"a newer pair, whole", Kind::racing},
                  {"segment and offset of two pairs", Kind::forbidden},
                  {"the two words read without the seqlock: of two pairs (control)", Kind::racing}});
-    constexpr std::uint32_t kPublished = 64;  // a round
+    constexpr std::uint32_t kPublished = 64;  // per round
     std::array<std::uint64_t, 4> looks{};
     litmus::race(
         [&](std::uint64_t round) {

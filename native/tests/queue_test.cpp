@@ -1,4 +1,4 @@
-// The queue as a whole: what goes in comes out, through rolls, restarts, kills, damage and seeks.
+// The complete queue: what is appended is read, through rolls, restarts, kills, damage and seeks.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -91,7 +91,7 @@ TEST(a_batch_that_cannot_fit_whole_is_not_appended_at_all) {
     Writer writer(tmp / "q", options);
     const std::string row(4000, 'r');
     tapewire::queue::BatchRows batch;
-    batch.count = 6;  // two to a segment
+    batch.count = 6;  // two per segment
     batch.base = reinterpret_cast<const std::byte*>(row.data());
     batch.row_bytes = 4000;
     CHECK(throws(Errc::queue_full, [&] { writer.batch_fits(batch); }));
@@ -172,15 +172,15 @@ TEST(a_batch_is_refused_while_a_reservation_is_open) {
 
 // ---- rolling ------------------------------------------------------------------------------------
 
-// The segment that the worker prepares is taken once, however the two threads meet: a second one of
-// the same number would be written over the first.
+// The prepared segment is taken once, however the two threads meet: a second one with the same id
+// would overwrite the first.
 TEST(a_segment_is_prepared_once) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     const std::string payload(8064, 'p');
     for (std::uint64_t i = 0; i < 1500; ++i) {
         CHECK(writer.make_room(payload.size()));
-        // The segment stays empty for a while, as it does under a reservation.
+        // The segment stays empty for a while, as it does during a reservation.
         const std::int64_t until = tapewire::mono_ns() + static_cast<std::int64_t>(i % 8) * 10'000;
         while (tapewire::mono_ns() < until) {
         }
@@ -218,7 +218,7 @@ TEST(a_full_queue_says_so_and_goes_on_when_the_readers_have_committed) {
     CHECK(!writer.make_room(payload.size()));
     CHECK(throws(Errc::queue_full, [&] { append(writer, payload); }));
     CHECK_EQ(drain(reader).size(), 3u);
-    reader.commit();  // in the third segment: the first two may go
+    reader.commit();  // in the third segment: the first two may be deleted
     CHECK_EQ(append(writer, payload), 3u);
     CHECK_EQ(Layout{tmp / "q"}.segments().front(), 2u);
 }
@@ -320,8 +320,8 @@ TEST(damage_costs_the_records_it_hit_and_no_other) {
     }
 }
 
-// A payload may hold the bytes of some other queue's record, and the writer may be killed while it
-// copies them in.
+// A payload may contain the bytes of another queue's record, and the writer may be killed while it
+// copies them.
 TEST(a_copy_of_a_record_in_an_unfinished_payload_is_not_a_record) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
@@ -390,8 +390,7 @@ TEST(seek_time_finds_the_first_record_at_which_the_tape_had_reached_it) {
     Writer writer(tmp / "q", options);
     std::vector<std::uint64_t> times;
     for (std::uint64_t i = 0; i < 200; ++i) {
-        times.push_back(1000 + 10 * i -
-                        (i % 5 == 0 ? 300 : 0));  // now and then the clock jumps back
+        times.push_back(1000 + 10 * i - (i % 5 == 0 ? 300 : 0));  // sometimes the clock jumps back
         append(writer, std::string(200, 't'), times.back());
     }
     Reader reader(tmp / "q", ReaderOptions{});
@@ -510,7 +509,7 @@ TEST(a_reader_resumes_behind_what_it_committed) {
         for (int i = 0; i < 8; ++i, ++expected)
             CHECK(reader.next(record) && record.seq == expected);
         reader.commit();
-        CHECK(reader.next(record));  // read, not committed: it comes again
+        CHECK(reader.next(record));  // read, not committed: it is read again
         CHECK(throws(Errc::reader_already_active, [&] { Reader other(tmp / "q", named); }));
     }
 }

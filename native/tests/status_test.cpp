@@ -1,5 +1,5 @@
-// What is seen from outside while a writer and readers are at work, and clearing up behind the
-// dead.
+// The status as seen from outside while a writer and readers run, and cleaning up after dead
+// processes.
 #include "tapewire/queue/status.hpp"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ TEST(every_place_of_a_segment_is_counted_alike_from_the_index_a_mark_and_the_sta
         }
         mark = by_mark.mark;
     }
-    // Inside a record: that one is not done with.
+    // Inside a record: that record is not counted as done.
     CHECK_EQ(count_records(layout, geometry, *segment, 64 + 192 + 64, std::nullopt, 0).mark.records,
              1u);
 }
@@ -79,7 +79,7 @@ TEST(looking_beside_a_writer_never_goes_back_and_ends_right) {
             if (look.readers.size() != 1) break;
             CHECK(look.readers[0].lag_records.value_or(0) >= lag);
             lag = look.readers[0].lag_records.value_or(0);
-            CHECK_EQ(lag, last + 1);  // it never commits, and numbers begin at 0
+            CHECK_EQ(lag, last + 1);  // it never commits, and sequence numbers begin at 0
         }
     });
     for (int i = 0; i < 20000; ++i)

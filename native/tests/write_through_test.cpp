@@ -1,8 +1,8 @@
-// File::write_through on a disk that fails in the middle of it: the records stay in the page cache.
+// File::write_through on a disk that fails halfway: the records stay in the page cache.
 //
 // `pwrite` is replaced here, for files opened with O_DIRECT: the first call writes one page, the
-// second fails. Before it does, it drops what is left of the span, as a direct write drops cached
-// pages: the disk under them holds zeros.
+// second fails. Before it fails, it drops the rest of the span from the cache, as a direct write
+// does; the disk has zeros there.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
