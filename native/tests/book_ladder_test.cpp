@@ -78,13 +78,13 @@ void wander(Side side, std::int64_t tick, std::int64_t start) {
 
 }  // namespace
 
-TEST(a_side_is_what_a_map_is) {
+TEST(a_side_equals_a_map) {
     for (const Side side : {Side::buy, Side::sell})
         for (const std::int64_t tick : {1L, 2L, 25L, 10'000'000L, 1L << 40})
             wander(side, tick, tick * 12345);
 }
 
-TEST(the_ends_of_all_numbers_are_prices) {
+TEST(the_lowest_and_highest_numbers_are_valid_prices) {
     constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     for (const Side side : {Side::buy, Side::sell}) {

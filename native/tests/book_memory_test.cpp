@@ -119,16 +119,16 @@ void check_each_allocation(const std::vector<BookEvent>& day, const Options& opt
 
 }  // namespace
 
-TEST(a_book_of_levels_survives_the_want_of_memory) {
+TEST(a_book_of_levels_survives_a_lack_of_memory) {
     check_each_allocation(day_of_levels(), Options{.on_gap = GapPolicy::resync});
 }
 
-TEST(a_book_of_orders_survives_the_want_of_memory) {
+TEST(a_book_of_orders_survives_a_lack_of_memory) {
     check_each_allocation(day_of_orders(),
                           Options{.mode = format::BookMode::l3, .on_gap = GapPolicy::resync});
 }
 
-TEST(a_diff_that_there_is_no_memory_for_does_not_wait_in_part) {
+TEST(a_diff_without_memory_for_it_is_not_kept_in_part) {
     Book book(Options{.on_gap = GapPolicy::resync});
     const kit::Levels levels(100, {1, 1});
     for (std::uint64_t i = 1; i <= 200; ++i) {

@@ -72,7 +72,7 @@ TEST(diffs_before_the_snapshot_wait_for_it) {
     CHECK_EQ(book.depth(Side::buy, 9), 5);
 }
 
-TEST(what_waits_is_bounded) {
+TEST(the_number_of_waiting_diffs_is_bounded) {
     Book book = l2(GapPolicy::resync);
     const kit::Levels many(60'000, {1, 1});
     for (std::uint64_t i = 1; i <= 100; ++i) book.apply(diff(many, {}, i, i + 1), i);
@@ -99,7 +99,7 @@ TEST(a_gap_is_named_and_a_snapshot_ends_it) {
     CHECK(book.gaps().size() == 1 && book.gaps()[0].resynced);
 }
 
-TEST(a_snapshot_that_cannot_be_mends_nothing) {
+TEST(an_invalid_snapshot_repairs_nothing) {
     for (const bool scales : {false, true}) {
         Book book = l2(GapPolicy::resync);
         book.apply(snapshot({{10, 1}}, {{12, 1}}, 5), 1);
@@ -129,7 +129,7 @@ TEST(a_snapshot_without_an_id_is_newer_than_what_waits) {
     CHECK_EQ(book.last_update(), 21);
 }
 
-TEST(a_diff_that_cannot_be_changes_nothing) {
+TEST(an_invalid_diff_changes_nothing) {
     for (const bool delta : {false, true}) {
         Book book = l2(GapPolicy::resync);
         book.apply(snapshot({{10, 1}, {9, kMost}}, {{12, 1}}, 5), 1);
@@ -272,7 +272,7 @@ TEST(an_untrusted_book_is_not_saved) {
     CHECK_THROWS(book.save(bytes), Error);
 }
 
-TEST(an_untrusted_book_goes_on_from_its_state) {
+TEST(an_untrusted_book_continues_from_its_state) {
     Book book = l2(GapPolicy::resync);
     book.apply(kit::snapshot({{100, 5}}, {{101, 5}}, 10), 1);
     book.apply(kit::diff({{99, 1}}, {}, 12, 13), 2);  // 11 and 12 are missing

@@ -57,7 +57,7 @@ using Key = std::tuple<std::int64_t, std::string, std::uint64_t>;
 
 }  // namespace
 
-TEST(records_come_as_a_sort_by_time_name_and_number_puts_them) {
+TEST(records_come_in_the_order_of_time_name_and_number) {
     std::mt19937 random(11);
     for (int round = 0; round < 20; ++round) {
         const Scratch tmp;
@@ -98,7 +98,7 @@ TEST(records_come_as_a_sort_by_time_name_and_number_puts_them) {
     }
 }
 
-TEST(a_source_is_over_in_front_of_its_number_and_holds_nobody_back) {
+TEST(a_source_ends_before_its_number_and_delays_no_other) {
     const Scratch tmp;
     auto sources = make_sources(tmp, 3);
     for (std::uint64_t i = 0; i < 30; ++i) append(*sources[i % 3].writer, "x", i);
@@ -176,7 +176,7 @@ TEST(a_consumer_of_arrow_may_move_the_names_out) {
 }
 
 // Records of an inner fan-in come by every path; those of two others change places all the time.
-TEST(fan_ins_in_fan_ins_give_what_one_would) {
+TEST(nested_fan_ins_return_what_one_would) {
     const Scratch tmp;
     auto sources = make_sources(tmp, 6);
     FanIn inner(with_skew(-1)), second(with_skew(-1)), outer(with_skew(-1));
@@ -253,7 +253,9 @@ static void park_among(std::size_t count, bool old_kernel) {
 }
 
 TEST(a_parked_fan_in_loses_no_record_of_any_source) { park_among(4, false); }
-TEST(nor_where_it_cannot_sleep_on_several_words) { park_among(4, true); }
+TEST(a_parked_fan_in_loses_no_record_where_it_cannot_sleep_on_several_words) {
+    park_among(4, true);
+}
 
 TEST(sources_come_and_go_while_it_runs) {
     const Scratch tmp;
@@ -290,7 +292,7 @@ TEST(sources_come_and_go_while_it_runs) {
     CHECK(std::accumulate(expected.begin(), expected.end(), std::uint64_t{0}) > 300);
 }
 
-TEST(a_damaged_source_is_told_and_skipped_alone) {
+TEST(a_damaged_source_alone_is_reported_and_skipped) {
     const Scratch tmp;
     auto sources = make_sources(tmp, 2);
     for (std::uint64_t i = 0; i < 6; ++i) append(*sources[i % 2].writer, std::string(40, 'z'), i);

@@ -162,7 +162,7 @@ TEST(a_tie_goes_to_the_even_neighbour) {
     CHECK_EQ(nearest_ratio(tie + 2, 1), 9007199254740996.0);
 }
 
-TEST(a_loop_goes_on_from_its_state_at_any_record) {
+TEST(a_loop_resumes_from_its_state_at_any_record) {
     for (const std::string sample : {"event", "trade", "100ms"}) {
         Tape tape = some_tape();
         Run whole(tape, sample);
@@ -183,7 +183,7 @@ TEST(a_loop_goes_on_from_its_state_at_any_record) {
     }
 }
 
-TEST(a_state_that_lies_is_refused_or_is_a_state) {
+TEST(a_forged_state_is_refused_or_valid) {
     Tape tape = some_tape();
     Run run(tape, "100ms");
     all_rows(run.loop, FeatureRows(7));
@@ -232,7 +232,7 @@ TEST(a_state_finds_its_sources_by_their_names) {
     CHECK_THROWS(gone.loop.load(state, {"new"}), Error);
 }
 
-TEST(levels_are_those_of_the_book_and_outlive_their_rows) {
+TEST(levels_equal_those_of_the_book_and_outlive_their_rows) {
     Tape tape = some_tape();
     const auto plan =
         std::make_shared<FeaturePlan>(std::vector<std::string>{"bid"}, "event",

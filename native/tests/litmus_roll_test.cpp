@@ -62,7 +62,7 @@ class Roller {
 
 }  // namespace
 
-TEST(what_was_committed_before_the_seal_is_found_behind_it) {
+TEST(records_committed_before_the_seal_are_found_after_it) {
     const Scratch tmp;
     Roller roller(tmp / "q");
     enum Found : std::size_t { first_look, second_look, lost };

@@ -257,7 +257,7 @@ void buffer_stores(Way way) {
 
 }  // namespace
 
-TEST(a_commit_that_is_seen_comes_with_its_whole_record) {
+TEST(a_commit_that_is_seen_comes_with_its_complete_record) {
     for (const Way way : {Way::append, Way::batch, Way::reserve}) pass_messages(way);
 }
 
@@ -268,7 +268,7 @@ TEST(a_writer_that_sees_no_waiter_and_a_waiter_that_sees_no_record_never_meet) {
     for (const Way way : {Way::append, Way::batch, Way::reserve}) buffer_stores(way);
 }
 
-TEST(nothing_committed_lies_behind_something_that_is_not) {
+TEST(no_committed_record_follows_an_uncommitted_one) {
     constexpr std::size_t kPayload = 100;
     const Scratch tmp;
     Publisher publisher(tmp / "q", Way::batch, true);

@@ -153,7 +153,7 @@ TEST(an_order_keeps_prices_below_zero) {
     CHECK(names(refused(with(bytes, 56, std::uint8_t{1})), "event_type=1"));
 }
 
-TEST(an_event_that_is_used_again_keeps_nothing_of_the_one_before) {
+TEST(a_reused_event_keeps_nothing_of_the_previous_one) {
     Bytes snapshot(market::kSnapshotHeadBytes + 16);
     const format::Level level{10, 2};
     std::memcpy(market::begin_snapshot(snapshot.data(), kHead, 0, 1), &level, sizeof level);
@@ -178,7 +178,7 @@ TEST(an_event_that_is_used_again_keeps_nothing_of_the_one_before) {
 
 // Changes every byte of an order's event to every other value: the short decoder takes exactly what
 // the long one does.
-TEST(an_order_is_decoded_the_short_way_exactly_where_it_is_right) {
+TEST(the_short_decoder_takes_exactly_the_valid_orders) {
     std::size_t taken = 0;
     for (const auto type : {format::L3Type::add, format::L3Type::reset}) {
         const Bytes right = order_of(type);
@@ -287,7 +287,7 @@ TEST(every_length_that_is_too_short_or_too_long_is_refused) {
     }
 }
 
-TEST(another_type_is_no_book_event_and_no_trade) {
+TEST(another_type_is_neither_a_book_event_nor_a_trade) {
     const Bytes bytes = diff_of({}, {});
     RecordView record = record_of(bytes);
     record.type_id = 0x1001;

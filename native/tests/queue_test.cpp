@@ -84,7 +84,7 @@ TEST(a_batch_is_the_same_as_its_records_one_by_one) {
         CHECK(records[i].payload == rows.substr(i * 100, 100));
 }
 
-TEST(a_batch_that_cannot_fit_whole_is_not_appended_at_all) {
+TEST(a_batch_that_does_not_fit_completely_is_not_appended) {
     const Scratch tmp;
     WriterOptions options = small();
     options.max_segments = 2;
@@ -132,7 +132,7 @@ TEST(a_second_writer_is_refused) {
 
 // ---- reservations -------------------------------------------------------------------------------
 
-TEST(an_aborted_reservation_leaves_nothing_behind) {
+TEST(an_aborted_reservation_leaves_nothing) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     Reader reader(tmp / "q", ReaderOptions{});
@@ -191,7 +191,7 @@ TEST(a_segment_is_prepared_once) {
     CHECK(numbers(read_all(tmp / "q")) == count_to(1500));
 }
 
-TEST(the_first_roll_after_opening_needs_no_luck_with_require_prealloc) {
+TEST(the_first_roll_after_opening_always_succeeds_with_require_prealloc) {
     const Scratch tmp;
     WriterOptions options = small();
     options.require_prealloc = true;
@@ -203,7 +203,7 @@ TEST(the_first_roll_after_opening_needs_no_luck_with_require_prealloc) {
     CHECK(numbers(read_all(tmp / "q")) == count_to(20));
 }
 
-TEST(a_full_queue_says_so_and_goes_on_when_the_readers_have_committed) {
+TEST(a_full_queue_is_reported_and_continues_after_the_readers_commit) {
     const Scratch tmp;
     WriterOptions options = small();
     options.max_segments = 3;
@@ -225,7 +225,7 @@ TEST(a_full_queue_says_so_and_goes_on_when_the_readers_have_committed) {
 
 // ---- restarts, kills and damage -----------------------------------------------------------------
 
-TEST(a_reopened_writer_goes_on_after_the_last_number) {
+TEST(a_reopened_writer_continues_after_the_last_number) {
     const Scratch tmp;
     std::uint64_t n = 0;
     for (int session = 0; session < 10; ++session) {
@@ -343,7 +343,7 @@ TEST(a_copy_of_a_record_in_an_unfinished_payload_is_not_a_record) {
     CHECK(numbers(read_all(image)) == count_to(2));
 }
 
-TEST(a_missing_short_or_wrong_checkpoint_changes_nothing) {
+TEST(a_missing_short_or_invalid_checkpoint_changes_nothing) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     const std::vector<Seen> written = fill(writer, 100, 700);
@@ -383,7 +383,7 @@ TEST(seek_seq_finds_every_number_with_and_without_indexes) {
     }
 }
 
-TEST(seek_time_finds_the_first_record_at_which_the_tape_had_reached_it) {
+TEST(seek_time_finds_the_first_record_at_which_the_log_had_reached_it) {
     const Scratch tmp;
     WriterOptions options = small();
     options.index_stride = 2;
@@ -405,7 +405,7 @@ TEST(seek_time_finds_the_first_record_at_which_the_tape_had_reached_it) {
     }
 }
 
-TEST(seek_end_stands_behind_everything) {
+TEST(seek_end_moves_after_the_last_record) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     fill(writer, 100, 200);
@@ -418,7 +418,7 @@ TEST(seek_end_stands_behind_everything) {
     CHECK_EQ(drain(reader).size(), 101u);
 }
 
-TEST(an_index_with_impossible_entries_is_passed_over) {
+TEST(an_index_with_invalid_entries_is_ignored) {
     using tapewire::format::SeekIndexEntry;
     using tapewire::format::SeekIndexHeader;
     const std::uint64_t beyond[] = {~std::uint64_t{63}, ~std::uint64_t{127}, std::uint64_t{1} << 63,
@@ -483,7 +483,7 @@ TEST(retention_deletes_what_every_reader_has_committed_past_and_its_index) {
     CHECK_EQ(drain(reader).size(), 2u);
 }
 
-TEST(a_queue_that_nobody_reads_loses_nothing) {
+TEST(a_queue_without_readers_loses_nothing) {
     const Scratch tmp;
     WriterOptions options = small();
     options.retention.enabled = true;
@@ -495,7 +495,7 @@ TEST(a_queue_that_nobody_reads_loses_nothing) {
     CHECK_EQ(read_all(tmp / "q").size(), 20u);
 }
 
-TEST(a_reader_resumes_behind_what_it_committed) {
+TEST(a_reader_resumes_after_what_it_committed) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     fill(writer, 50, 500);
@@ -514,7 +514,7 @@ TEST(a_reader_resumes_behind_what_it_committed) {
     }
 }
 
-TEST(a_reader_whose_segments_are_gone_is_told_where_to_go_on) {
+TEST(a_reader_whose_segments_are_gone_learns_where_to_resume) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     for (int i = 0; i < 6; ++i) append(writer, std::string(8064, 'r'));

@@ -124,7 +124,7 @@ TEST(only_added_markets_are_shown) {
     CHECK_EQ(engine.markets().size(), 1u);
 }
 
-TEST(run_stops_behind_each_limit) {
+TEST(run_stops_at_each_limit) {
     Scratch scratch;
     write_tape(scratch / "q", 500);
     Reader reader(scratch / "q", ReaderOptions{});
@@ -149,7 +149,7 @@ TEST(run_stops_behind_each_limit) {
     CHECK_EQ(engine.records(), 500u);
 }
 
-TEST(a_snapshot_gives_the_same_book_and_the_rest_of_the_tape_the_same_hash) {
+TEST(a_snapshot_gives_the_same_book_and_the_rest_of_the_log_the_same_hash) {
     Scratch scratch;
     write_tape(scratch / "q", 300);
     Reader reader(scratch / "q", ReaderOptions{});

@@ -58,7 +58,7 @@ TEST(every_place_of_a_segment_is_counted_alike_from_the_index_a_mark_and_the_sta
              1u);
 }
 
-TEST(looking_beside_a_writer_never_goes_back_and_ends_right) {
+TEST(the_status_beside_a_writer_never_goes_back_and_ends_exact) {
     const Scratch scratch;
     const std::string root = scratch / "q";
     Writer writer(root, small());
@@ -106,7 +106,7 @@ TEST(a_clean_close_takes_the_name_out_of_the_lock) {
     CHECK(!look_at_writer_lock(layout).owner.has_value());
 }
 
-TEST(upkeep_needs_a_queue_that_nobody_writes_and_clears_up_behind_the_dead) {
+TEST(upkeep_needs_a_queue_without_a_writer_and_cleans_up_after_the_dead) {
     const Scratch scratch;
     const std::string root = scratch / "q";
     Writer writer(root, small());
@@ -142,7 +142,7 @@ TEST(a_reader_is_removed_when_it_is_dead_and_has_not_come_back) {
     CHECK(throws(Errc::invalid_name, [&] { remove_reader(root, "../r", std::nullopt); }));
 }
 
-TEST(an_index_that_lies_is_named) {
+TEST(a_false_index_is_named) {
     const Scratch scratch;
     const std::string root = scratch / "q";
     {

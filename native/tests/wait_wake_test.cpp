@@ -140,7 +140,7 @@ TEST(the_first_append_of_a_restarted_writer_wakes_a_parked_reader) {
     CHECK(reader.oversleeps() <= 1);
 }
 
-TEST(a_reader_parked_in_a_segment_that_was_left_empty_handed_proceeds) {
+TEST(a_reader_parked_in_a_segment_that_was_left_without_a_record_proceeds) {
     // The predecessor published the next segment and died before its first record.
     const Scratch tmp;
     {
@@ -155,7 +155,7 @@ TEST(a_reader_parked_in_a_segment_that_was_left_empty_handed_proceeds) {
     CHECK(eventually([&] { return reader.seen() == 2; }));
 }
 
-TEST(a_reader_that_went_away_asleep_costs_one_wake_in_all) {
+TEST(a_reader_that_ended_asleep_costs_one_wake_in_total) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     {

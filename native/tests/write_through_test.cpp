@@ -89,7 +89,7 @@ TEST(a_write_that_fails_half_way_leaves_the_records_in_the_page_cache) {
 }
 
 // A queue of another implementation may have segments of any multiple of 64 bytes.
-TEST(a_file_whose_length_is_no_multiple_of_a_page_keeps_its_length) {
+TEST(a_file_whose_length_is_not_a_multiple_of_a_page_keeps_its_length) {
     const Directory directory;
     const std::string path = directory.path + "/segment";
     std::vector<char> records(2 * kPage + 192);
