@@ -189,7 +189,7 @@ def test_a_live_queue_is_read_anywhere_when_its_files_are_shared(run):
     assert run.found["live shared"] == 1
 
 
-def test_import_refine_and_features_make_what_plain_python_makes(run):
+def test_import_refine_and_features_give_the_results_of_plain_python(run):
     assert run.found["import"] == [2, 0]
     assert run.found["refine"][1] == run.found["features"][1] == 0
     check_jobs(run.folder)

@@ -206,7 +206,7 @@ CHECKED_BITS = set(range(36 * 8))
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_next_tells_of_each_flipped_bit_of_a_header_or_gives_the_original(tape, target):
+def test_next_reports_each_flipped_bit_of_a_header_or_returns_the_original(tape, target):
     index = TARGETS[target](tape)
     if target == "last of the segment" and tape.segment == 0:
         index -= 1  # behind the last of a sealed segment there is no record to go on with
@@ -214,7 +214,7 @@ def test_next_tells_of_each_flipped_bit_of_a_header_or_gives_the_original(tape, 
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_read_batch_tells_of_each_flipped_bit_of_a_header_or_gives_the_original(tape, size):
+def test_read_batch_reports_each_flipped_bit_of_a_header_or_returns_the_original(tape, size):
     assert flip_each_bit(tape, tape.index_of(size), by_batch) == CHECKED_BITS
 
 
@@ -246,7 +246,7 @@ def test_the_last_record_of_a_sealed_segment_is_skipped_into_the_next_segment(tm
     tape.close()
 
 
-def test_each_flipped_bit_behind_the_last_record_never_shows_a_record(tape):
+def test_no_flipped_bit_after_the_last_record_shows_a_record(tape):
     at = tape.end()
     for bit in HEADER_BITS:
         tape.flip(at, bit)
@@ -274,7 +274,7 @@ def position_after(reader, records):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_seek_to_a_damaged_record_stands_before_it(tape, target):
+def test_a_seek_to_a_damaged_record_stops_before_it(tape, target):
     index = TARGETS[target](tape)
     if target == "last of the segment" and tape.segment == 0:
         index -= 1
@@ -299,7 +299,7 @@ def test_a_seek_to_a_damaged_record_stands_before_it(tape, target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_seek_behind_a_damaged_record_finds_what_it_would_without(tape, target):
+def test_a_seek_past_a_damaged_record_finds_what_it_would_without(tape, target):
     index = TARGETS[target](tape)
     if target == "last of the segment" and tape.segment == 1:
         index -= 1  # there must be something behind
@@ -337,7 +337,7 @@ def test_a_flipped_bit_of_a_payload_is_a_checksum_mismatch(tape, size):
             tape.flip(record.offset + 64, bit)
 
 
-def test_a_flipped_byte_of_the_padding_behind_a_payload_is_harmless(tape):
+def test_a_flipped_byte_of_the_padding_after_a_payload_is_harmless(tape):
     record = tape.stored[tape.index_of(63)][1]
     tape.flip(record.offset + 64 + 63, 3)
     try:
@@ -360,7 +360,7 @@ def test_a_filter_does_not_hide_damaged_headers(tape):
             tape.flip(record.offset, bit)
 
 
-def test_a_named_reader_is_told_and_commits_past_what_it_skipped(tape):
+def test_a_named_reader_raises_and_commits_past_what_it_skipped(tape):
     index = tape.index_of(64)
     record = tape.stored[index][1]
     tape.flip(record.offset, 70)
@@ -464,7 +464,7 @@ def read_over_gaps(folder):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_writer_mends_a_flipped_header_and_loses_no_other_record(closed, tmp, target):
+def test_a_writer_repairs_a_flipped_header_and_loses_no_other_record(closed, tmp, target):
     index = TARGETS[target](closed)
     record = closed.stored[index][1]
     path = qf.segment_path(tmp / "copy", 1)
@@ -498,7 +498,7 @@ def test_a_writer_mends_a_flipped_header_and_loses_no_other_record(closed, tmp, 
         shutil.rmtree(tmp / "copy")
 
 
-def test_a_writer_mends_a_flipped_payload(closed, tmp):
+def test_a_writer_repairs_a_flipped_payload(closed, tmp):
     index = closed.index_of(64)
     record = closed.stored[index][1]
     closed.flip(record.offset + 64, 17)

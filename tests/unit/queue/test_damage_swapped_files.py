@@ -35,7 +35,7 @@ def original(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(FILES, 2)))
-def test_two_files_in_each_others_place_are_refused_or_repaired(original, tmp, one, other):
+def test_two_swapped_files_are_refused_or_repaired(original, tmp, one, other):
     folder = original.write(tmp / "q")
     (folder / one).write_bytes(original.files[other])
     (folder / other).write_bytes(original.files[one])
@@ -80,7 +80,7 @@ def replace_by_link_to_itself(path):
     ],
 )
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_no_plain_file_is_refused_or_does_without(original, tmp, name, replace):
+def test_anything_but_a_plain_file_is_refused_or_not_needed(original, tmp, name, replace):
     folder = original.write(tmp / "q")
     path = folder / name
     path.rename(path.parent / "kept")
@@ -92,7 +92,7 @@ def test_what_is_no_plain_file_is_refused_or_does_without(original, tmp, name, r
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_refused_or_made_again(original, tmp, name):
+def test_a_missing_file_is_refused_or_created_again(original, tmp, name):
     folder = original.write(tmp / "q")
     (folder / name).unlink()
     if name == SEALED:

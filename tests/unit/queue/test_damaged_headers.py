@@ -60,7 +60,7 @@ def test_reading_names_the_file_and_the_remedy(log, which):
 
 
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
-def test_it_can_be_passed_over_and_what_is_lost_is_said(log, which):
+def test_it_can_be_skipped_and_the_loss_is_reported(log, which):
     _, lost = damage(log, which)
     told = []
     with tw.open_log(log) as reader:
@@ -88,7 +88,7 @@ def test_a_segment_that_a_live_writer_has_prepared_is_no_damage(tmp, eventually)
 
 
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
-def test_the_status_knows_the_number_that_a_pinned_reader_comes_to(log, which):
+def test_the_status_has_the_number_that_a_pinned_reader_reaches(log, which):
     with tw.open_subscriber(log, "r", pinned=True) as reader:
         segments = [part for part in status(log).segments if part.holds_records]
         reader.seek_seq(max(0, segments[which].first_seq - 1))
@@ -100,7 +100,7 @@ def test_the_status_knows_the_number_that_a_pinned_reader_comes_to(log, which):
     assert (seen.next_seq, seen.lag_records) == (lost[0], None)
 
 
-def test_a_name_is_taken_up_again_before_and_behind_it(log):
+def test_a_named_reader_resumes_before_and_after_it(log):
     _, lost = damage(log, 0)
     with tw.open_subscriber(log, "r") as reader:
         with pytest.raises(tw.CorruptMetadata):
@@ -123,7 +123,7 @@ def either(request, tmp):
 
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("at", [0, 8, 20, 64], ids=["length", "seq", "time", "payload"])
-def test_behind_it_a_damaged_first_record_costs_itself_alone(either, which, at):
+def test_after_it_a_damaged_first_record_causes_no_other_loss(either, which, at):
     queue, payloads = either
     break_header(qf.segment_path(queue, which))
     crafted_damage(queue, which + 1, 64, at=at)

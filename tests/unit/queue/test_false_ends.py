@@ -102,7 +102,7 @@ def test_a_fan_in_reports_it(log):
 
 
 @pytest.mark.parametrize("by", ["seq", "time"])
-def test_a_seek_to_the_lost_record_stands_before_it(log, by):
+def test_a_seek_to_the_lost_record_stops_before_it(log, by):
     queue, offset = log
     with tw.open_log(queue) as reader:
         assert getattr(reader, f"seek_{by}")(LOST)
@@ -113,7 +113,7 @@ def test_a_seek_to_the_lost_record_stands_before_it(log, by):
 
 @pytest.mark.parametrize("by", ["seq", "time"])
 @pytest.mark.parametrize("wanted", [LOST + 1, 500, 5000, RECORDS - 1])
-def test_a_seek_past_it_passes_over_no_record(log, by, wanted):
+def test_a_seek_past_it_skips_no_record(log, by, wanted):
     queue, _ = log
     with tw.open_log(queue) as reader:
         assert getattr(reader, f"seek_{by}")(wanted)
@@ -125,7 +125,7 @@ def test_a_seek_past_it_passes_over_no_record(log, by, wanted):
         assert first.seq == wanted
 
 
-def test_seek_end_stands_after_the_last_record(log):
+def test_seek_end_moves_after_the_last_record(log):
     queue, _ = log
     with tw.open_log(queue) as reader:
         reader.seek_end()
@@ -165,7 +165,7 @@ def test_repair_fences_the_record_off_and_a_new_one_is_reached(log):
     assert tapewire("verify", queue).code == 3  # the gap stays
 
 
-def test_opening_a_writer_brings_the_records_after_it_back(tmp, kind, zeroed):
+def test_opening_a_writer_restores_the_records_after_it(tmp, kind, zeroed):
     """Without an entry of the seek index after it: from the last one on, opening reads all."""
     queue = write(tmp, index_stride=1 << 20, **kind)
     zero(queue, LOST, zeroed)
@@ -184,7 +184,7 @@ def test_a_record_appended_after_it_is_reached(log):
 
 
 @pytest.mark.parametrize("stride", [16, 1 << 20], ids=["indexed", "not indexed"])
-def test_a_lost_tail_of_a_closed_log_is_reported_and_its_numbers_are_not_given_again(tmp, stride):
+def test_a_lost_tail_of_a_closed_log_is_reported_and_its_numbers_are_not_reused(tmp, stride):
     queue = write(tmp, records=1000, index_stride=stride)
     _, offset = zero(queue, 900, 0, records=100)
     (problem,) = status(queue).problems
@@ -203,7 +203,7 @@ def test_a_lost_tail_of_a_closed_log_is_reported_and_its_numbers_are_not_given_a
 
 
 @pytest.mark.parametrize("fix", [crafted.reopen, repair], ids=["reopen", "repair"])
-def test_the_last_record_zeroed_is_reported_and_its_number_is_not_given_again(tmp, fix):
+def test_a_zeroed_last_record_is_reported_and_its_number_is_not_reused(tmp, fix):
     queue = write(tmp, records=100)
     _, offset = zero(queue, 99, 128)
     assert crafted.shown(queue)[1] == [("damage", offset, 99, 99)]
@@ -216,14 +216,14 @@ def test_the_last_record_zeroed_is_reported_and_its_number_is_not_given_again(tm
     assert events == [("gap", 99, 99)]
 
 
-def test_the_last_record_of_a_sparse_log_zeroed_is_reported(tmp):
+def test_a_zeroed_last_record_of_a_sparse_log_is_reported(tmp):
     queue = write(tmp, records=100, sparse=True)
     _, offset = zero(queue, 99, 128)
     assert crafted.shown(queue)[1] == [("damage", offset, None, None)]
     assert crafted.reopen(queue)["next_seq"] == 100
 
 
-def test_all_records_of_the_last_segment_zeroed(tmp):
+def test_a_last_segment_with_all_records_zeroed_is_reported(tmp):
     """The segment seems to be prepared and not used: the checkpoint knows that it was."""
     queue = write(tmp, records=100, segment_bytes=8192)
     last = qf.segment_ids(queue)[-1]
@@ -236,7 +236,7 @@ def test_all_records_of_the_last_segment_zeroed(tmp):
     assert events == [("gap", lost[0], lost[-1])]
 
 
-def test_a_zeroed_header_in_a_sealed_segment_costs_that_record_alone(tmp):
+def test_a_zeroed_header_in_a_sealed_segment_loses_only_that_record(tmp):
     queue = write(tmp, records=200, segment_bytes=8192)
     assert len(qf.segment_ids(queue)) > 2
     _, offset = zero(queue, 70, 64)
@@ -263,7 +263,7 @@ def test_a_zeroed_header_in_a_sealed_segment_costs_that_record_alone(tmp):
     ],
     ids=str,
 )
-def test_a_wrong_hint_alone_is_no_damage(tmp, kind, hint, segment_bytes):
+def test_an_invalid_hint_alone_is_not_damage(tmp, kind, hint, segment_bytes):
     queue = write(tmp, records=150, segment_bytes=segment_bytes, **kind)
     crafted.poke_control(queue, **hint)
     assert tapewire("verify", queue).code == 0
@@ -316,7 +316,7 @@ KILLED_WITH_AN_OPEN_RESERVATION = """
     ],
     ids=str,
 )
-def test_a_wrong_hint_beside_an_open_reservation_is_no_damage(tmp, hint):
+def test_an_invalid_hint_with_an_open_reservation_is_not_damage(tmp, hint):
     queue = tmp / "q"
     done = python(KILLED_WITH_AN_OPEN_RESERVATION, queue, check=False)
     assert done.returncode == -9

@@ -25,7 +25,7 @@ from tests.support.crafted import (
 # ---- a clean tail -------------------------------------------------------------------------------
 
 
-def test_behind_a_clean_tail_the_writer_appends_right_there(tmp):
+def test_after_a_clean_tail_the_writer_appends_in_place(tmp):
     records = numbered(0, 5)
     queue = write(tmp, records)
     found = reopen(queue)
@@ -56,20 +56,20 @@ def test_empty_segments_ahead_are_not_the_end(tmp):
     assert not is_sealed(queue, 0)
 
 
-def test_behind_a_sealed_segment_it_goes_on_in_the_empty_one_ahead(tmp):
+def test_after_a_sealed_segment_it_continues_in_the_next_empty_one(tmp):
     queue = write(tmp, numbered(0, 3), [], [], sealed=[True, False, False])
     found = reopen(queue)
     assert (found["place"], found["next_seq"]) == ((1, 64), 3)
     assert untouched(found)
 
 
-def test_behind_a_sealed_last_segment_it_makes_the_next(tmp):
+def test_after_a_sealed_last_segment_it_creates_the_next(tmp):
     queue = write(tmp, numbered(0, 3), sealed=[True])
     found = reopen(queue)
     assert (found["place"], found["next_seq"]) == ((1, 64), 3)
 
 
-def test_behind_a_segment_filled_to_its_last_byte_it_makes_the_next(tmp):
+def test_after_a_segment_filled_to_its_last_byte_it_creates_the_next(tmp):
     queue = write(tmp, full(0, 20))
     found = reopen(queue)
     assert (found["place"], found["next_seq"]) == ((1, 64), 20)
@@ -90,7 +90,7 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize("what", UNFINISHED)
-def test_an_unfinished_tail_becomes_one_pad_and_the_writer_goes_on_in_the_next_segment(tmp, what):
+def test_an_unfinished_tail_becomes_one_pad_and_the_writer_continues_in_the_next_segment(tmp, what):
     records = numbered(0, 5)
     queue = write(tmp, records)
     end = offset_of(records, 5)
@@ -138,7 +138,7 @@ def test_an_unfinished_end_of_a_segment_that_is_not_the_last_is_fenced_off(tmp):
     assert read(queue) == ([*range(7)], [])
 
 
-def test_a_second_opening_finds_nothing_to_mend(tmp):
+def test_a_second_opening_finds_nothing_to_repair(tmp):
     records = numbered(0, 9)
     queue = write(tmp, records)
     damage(queue, 0, offset_of(records, 4))
@@ -188,7 +188,7 @@ def test_damage_in_the_middle_is_fenced_off_and_what_follows_stays(tmp, caplog, 
     assert str(qf.segment_path(queue, 0)) in caplog.text
 
 
-def test_each_of_several_damaged_places_is_fenced_off_alone(tmp):
+def test_each_of_several_damaged_places_is_fenced_off_separately(tmp):
     records = numbered(0, 20)
     queue = write(tmp, records)
     for n in (3, 4, 9, 15):
@@ -230,7 +230,7 @@ def test_damage_of_many_records_in_a_row_is_bridged(tmp):
     assert read(queue) == ([*range(10), *range(60, 101)], [("gap", 10, 59)])
 
 
-def test_damage_before_a_pad_ends_behind_it(tmp):
+def test_damage_before_a_pad_ends_after_it(tmp):
     records = [*numbered(0, 3), qf.pad(256), *numbered(3, 3)]
     queue = write(tmp, records)
     damage(queue, 0, offset_of(records, 2))

@@ -41,7 +41,7 @@ def resident_bytes(path):
     return found
 
 
-def test_the_hole_behind_the_end_takes_no_memory(queue):
+def test_the_hole_after_the_end_takes_no_memory(queue):
     segment = qf.segment_path(queue, 0)
     if segment.stat().st_blocks * 512 > SEGMENT_BYTES // 2:
         pytest.skip(f"the file system of {queue} keeps no holes")
@@ -51,7 +51,7 @@ def test_the_hole_behind_the_end_takes_no_memory(queue):
 
 
 @pytest.mark.parametrize("allocated", [False, True], ids=["in a hole", "in room that is reserved"])
-def test_bytes_that_a_mapping_has_just_written_far_behind_the_end_are_found(queue, allocated):
+def test_bytes_that_a_mapping_has_just_written_far_past_the_end_are_found(queue, allocated):
     """As a killed writer leaves them: in memory, and not on the disk yet."""
     segment = qf.segment_path(queue, 0)
     with segment.open("r+b") as file:
@@ -65,7 +65,7 @@ def test_bytes_that_a_mapping_has_just_written_far_behind_the_end_are_found(queu
         assert sum(1 for _ in reader) == RECORDS + 1
 
 
-def test_a_right_record_behind_a_hole_is_found(queue):
+def test_a_valid_record_after_a_hole_is_found(queue):
     """After a loss of power, by which the pages between did not reach the disk."""
     qf.restart_machine(queue)
     segment = qf.segment_path(queue, 0)

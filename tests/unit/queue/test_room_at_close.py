@@ -34,7 +34,7 @@ def payloads(queue):
 
 
 @pytest.mark.parametrize("count", [0, 1, 100])
-def test_a_closed_archive_takes_what_it_holds_and_keeps_its_length(tmp, count):
+def test_a_closed_archive_uses_only_the_space_of_its_records_and_keeps_its_length(tmp, count):
     fill(tmp / "q", count)
     blocks, size = taken(tmp / "q")
     assert blocks <= 32768
@@ -56,7 +56,7 @@ def test_no_byte_of_a_record_changes_so_a_kill_at_any_moment_does_no_harm(tmp):
 
 
 @pytest.mark.parametrize("bytes_left", [0, 64, 128, 4096, 4160])
-def test_a_segment_that_is_full_or_nearly_so_stays_whole(tmp, bytes_left):
+def test_a_segment_that_is_full_or_nearly_full_stays_allocated(tmp, bytes_left):
     payload = bytes(8192 - 64 - 64 - bytes_left)
     with tw.open_publisher(tmp / "q", config=WriterConfig.archive(), segment_bytes=8192) as writer:
         writer.append(1, payload)
@@ -67,7 +67,7 @@ def test_a_segment_that_is_full_or_nearly_so_stays_whole(tmp, bytes_left):
         assert [len(record.payload) for record in log] == [len(payload), 4, 4]
 
 
-def test_who_opens_it_again_takes_the_room_before_appending(tmp_path):
+def test_reopening_allocates_the_space_before_appending(tmp_path):
     fill(tmp_path / "q")
     with tw.open_publisher(tmp_path / "q", config=WriterConfig.archive()) as writer:
         assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
@@ -76,7 +76,7 @@ def test_who_opens_it_again_takes_the_room_before_appending(tmp_path):
     assert payloads(tmp_path / "q") == list(range(101))
 
 
-def test_a_copy_with_holes_is_whole_again_before_a_record_comes(tmp_path):
+def test_a_copy_with_holes_is_allocated_again_before_a_record_is_appended(tmp_path):
     """Else a full disk would strike in the middle of a record."""
     fill(tmp_path / "q", config=WriterConfig())
     segment = tmp_path / "q" / "000000000.q"
@@ -87,12 +87,12 @@ def test_a_copy_with_holes_is_whole_again_before_a_record_comes(tmp_path):
         assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
 
 
-def test_a_live_queue_keeps_its_room(tmp_path):
+def test_a_live_queue_keeps_its_space(tmp_path):
     fill(tmp_path / "q", config=WriterConfig())
     assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
 
 
-def test_a_reader_that_waits_at_the_end_goes_on_when_it_grows_again(tmp):
+def test_a_reader_that_waits_at_the_end_continues_when_the_log_grows(tmp):
     fill(tmp / "q")
     with open_reader(tmp / "q") as reader:
         assert len(reader.read_batch(1000)) == 100

@@ -122,7 +122,7 @@ def test_the_active_segment_is_indexed_as_it_grows(publisher, queue, stamps, eve
     check_index(queue, 0, sealed=False)
 
 
-def test_the_stride_is_4096_unless_said(publisher, queue):
+def test_the_default_stride_is_4096(publisher, queue):
     with publisher() as writer:
         fill(writer, times(150))
     check_index(queue, 0, sealed=True, stride=4096)
@@ -130,7 +130,7 @@ def test_the_stride_is_4096_unless_said(publisher, queue):
 
 
 @pytest.mark.parametrize("stride", [1, 2, 7, 63])
-def test_any_stride_gives_right_indexes_and_seeks(publisher, queue, stride):
+def test_any_stride_gives_correct_indexes_and_seeks(publisher, queue, stride):
     stamps = times(300)
     with publisher(index_stride=stride) as writer:
         fill(writer, stamps)
@@ -156,7 +156,7 @@ def test_times_that_only_fall_are_found_at_the_first_record(publisher, queue):
     check_seeks(queue, stamps, step=3)
 
 
-def test_a_single_late_peak_hides_nothing_behind_it(publisher, queue):
+def test_a_single_late_peak_hides_no_later_record(publisher, queue):
     stamps = [BASE_NS + i for i in range(500)]
     stamps[250] += 10**9
     with publisher(index_stride=STRIDE) as writer:
@@ -269,7 +269,7 @@ def test_indexes_of_other_segments_change_no_answer(filled, stamps):
     check_seeks(filled, stamps)
 
 
-def test_a_folder_in_place_of_an_index_changes_no_answer(filled, stamps):
+def test_a_directory_in_place_of_an_index_changes_no_answer(filled, stamps):
     for path in filled.glob("*.idx"):
         path.unlink()
         path.mkdir()

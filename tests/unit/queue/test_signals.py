@@ -60,7 +60,7 @@ def test_closing_a_reader_that_waits(tmp, alarm):
         assert reader.closed
 
 
-def test_closing_a_writer_that_waits_for_room(tmp, alarm):
+def test_closing_a_writer_that_waits_for_space(tmp, alarm):
     writer = tw.open_publisher(
         tmp / "q", segment_bytes=8192, max_segments=1, when_full=tw.Block(30)
     )

@@ -51,7 +51,7 @@ def test_the_prepared_segment_does_not_count(publisher, queue, eventually):
     assert fill(writer) == 2 * PER_SEGMENT
 
 
-def test_full_is_said_with_the_numbers_and_the_remedy(publisher):
+def test_queue_full_has_the_numbers_and_the_remedy(publisher):
     writer = publisher(max_segments=2)
     fill(writer)
     with pytest.raises(tw.QueueFull, match="segments=2, limit=2") as caught:
@@ -60,7 +60,7 @@ def test_full_is_said_with_the_numbers_and_the_remedy(publisher):
     assert writer.metrics()["queue_full"] == 2
 
 
-def test_a_refused_append_leaves_nothing_behind(publisher, queue):
+def test_a_refused_append_changes_nothing(publisher, queue):
     writer = publisher(max_segments=2)
     count = fill(writer)
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_a_batch_larger_than_the_queue_is_full_even_when_blocking(publisher, que
     assert stored(queue) == []
 
 
-def test_what_a_reader_committed_makes_room(publisher, subscriber, queue):
+def test_a_commit_of_a_reader_frees_space(publisher, subscriber, queue):
     writer = publisher(max_segments=2)
     reader = subscriber()
     fill(writer)
@@ -146,7 +146,7 @@ def test_block_with_a_timeout_ends_in_queue_full(publisher, queue):
     ],
     ids=["append", "batch", "reserve"],
 )
-def test_a_blocked_append_goes_on_when_a_reader_commits(publisher, subscriber, timeout, append):
+def test_a_blocked_append_continues_when_a_reader_commits(publisher, subscriber, timeout, append):
     writer = publisher(max_segments=2, when_full=tw.Block(timeout))
     reader = subscriber()
     for _ in range(2 * PER_SEGMENT):

@@ -45,7 +45,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("make", COLUMNS.values(), ids=COLUMNS)
 @pytest.mark.parametrize("consumer", ["pyarrow.table", "polars.DataFrame", "duckdb.sql"])
-def test_a_column_goes_into_a_log_and_comes_back(publisher, queue, make, consumer):
+def test_a_column_goes_into_a_log_and_is_read_back(publisher, queue, make, consumer):
     numbers = publisher().append_batch(7, make(), timestamps_ns=np.arange(len(PAYLOADS)))
     assert numbers == range(len(PAYLOADS))
     with tw.open_log(queue) as reader:
@@ -111,7 +111,7 @@ def test_a_null_is_refused_and_nothing_is_appended(publisher, make):
     ],
     ids=["polars numbers", "pandas numbers", "dictionary", "nulls alone"],
 )
-def test_what_is_no_column_of_payloads_is_refused(publisher, rows):
+def test_anything_but_a_column_of_payloads_is_refused(publisher, rows):
     writer = publisher()
     with pytest.raises(tw.InvalidOption, match="format=") as caught:
         writer.append_batch(7, rows)
