@@ -154,7 +154,7 @@ def test_a_long_backlog_does_not_starve_other_tasks(log, read):
         seen = 0
         async for _ in read():
             seen += 1
-            assert sum(range(2_000)) == 1_999_000  # some 20 µs of work: 40 ms in all
+            assert sum(range(2_000)) == 1_999_000  # about 20 µs of work: 40 ms in all
             if seen == 2_000:
                 break
         other.cancel()

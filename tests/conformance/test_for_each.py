@@ -83,7 +83,7 @@ sched_yield.restype = ctypes.c_int
 def wait_for_another_thread(seq, timestamp_ns, type_id, flags, payload, size, data):
     told_and_seen = numba.carray(data, (2,), np.int64)
     for _ in range(20_000_000):
-        sched_yield()  # foreign code: the word is loaded anew behind it
+        sched_yield()  # foreign code: the word is loaded again after it
         if told_and_seen[0] != 0:
             told_and_seen[1] = 1
             return True
@@ -169,8 +169,8 @@ def too_short(seq):
     [
         too_short,
         ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0),
-        ctypes.CDLL(None).getpid,  # says nothing of its arguments
-        RECORD_CALLBACK(),  # points nowhere
+        ctypes.CDLL(None).getpid,  # does not declare its arguments
+        RECORD_CALLBACK(),  # a null pointer
         ctypes.PYFUNCTYPE(RECORD_CALLBACK._restype_, *RECORD_CALLBACK._argtypes_)(lambda *_: True),
     ],
 )

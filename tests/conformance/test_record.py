@@ -91,7 +91,7 @@ def test_the_payload_is_in_a_mapped_file_of_the_log(log, read):
         found = [pattern.match(line.rstrip("\n")) for line in maps]
     holding = [m for m in found if m and int(m[1], 16) <= at < int(m[2], 16)]
     assert [str(log.where) in m[4] for m in holding] == [True]
-    assert holding[0][3].startswith("r--s")  # the kernel, too, refuses a write
+    assert holding[0][3].startswith("r--s")  # the kernel refuses a write, too
 
 
 @needs()

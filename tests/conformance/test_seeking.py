@@ -1,4 +1,4 @@
-"""seek_seq, seek_time, seek_start, seek_end: return values and where the next record comes from."""
+"""seek_seq, seek_time, seek_start, seek_end: return values and the next record."""
 
 import datetime as dt
 

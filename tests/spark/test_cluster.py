@@ -30,7 +30,7 @@ import tapewire as tw
 log, marks, go, live = args[1:]
 
 def held(batches):
-    # Under way with rows in hand, and going no further until the test has done its worst.
+    # Holds rows and waits until the test has killed its executor.
     for i, batch in enumerate(batches):
         if i == 0:
             Path(marks, str(uuid.uuid4())).touch()
@@ -157,7 +157,7 @@ def run(cluster, module_tmp):
         killed = [pid for pid in cluster.executors() if cluster.has_worker(pid)]
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        # As many marks again: the tasks are under way in executors that took their place.
+        # As many marks again: the tasks run in the executors that replaced them.
         wait_until(lambda: len(list(marks.iterdir())) >= 4 or driver.ended, 150)
         go.touch()
         found = driver.answer()

@@ -21,7 +21,7 @@ from tapewire import spark as tws
 from tapewire.errors import InvalidOption
 from pyspark import SparkContext
 
-# With a user's own Java option beside ours.
+# With a Java option of the user in addition to ours.
 quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the sake of the test
 given = {"spark.driver.memory": "600m", "spark.driver.extraJavaOptions": "-Dmine=yes " + quick}
 spark = tws.session("start", master="local[1]", conf=given, ui=True)

@@ -116,7 +116,7 @@ def test_a_log_with_an_active_writer_is_refused_with_its_pid(numbers, tmp):
 
 
 def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(spark, numbers, tmp):
-    # Under local[N] a task is tried once: so two jobs with one name, the first of which fails.
+    # With local[N] a task is tried once, so this runs two jobs with one name; the first one fails.
     marker = str(tmp / "failed")
 
     def fails_once(batches):

@@ -57,7 +57,7 @@ def test_records_are_what_a_reader_reads(load, tmp, partitions):
 
 
 def test_records_are_a_prefix_of_the_log_while_a_writer_continues(load, tmp):
-    """Every read is a prefix of the log, without a hole, while it grows and rolls."""
+    """Every read is a prefix of the log, without gaps, while it grows and rolls."""
     stop = threading.Event()
     with tw.open_publisher(tmp / "q", segment_bytes=65536, index_stride=16) as writer:
         append(writer, 500, random.Random(1))

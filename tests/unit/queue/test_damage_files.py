@@ -1,7 +1,7 @@
-"""Damaged files around the records: repaired or refused by name, never obeyed.
+"""Damaged files around the records: repaired or refused by name, never trusted.
 
-Every file of a queue is flipped byte by byte, cut, stretched and emptied. Whoever opens the queue
-then gets a typed error that names the file, or exactly the records that were there.
+Every file of a queue is flipped byte by byte, truncated, extended and emptied. Opening the queue
+then raises a typed error that names the file, or gives exactly the original records.
 """
 
 import itertools
@@ -50,7 +50,7 @@ def test_each_flipped_byte_of_control_is_refused_or_harmless(original, tmp):
         for n in range(4 if code == "I" else 8)
     }
     run_all(original, tmp, CONTROL, flips(data, sorted(fields)))
-    # What is reserved means nothing yet: whatever is there, the queue opens.
+    # Reserved bytes have no meaning yet: the queue opens whatever they are.
     reserved = [n for n in range(512) if n not in fields]
     run_all(original, tmp, CONTROL, flips(data, reserved[::5], (0xFF,)), must_open=True)
 
@@ -63,7 +63,7 @@ def test_a_damaged_field_of_control_is_named(original, tmp, field):
     for error in damaged_in(original, tmp, CONTROL, data):
         assert isinstance(error, tw.CorruptMetadata | tw.UnsupportedVersion)
         assert error.path.endswith(CONTROL)
-        # A check covers those that never change.
+        # A check covers the fields that never change.
         name = "check" if field in ("version", "segment_size") else field
         assert error.offset == qf.LAYOUTS["ControlBlock"][1][name][0]
         assert f"{name}=" in str(error)
@@ -152,7 +152,7 @@ def assert_seeks_are_right(original, folder, what=""):
 def test_each_flipped_byte_of_a_readers_file_leaves_one_of_its_positions(original, tmp):
     data = original.files[READER]
     results = run_all(original, tmp, READER, flips(data, range(80)), must_open=True)
-    # Slot 1 holds the newer one: while it is whole, nothing is read twice.
+    # Slot 1 has the newer position: while it is valid, nothing is read again.
     for what, found in results.items():
         if int(what.split()[1]) < 40:
             assert found[1] == original.resumes[0], what

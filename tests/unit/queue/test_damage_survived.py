@@ -1,4 +1,4 @@
-"""Damage of every kind, in a process of its own: no crash and no hang either."""
+"""Damage of every kind, in a separate process: no crash and no hang."""
 
 import os
 import random
@@ -36,7 +36,7 @@ def original(tmp_path_factory):
     return Original(tmp_path_factory.mktemp("original") / "q")
 
 
-# ---- in a process of its own: no crash either ---------------------------------------------------
+# ---- in a separate process: no crash either -----------------------------------------------------
 
 
 def run_child(code, *arguments, timeout=100):
@@ -62,7 +62,7 @@ for case in sys.argv[2:]:
 
 
 def attempt(call):
-    """Again and again, until it raises; only what is typed may be raised."""
+    """Repeat the call until it raises; only typed errors may be raised."""
     for _ in range(300):
         try:
             call()
@@ -72,7 +72,7 @@ def attempt(call):
 
 
 def use_while_cut(original, folder, name, length):
-    """Cut a file under an open writer and two open readers, then use all three."""
+    """Truncate a file under an open writer and two open readers, then use all three."""
     with tw.open_publisher(folder) as writer:
         log = tw.open_log(folder)
         named = tw.open_subscriber(folder, "x", start="earliest")
@@ -126,7 +126,7 @@ def sweep(folder, seed, rounds):
             kind = chance.randrange(5)
             if kind <= 2 and data:
                 for _ in range(chance.choice((1, 2, 40))):
-                    # Mostly near the start: there are the headers.
+                    # Mostly near the start, where the headers are.
                     data[min(chance.randrange(len(data)), chance.randrange(1, 900))] ^= (
                         (chance.randrange(1, 256)) if len(data) > 1 else 1
                     )

@@ -1,4 +1,4 @@
-"""A segment whose header is damaged is told by whoever comes to it, and passed over when asked."""
+"""A segment with a damaged header is reported by every reader, and skipped on request."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def log(tmp):
 
 
 def damage(log, which):
-    """Break a header; its segment, and the numbers that it held."""
+    """Damage a header; return its segment and the sequence numbers in it."""
     parts = [part for part in status(log).segments if part.holds_records]
     behind = [*(part.first_seq for part in parts[1:]), RECORDS]
     place = range(len(parts))[which]
@@ -112,7 +112,7 @@ def test_a_named_reader_resumes_before_and_after_it(log):
 
 @pytest.fixture(params=["keyed", "unkeyed"])
 def either(request, tmp):
-    """Four segments of a log in this format or in the one before, with the payloads."""
+    """Four segments of a log in this format or the previous one, and the payloads."""
     payloads = [b"%d" % n for n in range(4 * IN_SEGMENT)]
     if request.param == "keyed":
         return write_log(tmp / "q", payloads), payloads

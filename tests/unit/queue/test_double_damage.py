@@ -1,4 +1,4 @@
-"""Two things wrong at once: a kill and a damaged word, or two damaged places. All is reported."""
+"""Two faults at once: a kill and a damaged word, or two damaged places. All are reported."""
 
 import contextlib
 import shutil
@@ -79,14 +79,14 @@ def test_the_hint_lags_by_no_more_than_a_part_of_a_batch(tmp, eventually):
         shutil.rmtree(queue)
         return any(64 < offset < 64 + 128 * 400_000 for offset in seen)
 
-    # A batch is over in some 20 ms: on a busy machine this thread may sleep through one.
+    # A batch takes about 20 ms: on a busy machine this thread may sleep through one.
     eventually(moves_within_a_batch, timeout=30)
 
 
 def test_the_last_record_of_a_killed_log_is_reported_and_its_number_not_reused(tmp):
     queue = write(tmp, 100, segment_bytes=ONE_SEGMENT, killed=True)
     crafted.patch(queue, 0, 64 + 128 * 99, bytes(4))
-    _, events = crafted.shown(queue)  # which ends: skip_damaged() gets past it
+    _, events = crafted.shown(queue)  # this ends: skip_damaged() moves past it
     assert events == [("damage", 64 + 128 * 99, None, None)]
     assert crafted.reopen(queue)["next_seq"] == 100
     assert crafted.read(queue) == ([*range(99), 100], [("gap", 99, 99)])
@@ -107,7 +107,7 @@ def test_numbers_that_the_index_of_a_killed_log_has_are_not_reused(tmp, eventual
             writer.append(1, payload(n))
 
         def is_written():
-            with contextlib.suppress(ValueError, FileNotFoundError):  # half written
+            with contextlib.suppress(ValueError, FileNotFoundError):  # incomplete
                 return len(queue_files.index(tmp / "live", 0)[1]) == 63
 
         eventually(is_written)
@@ -140,7 +140,7 @@ def test_a_false_end_is_reported_while_a_writer_lives(tmp):
 
 
 def test_a_reader_that_only_polls_reports_it_too(tmp, eventually):
-    """Also one that has been at the end of the log before."""
+    """Also if it has been at the end of the log before."""
     with (
         tw.open_publisher(tmp / "q", segment_bytes=ONE_SEGMENT) as writer,
         tw.open_log(tmp / "q") as reader,
@@ -180,7 +180,7 @@ def test_skip_damaged_skips_no_record_that_is_committed_meanwhile(tmp):
         appending.start()
         try:
             enough = time.monotonic() + 10
-            for n in range(100_000):  # of which a few meet a record half written
+            for n in range(100_000):  # a few of these meet an incomplete record
                 if n >= 1000 and time.monotonic() > enough:
                     break
                 reader.read_batch(100_000)

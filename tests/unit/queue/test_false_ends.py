@@ -36,7 +36,7 @@ def write(tmp, records=RECORDS, **options):
 
 
 def zero(queue, n, length, *, records=1):
-    """Zero so many bytes of record `n`, or `records` whole ones; their place."""
+    """Zero so many bytes of record `n`, or `records` complete ones; return the offset."""
     segment, place = divmod(n, IN_SEGMENT) if len(qf.segment_ids(queue)) > 1 else (0, n)
     offset = 64 + 128 * place
     crafted.patch(queue, segment, offset, bytes(length if records == 1 else 128 * records))
@@ -55,7 +55,7 @@ def zeroed(request):
 
 @pytest.fixture
 def log(tmp, kind, zeroed):
-    """A log of 10,000 records that seems to end at record 40, and the place."""
+    """A log of 10,000 records that seems to end at record 40, and the offset."""
     queue = write(tmp, **kind)
     _, offset = zero(queue, LOST, zeroed)
     return queue, offset
@@ -166,7 +166,7 @@ def test_repair_fences_the_record_off_and_a_new_one_is_reached(log):
 
 
 def test_opening_a_writer_restores_the_records_after_it(tmp, kind, zeroed):
-    """Without an entry of the seek index after it: from the last one on, opening reads all."""
+    """No entry of the seek index follows it; opening reads everything after the last entry."""
     queue = write(tmp, index_stride=1 << 20, **kind)
     zero(queue, LOST, zeroed)
     metrics = crafted.reopen(queue)
@@ -224,7 +224,7 @@ def test_a_zeroed_last_record_of_a_sparse_log_is_reported(tmp):
 
 
 def test_a_last_segment_with_all_records_zeroed_is_reported(tmp):
-    """The segment seems to be prepared and not used: the checkpoint knows that it was."""
+    """The segment looks prepared and unused; the checkpoint shows that it was used."""
     queue = write(tmp, records=100, segment_bytes=8192)
     last = qf.segment_ids(queue)[-1]
     lost = [r.seq for segment, r in qf.stored_records(queue) if segment == last]
@@ -277,7 +277,7 @@ def test_an_invalid_hint_alone_is_not_damage(tmp, kind, hint, segment_bytes):
 
 @pytest.mark.parametrize("lock", [fcntl.LOCK_SH, fcntl.LOCK_EX], ids=["shared", "exclusive"])
 def test_a_process_that_may_only_read_does_not_hide_a_lost_end(tmp, lock):
-    """By a lock on writer.lock, as if a writer lived."""
+    """The process locks writer.lock, as if a writer were alive."""
     queue = write(tmp, records=20)
     crafted.patch(queue, 0, 64 + 128 * 10, bytes(128 * 10))
     with open(queue / "writer.lock", "rb") as held:
@@ -329,7 +329,7 @@ def test_an_invalid_hint_with_an_open_reservation_is_not_damage(tmp, hint):
 
 
 def test_a_false_end_in_the_middle_is_seen_from_outside(log):
-    """Also before the last entry of the seek index, from where a living queue is counted."""
+    """Also before the last entry of the seek index, where counting a live queue starts."""
     queue, offset = log
     problems = status(queue).problems
     assert any(f"at offset {offset}]" in line for line in problems), problems

@@ -1,4 +1,4 @@
-"""Numbers that do not follow, segments that are missing, and padding."""
+"""Missing sequence numbers, missing segments, and padding."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import tapewire as tw
 from tests.support import queue_format as qf
 from tests.support.crafted import BYTES, numbered, read, reopen, untouched, write
 
-# ---- numbers that do not follow -----------------------------------------------------------------
+# ---- missing sequence numbers -------------------------------------------------------------------
 
 
 def gappy(tmp):
@@ -100,7 +100,7 @@ def test_a_writer_continues_over_a_missing_segment_in_the_middle(tmp):
 
 def test_records_before_the_checkpoint_are_not_restored(tmp):
     queue = write(tmp, numbered(0, 5), numbered(5, 5), numbered(10, 5))
-    reopen(queue)  # closes cleanly: all is on disk up to segment 2
+    reopen(queue)  # closes cleanly: everything up to segment 2 is on disk
     qf.segment_path(queue, 1).unlink()
     assert reopen(queue)["next_seq"] == 16
     assert qf.segment_ids(queue) == [0, 2]

@@ -1,11 +1,11 @@
-"""A folder that may only be read: open_log reads it, waits by sleeping, and leaves no trace."""
+"""A read-only directory: open_log reads it, waits by sleeping, and leaves no trace."""
 
 import pytest
 
 from tests.support import queue_files
 from tests.support.processes import Child
 
-# Imports first, while it may still read everything; then it becomes a user with no rights here.
+# Imports first, while it may still read everything; then becomes a user without permissions here.
 LOOKER = """
 import os, sys
 import numpy
@@ -44,7 +44,7 @@ except PermissionError as error:
 
 @pytest.fixture
 def readable(tmp, queue):
-    """`readable()`: let everybody look into the queue and nobody change it."""
+    """`readable()`: make the queue readable by every user and writable by none."""
 
     def protect():
         for path in queue.iterdir():

@@ -1,4 +1,4 @@
-"""Where a named reader starts, what it commits, and where it goes on."""
+"""Where a named reader starts, what it commits, and where it resumes."""
 
 import datetime as dt
 import threading
@@ -11,7 +11,7 @@ from tests.support.entries import BASE_NS, seqs
 from tests.support.processes import WRITER, Child
 from tests.support.queue_format import segment_path
 
-COUNT = 60  # over several segments
+COUNT = 60  # several segments
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_resume_continues_after_what_was_committed(writer, subscriber):
     with subscriber() as reader:
         reader.read_batch(25)
         reader.commit()
-        reader.read_batch(10)  # read, not committed: comes again
+        reader.read_batch(10)  # read, not committed: read again
     assert seqs(subscriber()) == list(range(25, COUNT))
 
 
@@ -207,7 +207,7 @@ def test_create_timeout_of_an_existing_queue_does_not_wait(writer, subscriber):
 
 
 def test_earliest_is_the_earliest_record_that_is_left(writer, subscriber, queue):
-    writer.flush_sync()  # a segment that goes before its sync would be an error of close()
+    writer.flush_sync()  # a segment deleted before its sync would make close() fail
     segment_path(queue, 0).unlink()
     with tw.open_log(queue) as reader:
         first = reader.next().seq

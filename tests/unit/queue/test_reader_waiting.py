@@ -95,7 +95,7 @@ def test_close_from_another_thread_ends_follow(publisher, subscriber, wait):
     reader.close()
     thread.join(10)
     assert not thread.is_alive()
-    assert ended in ([[]], [])  # at its end, or refused because it had not begun
+    assert ended in ([[]], [])  # ended, or refused because it had not started
     assert reader.closed
 
 

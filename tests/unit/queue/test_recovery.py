@@ -1,4 +1,4 @@
-"""Recovery: where a writer goes on after somebody was killed, and what it mends on the way."""
+"""Recovery: where a writer continues after another one was killed, and what it repairs."""
 
 import logging
 import random
@@ -172,7 +172,7 @@ def test_damage_in_the_middle_is_fenced_off_and_what_follows_stays(tmp, caplog, 
     with open(qf.segment_path(queue, 0), "r+b") as file:
         data = bytearray(file.read())
         qf.poke(data, "RecordHeader", at, **WRONG[what])
-        if what == "payload CRC":  # the header is right then: only the payload is not
+        if what == "payload CRC":  # the header is valid, only the payload is not
             qf.poke(data, "RecordHeader", at, header_check=qf.crc32c(data[at : at + 32]))
         file.seek(0)
         file.write(data)
@@ -255,7 +255,7 @@ def test_a_reader_without_a_writer_bridges_the_same_damage(tmp):
 
 
 def with_inner(inner):
-    """Ten records, the fifth with `inner` as its payload; its place."""
+    """Ten records, the fifth with `inner` as its payload; return its offset."""
     records = numbered(100, 10)
     records[4] = qf.record(104, inner)
     return records, offset_of(records, 4)
@@ -277,7 +277,7 @@ def test_a_copy_of_a_record_in_a_damaged_payload_is_not_taken_for_one(tmp, what,
     if not checked:
         records = [qf.record(s.seq, s.payload, checked=False) for s in stored(records)]
     queue = write(tmp, records, first_seq=100)
-    patch(queue, 0, at + 4, b"\x07")  # a version that never was
+    patch(queue, 0, at + 4, b"\x07")  # a version that never existed
     with tw.open_log(queue) as reader:
         assert [reader.next().seq for _ in range(4)] == [100, 101, 102, 103]
         with pytest.raises(tw.CorruptRecord):

@@ -1,4 +1,4 @@
-"""Recovery and resuming readers after a loss: damage twice, lost tails, pages and names."""
+"""Recovery and resuming readers after a loss: repeated damage, lost tails, pages and names."""
 
 import os
 import time
@@ -21,7 +21,7 @@ from tests.support.crafted import (
     write,
 )
 
-# ---- damage behind damage -----------------------------------------------------------------------
+# ---- damage after damage ------------------------------------------------------------------------
 
 
 def test_damage_right_after_an_earlier_pad_loses_only_that_record(tmp):
@@ -42,7 +42,7 @@ def test_damage_right_after_an_earlier_pad_loses_only_that_record(tmp):
 
 
 def test_damage_at_the_start_of_a_segment_after_one_whose_tail_was_lost(tmp):
-    # 5..9 were at the end of segment 0; then 10 is damaged: 11 is six numbers ahead.
+    # 5..9 were at the end of segment 0, and 10 is damaged: 11 is six numbers ahead.
     second = numbered(10, 5)
     queue = write(tmp, numbered(0, 5), second, sealed=[True, False])
     damage(queue, 1, offset_of(second, 0))
@@ -191,12 +191,12 @@ def test_a_later_record_inside_an_unfinished_payload_keeps_no_writer_out(tmp):
     image[4] = 2
     image[32:36] = qf.crc32c(bytes(image[:32])).to_bytes(4, "little")
     queue = write(tmp, numbered(0, 5), [], sealed=[True, False])
-    patch(queue, 1, 128, bytes(image))  # a writer was killed before it had committed the record
+    patch(queue, 1, 128, bytes(image))  # a writer was killed before it committed the record
     assert reopen(queue)["next_seq"] == 5
 
 
 def test_a_segment_of_copies_is_not_where_the_log_ends(tmp):
-    """Retention keeps from the segment of the last record on: it must be that one."""
+    """Retention keeps the segment of the last record and later ones: it must be that one."""
     queue = write(tmp, numbered(0, 40), [], sealed=[True, False])
     patch(queue, 1, 128, qf.record(1_000_000, b"a copy from elsewhere"))
     with tw.open_publisher(queue, retention=tw.Retention(), preallocate=False) as writer:
@@ -204,7 +204,7 @@ def test_a_segment_of_copies_is_not_where_the_log_ends(tmp):
         with tw.open_subscriber(queue, "x") as reader:
             assert [r.seq for r in reader] == [*range(40)]
             reader.commit()
-            time.sleep(0.3)  # some passes of retention, of 10 ms at the least
+            time.sleep(0.3)  # some passes of retention, each of at least 10 ms
     assert reopen(queue)["next_seq"] == 40
 
 
@@ -218,7 +218,7 @@ def test_two_lost_header_pages_in_a_row_of_a_sparse_log(tmp):
     assert read(queue)[0] == [n for s in (0, 1000, 2000) for n in range(s, s + 500, 100)]
 
 
-# ---- readers over what was mended ----------------------------------------------------------------
+# ---- readers after a repair ----------------------------------------------------------------------
 
 
 def test_a_reader_that_resumes_where_a_segment_lost_its_start_reports_the_gap(tmp):

@@ -1,4 +1,4 @@
-"""Recovery: where the scan begins, and what it takes for the next number."""
+"""Recovery: where the scan begins, and which sequence number it continues with."""
 
 import os
 
@@ -129,7 +129,7 @@ def test_a_clean_close_leaves_a_checkpoint_at_the_tail(tmp):
 
 
 def test_a_checkpoint_without_a_crc_that_is_beyond_the_end_is_not_replaced_by_a_proven_one(tmp):
-    """Nothing shows that what is before the end was ever synced."""
+    """Nothing shows that the records before the end were ever synced."""
     queue = write(tmp, numbered(0, 5))
     stored = qf.checkpoint(0, BYTES, checked=False)
     (queue / "index.meta").write_bytes(stored)
@@ -183,8 +183,8 @@ def indexed_queue(tmp, checkpoint_at, **index):
 
 def test_the_scan_starts_at_the_last_index_entry_before_the_checkpoint(tmp):
     queue, records = indexed_queue(tmp, 14)
-    damage(queue, 0, offset_of(records, 10))  # before entry 12: on disk, and not looked at again
-    damage(queue, 0, offset_of(records, 13))  # behind it
+    damage(queue, 0, offset_of(records, 10))  # before entry 12: on disk, and not read again
+    damage(queue, 0, offset_of(records, 13))  # after it
     found = reopen(queue)
     assert found["damaged_spans"] == 1
     assert found["next_seq"] == 20
@@ -203,7 +203,7 @@ def test_an_entry_after_the_checkpoint_is_not_used(tmp):
 def test_an_entry_whose_record_is_damaged_is_not_used(tmp):
     queue, records = indexed_queue(tmp, 14)
     damage(queue, 0, offset_of(records, 12))
-    damage(queue, 0, offset_of(records, 9))  # behind entry 8, which is used instead
+    damage(queue, 0, offset_of(records, 9))  # after entry 8, which is used instead
     damage(queue, 0, offset_of(records, 5))  # before it
     assert reopen(queue)["damaged_spans"] == 2
 
@@ -235,7 +235,7 @@ def test_a_restarted_writer_completes_the_index_rather_than_replacing_it(tmp):
     assert [e["offset"] for e in entries] == [r.offset for r in records[::4]]
 
 
-# ---- what lies below and beside -----------------------------------------------------------------
+# ---- earlier segments and other files -----------------------------------------------------------
 
 
 def test_every_unsealed_segment_below_the_writers_is_sealed(tmp):

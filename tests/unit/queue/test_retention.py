@@ -1,4 +1,4 @@
-"""Retention: off unless asked for; what every reader that counts has committed past goes."""
+"""Retention: off by default; deletes what every reader that counts has committed past."""
 
 import logging
 
@@ -22,7 +22,7 @@ def commit_all(reader):
 
 
 def passes(writer, eventually, count=2):
-    """Wait until the retention thread has looked at the queue `count` times more."""
+    """Wait until the retention thread has checked the queue `count` more times."""
     for _ in range(count):
         fill_segments(writer, 1)
         seals = writer.metrics()["rolls"]
@@ -30,7 +30,7 @@ def passes(writer, eventually, count=2):
 
 
 def leave_reader(queue, name="gone", pinned=False):
-    """A reader at the very start that nobody runs any more."""
+    """A reader at the very start that no longer runs."""
     tw.open_subscriber(queue, name, pinned=pinned).close()
 
 
@@ -90,7 +90,7 @@ def test_a_queue_that_was_never_read_loses_nothing(publisher, queue, eventually)
     fill_segments(writer, 5)
     passes(writer, eventually)
     assert segment_ids(queue)[0] == 0
-    with tw.open_log(queue) as reader:  # an anonymous reader is nobody
+    with tw.open_log(queue) as reader:  # an anonymous reader does not count
         list(reader)
         passes(writer, eventually)
     assert segment_ids(queue)[0] == 0
@@ -112,7 +112,7 @@ def test_the_index_is_deleted_with_its_segment(publisher, subscriber, queue, eve
     fill_segments(writer, 5)
     commit_all(reader)
     eventually(lambda: segment_ids(queue)[0] == 5)
-    writer.close()  # whatever was still to be indexed is indexed now
+    writer.close()  # indexes whatever is not indexed yet
     assert [path.name for path in queue.glob("*.idx")] == [index_path(queue, 5).name]
 
 
@@ -195,7 +195,7 @@ def test_a_lagging_reader_no_longer_holds_segments_back(publisher, queue, eventu
         eventually(lambda: writer.metrics()["readers_ignored"] == 1)  # counted when a pass ends
         assert "'slow'" in caplog.text
         assert "'live'" not in caplog.text
-        assert slow.next().seq == 0  # of the segment it holds in its hands
+        assert slow.next().seq == 0  # of the segment that it has mapped
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_reader_whose_segment_was_retired_learns_where_to_resume(publisher, qu
             fill_segments(writer, 1)
         commit_all(live)
         eventually(lambda: segment_ids(queue)[0] == 5)
-        # What it holds in its hands it can read to the end.
+        # It can read the segment that it has mapped to its end.
         assert slow.read_batch(1000).seq.tolist() == [3, 4, 5, 6]
         with pytest.raises(tw.SegmentMissing) as caught:
             slow.next()

@@ -1,4 +1,4 @@
-"""A log that nobody will fill gives the room behind its end back when it is closed."""
+"""A log that will not be filled frees the space after its end when it is closed."""
 
 import os
 
@@ -19,11 +19,11 @@ def fill(queue, count=100, config=None):
             writer.append(1, b"%d" % writer.next_seq)
 
 
-# Holes are looked at below `tmp_path`, on a disk: tmpfs fills one when somebody reads it.
+# Holes are examined in `tmp_path`, on a disk: tmpfs fills a hole when it is read.
 
 
 def taken(queue, segment=0):
-    """Bytes of the disk, and of the file."""
+    """The allocated bytes and the length of the file."""
     found = os.stat(queue / f"{segment:09}.q")
     return found.st_blocks * 512, found.st_size
 
@@ -77,7 +77,7 @@ def test_reopening_allocates_the_space_before_appending(tmp_path):
 
 
 def test_a_copy_with_holes_is_allocated_again_before_a_record_is_appended(tmp_path):
-    """Else a full disk would strike in the middle of a record."""
+    """Otherwise a full disk would fail in the middle of a record."""
     fill(tmp_path / "q", config=WriterConfig())
     segment = tmp_path / "q" / "000000000.q"
     os.truncate(segment, 65536)

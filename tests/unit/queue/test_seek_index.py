@@ -1,4 +1,4 @@
-"""The seek index: of sealed and active segments, and seeks that are right with or without it."""
+"""The seek index: of sealed and active segments, and seeks that are correct with or without it."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ COUNT = 1000
 
 
 def times(count=COUNT, seed=3):
-    """Mostly rising times with late ones between."""
+    """Mostly rising times with some late ones."""
     rng = np.random.default_rng(seed)
     rising = BASE_NS + np.arange(count) * 100
     return (rising - rng.integers(0, 2_000, count) * rng.integers(0, 2, count)).tolist()
@@ -194,7 +194,7 @@ def test_a_restarted_writer_indexes_what_a_crash_left_without(
     sealed = queue_files.control(filled)["current_segment"]
     index_path(filled, sealed - 1).unlink()
     index_path(filled, 3).unlink()
-    every_index(filled, flip(12))  # as if the rest had been caught half-way
+    every_index(filled, flip(12))  # as if the rest had been incomplete
     if checkpoint == "lost":
         (filled / "index.meta").unlink()
     publisher(index_stride=STRIDE)
@@ -287,7 +287,7 @@ def test_a_writer_opens_and_appends_over_a_damaged_index(publisher, filled, stam
 
 
 def test_an_index_without_running_maximum_is_used_with_care(filled, stamps):
-    """As other implementations write them: entries carry the record's own time."""
+    """As other implementations write them: entries have the time of the record itself."""
     for number in segment_ids(filled):
         if not index_path(filled, number).exists():
             continue

@@ -1,4 +1,4 @@
-"""A queue looked at from outside: alive, dead, damaged; and nothing is changed by looking."""
+"""The status of a queue: alive, dead or damaged; reading it changes nothing."""
 
 import json
 import os
@@ -128,7 +128,7 @@ def test_segments_that_retention_removes_meanwhile_are_no_problem(publisher, sub
     assert problems == []
 
 
-# Becomes a user without rights, then looks.
+# Becomes a user without permissions, then reads the status.
 LOOKER = """
 import os, sys
 import tapewire as tw
@@ -200,7 +200,7 @@ def test_the_dict_is_json(publisher, subscriber, queue):
     assert set(again) == set(vars(seen))
 
 
-# ---- what cannot be read is a line, and the rest is still told
+# ---- an unreadable file is a problem, and the rest is still reported
 
 
 def one_problem(queue, *words):

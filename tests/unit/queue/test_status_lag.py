@@ -12,7 +12,7 @@ from tests.support.entries import BASE_NS
 
 
 class Files:
-    """What the files hold now, read whole."""
+    """The current content of the files, read completely."""
 
     def __init__(self, queue):
         self.records = []
@@ -20,7 +20,7 @@ class Files:
             header, parsed = qf.parse_segment(qf.segment_path(queue, segment))
             records = [(segment, r) for r in parsed if not r.is_pad]
             if records:
-                self.end = segment, parsed[-1].end  # PADs belong to what lies between
+                self.end = segment, parsed[-1].end  # PADs count as part of the distance
             self.records += records
         self.sparse = bool(header["flags"] & qf.SPARSE)
         self.segment_bytes = qf.segment_path(queue, 0).stat().st_size
@@ -52,7 +52,7 @@ def check(seen, files):
         assert got == files.lag(r.segment, r.offset), r.name
 
 
-# Small segments are counted by walking alone, large ones from the seek index on.
+# Small segments are counted by walking only, large ones from the seek index.
 @pytest.mark.parametrize(
     ("segment_bytes", "largest", "stride", "sparse"),
     [(8192, 900, 4096, False), (1 << 18, 3000, 3, False), (1 << 18, 3000, 5, True)],
@@ -70,7 +70,7 @@ def test_lags_of_random_appends_rolls_reopenings_and_commits_are_what_is_counted
     time = BASE_NS
     for _ in range(20):
         for _ in range(dice.choice([0, 1, 7, 60])):
-            time += dice.randrange(-2, 10)  # may fall back
+            time += dice.randrange(-2, 10)  # may decrease
             seq = writer.next_seq + dice.randrange(3) if sparse else None
             writer.append(1, bytes(dice.randrange(largest)), timestamp_ns=time, seq=seq)
         for name in "abc":

@@ -1,4 +1,4 @@
-"""Folders and files that cannot be read: told, and nothing else hidden by them."""
+"""Directories and files that cannot be read: reported, and they hide nothing else."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ def forbid(monkeypatch):
 
 @pytest.fixture
 def bus(tmp, forbid):
-    """One good queue, and a folder that may not be looked into."""
+    """One valid queue, and a directory that may not be listed."""
     faulty_bus.good(tmp / "bus" / "md")
     (tmp / "bus" / "private").mkdir()
     forbid(tmp / "bus" / "private")
@@ -101,7 +101,7 @@ def test_deeply_nested_directories_are_searched(tmp):
         assert find_queues(tmp) == [deep]
     finally:
         shutil.rmtree(deep)
-        for folder in reversed(folders[:-1]):  # rmtree goes down by recursion
+        for folder in reversed(folders[:-1]):  # rmtree is recursive
             os.rmdir(folder)
 
 

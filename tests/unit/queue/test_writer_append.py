@@ -137,7 +137,7 @@ def test_a_payload_is_released_after_the_call(writer):
     payload = bytearray(b"hello")
     writer.append(1, payload)
     writer.append_batch(1, [payload, payload])
-    payload.extend(b"more")  # refused while somebody holds the buffer
+    payload.extend(b"more")  # refused while the buffer is exported
     with pytest.raises(tw.InvalidTypeId):
         writer.append_batch(0xFFFF, [payload])
     payload.extend(b"more")

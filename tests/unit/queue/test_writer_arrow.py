@@ -1,4 +1,4 @@
-"""`append_batch` of Arrow columns: one record a row, whatever the column's layout."""
+"""`append_batch` of Arrow columns: one record per row, whatever the column's layout."""
 
 import pyarrow as pa
 import pytest

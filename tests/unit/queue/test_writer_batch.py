@@ -33,7 +33,7 @@ def test_a_batch_equals_single_appends(publisher, queue, tmp):
         for row in rows:
             single.append(7, row, timestamp_ns=BASE_NS, flags=0x0300)
     writer.close()
-    # All but the key and the checks that it seeds, which the parser holds them to.
+    # Everything except the key and the checks that it seeds, which the parser verifies.
     assert stored_records(queue) == stored_records(tmp / "single")
 
 

@@ -1,4 +1,4 @@
-"""max_bytes and max_segments: full or blocked, and never half-written."""
+"""max_bytes and max_segments: full or blocked, and never partially written."""
 
 import threading
 
@@ -9,13 +9,13 @@ from tests.support.entries import seqs
 from tests.support.queue_format import segment_ids
 from tests.support.records import stored, stored_payloads
 
-# 7 records of 1024 bytes fill the 8128 bytes of a segment so far that an eighth does not fit.
+# After 7 records of 1024 bytes in the 8128 bytes of a segment, an eighth does not fit.
 KIB = bytes(960)
 PER_SEGMENT = 7
 
 
 def fill(writer):
-    """Append until the queue is full; how many went in."""
+    """Append until the queue is full; return how many were appended."""
     count = 0
     while True:
         try:
@@ -161,7 +161,7 @@ def test_a_blocked_append_continues_when_a_reader_commits(publisher, subscriber,
     thread = threading.Thread(target=late)
     thread.start()
     started.wait(10)
-    assert not done.wait(0.02)  # it is held back as long as nobody commits
+    assert not done.wait(0.02)  # it is blocked until a reader commits
     reader.read_batch(2 * PER_SEGMENT)
     reader.commit()
     thread.join(10)

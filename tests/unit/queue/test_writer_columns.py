@@ -14,7 +14,7 @@ PAYLOADS = [b"", b"a", b"twelve bytes", b"thirteen byte", bytes(range(256)), b"z
 
 
 def halves(kind):
-    """A column in two chunks, the second of which is cut out of a longer one."""
+    """A column in two chunks, the second of which is a slice of a longer one."""
     return kind(PAYLOADS[:7]), kind([b"before", *PAYLOADS[7:], b"behind"])[1:-1]
 
 
@@ -57,7 +57,7 @@ def test_a_column_goes_into_a_log_and_is_read_back(publisher, queue, make, consu
 
 @pytest.mark.parametrize("consumer", ["pyarrow.record_batch", "polars.DataFrame"])
 def test_a_batch_taken_by_a_library_is_appended_to_another_log(publisher, queue, tmp, consumer):
-    """From map to map: what the library holds are views of the first log's segments."""
+    """From mapping to mapping: the library has views of the first log's segments."""
     with tw.open_publisher(tmp / "source", segment_bytes=8192) as source:
         source.append_batch(3, PAYLOADS)
         with tw.open_log(tmp / "source") as reader:
@@ -128,7 +128,7 @@ def test_a_frame_without_a_column_of_payloads_is_refused(publisher):
 
 
 def test_messages_make_the_round_through_numpy(publisher, queue):
-    """Structured rows in, one column of a library out: `view` is the way between the two."""
+    """Structured rows in, one column of a library out; `view` converts between the two."""
     quote = np.dtype([("bid", "<i8"), ("ask", "<i8")])
     rows = np.zeros(2000, quote)
     rows["bid"], rows["ask"] = np.arange(2000), np.arange(2000) + 5

@@ -170,7 +170,7 @@ def test_many_threads_appending_to_one_writer_lose_nothing(publisher, queue):
 
 def test_closing_while_other_threads_append_ends_them_with_closed_handle(publisher, queue):
     writer = publisher()
-    most = 20_000  # a close that waited for the others to pause would come after all of these
+    most = 20_000  # a close that waited for the others to pause would come after all of them
     counts = []
     begun = threading.Barrier(5)
 

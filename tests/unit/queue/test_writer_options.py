@@ -69,7 +69,7 @@ def test_reopening_with_another_value_is_refused_by_both(queue, option, created,
         tw.open_publisher(queue, **{option: given})
     assert isinstance(caught.value, tw.InvalidOption)
     assert caught.value.hint
-    with tw.open_publisher(queue, **first) as writer:  # the same value, and the lock is free again
+    with tw.open_publisher(queue, **first) as writer:  # the same value; the lock is free again
         assert writer.append(1, b"y") == writer.first_seq + 1
 
 

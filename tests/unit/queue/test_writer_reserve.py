@@ -1,4 +1,4 @@
-"""reserve: filled in place, committed whole or shorter, aborted without a trace."""
+"""reserve: filled in place, committed completely or shorter, aborted without a trace."""
 
 import numpy as np
 import pytest
@@ -119,7 +119,7 @@ def test_a_reservation_ends_once(writer):
 
 
 def test_filled_and_aborted_then_three_small_appends_under_a_live_reader(writer, queue):
-    """A header read out of the leftover bytes would be a fourth record, or damage."""
+    """A header in the leftover bytes would be a fourth record, or damage."""
     fake = b"".join(record(seq, b"not a record") for seq in range(30))
     with tw.open_log(queue) as reader:
         slot = writer.reserve(1, len(fake))

@@ -1,4 +1,4 @@
-"""A reservation that nobody commits: given up when it is dropped, kept while a view is held."""
+"""An uncommitted reservation: aborted when it is dropped, kept while a view of it exists."""
 
 import gc
 import os
@@ -148,7 +148,7 @@ def test_one_dropped_by_another_thread_is_aborted(writer, queue):
 
 
 def test_dropping_them_in_another_thread_while_this_one_rolls_does_no_harm(writer, queue):
-    """The other thread may find the writer inside a call: it is given up when the call ends."""
+    """The writer may be inside a call: the reservation is then aborted when the call ends."""
     appended, refused = 0, 0
     for _ in range(300):
         held = [writer.reserve(1, 64)]

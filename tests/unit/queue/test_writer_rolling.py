@@ -1,4 +1,4 @@
-"""Rolling: prepared, waited for, or made now; with a counter for each step."""
+"""Rolling: the next segment is prepared, waited for, or created; each step has a counter."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_require_prealloc_rolls_with_patience(publisher, queue):
 
 def test_require_prealloc_raises_instead_of_creating_a_segment(publisher, queue, eventually):
     writer = publisher(require_prealloc=True, prealloc_wait=0)
-    segment_path(queue, 2).write_bytes(b"in the way")  # of the worker: it cannot prepare the next
+    segment_path(queue, 2).write_bytes(b"in the way")  # the worker cannot prepare the next
     fill_segments(writer, 1)
     count = writer.next_seq
     with pytest.raises(tw.SegmentNotReady) as caught:
@@ -103,7 +103,7 @@ def test_require_prealloc_holds_for_a_roll_right_after_a_restart(publisher, queu
         writer.append(1, KIB)
     writer.close()
     writer = publisher(require_prealloc=True, prealloc_wait=0)
-    # The first append fits no segment that was begun: it must roll at once, and it can.
+    # The first append does not fit the current segment: it must roll at once, and can.
     assert writer.append(1, bytes(8064)) == fill
     assert len(stored(queue)) == fill + 1
 
