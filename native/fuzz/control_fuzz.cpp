@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (control.segment_bytes() != kSegmentBytes) {
             const std::optional<Tape> tape = read_all(layout);
             REQUIRE(!tape || (tape->stopped && tape->shown.empty()),
-                    "a segment of the wrong length was read");
+                    "a segment of an invalid length was read");
             return 0;
         }
         first_seq = control.first_seq();

@@ -69,7 +69,7 @@ TEST(records_committed_before_the_seal_are_found_after_it) {
     Table table("commit 0, SEALED, commit again", kEnough,
                 {{"committed at the first look", Kind::allowed},
                  {"commit 0, SEALED, committed at the second look", Kind::racing},
-                 {"commit 0, SEALED, commit 0: the record is left behind", Kind::forbidden}});
+                 {"commit 0, SEALED, commit 0: the record is missed", Kind::forbidden}});
     Found found{};
     litmus::race(
         [&](std::uint64_t) {
@@ -104,10 +104,10 @@ TEST(a_reader_that_leaves_a_sealed_segment_finds_the_next_one) {
     enum Found : std::size_t { open_alone, open_with_next, sealed_with_next, absent, unannounced };
     Table table("SEALED, then the next segment", kEnough,
                 {{"not sealed, no next segment", Kind::allowed},
-                 {"not sealed, the next segment is there", Kind::racing},
-                 {"sealed, the next segment is there and announced", Kind::racing},
+                 {"not sealed, the next segment exists", Kind::racing},
+                 {"sealed, the next segment exists and is announced", Kind::racing},
                  {"sealed, no next segment", Kind::forbidden},
-                 {"sealed, current_segment still says the old one", Kind::forbidden}});
+                 {"sealed, current_segment is still the old one", Kind::forbidden}});
     std::array<std::uint64_t, 5> looks{};
     roller.append();
     litmus::race([&](std::uint64_t) { roller.roll(); },
@@ -184,8 +184,8 @@ TEST(the_published_position_is_never_torn) {
     const auto offset_of = [](std::uint32_t segment) { return 64 + std::uint64_t{64} * segment; };
     writer.publish_position(0, offset_of(0));
     Table table("segment and offset under the seqlock", kEnough,
-                {{"the pair of before, or none while it changed", Kind::allowed},
-                 {"a newer pair, whole", Kind::racing},
+                {{"the previous pair, or none while it changed", Kind::allowed},
+                 {"a newer pair, complete", Kind::racing},
                  {"segment and offset of two pairs", Kind::forbidden},
                  {"the two words read without the seqlock: of two pairs (control)", Kind::racing}});
     constexpr std::uint32_t kPublished = 64;  // per round

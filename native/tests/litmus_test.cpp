@@ -136,8 +136,8 @@ void pass_messages(Way way) {
     const Scratch tmp;
     Publisher publisher(tmp / "q", way, true);
     Table table(std::string("message passing, ") + name_of(way), kEnough,
-                {{"commit seen at the first look, record whole", Kind::allowed},
-                 {"commit 0, then seen, record whole", Kind::racing},
+                {{"commit seen at the first look, record complete", Kind::allowed},
+                 {"commit 0, then seen, record complete", Kind::racing},
                  {"commit seen before its header", Kind::forbidden},
                  {"commit seen before its payload", Kind::forbidden}});
     const auto length = [](std::uint64_t round) { return 1 + round * 37 % (kLongest - 64); };
@@ -277,7 +277,7 @@ TEST(no_committed_record_follows_an_uncommitted_one) {
                 {{"none of it committed", Kind::allowed},
                  {"a part of it, from its beginning", Kind::racing},
                  {"all of it", Kind::allowed},
-                 {"a committed record behind an uncommitted one", Kind::forbidden}});
+                 {"a committed record after an uncommitted one", Kind::forbidden}});
     std::array<std::uint64_t, 4> looks{};
     litmus::race(
         [&](std::uint64_t) { publisher.publish(kPayload); },

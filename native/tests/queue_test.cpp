@@ -524,7 +524,7 @@ TEST(a_reader_whose_segments_are_gone_learns_where_to_resume) {
     for (std::uint32_t id = 0; id < 4; ++id) fs::remove(Layout{tmp / "q"}.segment(id));
     try {
         reader.next(record);
-        CHECK(!"a missing segment was passed over");
+        CHECK(!"a missing segment was skipped");
     } catch (const Error& e) {
         CHECK(e.code == Errc::segment_missing);
         CHECK_EQ(e.numbers[2], 4u);
