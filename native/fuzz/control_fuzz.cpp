@@ -1,4 +1,4 @@
-// control.meta: whatever it contains, it is refused with the matching error, or the complete log
+// control.meta: whatever it contains, it is refused with a typed error, or the complete log
 // can be read. Its hints never decide whether a record exists.
 #include <cstring>
 
