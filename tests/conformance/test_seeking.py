@@ -75,7 +75,7 @@ def test_seek_seq_refuses_an_invalid_number_and_does_not_move(log, read, wrong):
 
 
 @needs("seek_time")
-def test_times_beyond_what_a_log_can_hold_are_its_start_and_its_end(log, read):
+def test_times_out_of_the_range_of_a_log_are_its_start_and_its_end(log, read):
     log.fill(3)
     reader = read()
     assert reader.seek_time(-(2**70)) is True

@@ -167,7 +167,7 @@ def run(cluster, module_tmp):
     )
 
 
-def test_records_are_what_a_reader_reads_though_both_executors_were_killed(run):
+def test_records_are_what_a_reader_reads_even_if_both_executors_were_killed(run):
     assert len(run.killed) == 2
     assert run.attempts == 4 + 2  # the running tasks were run again elsewhere
     assert run.found["count"] == ROWS

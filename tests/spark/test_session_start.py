@@ -99,7 +99,7 @@ def test_its_workers_are_this_interpreter(run):
     assert run.facts["python"] == [sys.executable]
 
 
-def test_it_leaves_the_environment_of_the_process_alone(run):
+def test_it_does_not_change_the_environment_of_the_process(run):
     assert run.facts["environ"] == []
 
 

@@ -217,7 +217,7 @@ def test_a_missing_segment_of_a_reader_is_reported_with_the_existing_ones(origin
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_cut_to_any_length_is_refused_or_repaired(original, tmp, name):
+def test_a_file_truncated_to_any_length_is_refused_or_repaired(original, tmp, name):
     data = original.files[name]
     for n in lengths(name, data):
         wiped = name == ACTIVE and n == 0

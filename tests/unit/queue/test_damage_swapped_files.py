@@ -139,7 +139,7 @@ def test_a_segment_of_another_version_is_refused(original, tmp, version):
 
 
 @pytest.mark.parametrize("version", [2, 255])
-def test_a_record_of_a_later_version_is_refused_and_left_alone(original, tmp, version):
+def test_a_record_of_a_later_version_is_refused_and_not_changed(original, tmp, version):
     folder = original.write(tmp / "q")
     path = folder / ACTIVE
     _, records = qf.parse_segment(path)

@@ -71,7 +71,7 @@ def test_it_can_be_skipped_and_the_loss_is_reported(log, which):
     assert "8192 bytes of segment" in passed.what
 
 
-def test_a_segment_that_a_live_writer_has_prepared_is_no_damage(tmp, eventually):
+def test_a_segment_that_a_live_writer_has_prepared_is_not_damage(tmp, eventually):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         writer.append(1, PAYLOAD)
         eventually((tmp / "q" / "000000001.q").exists)

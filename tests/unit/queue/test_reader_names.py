@@ -124,7 +124,7 @@ def test_pinned_is_that_of_the_last_opening(writer, subscriber, queue):
         assert reader.next().seq == 2
 
 
-def test_a_reader_beats_even_when_idle(writer, subscriber, queue, eventually):
+def test_a_reader_sends_heartbeats_even_when_idle(writer, subscriber, queue, eventually):
     subscriber("r")
     before = queue_files.reader_slot(queue, "r")
     eventually(

@@ -68,7 +68,7 @@ def test_names_commit_separately(writer, subscriber):
     assert seqs(subscriber("b")) == list(range(40, COUNT))
 
 
-def test_earliest_starts_over_whatever_was_committed(writer, subscriber):
+def test_earliest_starts_over_regardless_of_commits(writer, subscriber):
     with subscriber() as reader:
         list(reader)
         reader.commit()

@@ -34,7 +34,7 @@ def test_wait_is_true_if_there_is_a_record_and_false_after_its_timeout(publisher
 
 
 @each_strategy
-def test_a_waiting_reader_gets_what_another_process_appends(queue, wait):
+def test_a_waiting_reader_reads_what_another_process_appends(queue, wait):
     with Child(WRITER, queue, 8192) as child:
         child.expect("ready")
         with tw.open_subscriber(queue, "r", wait=wait) as reader:

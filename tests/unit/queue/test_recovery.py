@@ -272,7 +272,7 @@ INNER = {
 
 @pytest.mark.parametrize("checked", [True, False])
 @pytest.mark.parametrize("what", INNER)
-def test_a_copy_of_a_record_in_a_damaged_payload_is_not_taken_for_one(tmp, what, checked):
+def test_a_copy_of_a_record_in_a_damaged_payload_is_not_mistaken_for_one(tmp, what, checked):
     records, at = with_inner(INNER[what]())
     if not checked:
         records = [qf.record(s.seq, s.payload, checked=False) for s in stored(records)]
@@ -294,7 +294,7 @@ def stored(records):
     return [r for r in qf.parse_records(bytes(64) + b"".join(records)) if not r.is_pad]
 
 
-def test_a_copy_in_the_first_payload_of_the_last_segment_is_not_taken_for_a_record(tmp):
+def test_a_copy_in_the_first_payload_of_the_last_segment_is_not_mistaken_for_a_record(tmp):
     first = numbered(0, 50)
     inner = qf.record(3, b"inner" * 20) + qf.record(4000, b"inner")
     last = [qf.record(50, inner), *numbered(51, 5)]
@@ -306,7 +306,7 @@ def test_a_copy_in_the_first_payload_of_the_last_segment_is_not_taken_for_a_reco
     assert read(queue) == ([*range(50), *range(51, 57)], [("gap", 50, 50)])
 
 
-def test_a_copy_in_the_only_payload_of_the_last_segment_is_not_taken_for_a_record(tmp):
+def test_a_copy_in_the_only_payload_of_the_last_segment_is_not_mistaken_for_a_record(tmp):
     first = numbered(0, 50)
     queue = write(tmp, first, [qf.record(50, qf.record(3, b"inner" * 20))])
     damage(queue, 1, 64)
@@ -316,7 +316,7 @@ def test_a_copy_in_the_only_payload_of_the_last_segment_is_not_taken_for_a_recor
 
 
 @pytest.mark.parametrize("seek", ["seek_seq", "seek_time", "resume"])
-def test_after_a_seek_a_copy_in_a_damaged_payload_is_not_taken_for_a_record(tmp, seek):
+def test_after_a_seek_a_copy_in_a_damaged_payload_is_not_mistaken_for_a_record(tmp, seek):
     records, at = with_inner(qf.record(3, b"inner" * 20) + qf.record(5000, b"inner"))
     queue = write(tmp, records, first_seq=100)
     damage(queue, 0, at)

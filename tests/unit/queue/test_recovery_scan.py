@@ -40,7 +40,7 @@ def test_damage_in_a_sparse_log_ends_at_any_higher_number(tmp):
     assert read(queue) == ([3, 500, 10**12, 10**12 + 7, 10**12 + 8], [])
 
 
-def test_a_lower_copy_inside_a_damaged_payload_of_a_sparse_log_is_not_taken(tmp):
+def test_a_lower_copy_inside_a_damaged_payload_of_a_sparse_log_is_not_shown(tmp):
     records = [qf.record(n, b"x") for n in (3, 10, 500, 900)]
     records[2] = qf.record(500, qf.record(4, b"inner"))
     queue = write(tmp, records, sparse=True)

@@ -46,7 +46,7 @@ def test_a_closed_archive_uses_only_the_space_of_its_records_and_keeps_its_lengt
         assert check.verdict().intact
 
 
-def test_no_byte_of_a_record_changes_so_a_kill_at_any_moment_does_no_harm(tmp):
+def test_no_byte_of_a_record_changes_so_a_kill_at_any_moment_is_harmless(tmp):
     writer = tw.open_publisher(tmp / "q", config=WriterConfig.archive(), segment_bytes=65536)
     writer.append(1, b"x" * 4000)
     before = (tmp / "q" / "000000000.q").read_bytes()

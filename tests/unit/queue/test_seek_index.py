@@ -149,7 +149,7 @@ def test_seeks_equal_a_plain_list_while_the_writer_runs(publisher, queue, stamps
         check_seeks(queue, stamps[:end])
 
 
-def test_times_that_only_fall_are_found_at_the_first_record(publisher, queue):
+def test_times_that_only_decrease_are_found_at_the_first_record(publisher, queue):
     stamps = [BASE_NS - i for i in range(500)]
     with publisher(index_stride=STRIDE) as writer:
         fill(writer, stamps)

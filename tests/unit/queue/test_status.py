@@ -25,7 +25,7 @@ def fingerprint(folder):
     }
 
 
-def test_a_living_writer_and_reader_are_seen(publisher, subscriber, queue):
+def test_a_living_writer_and_reader_are_shown(publisher, subscriber, queue):
     writer = publisher()
     reader = subscriber(pinned=True)
     writer.append_batch(1, [b"a", b"b", b"c"])
@@ -55,7 +55,7 @@ def test_after_a_clean_close_no_writer_is_named(publisher, subscriber, queue):
     assert [r.alive for r in seen.readers] == [False]
 
 
-def test_a_killed_writer_is_named_and_dead(queue):
+def test_a_killed_writer_is_named_as_dead(queue):
     with Child(WRITER, queue, 8192) as child:
         child.expect("ready")
         child.kill()
@@ -103,7 +103,7 @@ def test_reading_the_status_keeps_no_writer_or_reader_out(publisher, subscriber,
     assert watch.look().writer.alive
 
 
-def test_segments_that_retention_removes_meanwhile_are_no_problem(publisher, subscriber, queue):
+def test_segments_that_retention_removes_meanwhile_are_not_a_problem(publisher, subscriber, queue):
     writer = publisher(retention=tw.Retention(reader_ttl=1000.0))
     reader = subscriber()
     done = threading.Event()
@@ -228,7 +228,7 @@ def test_the_fixture_has_no_problems(three):
 
 
 @pytest.mark.parametrize("content", [b"", bytes(512), NOISE[:512], bytes(100)])
-def test_a_damaged_control_file_leaves_the_rest_to_be_seen(three, content):
+def test_a_damaged_control_file_does_not_hide_the_rest(three, content):
     (three / "control.meta").write_bytes(content)
     seen = one_problem(three, "control.meta")
     assert seen.version == 0
@@ -248,7 +248,7 @@ def test_a_damaged_segment_header_is_named(three):
     assert "reader 'r': its lag in records is unknown" in seen.problems[1]
 
 
-def test_a_segment_cut_short_is_named(three):
+def test_a_truncated_segment_is_named(three):
     os.truncate(qf.segment_path(three, 2), 100)
     seen = one_problem(three, "invalid length", "size=100")
     assert seen.segments[2].bytes == 100
@@ -292,7 +292,7 @@ def test_links_pipes_and_directories_in_place_of_files_are_named(three, name, ma
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff", b"[" * 60000])
-def test_a_lease_that_is_no_json_object_is_named(three, text):
+def test_a_lease_that_is_not_a_json_object_is_named(three, text):
     (three / "LEASE").write_bytes(text)
     one_problem(three, "LEASE")
 

@@ -58,7 +58,7 @@ def check(seen, files):
     [(8192, 900, 4096, False), (1 << 18, 3000, 3, False), (1 << 18, 3000, 5, True)],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_lags_of_random_appends_rolls_reopenings_and_commits_are_what_is_counted(
+def test_lags_of_random_appends_rolls_reopenings_and_commits_equal_a_count(
     tmp, segment_bytes, largest, stride, sparse, seed
 ):
     dice = random.Random(seed)

@@ -210,7 +210,7 @@ def test_an_invalid_time_is_refused(writer, queue, wrong):
     assert stored(queue) == []
 
 
-def test_numbers_go_up_by_one_from_first_seq(publisher, queue):
+def test_numbers_increase_by_one_from_first_seq(publisher, queue):
     writer = publisher(first_seq=1)
     assert (writer.first_seq, writer.next_seq) == (1, 1)
     assert [writer.append(1, bytes(500)) for _ in range(40)] == list(range(1, 41))

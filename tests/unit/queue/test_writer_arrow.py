@@ -38,19 +38,19 @@ def test_fixed_size_binary(writer):
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.binary_view(), pa.binary(3)])
-def test_a_slice_is_appended_alone(writer, kind):
+def test_only_the_rows_of_a_slice_are_appended(writer, kind):
     words = [b"one", b"two", b"six", b"ten"]
     writer.append_batch(7, pa.array(words, kind).slice(1, 2))
     assert stored(writer) == [b"two", b"six"]
 
 
-def test_a_column_of_many_chunks(writer):
+def test_a_column_may_have_many_chunks(writer):
     chunks = pa.chunked_array([PAYLOADS[:2], [], PAYLOADS[2:]], pa.binary())
     assert writer.append_batch(7, chunks) == range(len(PAYLOADS))
     assert stored(writer) == PAYLOADS
 
 
-def test_columns_of_another_log_go_straight_into_this_one(writer, tmp):
+def test_columns_of_another_log_can_be_appended_directly(writer, tmp):
     with tw.open_publisher(tmp / "source", segment_bytes=8192) as source:
         source.append_batch(3, PAYLOADS)
         with tw.open_log(tmp / "source") as reader:

@@ -82,21 +82,21 @@ def test_an_array_of_fixed_bytes_is_one_record_per_item(writer, queue):
         "one",
     ],
 )
-def test_an_array_of_any_strides_gives_its_rows(writer, queue, view):
+def test_the_rows_of_an_array_of_any_strides_are_appended(writer, queue, view):
     rows = view(np.arange(120, dtype="<u4").reshape(20, 6))
     writer.append_batch(1, rows)
     assert stored_payloads(queue) == [row.tobytes() for row in rows]
 
 
 @pytest.mark.parametrize("step", [2, -1, -3])
-def test_a_structured_array_of_any_stride_gives_its_items(writer, queue, step):
+def test_the_items_of_a_structured_array_of_any_stride_are_appended(writer, queue, step):
     rows = np.zeros(50, TICK)
     rows["price"] = np.arange(50)
     writer.append_batch(1, rows[::step])
     assert stored_payloads(queue) == [row.tobytes() for row in rows[::step]]
 
 
-def test_one_field_of_a_structured_array_gives_its_column(writer, queue):
+def test_one_field_of_a_structured_array_is_a_column(writer, queue):
     rows = np.zeros(5, [("a", "S3"), ("b", "<i8")])
     rows["a"] = b"abc"
     writer.append_batch(1, rows["a"])

@@ -73,7 +73,7 @@ def test_a_refused_append_changes_nothing(publisher, queue):
     assert stored_payloads(queue) == [KIB] * count + [b"small enough"]
 
 
-def test_a_batch_that_does_not_fit_is_not_appended_at_all(publisher, queue):
+def test_a_batch_that_does_not_fit_is_not_appended(publisher, queue):
     writer = publisher(max_segments=2)
     writer.append(1, b"first")
     with pytest.raises(tw.QueueFull):
@@ -200,7 +200,7 @@ def test_a_restarted_writer_is_as_full_as_before(publisher, queue):
     assert publisher(max_segments=3).append(1, KIB) == count
 
 
-def test_a_large_queue_through_a_small_window(publisher, subscriber):
+def test_a_large_log_passes_through_a_small_capacity(publisher, subscriber):
     writer = publisher(max_segments=2)
     reader = subscriber()
     got = []

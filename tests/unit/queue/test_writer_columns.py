@@ -127,7 +127,7 @@ def test_a_frame_without_a_column_of_payloads_is_refused(publisher):
     assert writer.next_seq == 0
 
 
-def test_messages_make_the_round_through_numpy(publisher, queue):
+def test_messages_make_the_round_trip_through_numpy(publisher, queue):
     """Structured rows in, one column of a library out; `view` converts between the two."""
     quote = np.dtype([("bid", "<i8"), ("ask", "<i8")])
     rows = np.zeros(2000, quote)

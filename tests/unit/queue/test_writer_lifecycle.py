@@ -44,7 +44,7 @@ def test_the_writer_of_a_killed_process_can_be_replaced_at_once(queue):
     assert stored_payloads(queue) == [b"0", b"1", b"2", b"3"]
 
 
-def test_a_refused_second_writer_disturbs_nothing(publisher, queue):
+def test_a_refused_second_writer_changes_nothing(publisher, queue):
     writer = publisher()
     writer.append(1, b"a")
     with pytest.raises(tw.WriterAlreadyActive):

@@ -161,7 +161,7 @@ def test_a_reservation_wakes_a_reader_when_it_is_committed(writer, queue):
     ],
     ids=["append", "list", "array", "reserve"],
 )
-def test_appending_while_one_is_open_raises_and_harms_nothing(writer, queue, append):
+def test_appending_while_one_is_open_raises_and_changes_nothing(writer, queue, append):
     with writer.reserve(1, 500) as slot:
         slot[:] = b"s" * 500
         with pytest.raises(tw.ReservationOpen):

@@ -115,7 +115,7 @@ def test_an_aborted_one_cannot_be_committed(writer):
     assert writer.append(1, b"next") == 0
 
 
-def test_dropping_an_earlier_one_leaves_a_later_one_alone(writer, queue):
+def test_dropping_an_earlier_one_does_not_change_a_later_one(writer, queue):
     first = writer.reserve(1, 5)
     first.abort()
     second = writer.reserve(1, 5)
@@ -147,7 +147,7 @@ def test_one_dropped_by_another_thread_is_aborted(writer, queue):
     assert stored_payloads(queue) == [b"next"]
 
 
-def test_dropping_them_in_another_thread_while_this_one_rolls_does_no_harm(writer, queue):
+def test_dropping_them_in_another_thread_while_this_one_rolls_is_harmless(writer, queue):
     """The writer may be inside a call: the reservation is then aborted when the call ends."""
     appended, refused = 0, 0
     for _ in range(300):
