@@ -46,10 +46,10 @@ struct Home {
     }
 };
 
-void remove_files_in(const std::string& folder) {
-    for (const std::string& name : tapewire::list_directory(folder)) {
+void remove_files_in(const std::string& directory) {
+    for (const std::string& name : tapewire::list_directory(directory)) {
         if (name == "." || name == "..") continue;
-        const std::string path = folder + "/" + name;
+        const std::string path = directory + "/" + name;
         if (!tapewire::is_directory(path)) tapewire::remove_file(path);
     }
 }
@@ -117,7 +117,7 @@ bool has_hole(const std::string& segment, std::uint64_t from, std::uint64_t to) 
 }
 
 // Counts the sequence numbers of records that are not shown because their payload is damaged.
-void note_right_headers(Tape& tape, const std::string& segment,
+void note_valid_headers(Tape& tape, const std::string& segment,
                         const tapewire::queue::HeaderSeed& seed, std::uint64_t from,
                         std::uint64_t to) {
     using namespace tapewire::queue;
@@ -223,7 +223,7 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
     // Each turn passes a record of at least 64 bytes, a gap before one or damage, or ends.
     const std::uint64_t most_turns =
         (segments + 1) * (reader.segment_bytes() / format::kRecordAlign + 1) * 3;
-    std::optional<std::uint64_t> behind_gap;
+    std::optional<std::uint64_t> after_gap;
     Position last = reader.position();
     bool waiting = false;
     for (std::uint64_t turns = 0; tape.shown.size() < most; ++turns) {
@@ -239,20 +239,20 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
             tape.shown.push_back(checked(reader, record));
             const Shown& shown = tape.shown.back();
             REQUIRE(!before(shown.at, last), place(shown.at));
-            REQUIRE(!behind_gap || shown.seq == *behind_gap, place(shown.at));
-            behind_gap.reset();
+            REQUIRE(!after_gap || shown.seq == *after_gap, place(shown.at));
+            after_gap.reset();
             tape.note_number(shown.seq);
             last = reader.position();
             REQUIRE(last.segment == shown.at.segment && shown.at.offset < last.offset, place(last));
         } catch (const Error& error) {
             if (error.code == Errc::gap_detected) {
-                REQUIRE(!behind_gap, "a gap is reported more than once");
+                REQUIRE(!after_gap, "a gap is reported more than once");
                 REQUIRE(error.numbers[0] <= error.numbers[1], error.message);
-                behind_gap = error.numbers[1] + 1;
+                after_gap = error.numbers[1] + 1;
                 tape.gaps = true;
                 continue;
             }
-            behind_gap.reset();
+            after_gap.reset();
             if (is_damage(error.code) && error.offset >= 64) {
                 tape.damaged = true;
                 const std::string segment = get_file(error.path);
@@ -264,7 +264,7 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
                 const bool inside = skipped && reader.position().segment == damaged.segment;
                 const tapewire::queue::HeaderSeed seed(reader.geometry().key,
                                                        static_cast<std::uint32_t>(damaged.segment));
-                note_right_headers(tape, segment, seed, from,
+                note_valid_headers(tape, segment, seed, from,
                                    inside ? reader.position().offset : segment.size());
                 if (!skipped) break;
                 tape.hole_skipped =

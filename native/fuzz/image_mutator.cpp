@@ -138,7 +138,7 @@ void copy_record(Bytes& segment, std::uint64_t from, std::uint64_t to) {
 
 }  // namespace
 
-void QueueImage::make_checks_right() {
+void QueueImage::make_checks_valid() {
     for (std::uint32_t id = 0; id < segments.size(); ++id)
         make_segment_right(segments[id], geometry(), id);
     head.checkpoint.crc = tapewire::crc32(&head.checkpoint, format::kTailCheckpointCheckedBytes);
@@ -222,7 +222,7 @@ std::size_t mutate_image(std::uint8_t* data, std::size_t size, std::size_t max_s
     QueueImage image({data, size});
     for (std::uint64_t steps = 1 + below(random, 3); steps > 0; --steps)
         image.mutate(static_cast<std::uint32_t>(random()));
-    if (below(random, 2) == 0) image.make_checks_right();
+    if (below(random, 2) == 0) image.make_checks_valid();
     const std::vector<std::uint8_t> bytes = image.bytes();
     const std::size_t n = std::min(bytes.size(), max_size);
     if (n != 0) std::memcpy(data, bytes.data(), n);

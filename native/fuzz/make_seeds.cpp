@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 namespace format = tapewire::format;
 using tapewire::queue::Segment;
 
-std::string folder;
+std::string directory;
 
 void save(const std::string& target, const std::string& name, const void* bytes, std::size_t n) {
-    fs::create_directories(folder + "/" + target);
-    put_file(folder + "/" + target + "/" + name, bytes, n);
+    fs::create_directories(directory + "/" + target);
+    put_file(directory + "/" + target + "/" + name, bytes, n);
 }
 
 void save_image(const std::string& name, const QueueImage& image) {
@@ -185,7 +185,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "usage: make_seeds DIRECTORY [SEGMENT...]\n");
         return 2;
     }
-    folder = argv[1];
+    directory = argv[1];
     whole_queues();
     small_files();
     book_events();

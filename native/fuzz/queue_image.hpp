@@ -58,7 +58,7 @@ class QueueImage {
     // One random step that keeps checksums valid or makes them so, so that the code after the
     // checks is reached.
     void mutate(std::uint32_t random);
-    void make_checks_right();
+    void make_checks_valid();
 };
 
 // The LLVMFuzzerCustomMutator of such an input.

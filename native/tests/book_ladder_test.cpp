@@ -21,13 +21,13 @@ using Map = std::map<std::int64_t, std::int64_t>;
 template <typename Iterator>
 bool same(const Ladder<std::int64_t>& ladder, Iterator at, Iterator end, std::size_t n) {
     bool right = true;
-    std::size_t told = 0;
+    std::size_t visited = 0;
     ladder.each(n, [&](std::int64_t price, std::int64_t size) {
         right = right && at != end && at->first == price && at->second == size;
         if (at != end) ++at;
-        ++told;
+        ++visited;
     });
-    return right && (at == end || told == n);
+    return right && (at == end || visited == n);
 }
 
 bool same(const Ladder<std::int64_t>& ladder, const Map& map, Side side,

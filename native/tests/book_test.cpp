@@ -40,7 +40,7 @@ std::vector<std::byte> saved(const Book& book) {
     return bytes;
 }
 
-void mend(std::vector<std::byte>& bytes) {
+void repair_checksum(std::vector<std::byte>& bytes) {
     const std::uint32_t crc = crc32c(bytes.data() + 4, bytes.size() - 4);
     std::memcpy(bytes.data(), &crc, 4);
 }
@@ -320,7 +320,7 @@ TEST(damaged_bytes_are_refused_or_give_a_book) {
                                        right.begin() + static_cast<std::ptrdiff_t>(i));
             CHECK(!loads(cut, book->options()));
             if (cut.size() > 4) {
-                mend(cut);
+                repair_checksum(cut);
                 CHECK(!loads(cut, book->options()));
             }
             for (const int value : {0x00, 0x01, 0x7F, 0x80, 0xFF}) {
@@ -328,13 +328,13 @@ TEST(damaged_bytes_are_refused_or_give_a_book) {
                 if (other[i] == std::byte(value)) continue;
                 other[i] = std::byte(value);
                 CHECK(!loads(other, book->options()));
-                mend(other);
+                repair_checksum(other);
                 loads(other, book->options());
             }
         }
         std::vector<std::byte> longer = right;
         longer.push_back(std::byte{0});
-        mend(longer);
+        repair_checksum(longer);
         CHECK(!loads(longer, book->options()));
     }
 }

@@ -41,7 +41,7 @@ class Roller {
     void roll() { CHECK(writer_->make_room(writer_->max_payload_bytes())); }
 
     // Called while both sides wait.
-    void go_on() {
+    void next_round() {
         writer_->resume();
         fs::remove(layout_.segment(segment_->id()));
         look_at_current();
@@ -92,7 +92,7 @@ TEST(records_committed_before_the_seal_are_found_after_it) {
         },
         [&](std::uint64_t) {
             table.count(found);
-            roller.go_on();
+            roller.next_round();
             return table.wants_more();
         });
     table.report();
@@ -126,7 +126,7 @@ TEST(a_reader_that_leaves_a_sealed_segment_finds_the_next_one) {
                  },
                  [&](std::uint64_t) {
                      for (std::size_t i = 0; i < looks.size(); ++i) table.count(i, looks[i]);
-                     roller.go_on();
+                     roller.next_round();
                      roller.append();
                      return table.wants_more();
                  });
@@ -167,7 +167,7 @@ TEST(a_roll_that_sees_no_waiter_and_a_waiter_that_sees_no_seal_never_meet) {
                                             : (reader_saw ? reader_only : neither));
                      if (writer_saw && !reader_saw) phase.right_was_first();
                      if (reader_saw && !writer_saw) phase.left_was_first();
-                     roller.go_on();
+                     roller.next_round();
                      roller.append();
                      return table.wants_more();
                  });

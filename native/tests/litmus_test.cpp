@@ -101,7 +101,7 @@ class Publisher {
     }
 
     // Called while both sides wait.
-    void go_on(std::size_t payload_len) {
+    void next_round(std::size_t payload_len) {
         offset_ += records() * record_bytes(payload_len);
         seq_ += records();
     }
@@ -156,7 +156,7 @@ void pass_messages(Way way) {
                  },
                  [&](std::uint64_t round) {
                      for (std::uint64_t n = 0; n < publisher.records(); ++n) table.count(passed[n]);
-                     publisher.go_on(length(round));
+                     publisher.next_round(length(round));
                      return publisher.has_room(kLongest) && table.wants_more();
                  });
     table.report();
@@ -249,7 +249,7 @@ void buffer_stores(Way way) {
             const Woken woken = outcome(waiters.exchange(0) == 0, reader_saw);
             table.count(woken);
             bring_together(phase, woken);
-            publisher.go_on(kPayload);
+            publisher.next_round(kPayload);
             return publisher.has_room(kPayload) && table.wants_more();
         });
     table.report();
@@ -298,7 +298,7 @@ TEST(no_committed_record_follows_an_uncommitted_one) {
         },
         [&](std::uint64_t) {
             for (std::size_t i = 0; i < looks.size(); ++i) table.count(i, looks[i]);
-            publisher.go_on(kPayload);
+            publisher.next_round(kPayload);
             return publisher.has_room(kPayload) && table.wants_more();
         });
     table.report();

@@ -172,7 +172,7 @@ class ImageBuilder {
         : scratch_(scratch), random_(random), here_(scratch / "build") {}
 
     Image build() {
-        make_strangers();
+        make_foreign_records();
         image_.sparse = random_.one_in(2);
         image_.geometry = {kSmallest, random_.one_in(3) ? random_.below(1000) : 0,
                            random_.bits() | 1};
@@ -197,7 +197,7 @@ class ImageBuilder {
 
   private:
     // Makes records of another queue with a key, and of one without.
-    void make_strangers() {
+    void make_foreign_records() {
         for (const std::uint64_t key : {random_.bits() | 1, std::uint64_t{0}}) {
             create_queue(scratch_ / "stranger", {kSmallest, 0, key}, false);
             Writer writer(scratch_ / "stranger", quiet_options(4096));

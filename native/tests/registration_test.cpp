@@ -87,7 +87,7 @@ class Newcomer {
     Newcomer& operator=(const Newcomer&) = delete;
 
     bool stopped_while_registering() const { return pid_ > 0; }
-    int go_on() {
+    int resume_and_wait() {
         int status = 0;
         ::kill(pid_, SIGCONT);
         const bool ended = ::waitpid(pid_, &status, 0) == pid_ && WIFEXITED(status);
@@ -129,7 +129,7 @@ TEST(a_reader_stopped_while_it_registers_keeps_what_it_has_chosen) {
     CHECK_EQ(layout.segments().front(), 0u);
     fs::rename(meta + ".aside", meta);
 
-    CHECK_EQ(newcomer.go_on(), 0);
+    CHECK_EQ(newcomer.resume_and_wait(), 0);
     CHECK(!writer.make_room(8064));  // now by its position, until it is stale
     fs::remove(meta);
     CHECK(writer.make_room(8064));
@@ -178,7 +178,7 @@ TEST(a_reader_stopped_while_it_registers_is_not_waited_for_longer_than_a_stale_o
     CHECK(eventually([&] { return layout.segments().front() >= 5; }));
     CHECK(noted(writer, "registering for too long"));
     // Its first segment is mapped, so it still has that record; the file is gone.
-    CHECK_EQ(newcomer.go_on(), 0);
+    CHECK_EQ(newcomer.resume_and_wait(), 0);
 }
 
 TEST(a_reader_killed_while_it_registers_holds_nothing_back_once_it_is_stale) {
